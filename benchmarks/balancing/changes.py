@@ -21,12 +21,12 @@ from balancing.clusters import (
 )
 from balancing.even import ours, ours_anew
 from hermes_actors.balancer.workload.planner import plan
-from hermes_actors.balancer.workload.problem import Settings, Strategy
+from hermes_actors.balancer.workload.problem import PlannerSettings, Strategy
 
 
 def by_count(cluster: Cluster, placement: Placement) -> Placement:
     """The product's planner with equal counts."""
-    before = problem(cluster, placement, Settings(Strategy.COUNT, moves_max=UNBOUND))
+    before = problem(cluster, placement, PlannerSettings(Strategy.COUNT, moves_max=UNBOUND))
     return placement_after(before, plan(before))
 
 

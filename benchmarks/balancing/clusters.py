@@ -3,7 +3,14 @@
 import random
 from typing import NamedTuple
 
-from hermes_actors.balancer.workload.problem import Node, Owner, Planned, Problem, Settings, Work
+from hermes_actors.balancer.workload.problem import (
+    Planned,
+    PlannedNode,
+    PlannedOwner,
+    PlannerSettings,
+    Problem,
+    Work,
+)
 
 OWNERS = 2
 UNBOUND = 10**9
@@ -91,11 +98,11 @@ def moved(before: Placement, after: Placement) -> int:
 
 
 def problem(
-    cluster: Cluster, placement: Placement | None, settings: Settings | None = None
+    cluster: Cluster, placement: Placement | None, settings: PlannerSettings | None = None
 ) -> Problem:
     """The same for the product's planner: each owner has one of two partitions."""
     nodes = tuple(
-        Node(f"boot-{at:03}", f"node-{at:03}", capacity)
+        PlannedNode(f"boot-{at:03}", f"node-{at:03}", capacity)
         for at, capacity in enumerate(cluster.capacity)
     )
     works = tuple(
@@ -104,13 +111,15 @@ def problem(
             OWNERS,
             OWNERS * weight,
             tuple(
-                Owner(nodes[node].boot, (number,), 1 / OWNERS)
+                PlannedOwner(nodes[node].boot, (number,), 1 / OWNERS)
                 for number, node in enumerate(placement[at] if placement else ())
             ),
         )
         for at, weight in enumerate(cluster.weights)
     )
-    return Problem(nodes, works, 1e6, settings or Settings(moves_max=UNBOUND, idle_weight=1e-6))
+    return Problem(
+        nodes, works, 1e6, settings or PlannerSettings(moves_max=UNBOUND, idle_weight=1e-6)
+    )
 
 
 def placement_after(before: Problem, planned: Planned) -> Placement:

@@ -10,8 +10,8 @@ from balancing import weighted
 from balancing.clusters import Cluster, Placement, Shape, make, placement_after, problem
 from balancing.even import ours_anew
 from hermes_actors.balancer.workload.planner import plan
-from hermes_actors.balancer.workload.problem import Problem, Settings
-from hermes_actors.balancer.workload.weights import Weights
+from hermes_actors.balancer.workload.problem import PlannerSettings, Problem
+from hermes_actors.balancer.workload.weights import WeightHistory
 from hermes_actors.coordination.commands import TaskLoad
 
 NOISE = 0.1
@@ -44,8 +44,8 @@ class _Ours:
     """The product's weights and planner, with its budget and its stabilisation window."""
 
     def __init__(self, cluster: Cluster, placement: Placement) -> None:
-        self._problem = problem(cluster, placement, Settings(idle_weight=1e-6))
-        self._weights = Weights()
+        self._problem = problem(cluster, placement, PlannerSettings(idle_weight=1e-6))
+        self._weights = WeightHistory()
 
     def round(self, now_s: float, measured: list[float]) -> tuple[Placement, int]:
         """The placement after a round, and how many tasks moved."""

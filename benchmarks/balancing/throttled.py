@@ -11,7 +11,7 @@ from balancing.clusters import Shape, make, placement_after, problem
 from balancing.day import with_owners
 from balancing.even import ours_anew
 from hermes_actors.balancer.workload.planner import plan
-from hermes_actors.balancer.workload.problem import Settings
+from hermes_actors.balancer.workload.problem import PlannerSettings
 from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
 from hermes_actors.runtime.cpu_share import CpuSample, CpuShare
 
@@ -49,7 +49,7 @@ def run(shape: Shape, seed: int, minutes: int, *, has_rival: bool = False) -> di
     """
     cluster = make(shape, seed)
     rng = random.Random(seed)
-    now = problem(cluster, ours_anew(cluster, []), Settings(idle_weight=1e-6))
+    now = problem(cluster, ours_anew(cluster, []), PlannerSettings(idle_weight=1e-6))
     speeds = Speeds()
     cores = {node.boot: _Core(rng) for node in now.nodes}
     mean = 2 * sum(cluster.weights) / len(cluster.capacity)

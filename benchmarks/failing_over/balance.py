@@ -15,7 +15,13 @@ from failing_over.fleet import PARTITIONS, Fleet, open_fleet
 from failing_over.throttle import HALF, half_a_core
 from failing_over.trial import Load, Trial, in_thread
 from hermes_actors.balancer.workload.planner import plan
-from hermes_actors.balancer.workload.problem import Node, Problem, Settings, Strategy, Work
+from hermes_actors.balancer.workload.problem import (
+    PlannedNode,
+    PlannerSettings,
+    Problem,
+    Strategy,
+    Work,
+)
 from publishing.load import cpu_s
 
 BUSY_MAX = 0.40
@@ -181,10 +187,11 @@ def _name(text: str) -> str:
 
 def _busiest(works: tuple[Work, ...], count: int, speeds: Sequence[float], by: Strategy) -> float:
     nodes = tuple(
-        Node(f"n{at:03}", f"n{at:03}", capacity=speeds[at % len(speeds)]) for at in range(count)
+        PlannedNode(f"n{at:03}", f"n{at:03}", capacity=speeds[at % len(speeds)])
+        for at in range(count)
     )
     weights = {work.name: work.weight for work in works}
-    settings = Settings(strategy=by, stable_s=0.0, tasks_max=len(works))
+    settings = PlannerSettings(strategy=by, stable_s=0.0, tasks_max=len(works))
     planned = plan(Problem(nodes, works, settings=settings))
     cores = {node.boot: 0.0 for node in nodes}
     for assignment in planned.assignments:

@@ -14,7 +14,7 @@ from hermes_actors.coordination.commands import (
     coordination_topic,
     decode,
 )
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.log.base import UnknownTopic
 from hermes_actors.log.kafka.log import open_kafka_log
 from hermes_actors.runtime.clock import SystemClock
@@ -33,12 +33,12 @@ class Witness:
 
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
         self._cluster = KafkaClusterConfig(bootstrap_servers=list(bootstrap_servers))
-        self.state = State()
+        self.state = CoordinationState()
         self._lives: dict[str, Life] = {}
         self._owned_s: dict[str, float] = {}
         self._loads: list[tuple[float, Loads]] = []
 
-    async def look(self) -> State:
+    async def look(self) -> CoordinationState:
         """Fold what came since the last look; nothing where there is no such log."""
         ahead_s = time.time() - time.perf_counter()
         async with open_kafka_log("dc1", self._cluster, KafkaConfig(), SystemClock()) as log:

@@ -51,14 +51,14 @@ _IN_A_TURN = 25
 """How many consumers are made or stopped in one go: a few milliseconds."""
 
 
-class _Plan(Struct, frozen=True):
+class _ConsumerPlan(Struct, frozen=True):
     """The version, the topic and the ownership by which one consumer runs, or should."""
 
     live: LiveSubscription
     topic: LiveTopic
     owned: Owned
 
-    def is_same_consumer(self, other: "_Plan") -> bool:
+    def is_same_consumer(self, other: "_ConsumerPlan") -> bool:
         """True when a running consumer can take the other plan over without a restart."""
         return (
             self.owned is other.owned
@@ -79,7 +79,7 @@ def _shape(live: LiveSubscription) -> tuple[DeliveryType, bool]:
 class _Running:
     """One started consumer: the plan it follows, and its latest life."""
 
-    def __init__(self, plan: _Plan, ref: Ref[LiveSubscription]) -> None:
+    def __init__(self, plan: _ConsumerPlan, ref: Ref[LiveSubscription]) -> None:
         self.plan = plan
         self.ref = ref
 
@@ -342,7 +342,7 @@ class Agent:
         lease = self._lease
         return lease is not None and self._coordination.state.must_release(lease.boot, name)
 
-    def _wanted(self, name: str) -> _Plan | None:
+    def _wanted(self, name: str) -> _ConsumerPlan | None:
         """Return the plan for the consumer that should run here; None: `_refusals` may say why."""
         self._refusals.pop(name, None)
         catalog = self._metadata.catalog
@@ -360,10 +360,10 @@ class Agent:
             self._refusals[name] = refusal
             _logger.warning("%s is not delivered: %s", name, refusal)
         else:
-            return _Plan(live, topic, owned)
+            return _ConsumerPlan(live, topic, owned)
         return None
 
-    def _rest(self, name: str, wanted: _Plan | None) -> None:
+    def _rest(self, name: str, wanted: _ConsumerPlan | None) -> None:
         """Keep at rest what is owned and not consumed, once its consumer has ended."""
         live = self._metadata.catalog.subscriptions.get(name)
         topic = None if live is None else self._metadata.catalog.topics.get(str(live.name.topic))
@@ -381,7 +381,7 @@ class Agent:
 
     # Starting, changing and stopping one.
 
-    def _start(self, name: str, plan: _Plan, supervisor: Supervisor) -> None:
+    def _start(self, name: str, plan: _ConsumerPlan, supervisor: Supervisor) -> None:
         def make() -> Consumer:
             # The latest plan, so that a restart never falls back to an old version.
             latest = self._running[name].plan
@@ -401,7 +401,7 @@ class Agent:
         self._crashes.pop(name, None)
         self._activations.note(live)
 
-    def _update(self, name: str, wanted: _Plan, running: _Running, work: _Work) -> None:
+    def _update(self, name: str, wanted: _ConsumerPlan, running: _Running, work: _Work) -> None:
         before, now = running.plan.live, wanted.live
         # The stamp too: two changes that were seen as one may have suspended it and resumed it.
         is_changed = (now.stamp, now.subscription, now.seek) != (

@@ -10,7 +10,7 @@ WINDOW_S = 600.0
 fewer failures than the most, a lead is never without its actor for longer than half a second."""
 
 
-class Attempts:
+class LeaderAttempts:
     """Remembers the failures of one node's leader, over its restarts. Times are monotonic."""
 
     def __init__(self) -> None:

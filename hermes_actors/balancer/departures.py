@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import LEASE_MS, Departed
 
 _logger = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ class Departures:
         self._dc = dc
         self._told = ""
 
-    def begin(self, state: State, predecessor: str) -> None:
+    def begin(self, state: CoordinationState, predecessor: str) -> None:
         """Begin to tell departures: those too that came after the predecessor's lead, whose boot
         this is, and its own. "" for none: then all before this are old news.
         """
@@ -33,7 +33,7 @@ class Departures:
         else:
             self._told = boots[-1] if boots else ""
 
-    def tell(self, state: State, changed: Iterable[str]) -> None:
+    def tell(self, state: CoordinationState, changed: Iterable[str]) -> None:
         """Log the departures that have not been told. `changed` are the subscriptions that may have
         lost an owner by them; nothing has been planned since.
         """

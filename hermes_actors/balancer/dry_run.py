@@ -5,11 +5,11 @@ from statistics import median
 from typing import Protocol
 
 from hermes_actors.balancer.leader import Planner, WorkloadSource
-from hermes_actors.balancer.workload.problem import Planned, Problem, Settings, Strategy
+from hermes_actors.balancer.workload.problem import Planned, PlannerSettings, Problem, Strategy
 from hermes_actors.balancer.workload.weights import WEIGHT_UNKNOWN, weight_of
 from hermes_actors.coordination.plan_views import Proposal
-from hermes_actors.coordination.state import State
-from hermes_actors.coordination.tally import Weights
+from hermes_actors.coordination.state import CoordinationState
+from hermes_actors.coordination.tally import PlannerWeights
 from hermes_actors.errors import Unavailable
 from hermes_actors.runtime.turns import in_turns
 
@@ -27,13 +27,16 @@ class DryRun:
     """
 
     def __init__(
-        self, workload: WorkloadSource, make_planner: Callable[[], RoundPlanner], settings: Settings
+        self,
+        workload: WorkloadSource,
+        make_planner: Callable[[], RoundPlanner],
+        settings: PlannerSettings,
     ) -> None:
         self._workload = workload
         self._make_planner = make_planner
         self._task_min = settings.idle_weight
 
-    def weights(self, state: State) -> Weights:
+    def weights(self, state: CoordinationState) -> PlannerWeights:
         """Return all weights as measured; a subscription not measured yet weighs the median."""
         known = {
             name: weight_of(ownership.load)
@@ -42,9 +45,9 @@ class DryRun:
         }
         usual = median(known.values()) if known else WEIGHT_UNKNOWN
         weights = {name: known.get(name, usual) for name in state.subscriptions}
-        return Weights(weights, self._task_min)
+        return PlannerWeights(weights, self._task_min)
 
-    async def propose(self, state: State) -> Proposal:
+    async def propose(self, state: CoordinationState) -> Proposal:
         """Return what would change; a trio coroutine. Raises Unavailable while nobody can plan."""
         workload = self._workload()
         if workload is None:
@@ -57,13 +60,13 @@ class DryRun:
         return Proposal(assignments, weights, capacities, latest.unplaced, latest.has_more)
 
 
-def _weighed(asked: Problem) -> tuple[Weights, dict[str, float]]:
+def _weighed(asked: Problem) -> tuple[PlannerWeights, dict[str, float]]:
     """Return the weights of the planner's books, and the capacity of each boot that may own
     work.
     """
     open_nodes = [node for node in asked.nodes if not node.is_draining]
     if asked.settings.strategy is Strategy.COUNT:
-        return Weights({}, 1.0), {node.boot: 1.0 for node in open_nodes}
+        return PlannerWeights({}, 1.0), {node.boot: 1.0 for node in open_nodes}
     weights = {work.name: 0.0 if work.is_suspended else work.weight for work in asked.works}
     capacities = {node.boot: node.capacity * node.speed for node in open_nodes}
-    return Weights(weights, asked.settings.idle_weight), capacities
+    return PlannerWeights(weights, asked.settings.idle_weight), capacities

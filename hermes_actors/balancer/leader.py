@@ -16,7 +16,7 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.balancer.attempts import FAILURES_MAX, Attempts
+from hermes_actors.balancer.attempts import FAILURES_MAX, LeaderAttempts
 from hermes_actors.balancer.departures import Departures
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import (
@@ -30,7 +30,7 @@ from hermes_actors.coordination.commands import (
     encode,
 )
 from hermes_actors.coordination.lease import Lease
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import Stored
@@ -57,7 +57,7 @@ _PLAN_ASSIGNMENTS_MAX = 250
 _PART_BYTES_MAX = RECORD_BYTES_MAX * 7 // 10
 
 
-class Wanted(Struct, frozen=True):
+class Ownable(Struct, frozen=True):
     """A subscription that is to be owned. `constraint` is how many owners somebody asked for."""
 
     partitions: int
@@ -72,7 +72,7 @@ class Workload(Struct, frozen=True):
     that is new, or was cut, tells nothing.
     """
 
-    subscriptions: Mapping[str, Wanted]
+    subscriptions: Mapping[str, Ownable]
     draining: Sequence[str] = ()
     has_run: bool = False
 
@@ -88,7 +88,7 @@ class Planner(Protocol):
     """Says who is to own what."""
 
     def plan(
-        self, state: State, workload: Workload
+        self, state: CoordinationState, workload: Workload
     ) -> Generator[None, None, tuple[Assignment, ...]]:
         """The changes to what the state's targets say; none if all is well. It looks at both
         before it yields first, and yields each few milliseconds.
@@ -115,7 +115,7 @@ class Leader:
         clock: Clock,
         rng: random.Random,
         balance_interval_s: float = BALANCE_INTERVAL_S,
-        attempts: Attempts | None = None,
+        attempts: LeaderAttempts | None = None,
     ) -> None:
         """`attempts` are the same ones after a restart."""
         self._coordination = coordination
@@ -127,7 +127,7 @@ class Leader:
         self._balance_interval_s = balance_interval_s
         self._is_wanted = trio.Event()
         self._departures = Departures(coordination.dc)
-        self._attempts = attempts or Attempts()
+        self._attempts = attempts or LeaderAttempts()
 
     async def run(self, inbox: Inbox[WorkloadChanged]) -> None:
         """Take part in leading until asked to stop."""

@@ -6,23 +6,23 @@ from collections.abc import Callable, Generator
 
 from msgspec.structs import replace
 
-from hermes_actors.balancer.leader import Wanted, Workload
+from hermes_actors.balancer.leader import Ownable, Workload
 from hermes_actors.balancer.shares import Use, share_out
 from hermes_actors.balancer.workload.planner import plan_in_steps
 from hermes_actors.balancer.workload.problem import (
-    Node,
-    Owner,
     Planned,
+    PlannedNode,
+    PlannedOwner,
+    PlannerSettings,
     Problem,
-    Settings,
     Strategy,
     Work,
 )
 from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
-from hermes_actors.balancer.workload.weights import Weights
+from hermes_actors.balancer.workload.weights import WeightHistory
 from hermes_actors.coordination.commands import Assignment
 from hermes_actors.coordination.restarting import restarting_since
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Ownership
 
 _IN_A_STEP = 64
@@ -36,10 +36,10 @@ class WorkloadPlanner:
     Its memory smooths what is measured; a new leader's begins with what the log says.
     """
 
-    def __init__(self, settings: Settings, rate_of: Callable[[str], float]) -> None:
+    def __init__(self, settings: PlannerSettings, rate_of: Callable[[str], float]) -> None:
         self._settings = settings
         self._rate_of = rate_of
-        self._weights = Weights()
+        self._weights = WeightHistory()
         self._speeds = Speeds()
         self.asked = Problem((), ())
         """The problem of the last round: nodes and work as they were weighed."""
@@ -47,7 +47,7 @@ class WorkloadPlanner:
         """The outcome of the last round, but for shares."""
 
     def plan(
-        self, state: State, workload: Workload
+        self, state: CoordinationState, workload: Workload
     ) -> Generator[None, None, tuple[Assignment, ...]]:
         """The changes to what the state's targets say; none if all is well."""
         # All that is looked at, at once: the log goes on while it is thought about.
@@ -81,7 +81,7 @@ class WorkloadPlanner:
         yield
         problem = self.asked = Problem(
             nodes=tuple(
-                Node(
+                PlannedNode(
                     member.boot,
                     member.node,
                     member.cores,
@@ -123,13 +123,15 @@ class WorkloadPlanner:
         return [] if targets == ownership.targets else [Assignment(name, targets, "shares")]
 
 
-def _work(name: str, wanted: Wanted, weight: float, ownership: Ownership, lately_ms: float) -> Work:
+def _work(
+    name: str, wanted: Ownable, weight: float, ownership: Ownership, lately_ms: float
+) -> Work:
     moved_ms = ownership.moved_log_ms
     return Work(
         name,
         wanted.partitions,
         weight,
-        tuple(Owner(each.boot, each.partitions, each.share) for each in ownership.targets),
+        tuple(PlannedOwner(each.boot, each.partitions, each.share) for each in ownership.targets),
         wanted.constraint,
         None if moved_ms is None else moved_ms / 1_000,
         wanted.is_suspended,

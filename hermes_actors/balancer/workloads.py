@@ -11,10 +11,10 @@ import trio
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.balancer.leader import Wanted, Workload, WorkloadChanged
+from hermes_actors.balancer.leader import Ownable, Workload, WorkloadChanged
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.room import drained
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import GroupChanged
@@ -126,7 +126,9 @@ class Workloads:
             self._tell()
 
 
-def workload_of(metadata: Metadata, state: State, partitions: Mapping[str, int]) -> Workload | None:
+def workload_of(
+    metadata: Metadata, state: CoordinationState, partitions: Mapping[str, int]
+) -> Workload | None:
     """Return the whole workload; None while the metadata of this datacentre is not known.
     `partitions` has what was looked up, by log topic; else a subscription has as many as its owners
     are to have, and one that has neither is left out for now.
@@ -136,7 +138,7 @@ def workload_of(metadata: Metadata, state: State, partitions: Mapping[str, int])
     if not metadata.is_own:
         return None
     constraints = catalog.constraints
-    wanted: dict[str, Wanted] = {}
+    wanted: dict[str, Ownable] = {}
     for name in sorted(catalog.subscriptions):
         live = catalog.subscriptions[name]
         topic = catalog.topics.get(str(live.name.topic))
@@ -144,7 +146,7 @@ def workload_of(metadata: Metadata, state: State, partitions: Mapping[str, int])
         count = count or sum(len(target.partitions) for target in state.targets_of(name))
         if count:
             asked = constraints.get(name) or constraints.get(str(live.name.topic))
-            wanted[name] = Wanted(
+            wanted[name] = Ownable(
                 count,
                 None if asked is None else asked.consumers_number,
                 live.subscription.state is SubscriptionState.SUSPENDED,

@@ -16,7 +16,7 @@ from hermes_actors.coordination.commands import (
     Undecodable,
     decode,
 )
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.log.base import Log
 from hermes_actors.model.record import StoredRecord
 
@@ -32,7 +32,7 @@ class Beginning(Struct, frozen=True):
     cut, and members may live whom it does not know.
     """
 
-    state: State
+    state: CoordinationState
     is_whole: bool
 
 
@@ -54,14 +54,16 @@ class _Snapshots:
         while len(self._parts) > _KEPT_MAX:
             del self._parts[next(iter(self._parts))]
 
-    def newest(self, start: int) -> State | None:
+    def newest(self, start: int) -> CoordinationState | None:
         """The newest that is whole and can be folded on from, with the log beginning at `start`."""
         for (_, as_of), parts in reversed(self._parts.items()):
             count = next(iter(parts.values())).parts
             if as_of + 1 < start or sorted(parts) != list(range(count)):
                 continue
             try:
-                state = State.restored(b"".join(parts[part].state for part in range(count)))
+                state = CoordinationState.restored(
+                    b"".join(parts[part].state for part in range(count))
+                )
             except Undecodable:
                 continue
             if state.position == as_of + 1:
@@ -86,7 +88,7 @@ async def find_beginning(log: Log, topic: str, start: int, end: int) -> Beginnin
         if state is not None:
             return Beginning(state, True)
         to, step_ms = at, step_ms * 4
-    state = State()
+    state = CoordinationState()
     state.position = start
     return Beginning(state, start == 0)
 
@@ -113,7 +115,7 @@ def said_by(stored: StoredRecord) -> Said | None:
         return None
 
 
-def is_strange(state: State, said: Said | None) -> bool:
+def is_strange(state: CoordinationState, said: Said | None) -> bool:
     """True when a boot speaks as a member and is none: the state may not know all members."""
     return (
         isinstance(said, Heartbeat | Loads | Stopping | Claim | Resign | Plan | Release)

@@ -7,9 +7,15 @@ import trio
 
 from hermes_actors.actors.supervisor import run_until
 from hermes_actors.coordination.lease import Lease
-from hermes_actors.coordination.room import DEFAULT_LIMITS, Limits, drained, full_nodes, no_room
-from hermes_actors.coordination.state import State
-from hermes_actors.coordination.tally import Weights, tally_in_steps
+from hermes_actors.coordination.room import (
+    DEFAULT_LIMITS,
+    OwnershipLimits,
+    drained,
+    full_nodes,
+    no_room,
+)
+from hermes_actors.coordination.state import CoordinationState
+from hermes_actors.coordination.tally import PlannerWeights, tally_in_steps
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.coordination.views import SkewView, member_views, skew_of_members
 from hermes_actors.runtime.clock import Clock
@@ -47,8 +53,8 @@ LOOK_INTERVAL_S = 0.25
 _NOTHING = SkewView(0, 0.0, 0.0, 0.0, "", 1.0, 1.0)
 
 
-def _no_weights(_state: State) -> Weights:
-    return Weights()
+def _no_weights(_state: CoordinationState) -> PlannerWeights:
+    return PlannerWeights()
 
 
 class Meter:
@@ -66,9 +72,9 @@ class Meter:
         clock: Clock,
         subscriptions: Callable[[], Mapping[str, Any]] = dict,
         draining: Callable[[], Collection[str]] = tuple,
-        weights: Callable[[State], Weights] = _no_weights,
+        weights: Callable[[CoordinationState], PlannerWeights] = _no_weights,
         lease: Callable[[], Lease | None] = lambda: None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: OwnershipLimits = DEFAULT_LIMITS,
     ) -> None:
         self.skew = _NOTHING
         self.unassigned = 0

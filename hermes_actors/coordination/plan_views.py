@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from hermes_actors.coordination.commands import Assignment, Target
 from hermes_actors.coordination.owning import owners
-from hermes_actors.coordination.state import State
-from hermes_actors.coordination.tally import Weights
+from hermes_actors.coordination.state import CoordinationState
+from hermes_actors.coordination.tally import PlannerWeights
 from hermes_actors.coordination.views import SkewView, skew_of
 
 _IN_A_STEP = 100
@@ -25,7 +25,7 @@ class Proposal(Struct, frozen=True):
     """
 
     assignments: tuple[Assignment, ...]
-    weights: Weights
+    weights: PlannerWeights
     capacities: Mapping[str, float]
     unplaced: int = 0
     has_more: bool = False
@@ -85,7 +85,7 @@ class PlanView(Struct, frozen=True, rename="camel"):
 
 
 def plan_view_in_steps(
-    state: State, proposal: Proposal, draining: Collection[str] = ()
+    state: CoordinationState, proposal: Proposal, draining: Collection[str] = ()
 ) -> Generator[None, None, PlanView]:
     """A proposal that was made on this state, as people see it; with a pause at each yield, a
     millisecond or so apart.
@@ -128,7 +128,7 @@ class _Side:
 
 
 class _Books:
-    def __init__(self, state: State, proposal: Proposal) -> None:
+    def __init__(self, state: CoordinationState, proposal: Proposal) -> None:
         self._weights = proposal.weights
         self._capacities = proposal.capacities
         self._members = sorted(state.members.values(), key=lambda each: (each.node, each.boot))
@@ -168,7 +168,9 @@ class _Books:
         return skew_of(nodes, side.heaviest)
 
 
-def _change_view(state: State, assignment: Assignment, weights: Weights) -> ChangeView:
+def _change_view(
+    state: CoordinationState, assignment: Assignment, weights: PlannerWeights
+) -> ChangeView:
     name = assignment.subscription
     before = state.targets_of(name)
     had: Mapping[str, tuple[int, ...]] = owners(before)
@@ -184,5 +186,5 @@ def _change_view(state: State, assignment: Assignment, weights: Weights) -> Chan
     )
 
 
-def _part_view(state: State, target: Target) -> PartView:
+def _part_view(state: CoordinationState, target: Target) -> PartView:
     return PartView(state.node_of(target.boot), target.partitions, round(target.share, 4))

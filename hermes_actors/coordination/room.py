@@ -4,13 +4,13 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Member
 
 SETTING = "consumers.balancer.tasks_per_node_max"
 
 
-class Limits(Struct, frozen=True):
+class OwnershipLimits(Struct, frozen=True):
     """How many tasks a node may have, and how many owners a subscription is to have where nobody
     has asked for another number.
     """
@@ -19,10 +19,10 @@ class Limits(Struct, frozen=True):
     owners_default: int = 2
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = OwnershipLimits()
 
 
-def drained(state: State, asked: Collection[str]) -> tuple[str, ...]:
+def drained(state: CoordinationState, asked: Collection[str]) -> tuple[str, ...]:
     """The nodes that are to own nothing, sorted, of those for which that was asked. None, when no
     other node takes part, but for some that are about to leave: what is drained then carries
     everything, rather than nobody.
@@ -32,12 +32,14 @@ def drained(state: State, asked: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(asked))
 
 
-def is_drain_ignored(state: State, asked: Collection[str]) -> bool:
+def is_drain_ignored(state: CoordinationState, asked: Collection[str]) -> bool:
     """True when nodes that take part were to own nothing, and own all because no others do."""
     return bool(asked and _staying(state)) and not drained(state, asked)
 
 
-def full_nodes(state: State, draining: Collection[str], limits: Limits) -> list[Member]:
+def full_nodes(
+    state: CoordinationState, draining: Collection[str], limits: OwnershipLimits
+) -> list[Member]:
     """Return the members that may own work and have as many tasks as a node may have; `draining` as
     `drained` gives them.
     """
@@ -48,12 +50,14 @@ def full_nodes(state: State, draining: Collection[str], limits: Limits) -> list[
     ]
 
 
-def open_nodes(state: State, draining: Collection[str]) -> list[Member]:
+def open_nodes(state: CoordinationState, draining: Collection[str]) -> list[Member]:
     """The members that may own something."""
     return [member for member in _staying(state) if member.node not in draining]
 
 
-def no_room(state: State, draining: Collection[str], limits: Limits) -> str | None:
+def no_room(
+    state: CoordinationState, draining: Collection[str], limits: OwnershipLimits
+) -> str | None:
     """Why nothing more can be owned, and the way out; None while there is room, or no node."""
     nodes = open_nodes(state, draining)
     if not nodes or len(full_nodes(state, draining, limits)) < len(nodes):
@@ -66,6 +70,6 @@ def no_room(state: State, draining: Collection[str], limits: Limits) -> str | No
     )
 
 
-def _staying(state: State) -> list[Member]:
+def _staying(state: CoordinationState) -> list[Member]:
     """The members that are not about to leave."""
     return [member for member in state.members.values() if not member.is_stopping]

@@ -16,7 +16,7 @@ _IN_A_STEP = 250
 """Ownerships between two yields: 2 to 4 ms."""
 
 
-class Content(Struct, frozen=True, kw_only=True):
+class SnapshotContent(Struct, frozen=True, kw_only=True):
     """The parts of a state in a snapshot. Members are in the order in which they were last heard
     of.
     """
@@ -37,11 +37,11 @@ class Content(Struct, frozen=True, kw_only=True):
 
 
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(Content)
+_decoder = msgspec.json.Decoder(SnapshotContent)
 _some_decoder = msgspec.json.Decoder(dict[str, Ownership])
 
 
-def pack_in_steps(content: Content) -> Generator[None, None, bytes]:
+def pack_in_steps(content: SnapshotContent) -> Generator[None, None, bytes]:
     """The content, compressed: a line of JSON without the ownerships, then lines with some each."""
     compressor = zlib.compressobj(1)
     ownerships = list(content.ownerships.items())
@@ -55,7 +55,7 @@ def pack_in_steps(content: Content) -> Generator[None, None, bytes]:
     return b"".join(pieces)
 
 
-def unpack(packed: bytes) -> Content:
+def unpack(packed: bytes) -> SnapshotContent:
     """The content of what was packed. Raises Undecodable, also for another version's."""
     if not packed.startswith(_FORMAT):
         raise Undecodable("the snapshot is not of this version's format")

@@ -28,7 +28,7 @@ from hermes_actors.coordination.commands import (
     Target,
     TaskLoad,
 )
-from hermes_actors.coordination.snapshots import Content, pack_in_steps, unpack
+from hermes_actors.coordination.snapshots import SnapshotContent, pack_in_steps, unpack
 from hermes_actors.coordination.values import (
     LEASE_MS,
     NOTHING,
@@ -56,7 +56,7 @@ _NO_OWNERSHIP = Ownership()
 _NO_GRANTS: Mapping[str, Grant] = MappingProxyType({})
 
 
-class State:
+class CoordinationState:
     """The fold of the log up to the record before `position`. Change it by `apply` only."""
 
     def __init__(self) -> None:
@@ -388,7 +388,7 @@ class State:
     # Snapshots.
 
     def snapshot(self) -> bytes:
-        """Return the whole state, compressed: `State.restored` makes an equal one."""
+        """Return the whole state, compressed: `CoordinationState.restored` makes an equal one."""
         return at_once(self.snapshot_in_steps())
 
     def snapshot_in_steps(self) -> Generator[None, None, bytes]:
@@ -398,7 +398,7 @@ class State:
         return pack_in_steps(self._content())
 
     @classmethod
-    def restored(cls, packed: bytes) -> "State":
+    def restored(cls, packed: bytes) -> "CoordinationState":
         """The state of a snapshot. Raises Undecodable."""
         content = unpack(packed)
         state = cls()
@@ -423,8 +423,8 @@ class State:
         state._settling = {name: until_ms for until_ms, name in sorted(by_time)}
         return state
 
-    def _content(self) -> Content:
-        return Content(
+    def _content(self) -> SnapshotContent:
+        return SnapshotContent(
             position=self.position,
             clock_ms=self.clock_ms,
             timestamp_ms=self.timestamp_ms,
@@ -441,7 +441,7 @@ class State:
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, State) and self._content() == other._content()
+        return isinstance(other, CoordinationState) and self._content() == other._content()
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -4,14 +4,14 @@ from collections.abc import Generator, Mapping
 
 from msgspec import Struct
 
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Ownership
 
 _IN_A_STEP = 100
 """Subscriptions: 10 µs each."""
 
 
-class Weights(Struct, frozen=True):
+class PlannerWeights(Struct, frozen=True):
     """The weights of work in the planner's books: `subscriptions` all owners together, a task its
     part of the partitions, but `task_min` at the least.
     """
@@ -35,7 +35,7 @@ class NodeTally:
         self.weight = self.messages = self.size_bytes = self.cpu = 0.0
 
 
-class Tally:
+class WorkTally:
     """All work of a state, summed up by boot; `heaviest` is what the heaviest task weighs, and
     `waiting` counts what is to be owned and is not yet.
     """
@@ -49,7 +49,9 @@ class Tally:
         """Return the sums of one boot."""
         return self.nodes.setdefault(boot, NodeTally())
 
-    def add(self, state: State, name: str, ownership: Ownership, weights: Weights) -> None:
+    def add(
+        self, state: CoordinationState, name: str, ownership: Ownership, weights: PlannerWeights
+    ) -> None:
         """Add one subscription."""
         self.waiting += len(state.waiting(name))
         partitions = 0
@@ -69,11 +71,13 @@ class Tally:
                 node.cpu += load.cpu
 
 
-def tally_in_steps(state: State, weights: Weights) -> Generator[None, None, Tally]:
+def tally_in_steps(
+    state: CoordinationState, weights: PlannerWeights
+) -> Generator[None, None, WorkTally]:
     """The tally of a state, with a pause at each yield, a millisecond or so apart; what changes
     meanwhile may be in it or not.
     """
-    tally = Tally()
+    tally = WorkTally()
     for count, (name, ownership) in enumerate(list(state.subscriptions.items())):
         tally.add(state, name, ownership, weights)
         if count % _IN_A_STEP == _IN_A_STEP - 1:

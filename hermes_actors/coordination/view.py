@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes_actors.coordination.commands import Heartbeat, Said, Snapshot, coordination_topic
 from hermes_actors.coordination.lease import Lease
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Changed
 from hermes_actors.log.base import Log
 from hermes_actors.model.record import StoredRecord
@@ -19,7 +19,7 @@ def _ignore() -> None:
     return
 
 
-class Seen(Struct, frozen=True):
+class ViewChanges(Struct, frozen=True):
     """The changes since a watcher looked last.
 
     `subscriptions`, sorted: their targets, grants or usable shares may be others. `anew`: the state
@@ -39,7 +39,9 @@ class CoordinationWatch:
     Use it as a context manager (`with coordination.watch() as watch`).
     """
 
-    def __init__(self, state: State, on_close: Callable[["CoordinationWatch"], None]) -> None:
+    def __init__(
+        self, state: CoordinationState, on_close: Callable[["CoordinationWatch"], None]
+    ) -> None:
         self._on_close = on_close
         self._wakeup = trio.Event()
         self._is_closed = False
@@ -53,7 +55,7 @@ class CoordinationWatch:
         self._leader |= changed.leader
         self._wakeup.set()
 
-    def begin_anew(self, state: State) -> None:
+    def begin_anew(self, state: CoordinationState) -> None:
         """Take in that the state is another one now; the fold calls it."""
         self._names.update(dict.fromkeys(state.subscriptions))
         self._members = self._leader = self._anew = True
@@ -69,9 +71,9 @@ class CoordinationWatch:
             await self._wakeup.wait()
         return not self._is_closed
 
-    def take_nowait(self) -> Seen:
+    def take_nowait(self) -> ViewChanges:
         """Return all that has changed, perhaps nothing."""
-        seen = Seen(tuple(sorted(self._names)), self._members, self._leader, self._anew)
+        seen = ViewChanges(tuple(sorted(self._names)), self._members, self._leader, self._anew)
         self._names = {}
         self._members = self._leader = self._anew = False
         return seen
@@ -105,7 +107,7 @@ class Coordination:
     def __init__(self, log: Log, namespace: str = "") -> None:
         self.log = log
         self.topic = coordination_topic(namespace)
-        self.state = State()
+        self.state = CoordinationState()
         self.generation = 0
         self.undecodable = 0
         """Records that this version cannot read."""
@@ -143,7 +145,7 @@ class Coordination:
         while self._trouble:
             await self._changed_health.wait()
 
-    async def until(self, condition: Callable[[State], bool]) -> None:
+    async def until(self, condition: Callable[[CoordinationState], bool]) -> None:
         """Wait until the state is so. It is asked again when something has changed."""
         await trio.lowlevel.checkpoint()
         with self.watch() as watch:
@@ -206,7 +208,7 @@ class Coordination:
             lease.lose()
 
     def begin_anew(
-        self, state: State, last: StoredRecord | None, *, has_listened: bool = False
+        self, state: CoordinationState, last: StoredRecord | None, *, has_listened: bool = False
     ) -> None:
         """Replace the state, and lose the lease: the log is another one, or is read for the first
         time.

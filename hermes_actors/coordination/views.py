@@ -1,7 +1,7 @@
 """The coordination state as people and tools read it: nodes by name, ages, who waits for whom.
 
-Pure: computed from one `State` at its own clock, log time. What is in seconds or milliseconds here
-is log time too, unless it is called `…At`, which is Unix epoch, in seconds.
+Pure: computed from one `CoordinationState` at its own clock, log time. What is in seconds or
+milliseconds here is log time too, unless it is called `…At`, which is Unix epoch, in seconds.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from hermes_actors.coordination.commands import Target, TaskLoad
 from hermes_actors.coordination.owning import must_release
-from hermes_actors.coordination.room import DEFAULT_LIMITS, Limits, no_room
-from hermes_actors.coordination.state import State
-from hermes_actors.coordination.tally import NodeTally, Tally, Weights
+from hermes_actors.coordination.room import DEFAULT_LIMITS, OwnershipLimits, no_room
+from hermes_actors.coordination.state import CoordinationState
+from hermes_actors.coordination.tally import NodeTally, PlannerWeights, WorkTally
 from hermes_actors.coordination.values import LEASE_MS, Grant, Member, Move, Ownership
 
 
@@ -116,7 +116,9 @@ class MoveView(Struct, frozen=True, rename="camel"):
     after: tuple[str, ...]
 
 
-def member_views(state: State, tally: Tally, draining: Collection[str] = ()) -> list[MemberView]:
+def member_views(
+    state: CoordinationState, tally: WorkTally, draining: Collection[str] = ()
+) -> list[MemberView]:
     """All members, sorted by node."""
     return [
         _member_view(state, member, tally.of(member.boot), draining)
@@ -125,7 +127,7 @@ def member_views(state: State, tally: Tally, draining: Collection[str] = ()) -> 
 
 
 def _member_view(
-    state: State, member: Member, tally: NodeTally, draining: Collection[str]
+    state: CoordinationState, member: Member, tally: NodeTally, draining: Collection[str]
 ) -> MemberView:
     heard_ago_ms = state.clock_ms - member.heard_log_ms
     load = member.load
@@ -149,7 +151,9 @@ def _member_view(
     )
 
 
-def subscription_view(state: State, name: str, weights: Weights) -> SubscriptionView:
+def subscription_view(
+    state: CoordinationState, name: str, weights: PlannerWeights
+) -> SubscriptionView:
     """Return who owns a subscription and who waits; nobody for one that the state does not know."""
     ownership = state.subscriptions.get(name, Ownership())
     moved_ms = ownership.moved_log_ms
@@ -171,11 +175,11 @@ def subscription_view(state: State, name: str, weights: Weights) -> Subscription
 
 
 def _owner_view(
-    state: State,
+    state: CoordinationState,
     name: str,
     ownership: Ownership,
     grant: Grant,
-    weights: Weights,
+    weights: PlannerWeights,
     all_partitions: int,
 ) -> OwnerView:
     own = len(grant.partitions)
@@ -193,7 +197,9 @@ def _owner_view(
     )
 
 
-def _waiting_view(state: State, name: str, ownership: Ownership, target: Target) -> WaitingView:
+def _waiting_view(
+    state: CoordinationState, name: str, ownership: Ownership, target: Target
+) -> WaitingView:
     moved_ms = ownership.moved_log_ms
     wanted = set(target.partitions)
     holders = [
@@ -250,7 +256,10 @@ def skew_of(nodes: Sequence[tuple[str, float, float]], heaviest: float) -> SkewV
 
 
 def unassigned_reason(
-    state: State, name: str, draining: Collection[str] = (), limits: Limits = DEFAULT_LIMITS
+    state: CoordinationState,
+    name: str,
+    draining: Collection[str] = (),
+    limits: OwnershipLimits = DEFAULT_LIMITS,
 ) -> str | None:
     """Why nobody owns a subscription that is there; None when somebody does. `draining` as
     `room.drained` gives them.

@@ -12,7 +12,7 @@ import msgspec
 
 from hermes_actors.filters.budget import LOOK_EVERY, LOOP_BYTES_MAX, Budget, BudgetSpent
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
-from hermes_actors.filters.paths import Path
+from hermes_actors.filters.paths import CompiledPath
 from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern, compiled_size
 from hermes_actors.model.message import Headers
 from hermes_actors.model.subscription import Filter
@@ -88,7 +88,7 @@ class JsonPathFilter:
 
     def __init__(self, wanted: Filter) -> None:
         assert wanted.path, "looked at before"
-        self._path = Path(wanted.path)
+        self._path = CompiledPath(wanted.path)
         self._matches = Pattern(wanted.matcher).matches
         self._is_any = wanted.matching_strategy.lower() == "any"
 

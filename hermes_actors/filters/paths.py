@@ -41,7 +41,7 @@ _LOOSE = re.compile(
 )
 
 
-class Path:
+class CompiledPath:
     """A compiled path. Beyond the standard, `a.b` means `$.a.b`, as in Hermes, and `$.event-type`
     means `$['event-type']`.
     """

@@ -15,7 +15,7 @@ RECORD_OVERHEAD_BYTES = 128
 """What key-less headers of a record come to; counted so that a batch's bytes stay a bound."""
 
 
-class Waiting(Protocol):
+class Batchable(Protocol):
     """One thing to batch: a message, or several that stay together (`count`; all go where `key`
     says). One that `is_done` was answered already and is not sent any more. `body_bytes` are those
     of all its messages.
@@ -34,10 +34,10 @@ class Waiting(Protocol):
     def count(self) -> int: ...  # noqa: D102
 
 
-W = TypeVar("W", bound=Waiting)
+W = TypeVar("W", bound=Batchable)
 
 
-class Batch(Generic[W]):
+class PartitionBatch(Generic[W]):
     """The messages of one append to one partition: `count` of them in `items`."""
 
     __slots__ = ("body_bytes", "count", "is_keyed", "items", "partition", "started_s")
@@ -75,13 +75,13 @@ class Batcher(Generic[W]):
         self._slow_s = slow_s
         self._keyed: list[deque[W]] = [deque() for _ in range(partitions)]
         self._keyless: deque[W] = deque()
-        self._in_flight: dict[int, Batch[W]] = {}
+        self._in_flight: dict[int, PartitionBatch[W]] = {}
         # Partitions at which messages with keys are the next to go first.
         self._keyed_next: set[int] = set()
         # Partitions that have keyed messages and were idle when these came.
         self._ready: deque[int] = deque()
         self._next_sticky = first
-        self._lane: Batch[W] | None = None
+        self._sticky: PartitionBatch[W] | None = None
         self.waiting = 0
 
     @property
@@ -126,9 +126,9 @@ class Batcher(Generic[W]):
             self._ready.append(partition)
         queue.append(item)
 
-    def next_batch(self, now_s: float) -> Batch[W] | None:
+    def next_batch(self, now_s: float) -> PartitionBatch[W] | None:
         """The next batch that may be started now, which then is in flight; None when none may."""
-        if self._keyless and self._lane_is_free(now_s):
+        if self._keyless and self._sticky_is_free(now_s):
             partition = self._idle_partition()
             if partition is not None:
                 batch = self._fill_with_both(partition, now_s)
@@ -138,12 +138,12 @@ class Batcher(Generic[W]):
             partition = self._ready.popleft()
             if partition in self._in_flight:
                 continue  # A key-less batch took it; `release` puts it back.
-            batch = self._fill(Batch(partition, True, now_s), self._keyed[partition])
+            batch = self._fill(PartitionBatch(partition, True, now_s), self._keyed[partition])
             if batch is not None:
                 return batch
         return None
 
-    def _fill_with_both(self, partition: int, now_s: float) -> Batch[W] | None:
+    def _fill_with_both(self, partition: int, now_s: float) -> PartitionBatch[W] | None:
         """A batch of key-less messages, and of those whose key leads to this partition too: none of
         them waits for two appends. If there are too many, both kinds take turns in going first.
         """
@@ -155,17 +155,17 @@ class Batcher(Generic[W]):
         elif keyed:
             self._keyed_next.add(partition)
         waited = len(keyless)
-        batch = self._fill(Batch(partition, bool(keyed), now_s), *queues)
+        batch = self._fill(PartitionBatch(partition, bool(keyed), now_s), *queues)
         if batch is not None and len(keyless) < waited:
             self._next_sticky = (partition + 1) % len(self._keyed)
-            self._lane = batch
+            self._sticky = batch
         return batch
 
-    def release(self, batch: Batch[W]) -> None:
+    def release(self, batch: PartitionBatch[W]) -> None:
         """Make the batch's partition idle again, as its append has ended."""
         del self._in_flight[batch.partition]
-        if batch is self._lane:
-            self._lane = None
+        if batch is self._sticky:
+            self._sticky = None
         if self._keyed[batch.partition]:
             self._ready.append(batch.partition)
 
@@ -174,9 +174,9 @@ class Batcher(Generic[W]):
 
         A time in the past means now.
         """
-        if not self._keyless or self._lane is None or len(self._in_flight) >= len(self._keyed):
+        if not self._keyless or self._sticky is None or len(self._in_flight) >= len(self._keyed):
             return None
-        return self._lane.started_s + self._slow_s
+        return self._sticky.started_s + self._slow_s
 
     def take_all(self) -> tuple[list[W], list[W]]:
         """Empty everything: (what is in flight, what waits)."""
@@ -187,12 +187,12 @@ class Batcher(Generic[W]):
         self._ready.clear()
         for queue in self._keyed:
             queue.clear()
-        self._lane = None
+        self._sticky = None
         self.waiting = 0
         return flying, waiting
 
-    def _lane_is_free(self, now_s: float) -> bool:
-        return self._lane is None or now_s >= self._lane.started_s + self._slow_s
+    def _sticky_is_free(self, now_s: float) -> bool:
+        return self._sticky is None or now_s >= self._sticky.started_s + self._slow_s
 
     def _idle_partition(self) -> int | None:
         count = len(self._keyed)
@@ -209,7 +209,7 @@ class Batcher(Generic[W]):
         while queue and queue[0].is_done:
             self.waiting -= queue.popleft().count
 
-    def _fill(self, batch: Batch[W], *queues: deque[W]) -> Batch[W] | None:
+    def _fill(self, batch: PartitionBatch[W], *queues: deque[W]) -> PartitionBatch[W] | None:
         """Move the queues' heads into the batch; None when all of them were answered already."""
         room_bytes = self._bytes_max
         items = batch.items

@@ -20,7 +20,7 @@ Interval = tuple[int, int]
 _FORM = "h1"
 
 
-class Ownership(Struct, frozen=True):
+class CommitOwner(Struct, frozen=True):
     """The owner in whose name a commit was made. A commit of another incarnation says nothing to
     us.
 
@@ -59,7 +59,7 @@ class Progress(Struct, frozen=True):
 
     position: int
     intervals: tuple[Interval, ...] = ()
-    ownership: Ownership | None = None
+    ownership: CommitOwner | None = None
     marked: tuple[int, ...] = ()
     last_read: LastRead | None = None
 
@@ -67,7 +67,7 @@ class Progress(Struct, frozen=True):
 def encode(
     position: int,
     intervals: Iterable[Interval],
-    ownership: Ownership,
+    ownership: CommitOwner,
     bytes_max: int = COMMIT_METADATA_BYTES_MAX,
     marked: Iterable[int] = (),
     last_read: LastRead | None = None,
@@ -118,7 +118,7 @@ def decode(commit: Commit) -> Progress:
         return Progress(commit.position)
     try:
         last_read = None if len(parts) == 6 else _read_last(parts[6])
-        ownership = Ownership(*(int(part) for part in parts[1:5]))
+        ownership = CommitOwner(*(int(part) for part in parts[1:5]))
         raw = base64.b64decode(parts[5], altchars=b"-_", validate=True)
         numbers = list(_varints(raw))
     except (ValueError, binascii.Error):

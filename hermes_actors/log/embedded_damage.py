@@ -42,7 +42,7 @@ Gap = tuple[int, int, int]
 """(partition id, first offset, end) of records that are not there or not as they were."""
 
 
-class Content(Struct):
+class LogContent(Struct):
     """The readable part of a log: topics, numbers of missing records by topic, and where they are.
 
     `knows_ends`: this version of the program has written it, so that the file beside must be there.
@@ -56,7 +56,7 @@ class Content(Struct):
     unreadable: str = ""
 
 
-class Damage(Struct):
+class LogDamage(Struct):
     """The damage of a log, in words, and the best content that can be gone on with.
 
     `uses_wal`: with what SQLite takes of the write-ahead log. `content` is None when nothing of the
@@ -65,7 +65,7 @@ class Damage(Struct):
 
     reasons: list[str]
     uses_wal: bool
-    content: Content | None
+    content: LogContent | None
     missing: Counter[str]
 
     @property
@@ -98,7 +98,7 @@ class Damage(Struct):
         return f"{self.messages} {noun} missing ({', '.join(parts)})"
 
 
-def find_all_damage(path: Path) -> Damage | None:
+def find_all_damage(path: Path) -> LogDamage | None:
     """Look at a log that no process has open; None when it is as it was left, or torn at its end.
 
     Nothing is changed. Raises OSError, and StartupError for a file that is no log.
@@ -108,10 +108,10 @@ def find_all_damage(path: Path) -> Damage | None:
     if not path.exists():
         if known is None and not wal.exists():
             return None
-        return Damage([f"{path.name} is gone"], False, None, _all_of(known))
+        return LogDamage([f"{path.name} is gone"], False, None, _all_of(known))
     if path.stat().st_size == 0:
         # SQLite would take it for a new one.
-        return Damage([f"{path.name} is empty"], False, None, _all_of(known))
+        return LogDamage([f"{path.name} is empty"], False, None, _all_of(known))
     reasons = []
     if wal.exists():
         if (found := find_damage(wal)) is not None:
@@ -134,7 +134,7 @@ def find_all_damage(path: Path) -> Damage | None:
     return _best(path, known, reasons, content) if reasons else None
 
 
-def _best(path: Path, known: Known | None, reasons: list[str], content: Content) -> Damage:
+def _best(path: Path, known: Known | None, reasons: list[str], content: LogContent) -> LogDamage:
     """Go on with the write-ahead log as far as it is whole, without it, or with nothing."""
     uses_wal = wal_of(path).exists()
     if uses_wal and (content.unreadable or content.missing.total()):
@@ -144,8 +144,8 @@ def _best(path: Path, known: Known | None, reasons: list[str], content: Content)
         ):
             content, uses_wal = alone, False
     if content.unreadable:
-        return Damage(reasons, False, None, _all_of(known))
-    return Damage(reasons, uses_wal, content, content.missing)
+        return LogDamage(reasons, False, None, _all_of(known))
+    return LogDamage(reasons, uses_wal, content, content.missing)
 
 
 def wal_of(path: Path) -> Path:
@@ -153,7 +153,7 @@ def wal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def set_aside(path: Path, damage: Damage, suffix: str) -> list[Path]:
+def set_aside(path: Path, damage: LogDamage, suffix: str) -> list[Path]:
     """Keep what is damaged under another name, so that the log can be opened; the new names.
 
     Raises OSError.
@@ -180,7 +180,7 @@ def set_aside(path: Path, damage: Damage, suffix: str) -> list[Path]:
     return kept
 
 
-def refusal(path: Path, damage: Damage) -> DamageFound:
+def refusal(path: Path, damage: LogDamage) -> DamageFound:
     """The error of a start that nobody has allowed to lose anything."""
     cost = "go on without them"
     if damage.content is None:
@@ -191,7 +191,7 @@ def refusal(path: Path, damage: Damage) -> DamageFound:
     )
 
 
-def _look(path: Path, known: Known | None, *, with_wal: bool, reads_all: bool) -> Content:
+def _look(path: Path, known: Known | None, *, with_wal: bool, reads_all: bool) -> LogContent:
     """Read what the database holds and misses; where SQLite cannot read it, only why."""
     try:
         with closing(_connect(path, with_wal=with_wal)) as connection:
@@ -199,7 +199,7 @@ def _look(path: Path, known: Known | None, *, with_wal: bool, reads_all: bool) -
             return _read(connection, known, reads_all=reads_all)
     except FILE_ERRORS as error:
         # SQLite's own texts may quote what is damaged, line ends and all.
-        return Content(unreadable=" ".join(str(error).split()))
+        return LogContent(unreadable=" ".join(str(error).split()))
 
 
 def _connect(path: Path, *, with_wal: bool) -> sqlite3.Connection:
@@ -211,8 +211,8 @@ def _connect(path: Path, *, with_wal: bool) -> sqlite3.Connection:
     )
 
 
-def _read(connection: sqlite3.Connection, known: Known | None, *, reads_all: bool) -> Content:
-    content = Content()
+def _read(connection: sqlite3.Connection, known: Known | None, *, reads_all: bool) -> LogContent:
+    content = LogContent()
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         # Without a file beside it never was one, and the opening says so.
         content.unreadable = "" if known is None else "its header is not a log's"

@@ -12,8 +12,8 @@ from typing import IO
 from hermes_actors.errors import StartupError
 from hermes_actors.log.embedded_acknowledged import sync_folder
 from hermes_actors.log.embedded_damage import (
-    Damage,
     Gap,
+    LogDamage,
     find_all_damage,
     knows_ends,
     refusal,
@@ -83,7 +83,7 @@ def _take_lock(directory: Path, lock: IO[str]) -> None:
     lock.flush()
 
 
-def _find_damage(path: Path) -> Damage | None:
+def _find_damage(path: Path) -> LogDamage | None:
     try:
         return find_all_damage(path)
     except OSError as error:
@@ -92,7 +92,7 @@ def _find_damage(path: Path) -> Damage | None:
         ) from error
 
 
-def _accept(path: Path, damage: Damage, *, accepts_damage: bool) -> None:
+def _accept(path: Path, damage: LogDamage, *, accepts_damage: bool) -> None:
     """Keep aside what is damaged, and make the rest fit to be opened. Raises StartupError."""
     if not accepts_damage:
         raise refusal(path, damage)

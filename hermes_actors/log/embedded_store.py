@@ -47,7 +47,7 @@ _RECLAIM_CHUNKS = 32
 _EXPIRE_PARTITIONS = 16
 
 
-class _Pending:
+class _UnstoredRecords:
     """Records of one partition that are not yet in a row."""
 
     __slots__ = ("entries", "first", "high_ms", "records", "size_bytes")
@@ -79,7 +79,7 @@ class Store:
         self._appended: dict[int, PartitionRow] = {}
         self._dropped: list[int] = []
         self._is_stale = False
-        self._pending: dict[int, _Pending] = {}
+        self._pending: dict[int, _UnstoredRecords] = {}
         # By partition id.
         self._append_times: dict[int, AppendTime] = {}
         # (partition id, first offset to keep, or None for a dropped partition).
@@ -160,7 +160,7 @@ class Store:
                 self._insert(partition_id, pending)
             self._pending.clear()
 
-    def _insert(self, partition_id: int, pending: _Pending) -> None:
+    def _insert(self, partition_id: int, pending: _UnstoredRecords) -> None:
         checksum, content = encode_chunk(pending.entries, pending.records)
         row = (chunk_id(partition_id, pending.first), pending.records, pending.high_ms)
         self.connection.execute(
@@ -197,7 +197,7 @@ class Store:
             return StoredRun(first, len(batch)), batch, first, stamp_ms
         pending = self._pending.get(partition.id)
         if pending is None:
-            pending = self._pending[partition.id] = _Pending(end)
+            pending = self._pending[partition.id] = _UnstoredRecords(end)
         outcomes: list[Outcome] = []
         stored: list[Record] = []
         for record in batch:
@@ -218,7 +218,7 @@ class Store:
                 if pending.entries:
                     pending.high_ms = high_ms
                     self._insert(partition.id, pending)
-                pending = self._pending[partition.id] = _Pending(end)
+                pending = self._pending[partition.id] = _UnstoredRecords(end)
             if timestamp_ms > high_ms:
                 high_ms = timestamp_ms
             pending.entries.append(entry)
@@ -244,7 +244,7 @@ class Store:
         while run:
             pending = self._pending.get(partition.id)
             if pending is None:
-                pending = self._pending[partition.id] = _Pending(partition.end)
+                pending = self._pending[partition.id] = _UnstoredRecords(partition.end)
             count = min(len(run), _CHUNK_RECORDS - pending.records)
             while count and run[:count].size_bytes > _CHUNK_BYTES - pending.size_bytes:
                 count //= 2

@@ -28,7 +28,7 @@ from hermes_actors.log.base import (
 )
 from hermes_actors.log.cursor import Cursor, Room
 from hermes_actors.log.faults import Faults
-from hermes_actors.log.memory_state import MemoryPartition, MemoryTopic, Request
+from hermes_actors.log.memory_state import MemoryPartition, MemoryTopic, StuckAppend
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
@@ -98,7 +98,7 @@ class MemoryLog:
         if len(partition.requests) >= _REQUESTS_MAX:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return [UnavailableRecord("too many requests wait for the broker") for _ in batch]
-        request = Request(topic, number, tuple(batch), ack)
+        request = StuckAppend(topic, number, tuple(batch), ack)
         partition.requests.append(request)
         if len(partition.requests) == 1:
             # A system task, because a broker goes on with a request whose sender has given up.

@@ -11,7 +11,7 @@ from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 
 
-class Request:
+class StuckAppend:
     """An append on its way to a broker that does not answer in one step."""
 
     __slots__ = ("ack", "batch", "is_abandoned", "is_answered", "outcomes", "partition", "topic")
@@ -47,8 +47,8 @@ class MemoryPartition:
         self.replicated = 0
         self.high_ms = 0
         self.append_time = AppendTime()
-        self.requests: deque[Request] = deque()
-        self.unreplicated: list[Request] = []
+        self.requests: deque[StuckAppend] = deque()
+        self.unreplicated: list[StuckAppend] = []
 
     @property
     def end(self) -> int:

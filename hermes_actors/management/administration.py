@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hermes_actors.config import Config
-from hermes_actors.coordination.room import Limits
-from hermes_actors.coordination.state import State
-from hermes_actors.coordination.tally import Weights
+from hermes_actors.coordination.room import OwnershipLimits
+from hermes_actors.coordination.state import CoordinationState
+from hermes_actors.coordination.tally import PlannerWeights
 from hermes_actors.filters.aside import Aside
 from hermes_actors.log.base import Log
 from hermes_actors.management.access.mode import AccessMode
@@ -65,7 +65,7 @@ class ClusterView:
     previews: PreviewRegister | None = None
     coordinations: Mapping[str, Followed] = field(default_factory=dict)
     planning: Mapping[str, Planning] = field(default_factory=dict)
-    weights: Callable[[State], Weights] = unweighed
+    weights: Callable[[CoordinationState], PlannerWeights] = unweighed
 
 
 class Administration:
@@ -111,7 +111,7 @@ class Administration:
         self.previews = MessagePreviews(self.topics, view.previews)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
         balancer = config.consumers.balancer
-        limits = Limits(balancer.tasks_per_node_max, balancer.consumers_per_subscription)
+        limits = OwnershipLimits(balancer.tasks_per_node_max, balancer.consumers_per_subscription)
         self.balancing = Balancing(
             metadata, view.coordinations, view.planning, view.weights, limits
         )

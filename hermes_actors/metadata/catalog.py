@@ -46,7 +46,7 @@ from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import Subscription, SubscriptionState
 from hermes_actors.model.topic import Topic
-from hermes_actors.model.workload import Constraints, Drain
+from hermes_actors.model.workload import Constraints, NodeDrain
 
 
 class LiveGroup(Struct, frozen=True):
@@ -144,7 +144,7 @@ class OtherChanged(Struct, frozen=True):
 CatalogChange = GroupChanged | TopicChanged | SubscriptionChanged | OtherChanged
 
 
-class _Known(Struct, frozen=True):
+class _LiveRegister(Struct, frozen=True):
     """A subscription that is alive as a register, live or not."""
 
     name: SubscriptionName
@@ -171,11 +171,11 @@ class Catalog:
         self.orphans: dict[str, Orphan] = {}
         self.oauth_providers: dict[str, LiveOAuthProvider] = {}
         self.constraints: dict[str, Constraints] = {}
-        self.drains: dict[tuple[str, str], Drain] = {}
+        self.drains: dict[tuple[str, str], NodeDrain] = {}
         self.others: dict[str, Register] = {}
         self.undecodable: dict[str, str] = {}
         self._namespace = namespace
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _LiveRegister] = {}
         # What a topic's register says even when it is dead: which life of it is the latest.
         self._topic_incarnations: dict[str, int] = {}
         self._names_by_topic: dict[str, dict[str, None]] = {}
@@ -292,7 +292,7 @@ class Catalog:
         decoded = self._decode(alive, decode_subscription)
         siblings = self._names_by_topic.setdefault(topic, {})
         if alive is not None and decoded is not None:
-            self._known[text] = _Known(
+            self._known[text] = _LiveRegister(
                 name,
                 decoded.subscription,
                 decoded.topic_incarnation,
@@ -354,7 +354,7 @@ class Catalog:
             return []
         return [SubscriptionChanged(name, live)]
 
-    def _live(self, known: _Known) -> LiveSubscription:
+    def _live(self, known: _LiveRegister) -> LiveSubscription:
         started = self._activations.get(known.name, {})
         active_in = sorted(dc for dc in started if started[dc] == known.incarnation)
         return LiveSubscription(
@@ -368,7 +368,7 @@ class Catalog:
             known.suspension,
         )
 
-    def _seek_of(self, known: _Known) -> Seek | None:
+    def _seek_of(self, known: _LiveRegister) -> Seek | None:
         seek = self._seeks.get(seek_key(known.name, known.incarnation))
         # One of an earlier life is over with it.
         if seek is None or (

@@ -2,12 +2,12 @@
 
 from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
 from hermes_actors.metadata.commands import UndecodableCommand, decode
-from hermes_actors.metadata.state import State
+from hermes_actors.metadata.state import MetadataState
 
 _BYTES_MAX = 1_048_576
 
 
-async def holds_the_same(log: Log, topic: str, state: State) -> bool:
+async def holds_the_same(log: Log, topic: str, state: MetadataState) -> bool:
     """False if the log ends below the fold, or holds another command where the last one was.
 
     Raises LogUnavailable; waits for as long as the log does not answer.

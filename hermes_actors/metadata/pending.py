@@ -17,7 +17,7 @@ from hermes_actors.metadata.commands import (
     encode,
     to_command,
 )
-from hermes_actors.metadata.state import State
+from hermes_actors.metadata.state import MetadataState
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
@@ -31,7 +31,7 @@ class OutcomeUnknown(Unavailable):
         self.command_id = command_id
 
 
-class _Pending:
+class _PendingChange:
     """One change that waits for its outcome."""
 
     def __init__(self) -> None:
@@ -52,17 +52,17 @@ class PendingChanges:
         self._clock = clock
         self._rng = rng
         self._pending_max = pending_max
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[str, _PendingChange] = {}
 
     async def change(
         self,
         change: Change,
         command_id: str,
         timeout_s: float,
-        folded: Callable[[], State | None],
+        folded: Callable[[], MetadataState | None],
     ) -> Outcome:
         """As `Metadata.change`; `folded` gives the state once there is one."""
-        self._record(change, command_id, State())
+        self._record(change, command_id, MetadataState())
         if command_id in self._pending:
             raise Unavailable(f"a change with the command id {command_id} is under way already")
         if len(self._pending) >= self._pending_max:
@@ -70,7 +70,7 @@ class PendingChanges:
                 f"{self._pending_max} changes wait for the metadata log of {self._log.dc}; "
                 "nothing was stored, try again later"
             )
-        pending = self._pending[command_id] = _Pending()
+        pending = self._pending[command_id] = _PendingChange()
         try:
             with trio.move_on_after(timeout_s):
                 await self._carry_out(change, command_id, pending, folded)
@@ -95,7 +95,7 @@ class PendingChanges:
             pending.outcome = outcome
             pending.is_done.set()
 
-    def complete_from(self, state: State) -> None:
+    def complete_from(self, state: MetadataState) -> None:
         """The fold has jumped to this state."""
         for command_id in list(self._pending):
             outcome = state.outcome_of(command_id)
@@ -106,8 +106,8 @@ class PendingChanges:
         self,
         change: Change,
         command_id: str,
-        pending: _Pending,
-        folded: Callable[[], State | None],
+        pending: _PendingChange,
+        folded: Callable[[], MetadataState | None],
     ) -> None:
         backoff = Backoff(self._rng)
         while not pending.is_done.is_set():
@@ -123,7 +123,7 @@ class PendingChanges:
             with trio.move_on_after(backoff.next_s()):
                 await pending.is_done.wait()
 
-    async def _append(self, record: Record, pending: _Pending) -> bool:
+    async def _append(self, record: Record, pending: _PendingChange) -> bool:
         """True if the record is stored. Trying again is safe: it has the same command id."""
         was_perhaps_stored, pending.is_perhaps_stored = pending.is_perhaps_stored, True
         (outcome,) = await self._log.append(self._topic, 0, [record], Ack.ALL)
@@ -133,7 +133,7 @@ class PendingChanges:
         pending.trouble = outcome.reason
         return False
 
-    def _record(self, change: Change, command_id: str, state: State) -> Record:
+    def _record(self, change: Change, command_id: str, state: MetadataState) -> Record:
         record = encode(to_command(change, command_id, state.seen), self._clock.now_ms())
         # What nobody could decode, or no log would take, would only be waited for in vain.
         try:

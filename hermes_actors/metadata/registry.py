@@ -20,7 +20,7 @@ from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import TOPIC_RECORD_BYTES_MAX, LogCreated, encode
 from hermes_actors.metadata.comparison import holds_the_same
 from hermes_actors.metadata.pending import OutcomeUnknown
-from hermes_actors.metadata.state import Register, State
+from hermes_actors.metadata.state import MetadataState, Register
 from hermes_actors.metadata.view import CHUNK, Health, Metadata, metadata_topic
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
@@ -62,7 +62,7 @@ class Registry:
         self._topic = metadata.topic
         self._verify_interval_s = verify_interval_s
         self._answer_timeout_s = answer_timeout_s
-        self._state = State()
+        self._state = MetadataState()
         self._is_following = False
         self._must_refold = False
         self._tailing = trio.CancelScope()
@@ -128,7 +128,7 @@ class Registry:
         """Fold from the state's position on, for ever."""
         if self._must_refold:
             self._must_refold = False
-            self._state = State()
+            self._state = MetadataState()
         log, metadata, state = self._log, self._metadata, self._state
         with trio.fail_after(self._answer_timeout_s):
             if await log.describe_topic(self._topic) is None:
@@ -178,7 +178,7 @@ class Registry:
             raise LogUnavailable("its first record could not be written")
         return end
 
-    async def _start_following(self, state: State) -> None:
+    async def _start_following(self, state: MetadataState) -> None:
         if state is not self._metadata.state:
             # Before anybody sees it: a log that was lost is empty, and its topics are not deleted.
             for other in self._metadata.standins:

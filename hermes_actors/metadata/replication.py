@@ -17,7 +17,7 @@ from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import Copy, encode
 from hermes_actors.metadata.comparison import holds_the_same
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.metadata.state import Register, State
+from hermes_actors.metadata.state import MetadataState, Register
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
@@ -53,7 +53,7 @@ class Replicator:
         self._clock = clock
         self._digest_interval_s = digest_interval_s
         self._answer_timeout_s = answer_timeout_s
-        self._state = State()
+        self._state = MetadataState()
         self._tail = LogTail(
             source,
             own.topic,
@@ -94,7 +94,7 @@ class Replicator:
         self.trouble = f"{self._source.dc} to {self._own.dc}: {reason}"
 
     def _begin_again(self, reason: str) -> None:
-        self._state = State()
+        self._state = MetadataState()
         # Changes under offsets that were given again look as if they had been copied.
         self._compare_at_s = trio.current_time()
         self.trouble = f"{self._source.dc}: its log is read again: {reason}"

@@ -98,7 +98,7 @@ class Folded(Struct, frozen=True):
 _NOTHING = Folded()
 
 
-class State:
+class MetadataState:
     """The state after `position` records. `fold` is its only way to change."""
 
     def __init__(self, command_ids_max: int = COMMAND_IDS_MAX) -> None:

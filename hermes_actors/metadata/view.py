@@ -10,7 +10,7 @@ from hermes_actors.metadata.catalog import Catalog, CatalogChange
 from hermes_actors.metadata.commands import METADATA_TOPIC, Change, Outcome
 from hermes_actors.metadata.keys import topic_key
 from hermes_actors.metadata.pending import PendingChanges
-from hermes_actors.metadata.state import Folded, Register, State
+from hermes_actors.metadata.state import Folded, MetadataState, Register
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import TopicName
 from hermes_actors.runtime.clock import Clock, IdSource
@@ -58,7 +58,7 @@ class Metadata:
         self.clock = clock
         self.ids = ids
         self.rng = rng
-        self._state = State()
+        self._state = MetadataState()
         self._is_installed = False
         # What the own log may lack of each other datacentre's, and until when that holds things up.
         self._behind: dict[str, tuple[str, float]] = {}
@@ -133,7 +133,7 @@ class Metadata:
         return register is not None and register.incarnation > incarnation
 
     @property
-    def state(self) -> State:
+    def state(self) -> MetadataState:
         """The fold behind the catalog: its position, digest, and what was copied."""
         return self._state
 
@@ -252,7 +252,7 @@ class Metadata:
         if folded.outcome is not None:
             self._pending.complete(folded.command_id, folded.outcome)
 
-    async def install(self, state: State) -> None:
+    async def install(self, state: MetadataState) -> None:
         """Take over the state that was folded from the own log; watchers get the true differences
         only.
         """

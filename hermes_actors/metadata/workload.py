@@ -11,7 +11,7 @@ import msgspec
 from hermes_actors.metadata.bodies import UndecodableBody, decode_body
 from hermes_actors.metadata.keys import Key, key
 from hermes_actors.model.names import SubscriptionName, TopicName
-from hermes_actors.model.workload import CONSUMERS_MIN, Constraints, Drain
+from hermes_actors.model.workload import CONSUMERS_MIN, Constraints, NodeDrain
 
 CONSTRAINT = "constraint"
 DRAIN = "drain"
@@ -49,7 +49,7 @@ def constraint_body(constraints: Constraints) -> bytes:
     return msgspec.json.encode(constraints)
 
 
-def drain_body(drain: Drain) -> bytes:
+def drain_body(drain: NodeDrain) -> bytes:
     """The body of a node's draining."""
     return msgspec.json.encode(drain)
 
@@ -64,9 +64,9 @@ def decode_constraint(body: bytes) -> Constraints:
     return constraints
 
 
-def decode_drain(body: bytes) -> Drain:
+def decode_drain(body: bytes) -> NodeDrain:
     """Decode a node's draining. Raises UndecodableBody."""
-    return decode_body(body, Drain)
+    return decode_body(body, NodeDrain)
 
 
 def constraint_of(

@@ -16,7 +16,7 @@ class Constraints(Struct, frozen=True, rename="camel", omit_defaults=True, kw_on
     reason: str = ""
 
 
-class Drain(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class NodeDrain(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """A node is to own nothing from `since_ms` (epoch) on. `by` is the caller's name."""
 
     since_ms: int = 0

@@ -9,7 +9,7 @@ from hermes_actors.balancer.workloads import workload_of
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.meter import Meter
 from hermes_actors.coordination.reader import CoordinationReader
-from hermes_actors.coordination.room import Limits
+from hermes_actors.coordination.room import OwnershipLimits
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import Log
 from hermes_actors.node.coordinating import rate_of, settings_of
@@ -67,7 +67,7 @@ async def open_meter(node: Node, environment: NodeEnvironment) -> AsyncIterator[
         draining=lambda: catalog.draining_in(node.config.dc),
         weights=dry_run(node).weights,
         lease=lease,
-        limits=Limits(balancer.tasks_per_node_max, balancer.consumers_per_subscription),
+        limits=OwnershipLimits(balancer.tasks_per_node_max, balancer.consumers_per_subscription),
     )
     metrics = meter.metrics()
     if "consumers" in node.config.roles:

@@ -12,13 +12,13 @@ from hermes_actors import __version__
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.balancer.attempts import Attempts
+from hermes_actors.balancer.attempts import LeaderAttempts
 from hermes_actors.balancer.leader import Leader, Workload, WorkloadChanged
 from hermes_actors.balancer.membership import Membership, NodeLoads
 from hermes_actors.balancer.planning import WorkloadPlanner
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.balancer.releases import Releases
-from hermes_actors.balancer.workload.problem import Settings, Strategy
+from hermes_actors.balancer.workload.problem import PlannerSettings, Strategy
 from hermes_actors.balancer.workloads import Workloads
 from hermes_actors.config import BalancerConfig
 from hermes_actors.coordination.reader import CoordinationReader
@@ -29,7 +29,7 @@ from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 
 
-class Part(Struct, frozen=True):
+class CoordinationPart(Struct, frozen=True):
     """A consuming node's part in its datacentre's coordination."""
 
     coordination: Coordination
@@ -59,7 +59,7 @@ async def open_coordination(node: Node, environment: NodeEnvironment) -> AsyncIt
 @asynccontextmanager
 async def open_part(
     node: Node, environment: NodeEnvironment, loads: Callable[[], NodeLoads]
-) -> AsyncIterator[Part]:
+) -> AsyncIterator[CoordinationPart]:
     """Take part for the length of the block; at its end the node leaves, and others take over."""
     config, clock, control = node.config, environment.clock, node.control
     coordination = node.coordination
@@ -72,7 +72,7 @@ async def open_part(
     )
 
     # The same ones after a failure, of which they tell.
-    attempts = Attempts()
+    attempts = LeaderAttempts()
 
     def workload() -> Workload | None:
         return workloads()
@@ -109,14 +109,14 @@ async def open_part(
             loads=loads,
         ).run(stop),
     )
-    yield Part(coordination, presence, releases)
+    yield CoordinationPart(coordination, presence, releases)
     for name in ("leader", "workloads", "releases", "membership"):
         await control.stop(name, grace_s=2.0)
 
 
-def settings_of(config: BalancerConfig) -> Settings:
+def settings_of(config: BalancerConfig) -> PlannerSettings:
     """Return the planner's settings."""
-    return Settings(
+    return PlannerSettings(
         strategy=Strategy(config.strategy),
         owners_default=config.consumers_per_subscription,
         tasks_max=config.tasks_per_node_max,

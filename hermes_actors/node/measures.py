@@ -8,7 +8,7 @@ from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.log.measures import LOG
 from hermes_actors.metadata.measures import METADATA
 from hermes_actors.publisher.measures import PUBLISHING
-from hermes_actors.runtime.standstills import Cause, Standstills
+from hermes_actors.runtime.standstills import StallCause, Standstills
 from hermes_actors.security.authenticator import SECURITY
 from hermes_actors.status.measures import STATUS
 from hermes_actors.telemetry.metrics import Meanings, Metrics, meanings
@@ -36,7 +36,7 @@ PARTS: Mapping[str, Meanings] = {
 def loop_metrics(standstills: Standstills) -> Metrics:
     """How often and for how long the loop that the node runs on stood still, by cause."""
     metrics = Metrics("hermes_loop", meanings=LOOP)
-    for cause in Cause:
+    for cause in StallCause:
         metrics.total("stalls", lambda cause=cause: standstills.counts[cause], cause=cause)  # type: ignore[misc]
         metrics.total(
             "stalled_seconds",

@@ -9,7 +9,7 @@ import trio
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log, Outcome, Stored, stored_count
-from hermes_actors.log.batching import Batch
+from hermes_actors.log.batching import PartitionBatch
 from hermes_actors.model.message import Envelope, Via, to_record
 from hermes_actors.model.messages import joined, records_of
 from hermes_actors.model.record import Record
@@ -76,7 +76,7 @@ class Appending:
             route.hurry = self._hedge.hurry
             nursery.start_soon(self._hedge.follow)
 
-    async def append(self, batch: Batch[Pending]) -> None:
+    async def append(self, batch: PartitionBatch[Pending]) -> None:
         """Append a batch; returns when its partition may be used again."""
         if batch.is_keyed and self._route.spool is not None:
             await self._join_kept(self._route.spool, batch.items)

@@ -19,7 +19,7 @@ from hermes_actors.log.base import (
     UnavailableRecord,
     UnknownRecord,
 )
-from hermes_actors.log.batching import Batch, Batcher
+from hermes_actors.log.batching import Batcher, PartitionBatch
 from hermes_actors.model.message import Envelope
 from hermes_actors.publisher.appending import Appending
 from hermes_actors.publisher.pending import Pending, Route
@@ -68,7 +68,7 @@ class TopicProducer:
         self._first = first
         self._has_keys = False
         self._freed = trio.Event()
-        self._leading: Batch[Pending] | None = None
+        self._leading: PartitionBatch[Pending] | None = None
         self._watched = trio.Event()
         self._watching = trio.CancelScope()
         self._passing = trio.CancelScope()
@@ -155,7 +155,7 @@ class TopicProducer:
             elif not await self._wait_for_message():
                 return
 
-    async def _lead(self, batch: Batch[Pending] | None) -> None:
+    async def _lead(self, batch: PartitionBatch[Pending] | None) -> None:
         """Append one batch after the other, until nothing waits."""
         while batch is not None:
             self._leading = batch
@@ -224,7 +224,7 @@ class TopicProducer:
         while (batch := self._batcher.next_batch(now_s)) is not None:
             self._appends.start_soon(self._drive, batch)
 
-    async def _drive(self, batch: Batch[Pending] | None) -> None:
+    async def _drive(self, batch: PartitionBatch[Pending] | None) -> None:
         """Append one batch after the other, and start what else may start then."""
         while batch is not None:
             batch = await self._append(batch)
@@ -232,7 +232,7 @@ class TopicProducer:
                 self._start()
         self._freed.set()
 
-    async def _append(self, batch: Batch[Pending]) -> Batch[Pending] | None:
+    async def _append(self, batch: PartitionBatch[Pending]) -> PartitionBatch[Pending] | None:
         """Append a batch; return the next one that may start then, None when none may."""
         await self._appending.append(batch)
         self._batcher.release(batch)

@@ -20,7 +20,7 @@ _TOLD_FOR_S = 600.0
 _ENDED_MAX = 100
 
 
-class Cause(StrEnum):
+class StallCause(StrEnum):
     """Why a loop stood still: its thread computed all the time, it waited (for a file, a lock, or
     the interpreter), or the process was stopped or had no CPU.
     """
@@ -50,22 +50,22 @@ class Standstill(Struct, frozen=True, gc=False):
 
     began_s: float
     for_s: float
-    cause: Cause
+    cause: StallCause
     is_over: bool
     place: str = ""
 
 
-def cause_between(before: Sample, after: Sample) -> Cause:
+def cause_between(before: Sample, after: Sample) -> StallCause:
     """Give the cause that kept a loop from running for most of the time between two samples."""
     half_s = (after.at_s - before.at_s) / 2
     computed_s = after.loop_cpu_s - before.loop_cpu_s
     waited_s = after.waited_s - before.waited_s
     if computed_s + waited_s >= half_s:
-        return Cause.BUSY if computed_s >= waited_s else Cause.AWAY
+        return StallCause.BUSY if computed_s >= waited_s else StallCause.AWAY
     # A thread that holds the interpreter keeps both from running, but it uses CPU.
     is_idle = after.process_cpu_s - before.process_cpu_s < half_s
     is_late = after.late_s - before.late_s >= half_s
-    return Cause.AWAY if is_late and is_idle else Cause.BLOCKED
+    return StallCause.AWAY if is_late and is_idle else StallCause.BLOCKED
 
 
 class Standstills:
@@ -77,9 +77,9 @@ class Standstills:
     def __init__(self, stall_s: float = STALL_S) -> None:
         """`stall_s`: a loop that is this late stands still."""
         self.beat_interval_s = stall_s / BEATS_A_STALL
-        self.counts = dict.fromkeys(Cause, 0)
+        self.counts = dict.fromkeys(StallCause, 0)
         """How often it stood still, by cause."""
-        self.seconds = dict.fromkeys(Cause, 0.0)
+        self.seconds = dict.fromkeys(StallCause, 0.0)
         """How long all in all, by cause."""
         self.last: deque[Standstill] = deque(maxlen=_ENDED_MAX)
         """The last ones that are over, the latest last."""
@@ -126,7 +126,7 @@ class Standstills:
         recent = [each for each in self.last if now_s - each.began_s <= _TOLD_FOR_S]
         return [
             _sentence(cause, found, now_s)
-            for cause in Cause
+            for cause in StallCause
             if (found := [each for each in recent if each.cause is cause])
         ]
 
@@ -140,7 +140,7 @@ class Standstills:
         told: list[Standstill] = []
         while self._gaps:
             began_s, late_s = self._gaps.popleft()
-            cause = Cause.BLOCKED if before is None else cause_between(before, sample)
+            cause = StallCause.BLOCKED if before is None else cause_between(before, sample)
             place = self.place if self._begun_at_s == began_s else ""
             over = Standstill(began_s, late_s, cause, is_over=True, place=place)
             self.counts[cause] += 1
@@ -154,18 +154,20 @@ class Standstills:
             late_s = sample.at_s - beat_at_s - self.beat_interval_s
             cause = cause_between(self._before or sample, sample)
             # Who only waits for a CPU now may be busy with something all the same.
-            if late_s > self._stall_s and cause is not Cause.AWAY:
+            if late_s > self._stall_s and cause is not StallCause.AWAY:
                 self._begun_at_s, self.place = beat_at_s, ""
                 told.append(Standstill(beat_at_s, late_s, cause, is_over=False))
         return told
 
 
-def _sentence(cause: Cause, found: list[Standstill], now_s: float) -> str:
+def _sentence(cause: StallCause, found: list[Standstill], now_s: float) -> str:
     last, total_s = found[-1], sum(each.for_s for each in found)
     often = "once" if len(found) == 1 else f"{len(found)} times, {total_s:.1f} s in all"
     when = f"in the last 10 minutes, last {now_s - last.began_s:.0f} s ago for {last.for_s:.2f} s"
-    if cause is Cause.AWAY:
+    if cause is StallCause.AWAY:
         return f"the process was stopped or had no CPU {often}, {when}"
-    doing = "it computed" if cause is Cause.BUSY else "it waited for a file, a lock or a thread"
+    doing = (
+        "it computed" if cause is StallCause.BUSY else "it waited for a file, a lock or a thread"
+    )
     place = f" in {last.place}" if last.place else ""
     return f"the event loop stood still {often}, {when}: {doing}{place}"

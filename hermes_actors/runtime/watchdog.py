@@ -10,7 +10,7 @@ from types import FrameType
 import trio
 
 from hermes_actors.runtime.cpu import ThreadCpu
-from hermes_actors.runtime.standstills import Cause, Sample, Standstill, Standstills
+from hermes_actors.runtime.standstills import Sample, StallCause, Standstill, Standstills
 
 FRAMES_MAX = 40
 """Of a stack, the innermost ones."""
@@ -114,7 +114,7 @@ class Telling:
     def ended(self, each: Standstill) -> str:
         """The line to log when one is over, "" for none."""
         if self._begins(each):
-            if each.cause is Cause.AWAY:
+            if each.cause is StallCause.AWAY:
                 return (
                     f"the process did not run for {each.for_s:.2f} s: it was stopped, or had no "
                     "CPU; that is no fault of its event loop"
@@ -122,7 +122,11 @@ class Telling:
             return f"the event loop stood still for {each.for_s:.2f} s, {each.cause}"
         self._ended.append(each)
         began_s, frames = self._stack
-        if each.cause is not Cause.AWAY and each.began_s == began_s and each.for_s > self._worst[0]:
+        if (
+            each.cause is not StallCause.AWAY
+            and each.began_s == began_s
+            and each.for_s > self._worst[0]
+        ):
             self._worst = each.for_s, frames
         return ""
 
@@ -138,7 +142,7 @@ class Telling:
         parts = [
             f"{len(found)} times {_WORDS[cause]}, {sum(each.for_s for each in found):.2f} s in all "
             f"and {max(each.for_s for each in found):.2f} s at most"
-            for cause in Cause
+            for cause in StallCause
             if (found := [each for each in ended if each.cause is cause])
         ]
         line = f"the event loop stood still in the last minute: {'; '.join(parts)}"
@@ -156,9 +160,9 @@ class Telling:
 
 
 _WORDS = {
-    Cause.BUSY: "busy",
-    Cause.BLOCKED: "blocked (it waited for a file, a lock or a thread)",
-    Cause.AWAY: "away (the process was stopped or had no CPU)",
+    StallCause.BUSY: "busy",
+    StallCause.BLOCKED: "blocked (it waited for a file, a lock or a thread)",
+    StallCause.AWAY: "away (the process was stopped or had no CPU)",
 }
 
 

@@ -38,7 +38,7 @@ ASYMMETRIC = (
 SYMMETRIC = ("HS256", "HS384", "HS512")
 
 
-class Key(Struct, frozen=True):
+class VerificationKey(Struct, frozen=True):
     """One key. `key_id` is "" when the set gives none."""
 
     key_id: str
@@ -52,13 +52,13 @@ class Key(Struct, frozen=True):
 class KeySet:
     """Keys to verify with, found by what a token's header says."""
 
-    def __init__(self, keys: list[Key]) -> None:
+    def __init__(self, keys: list[VerificationKey]) -> None:
         self._keys = keys
 
     def __len__(self) -> int:
         return len(self._keys)
 
-    def candidates(self, key_id: str | None, algorithm: str) -> list[Key]:
+    def candidates(self, key_id: str | None, algorithm: str) -> list[VerificationKey]:
         """The keys that may have signed a token of this header; without an id a few are tried."""
         fitting = [each for each in self._keys if algorithm in each.algorithms]
         if key_id is None:
@@ -88,7 +88,7 @@ def parse_key_set(content: bytes) -> KeySet:
     return KeySet(usable)
 
 
-def _key(jwk: Mapping[str, Any]) -> Key | None:
+def _key(jwk: Mapping[str, Any]) -> VerificationKey | None:
     kind, curve = jwk.get("kty"), jwk.get("crv", "")
     operations = jwk.get("key_ops", ["verify"])
     if jwk.get("use", "sig") != "sig" or not isinstance(operations, list):
@@ -110,4 +110,4 @@ def _key(jwk: Mapping[str, Any]) -> Key | None:
     if hasattr(material, "public_key"):
         # A set that holds private keys is a mistake elsewhere; here nothing is ever signed.
         material = material.public_key()
-    return Key(key_id if isinstance(key_id, str) else "", algorithms, material)
+    return VerificationKey(key_id if isinstance(key_id, str) else "", algorithms, material)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.security.account import Account, BadCredentials
-from hermes_actors.security.keyset import Key
+from hermes_actors.security.keyset import VerificationKey
 
 TOKEN_BYTES_MAX = 16_384
 # The largest that issuers write for "never".
@@ -36,7 +36,7 @@ class TokenRules(Struct, frozen=True):
     roles: frozenset[str] = frozenset()
 
 
-class Header(Struct, frozen=True):
+class TokenHeader(Struct, frozen=True):
     """The algorithm and the key's id that a token's unverified header names."""
 
     algorithm: str
@@ -55,7 +55,7 @@ class Claims(Struct, frozen=True):
         return self.from_s <= now_s < self.until_s
 
 
-def header_of(token: str, rules: TokenRules) -> Header:
+def header_of(token: str, rules: TokenRules) -> TokenHeader:
     """Which key and algorithm a token wants. Raises BadCredentials."""
     if len(token) > TOKEN_BYTES_MAX:
         raise BadCredentials(f"The token is longer than {TOKEN_BYTES_MAX} bytes")
@@ -66,10 +66,12 @@ def header_of(token: str, rules: TokenRules) -> Header:
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in rules.algorithms:
         raise BadCredentials("The token's algorithm is not one that is taken here")
-    return Header(algorithm, key_id)
+    return TokenHeader(algorithm, key_id)
 
 
-def verify(token: str, header: Header, keys: list[Key], rules: TokenRules) -> Claims:
+def verify(
+    token: str, header: TokenHeader, keys: list[VerificationKey], rules: TokenRules
+) -> Claims:
     """The claims of a token that one of these keys has signed. Raises BadCredentials."""
     for key in keys:
         try:

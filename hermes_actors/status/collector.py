@@ -14,8 +14,8 @@ from hermes_actors.status.rates import Rates
 from hermes_actors.status.record import (
     REASONS_MAX,
     Flow,
-    Header,
     LastUndelivered,
+    NodeHeader,
     Page,
     Published,
     SubscriptionStatus,
@@ -148,7 +148,7 @@ class Collector:
         self._begun_at = self._at
         self._sequence += 1
         identity = self.identity
-        header = Header(
+        header = NodeHeader(
             node=identity.node,
             dc=identity.dc,
             boot_id=identity.boot_id,

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus, TopicStatus
+from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus, TopicStatus
 
 GONE_AFTER_S = 10.0
 """A node is gone when it has not been heard of for so long."""
@@ -50,7 +50,7 @@ class NodeView(Struct, frozen=True):
     `has_rival`: another process reports under the same name.
     """
 
-    header: Header
+    header: NodeHeader
     age_s: float
     is_gone: bool
     is_unknown: bool
@@ -101,10 +101,10 @@ class _Retired:
         self.late = 0
 
 
-class _Seen:
+class _NodeFold:
     """The state of one node: its newest process, and the ones before."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: NodeHeader) -> None:
         self.header = header
         self.is_empty = True
         self.log_s = 0.0
@@ -164,7 +164,7 @@ class StatusFold:
 
     def __init__(self) -> None:
         self.undecodable = 0
-        self._nodes: dict[tuple[str, str], _Seen] = {}
+        self._nodes: dict[tuple[str, str], _NodeFold] = {}
         self._readings: dict[str, Reading] = {}
         self._log_times: dict[str, _LogTime] = {}
         self._new_rivals: deque[Rival] = deque(maxlen=NODES_MAX)
@@ -178,7 +178,7 @@ class StatusFold:
             if len(self._nodes) >= NODES_MAX:
                 silent = min(self._nodes, key=lambda each: self._nodes[each].seen_s)
                 del self._nodes[silent]
-            seen = self._nodes[key] = _Seen(record.header)
+            seen = self._nodes[key] = _NodeFold(record.header)
         is_taken = seen.take(record, log_s, now_s)
         if not is_taken and seen.finds_rival(record.header.boot_id):
             rival = Rival(dc, record.header.node, record.header.boot_id, seen.header.boot_id)
@@ -246,10 +246,10 @@ class StatusFold:
         seen = self._nodes.get((view.header.dc, view.header.node))
         return [] if seen is None else list(seen.subscriptions.by_name.values())
 
-    def _silent_s(self, dc: str, seen: _Seen, by_reader_s: float) -> float:
+    def _silent_s(self, dc: str, seen: _NodeFold, by_reader_s: float) -> float:
         return max(0.0, self._log_times[dc].now_s - seen.log_s, by_reader_s)
 
-    def _view(self, key: tuple[str, str], seen: _Seen, now_s: float) -> NodeView:
+    def _view(self, key: tuple[str, str], seen: _NodeFold, now_s: float) -> NodeView:
         dc = key[0]
         reading = self._readings.get(dc)
         unheard_s = now_s - seen.seen_s

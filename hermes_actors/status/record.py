@@ -136,7 +136,7 @@ class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
     latency_p99_ms: float = -1.0
 
 
-class Header(Struct, frozen=True, kw_only=True):
+class NodeHeader(Struct, frozen=True, kw_only=True):
     """The node's own part of each record.
 
     `boot_id` is one process's life, `sequence` counts its records. Times are the node's own wall
@@ -178,7 +178,7 @@ class Header(Struct, frozen=True, kw_only=True):
 class StatusRecord(Struct, frozen=True):
     """One record as it is read."""
 
-    header: Header
+    header: NodeHeader
     topics: tuple[TopicStatus, ...] = ()
     subscriptions: tuple[SubscriptionStatus, ...] = ()
 
@@ -186,7 +186,7 @@ class StatusRecord(Struct, frozen=True):
 class _EncodedRecord(Struct, frozen=True):
     """One record as it is written: its entries have been encoded one by one, to know their size."""
 
-    header: Header
+    header: NodeHeader
     topics: list[msgspec.Raw]
     subscriptions: list[msgspec.Raw]
 
@@ -223,7 +223,7 @@ def clip(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
 class Page:
     """One record being filled: it never grows above `bytes_max`."""
 
-    def __init__(self, header: Header, bytes_max: int) -> None:
+    def __init__(self, header: NodeHeader, bytes_max: int) -> None:
         self.header = header
         self._topics: list[msgspec.Raw] = []
         self._subscriptions: list[msgspec.Raw] = []

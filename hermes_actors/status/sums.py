@@ -74,7 +74,7 @@ class Ill(Struct, frozen=True):
     failing: int
 
 
-class Place(Struct, frozen=True):
+class ConsumingNode(Struct, frozen=True):
     """One node that consumes a subscription, and how it fares there."""
 
     view: NodeView
@@ -158,10 +158,10 @@ def ill(fold: StatusFold, now_s: float) -> Generator[None, None, Ill]:
     return Ill(len(names["STOPPED"]), len(names["FAILING"] - names["STOPPED"]))
 
 
-def places(fold: StatusFold, name: str, now_s: float) -> list[Place]:
+def places(fold: StatusFold, name: str, now_s: float) -> list[ConsumingNode]:
     """Give the nodes that consume a subscription and how it fares there, without gone nodes."""
     return [
-        Place(view, entry, *_state(view, entry))
+        ConsumingNode(view, entry, *_state(view, entry))
         for view, entry in fold.subscription(name, now_s)
         if not view.is_gone and not view.header.is_leaving
     ]

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 
 from hermes_actors.actors.mailbox import open_mailbox
-from hermes_actors.balancer.attempts import Attempts
-from hermes_actors.balancer.leader import Leader, Wanted, Workload, WorkloadChanged
+from hermes_actors.balancer.attempts import LeaderAttempts
+from hermes_actors.balancer.leader import Leader, Ownable, Workload, WorkloadChanged
 from hermes_actors.balancer.membership import Membership, NodeLoads
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import Assignment, Release, Target, encode
@@ -154,7 +154,7 @@ class CoordinatedNode:
             loads=lambda: self.loads,
         )
         self._rng = rng
-        self._attempts = Attempts()
+        self._attempts = LeaderAttempts()
         self.leader_ref, self._leader_inbox = open_mailbox(10)
         self._leaves, self._stops_reading = trio.Event(), trio.Event()
         self._is_over = trio.Event()
@@ -259,7 +259,7 @@ class Cluster:
         self.nodes = []
         self.seed = seed
         self._starts = {}
-        self.workload = Workload({name: Wanted(4) for name in SUBSCRIPTIONS})
+        self.workload = Workload({name: Ownable(4) for name in SUBSCRIPTIONS})
         self._nursery = nursery
         self.pushing_since_s = {}
         self.versions = {}

@@ -4,9 +4,9 @@ at once what the state asks of them. Counts how often each partition has another
 
 import random
 
-from hermes_actors.balancer.leader import Wanted, Workload, in_parts
+from hermes_actors.balancer.leader import Ownable, Workload, in_parts
 from hermes_actors.balancer.planning import WorkloadPlanner
-from hermes_actors.balancer.workload.problem import Settings
+from hermes_actors.balancer.workload.problem import PlannerSettings
 from hermes_actors.coordination.commands import (
     Claim,
     Heartbeat,
@@ -17,7 +17,7 @@ from hermes_actors.coordination.commands import (
     Release,
     TaskLoad,
 )
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.runtime.turns import at_once
 
@@ -29,7 +29,7 @@ class Cluster:
     """`wanted` by subscription, with the messages a second of each."""
 
     def __init__(self, nodes, wanted, rates, settings):
-        self.state = State()
+        self.state = CoordinationState()
         self.settings = settings
         self.wanted = wanted
         self.rates = rates
@@ -98,7 +98,7 @@ class Cluster:
             self.say(Claim(min(self.boots.values()), state.term + 1))
             # Each leader has a planner of its own.
             self.planner = WorkloadPlanner(self.settings, lambda _name: 0.0)
-        workload = Workload({name: Wanted(count) for name, count in self.wanted.items()})
+        workload = Workload({name: Ownable(count) for name, count in self.wanted.items()})
         assignments = at_once(self.planner.plan(state, workload))
         for part in in_parts(assignments, PARTS_MAX, 1_000_000):
             self.say(Plan(state.leader, state.term, state.plan_offset, tuple(part)))
@@ -177,7 +177,7 @@ def cluster_of(nodes, subscriptions, seed, *, owners=2, partitions=(4,), **setti
     names = [f"g.t$s{number:03}" for number in range(subscriptions)]
     wanted = {name: rng.choice(partitions) for name in names}
     rates = {name: 100 * rng.lognormvariate(0, 1) for name in names}
-    cluster = Cluster(nodes, wanted, rates, Settings(owners_default=owners, **settings))
+    cluster = Cluster(nodes, wanted, rates, PlannerSettings(owners_default=owners, **settings))
     cluster.tell_loads()
     # One that has not seen them unmeasured.
     cluster.planner = WorkloadPlanner(cluster.settings, lambda _name: 0.0)

@@ -13,7 +13,7 @@ from hermes_actors.balancer.membership import Membership
 from hermes_actors.balancer.planning import WorkloadPlanner
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.balancer.releases import Releases
-from hermes_actors.balancer.workload.problem import Settings
+from hermes_actors.balancer.workload.problem import PlannerSettings
 from hermes_actors.balancer.workloads import Workloads
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.factory import ConsumerFactory
@@ -91,7 +91,7 @@ class Node:
         )
         coordination, presence = Coordination(self.log), Presence()
         releases = Releases(coordination, self.clock)
-        planner = WorkloadPlanner(Settings(), lambda _name: 100.0)
+        planner = WorkloadPlanner(PlannerSettings(), lambda _name: 100.0)
         agent = Agent(
             self.metadata,
             ConsumerFactory(parts),

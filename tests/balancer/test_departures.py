@@ -6,7 +6,7 @@ import pytest
 
 from hermes_actors.balancer.departures import Departures
 from hermes_actors.coordination.commands import Assignment, Claim, Heartbeat, Join, Plan, Target
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 
 
 def told(caplog):
@@ -68,7 +68,7 @@ async def test_a_node_counted_out_in_a_pause_is_told_of_once(cluster, autojump_c
 
 
 def test_a_node_that_is_back_before_its_former_life_is_over_is_said_to_be(news):
-    state = State()
+    state = CoordinationState()
     said = [
         Join("a1", "a", 1.0, "1"),
         Claim("a1", 1),

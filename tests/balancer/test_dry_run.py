@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.balancer.dry_run import DryRun
-from hermes_actors.balancer.leader import Wanted, Workload
+from hermes_actors.balancer.leader import Ownable, Workload
 from hermes_actors.balancer.planning import WorkloadPlanner
 from hermes_actors.balancer.workload.problem import (
-    Node,
-    Owner,
     Planned,
+    PlannedNode,
+    PlannedOwner,
+    PlannerSettings,
     Problem,
-    Settings,
     Strategy,
     Work,
 )
@@ -28,7 +28,7 @@ from hermes_actors.coordination.commands import (
     TaskLoad,
 )
 from hermes_actors.coordination.plan_views import plan_view_in_steps
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.errors import Unavailable
 from hermes_actors.runtime.turns import at_once
 
@@ -40,13 +40,16 @@ class Planner:
 
     latest = Planned((), unplaced=3, has_more=True)
     asked = Problem(
-        nodes=(Node("b1", "node-a", 4.0, 0.5), Node("b2", "node-b", 4.0, is_draining=True)),
+        nodes=(
+            PlannedNode("b1", "node-a", 4.0, 0.5),
+            PlannedNode("b2", "node-b", 4.0, is_draining=True),
+        ),
         works=(
-            Work(BUSY, 1, 480.0, (Owner("b1", (0,)),)),
+            Work(BUSY, 1, 480.0, (PlannedOwner("b1", (0,)),)),
             Work(NEW, 1, 300.0),
             Work(RESTING, 1, 300.0, is_suspended=True),
         ),
-        settings=Settings(idle_weight=0.25),
+        settings=PlannerSettings(idle_weight=0.25),
     )
 
     def plan(self, state, workload):
@@ -58,7 +61,7 @@ class Planner:
 
 @pytest.fixture
 def state():
-    state = State()
+    state = CoordinationState()
     names = (BUSY, IDLE, RESTING)
     plan = tuple(Assignment(name, (Target("b1", (0,)),)) for name in names)
     loads = {BUSY: TaskLoad(cpu=0.5), IDLE: TaskLoad(cpu=0.1), RESTING: TaskLoad(cpu=0.3)}
@@ -77,12 +80,12 @@ def state():
 
 @pytest.fixture
 def workload():
-    return Workload({BUSY: Wanted(1), NEW: Wanted(1), RESTING: Wanted(1, is_suspended=True)})
+    return Workload({BUSY: Ownable(1), NEW: Ownable(1), RESTING: Ownable(1, is_suspended=True)})
 
 
 async def test_a_dry_run_tells_what_a_new_planner_would_change(state, workload):
     before = state.snapshot()
-    dry_run = DryRun(lambda: workload, Planner, Settings())
+    dry_run = DryRun(lambda: workload, Planner, PlannerSettings())
     proposal = await dry_run.propose(state)
     assert [each.subscription for each in proposal.assignments] == [BUSY, NEW, RESTING]
     assert (proposal.unplaced, proposal.has_more) == (3, True)
@@ -90,7 +93,7 @@ async def test_a_dry_run_tells_what_a_new_planner_would_change(state, workload):
 
 
 def test_work_weighs_what_was_measured_and_new_work_as_the_usual(state, workload):
-    weights = DryRun(lambda: workload, Planner, Settings(idle_weight=0.25)).weights(state)
+    weights = DryRun(lambda: workload, Planner, PlannerSettings(idle_weight=0.25)).weights(state)
     assert weights.subscriptions[BUSY] == pytest.approx(500.0)
     assert weights.subscriptions[IDLE] == pytest.approx(100.0)
     assert weights.subscriptions[NEW] == pytest.approx(300.0)
@@ -98,14 +101,14 @@ def test_work_weighs_what_was_measured_and_new_work_as_the_usual(state, workload
 
 
 async def test_nothing_is_proposed_while_the_metadata_is_unknown(state):
-    dry_run = DryRun(lambda: None, Planner, Settings())
+    dry_run = DryRun(lambda: None, Planner, PlannerSettings())
     with pytest.raises(Unavailable, match="metadata"):
         await dry_run.propose(state)
     assert dry_run.weights(state).subscriptions[BUSY] == pytest.approx(500.0)
 
 
 async def test_a_proposal_weighs_work_and_nodes_as_its_planner_did(state, workload):
-    proposal = await DryRun(lambda: workload, Planner, Settings()).propose(state)
+    proposal = await DryRun(lambda: workload, Planner, PlannerSettings()).propose(state)
     tasks = {name: proposal.weights.of_task(name, 1, 1) for name in (BUSY, NEW, RESTING, IDLE)}
     assert tasks == {BUSY: 480.0, NEW: 300.0, RESTING: 0.25, IDLE: 0.25}
     assert proposal.capacities == {"b1": 2.0}
@@ -116,17 +119,17 @@ class Cluster:
 
     def __init__(self, seed, nodes, works, strategy):
         rng = random.Random(seed)
-        self.state = State()
-        self.settings = Settings(strategy, stable_s=0.0)
+        self.state = CoordinationState()
+        self.settings = PlannerSettings(strategy, stable_s=0.0)
         boots = [f"b{at}" for at in range(nodes)]
-        wanted = {f"shop.t{at}$s": Wanted(rng.randint(1, 4)) for at in range(works)}
+        wanted = {f"shop.t{at}$s": Ownable(rng.randint(1, 4)) for at in range(works)}
         self.say(*(Join(boot, f"node-{boot}", rng.choice([1.0, 4.0])) for boot in boots))
         self.say(Claim("b0", 1))
         assignments = at_once(self.planner().plan(self.state, Workload(wanted)))
         self.say(Plan("b0", 1, self.state.plan_offset, assignments))
         self.workload = Workload(
             {
-                name: Wanted(
+                name: Ownable(
                     each.partitions, is_suspended=each.partitions == 1 and rng.random() < 0.3
                 )
                 for name, each in wanted.items()

@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from hermes_actors.balancer.leader import Wanted, Workload, in_parts
+from hermes_actors.balancer.leader import Ownable, Workload, in_parts
 from hermes_actors.coordination.commands import (
     COORDINATION_TOPIC,
     Assignment,
@@ -16,7 +16,7 @@ from hermes_actors.coordination.commands import (
     decode,
     encode,
 )
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.model.topic import Ack
 
 SUBSCRIPTIONS = [f"shop.orders$s{number}" for number in range(6)]
@@ -66,7 +66,7 @@ async def test_what_is_new_is_planned_at_once_and_what_is_gone_is_taken_away(
     cluster, autojump_clock
 ):
     nodes, leader = await led(cluster, "a", "b")
-    more = {name: Wanted(4) for name in [*SUBSCRIPTIONS[1:], "shop.orders$new"]}
+    more = {name: Ownable(4) for name in [*SUBSCRIPTIONS[1:], "shop.orders$new"]}
     cluster.change_workload(Workload(more))
     assert await cluster.until(lambda: cluster.pushed_by(*nodes), within_s=0.5) < 0.5
     await cluster.until(lambda: not leader.state.grants(SUBSCRIPTIONS[0]), within_s=1)
@@ -86,7 +86,7 @@ async def test_many_changes_at_once_are_one_plan(cluster, autojump_clock):
     await cluster.sleep(1)
     plans = leader.planner.plans
     for number in range(20):
-        more = {f"shop.orders$n{each}": Wanted(4) for each in range(number + 1)}
+        more = {f"shop.orders$n{each}": Ownable(4) for each in range(number + 1)}
         cluster.change_workload(Workload(more))
         await trio.sleep(0.001)
     await cluster.until(lambda: cluster.pushed_by(*nodes), within_s=1)
@@ -120,10 +120,10 @@ async def test_snapshots_are_taken_soon_and_regularly_and_are_the_state(cluster,
     assert len(snapshots) == 3
     records = cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0].records
     for _, snapshot in snapshots:
-        state = State()
+        state = CoordinationState()
         for stored in records[: snapshot.as_of + 1]:
             state.apply(stored.offset, stored.timestamp_ms, decode(stored.value))
-        assert State.restored(snapshot.state) == state
+        assert CoordinationState.restored(snapshot.state) == state
 
 
 async def test_a_snapshot_too_large_for_a_record_comes_in_parts(
@@ -155,7 +155,7 @@ async def test_who_leads_says_nothing_while_its_lease_is_closed(cluster, autojum
     await cluster.sleep(2.1)
     assert not leader.presence.lease.is_open()
     count = len(said(cluster, Plan))
-    cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+    cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
     await cluster.sleep(5)
     assert len(said(cluster, Plan)) == count
     leader.log.is_deaf = False
@@ -166,7 +166,7 @@ async def test_who_leads_says_nothing_while_its_lease_is_closed(cluster, autojum
 async def test_a_plan_whose_fate_is_unknown_is_made_again(cluster, autojump_clock, fault):
     nodes, _ = await led(cluster, "a", "b")
     setattr(cluster.log.faults, fault, 0.7)
-    cluster.change_workload(Workload({f"shop.orders$n{each}": Wanted(4) for each in range(8)}))
+    cluster.change_workload(Workload({f"shop.orders$n{each}": Ownable(4) for each in range(8)}))
     await cluster.sleep(10)
     cluster.log.faults.heal()
     await cluster.until(lambda: cluster.pushed_by(*nodes), within_s=8)
@@ -176,7 +176,7 @@ async def test_who_held_the_lead_and_lost_it_in_a_pause_plans_no_more(cluster, a
     nodes, leader = await led(cluster, "a", "b", "c")
     with leader.paused():
         await cluster.sleep(10)
-        cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+        cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
         await cluster.sleep(10)
     boot = leader.boot
     await cluster.sleep(5)
@@ -192,7 +192,7 @@ async def test_a_leader_whose_planning_fails_again_and_again_gives_the_lead_to_a
 ):
     nodes, leader = await led(cluster, "a", "b", "c")
     leader.planner.is_broken = True
-    cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+    cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
     await cluster.until(lambda: not leader.leads(), within_s=2)
     await cluster.until(lambda: leader.state.grants("shop.orders$new"), within_s=1)
     # It owns what it owned, in the same life.
@@ -215,7 +215,7 @@ async def test_the_lead_goes_round_seldom_where_planning_fails_everywhere(cluste
     nodes, _ = await led(cluster, "a", "b", "c")
     for node in nodes:
         node.planner.is_broken = True
-    cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+    cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
     await cluster.sleep(60)
     # Three tries of each, then one after each wait, which doubles: 0.8, 1.6, ... 51 s.
     assert 4 <= nodes[0].state.term <= 24
@@ -249,7 +249,7 @@ async def test_a_lead_is_not_given_up_while_a_node_may_not_know_that_word(cluste
     cluster.versions = {"b": "2"}
     _, leader = await led(cluster, "a", "b")
     leader.planner.is_broken = True
-    cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+    cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
     await cluster.sleep(20)
     assert leader.leads()
     assert said(cluster, Resign) == []
@@ -267,7 +267,7 @@ async def test_a_node_that_is_stopping_claims_nothing(cluster, autojump_clock):
 async def test_who_is_alone_keeps_the_lead_and_tries_on(cluster, autojump_clock):
     (node,), _ = await led(cluster, "a")
     node.planner.is_broken = True
-    cluster.change_workload(Workload({"shop.orders$new": Wanted(4)}))
+    cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
     await cluster.sleep(20)
     assert node.leads()
     assert node.state.term == 1

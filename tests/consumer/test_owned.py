@@ -26,7 +26,7 @@ from hermes_actors.consumer.senders.sender import (
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, RateShare
-from hermes_actors.log.commits import Ownership, decode
+from hermes_actors.log.commits import CommitOwner, decode
 from hermes_actors.model.subscription import SerialPolicy
 
 OK, BROKEN = SendOutcome(200), SendOutcome(500)
@@ -67,7 +67,7 @@ async def test_commits_say_of_which_grant_they_are(world, autojump_clock):
     await world.publish(b"0")
     async with world.consuming(owned=Owned((0,), 41)):
         await trio.sleep(2)
-    assert decode(await world.committed()).ownership == Ownership(0, 7, 41)
+    assert decode(await world.committed()).ownership == CommitOwner(0, 7, 41)
 
 
 async def test_while_the_lease_is_closed_nothing_is_pushed_nor_committed_and_all_is_kept(
@@ -444,7 +444,7 @@ async def test_nobody_commits_for_what_rests_while_the_lease_is_closed(
         assert await world.committed() is None
         lease.open()
         await trio.sleep(6)
-        assert decode(await world.committed()).ownership == Ownership(0, 7, 3)
+        assert decode(await world.committed()).ownership == CommitOwner(0, 7, 3)
         stop.set()
 
 

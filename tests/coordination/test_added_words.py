@@ -13,7 +13,7 @@ from hermes_actors.coordination.commands import (
     Stopping,
     Target,
 )
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 
 SUB = "shop.orders$push"
 
@@ -21,7 +21,7 @@ SUB = "shop.orders$push"
 @pytest.mark.parametrize("word", [Stopping("b"), Stopping("a"), Resign("a", 1, "it fails")])
 def test_an_added_word_counts_for_nothing_once_a_member_is_of_another_version(word: Said) -> None:
     """It was said while all were of one, and the other came before it was stored."""
-    knowing, older = State(), State()
+    knowing, older = CoordinationState(), CoordinationState()
     for state, read in ((knowing, word), (older, None)):
         story: list[Said | None] = [
             Join(boot, f"node-{boot}", 1.0, version)

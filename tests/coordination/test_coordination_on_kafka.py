@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from hermes_actors.actors.mailbox import open_mailbox
-from hermes_actors.balancer.leader import Leader, Wanted, Workload
+from hermes_actors.balancer.leader import Leader, Ownable, Workload
 from hermes_actors.balancer.membership import Membership
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import Assignment, Target
@@ -42,7 +42,7 @@ class Site:
                 self.coordination,
                 self.presence,
                 FirstByName(),
-                lambda: Workload({SUBSCRIPTION: Wanted(4)}),
+                lambda: Workload({SUBSCRIPTION: Ownable(4)}),
                 clock=CLOCK,
                 rng=system_rng(),
             ),

@@ -18,8 +18,8 @@ from hermes_actors.coordination.commands import (
 )
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.meter import LOOK_INTERVAL_S, SUM_INTERVAL_S, Meter
-from hermes_actors.coordination.room import Limits
-from hermes_actors.coordination.tally import Weights
+from hermes_actors.coordination.room import OwnershipLimits
+from hermes_actors.coordination.tally import PlannerWeights
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import StoredRecord
@@ -43,9 +43,9 @@ class Cluster:
             clock=self.clock,
             subscriptions=lambda: {ORDERS: None, PAGES: None},
             draining=lambda: self.draining,
-            weights=lambda _state: Weights({ORDERS: 8.0}),
+            weights=lambda _state: PlannerWeights({ORDERS: 8.0}),
             lease=lambda: self.lease,
-            limits=Limits(tasks_max=1),
+            limits=OwnershipLimits(tasks_max=1),
         )
         self.own = self.meter.metrics()
         self.meter.own_metrics(self.own)

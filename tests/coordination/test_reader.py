@@ -19,7 +19,7 @@ from hermes_actors.coordination.commands import (
 )
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.reader import CoordinationReader
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
@@ -156,14 +156,14 @@ async def test_a_snapshot_that_cannot_be_used_is_passed_over(site, autojump_cloc
         elif spoil == "a part missing":
             await site.say(Snapshot("a", 1, first.state.position - 1, b"", 1, 2))
         else:
-            await site.say(Snapshot("a", 1, 3, State().snapshot()))
+            await site.say(Snapshot("a", 1, 3, CoordinationState().snapshot()))
         async with site.reading() as second:
             assert second.state == first.state
 
 
 async def test_a_snapshot_of_the_log_that_was_here_before_is_passed_over(site, autojump_clock):
     await site.log.create_topic(COORDINATION_TOPIC, SETTINGS)
-    before = State()
+    before = CoordinationState()
     for offset in range(100):
         before.apply(offset, offset, Join("z", "node-z"))
     # Its leader has not noticed yet that the log is a new one.

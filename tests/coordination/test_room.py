@@ -5,18 +5,18 @@ import pytest
 from hermes_actors.coordination.commands import Join, Stopping
 from hermes_actors.coordination.room import (
     DEFAULT_LIMITS,
-    Limits,
+    OwnershipLimits,
     drained,
     is_drain_ignored,
     no_room,
     open_nodes,
 )
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 
 
 @pytest.fixture
 def state():
-    found = State()
+    found = CoordinationState()
     for offset, boot in enumerate("ab"):
         found.apply(offset, 1_000, Join(boot, f"node-{boot}"))
     return found
@@ -39,7 +39,7 @@ def test_who_is_about_to_leave_has_no_room(state):
     state.apply(2, 1_000, Stopping("b"))
     assert [member.boot for member in open_nodes(state, ())] == ["a"]
     assert no_room(state, (), DEFAULT_LIMITS) is None
-    assert "the one node" in no_room(state, (), Limits(tasks_max=0))
+    assert "the one node" in no_room(state, (), OwnershipLimits(tasks_max=0))
 
 
 def test_where_all_leave_no_drain_is_ignored(state):

@@ -19,7 +19,7 @@ from hermes_actors.coordination.commands import (
     TaskLoad,
     Undecodable,
 )
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import NOTHING, Changed, Track
 
 SUB = "shop.orders$push"
@@ -30,7 +30,7 @@ class Story:
     """Appends records a while apart, and folds them."""
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = CoordinationState()
         self.at_ms = 1_700_000_000_000
 
     def say(self, said: Said | None, after_s: float = 0.0) -> Changed:
@@ -84,7 +84,7 @@ def test_who_gives_the_lead_up_goes_on_owning_and_another_may_claim_the_next_ter
     assert story.plan(Target("b", (0,)), leader="a") is NOTHING
     story.say(Claim("b", 2))
     assert story.state.leader == "b"
-    assert State.restored(story.state.snapshot()) == story.state
+    assert CoordinationState.restored(story.state.snapshot()) == story.state
 
 
 @pytest.mark.parametrize("said", [Resign("b", 1), Resign("a", 2), Resign("a", 0), Resign("", 1)])
@@ -378,7 +378,7 @@ def test_what_a_stopping_node_releases_is_not_its_own_again(story: Story) -> Non
     # What is planned for it all the same waits for nobody.
     story.plan(Target("b", (0, 1)), sub="shop.orders$late")
     assert story.owners("shop.orders$late") == {}
-    assert State.restored(story.state.snapshot()) == story.state
+    assert CoordinationState.restored(story.state.snapshot()) == story.state
 
 
 def test_a_leader_that_stops_leads_no_more_and_cannot_claim(story: Story) -> None:
@@ -422,7 +422,7 @@ def test_the_last_two_moves_of_each_partition_are_known(story: Story) -> None:
         Track((0,), (first,)),
         Track((1,), (second, last)),
     )
-    assert State.restored(story.state.snapshot()) == story.state
+    assert CoordinationState.restored(story.state.snapshot()) == story.state
 
 
 def test_a_node_that_fell_silent_was_gone_when_it_was_last_heard_of(story: Story) -> None:
@@ -456,7 +456,7 @@ def test_a_state_restored_from_a_snapshot_is_equal_and_goes_on_alike(story):
     story.plan(Target("a", (0,), 0.8), Target("b", (1,), 0.2))
     story.say(Loads("a", 0.5, 2.0, {SUB: TaskLoad(100, 1_000, 0.1, 0.5)}))
     story.plan(Target("a", (0,), 0.3), Target("b", (1,), 0.7))
-    restored = State.restored(story.state.snapshot())
+    restored = CoordinationState.restored(story.state.snapshot())
     assert restored == story.state
     for said in (None, Leave("a"), Heartbeat("b", 4), None, None):
         story.at_ms += 800
@@ -487,9 +487,9 @@ def test_a_snapshot_of_a_large_cluster_fits_into_few_records(story):
 @pytest.mark.parametrize("packed", [b"", b"hc1\n", b"hc1\nxyz", b"hc2\nxyz"])
 def test_a_snapshot_that_is_damaged_or_foreign_is_refused(packed):
     with pytest.raises(Undecodable):
-        State.restored(packed)
+        CoordinationState.restored(packed)
 
 
 def test_a_snapshot_that_is_cut_short_is_refused(story):
     with pytest.raises(Undecodable):
-        State.restored(story.begin("a").state.snapshot()[:-3])
+        CoordinationState.restored(story.begin("a").state.snapshot()[:-3])

@@ -31,7 +31,7 @@ from hermes_actors.coordination.commands import (
     decode,
     encode,
 )
-from hermes_actors.coordination.state import DEPARTED_MAX, MOVES_MAX, State
+from hermes_actors.coordination.state import DEPARTED_MAX, MOVES_MAX, CoordinationState
 from hermes_actors.coordination.values import FENCE_S, NOTHING
 
 SUBSCRIPTIONS = ("g.t$one", "g.t$two")
@@ -58,7 +58,7 @@ class Life:
 
     def __init__(self, boot):
         self.boot = boot
-        self.state = State()
+        self.state = CoordinationState()
         self.sent_s = {}
         self.open_until_s = float("-inf")
         self.heard_s = float("-inf")
@@ -79,14 +79,14 @@ class Story:
     def __init__(self, seed):
         self.rng = random.Random(seed)
         self.log = []
-        self.truth = State()
+        self.truth = CoordinationState()
         self.now_s = 0.0
         self.skew_ms = 0
         self.stepped_s = 0.0
         self.number = 0
         self.lives = [Life(f"boot-{number}") for number in range(4)]
         self.leaders = {}
-        self.snapshots = [State()]
+        self.snapshots = [CoordinationState()]
 
     def run(self):
         for _ in range(STEPS):
@@ -98,7 +98,7 @@ class Story:
             if self.rng.random() < 0.1:
                 self._append(self.rng.choice(MEANINGLESS))
             if self.rng.random() < 0.03:
-                self.snapshots.append(State.restored(self.truth.snapshot()))
+                self.snapshots.append(CoordinationState.restored(self.truth.snapshot()))
             self._check()
         self._check_that_all_agree()
 
@@ -269,7 +269,7 @@ def test_what_means_nothing_changes_nothing(said, seed):
     story._append(Claim("boot-0", 1))
     story._read(story.lives[0], 100)
     story._plan(story.lives[0])
-    before = State.restored(story.truth.snapshot())
+    before = CoordinationState.restored(story.truth.snapshot())
     assert story._append(said) is NOTHING
     before.position += 1
     assert story.truth == before
@@ -281,7 +281,7 @@ def test_what_means_nothing_changes_nothing(said, seed):
 )
 def test_nobody_who_is_heard_each_half_second_expires_whatever_the_clock_does(gaps, data):
     """Between two heartbeats of a node there are two other records at most: three steps."""
-    state, at_ms, offset = State(), 0, 0
+    state, at_ms, offset = CoordinationState(), 0, 0
     for boot in ("a", "b"):
         state.apply(offset, at_ms, Join(boot, boot))
         offset += 1
@@ -306,7 +306,7 @@ tags = st.sampled_from(
     )
 )
 def test_records_of_wrong_types_make_no_owner_and_no_leader(records):
-    state = State()
+    state = CoordinationState()
     state.apply(0, 0, Join("a", "node-a"))
     for number, record in enumerate(records):
         try:
@@ -315,7 +315,7 @@ def test_records_of_wrong_types_make_no_owner_and_no_leader(records):
             said = None
         state.apply(number + 1, number, said)
         assert not any(state.grants(name) for name in state.subscriptions)
-    assert State.restored(state.snapshot()) == state
+    assert CoordinationState.restored(state.snapshot()) == state
 
 
 @given(seed=st.integers(0, 2**32))

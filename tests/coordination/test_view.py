@@ -12,8 +12,8 @@ from hermes_actors.coordination.commands import (
     Target,
 )
 from hermes_actors.coordination.lease import Lease
-from hermes_actors.coordination.state import State
-from hermes_actors.coordination.view import Coordination, Seen
+from hermes_actors.coordination.state import CoordinationState
+from hermes_actors.coordination.view import Coordination, ViewChanges
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import StoredRecord
 
@@ -57,8 +57,8 @@ def test_a_watch_begins_with_all_there_is(told):
     told.say(Join("a", "node-a"), Claim("a", 1))
     told.plan("g.t$two", "g.t$one")
     with told.coordination.watch() as watch:
-        assert watch.take_nowait() == Seen(("g.t$one", "g.t$two"), True, True, True)
-        assert watch.take_nowait() == Seen((), False, False, False)
+        assert watch.take_nowait() == ViewChanges(("g.t$one", "g.t$two"), True, True, True)
+        assert watch.take_nowait() == ViewChanges((), False, False, False)
 
 
 async def test_what_changed_often_is_told_once_to_who_is_slow(told):
@@ -68,7 +68,7 @@ async def test_what_changed_often_is_told_once_to_who_is_slow(told):
         for number in range(1_000):
             told.plan(f"g.t${number % 3}")
         assert await watch.wait()
-        assert watch.take_nowait() == Seen(("g.t$0", "g.t$1", "g.t$2"), True, True, False)
+        assert watch.take_nowait() == ViewChanges(("g.t$0", "g.t$1", "g.t$2"), True, True, False)
 
 
 async def test_heartbeats_wake_nobody(told, autojump_clock):
@@ -95,7 +95,7 @@ def test_another_log_is_told_and_loses_the_lease(told):
     told.coordination.hold(lease)
     with told.coordination.watch() as watch:
         watch.take_nowait()
-        told.coordination.begin_anew(State(), None)
+        told.coordination.begin_anew(CoordinationState(), None)
         assert watch.take_nowait().anew
     assert lease.is_lost
     assert told.coordination.generation == 1

@@ -15,9 +15,9 @@ from hermes_actors.coordination.commands import (
     TaskLoad,
 )
 from hermes_actors.coordination.plan_views import NodePlanView, Proposal, plan_view_in_steps
-from hermes_actors.coordination.room import Limits, drained, is_drain_ignored
-from hermes_actors.coordination.state import State
-from hermes_actors.coordination.tally import Weights, tally_in_steps
+from hermes_actors.coordination.room import OwnershipLimits, drained, is_drain_ignored
+from hermes_actors.coordination.state import CoordinationState
+from hermes_actors.coordination.tally import PlannerWeights, tally_in_steps
 from hermes_actors.coordination.views import (
     LoadView,
     member_views,
@@ -38,7 +38,7 @@ class Book:
     """A state, and its records as they are appended."""
 
     def __init__(self):
-        self.state = State()
+        self.state = CoordinationState()
         self.at = 0
         self.ms = T0_MS
 
@@ -86,7 +86,7 @@ def book():
 def test_members_are_shown_by_node_with_what_they_have(book):
     book.say(Loads("b1", 0.5, 3.5, {ORDERS: TaskLoad(10.0, 2_048.0, 0.25, 0.5)}))
     book.say(Heartbeat("b1", 1), after_ms=400)
-    first, second = members(book.state, Weights({ORDERS: 30.0}), ["node-b"])
+    first, second = members(book.state, PlannerWeights({ORDERS: 30.0}), ["node-b"])
     assert (first.node, first.boot, first.version, first.cores) == ("node-a", "b1", "1.0", 4.0)
     assert (first.is_leader, first.is_draining, second.is_draining) == (True, False, True)
     assert (first.tasks, first.targets, first.partitions) == (1, 1, 2)
@@ -101,7 +101,7 @@ def test_members_are_shown_by_node_with_what_they_have(book):
 
 
 def test_a_subscription_is_shown_with_its_owners_their_partitions_and_shares(book):
-    view = subscription_view(book.state, ORDERS, Weights({ORDERS: 30.0}))
+    view = subscription_view(book.state, ORDERS, PlannerWeights({ORDERS: 30.0}))
     first, second = view.owners
     assert (first.node, first.partitions, first.share, first.wanted_share) == (
         "node-a", (0, 2), 0.75, 0.75,
@@ -113,7 +113,7 @@ def test_a_subscription_is_shown_with_its_owners_their_partitions_and_shares(boo
 
 
 def test_a_subscription_that_nobody_knows_has_nobody(book):
-    view = subscription_view(book.state, PAGES, Weights())
+    view = subscription_view(book.state, PAGES, PlannerWeights())
     assert (view.owners, view.waiting, view.load, view.weight) == ((), (), None, 0.0)
 
 
@@ -121,7 +121,7 @@ def test_who_waits_is_shown_with_whom_he_waits_for_and_since_when(book):
     book.say(Join("b3", "node-c", 4.0))
     book.plan(orders(("b3", (0, 2)), ("b2", (1,)), reason="node-c joined"))
     book.pass_s(2, "b1", "b2", "b3")
-    view = subscription_view(book.state, ORDERS, Weights())
+    view = subscription_view(book.state, ORDERS, PlannerWeights())
     leaving, staying = view.owners
     assert (leaving.node, leaving.is_to_release) == ("node-a", True)
     assert (staying.node, staying.is_to_release) == ("node-b", False)
@@ -129,17 +129,17 @@ def test_who_waits_is_shown_with_whom_he_waits_for_and_since_when(book):
     assert (waiting.node, waiting.partitions) == ("node-c", (0, 2))
     assert waiting.waits_for == "node node-a to release partitions 0, 2"
     assert waiting.waiting_for_s == pytest.approx(2.0, abs=0.1)
-    (member,) = [each for each in members(book.state, Weights()) if each.node == "node-c"]
+    (member,) = [each for each in members(book.state, PlannerWeights()) if each.node == "node-c"]
     assert (member.tasks, member.targets) == (0, 1)
     book.say(Release("b1", ORDERS, 3))
-    after = subscription_view(book.state, ORDERS, Weights())
+    after = subscription_view(book.state, ORDERS, PlannerWeights())
     assert after.waiting == ()
     assert {each.node for each in after.owners} == {"node-b", "node-c"}
 
 
 def test_who_is_to_have_what_and_is_gone_waits_for_the_leader(book):
     book.say(Leave("b2"))
-    (waiting,) = subscription_view(book.state, ORDERS, Weights()).waiting
+    (waiting,) = subscription_view(book.state, ORDERS, PlannerWeights()).waiting
     assert waiting.node == "node-b"
     assert "the leader" in waiting.waits_for
     assert "no member" in waiting.waits_for
@@ -175,7 +175,7 @@ def test_skew_is_beside_the_mean_and_beside_what_is_possible(nodes, heaviest, ra
 
 
 def test_drained_nodes_do_not_count_as_badly_loaded_ones(book):
-    weights = Weights({ORDERS: 30.0})
+    weights = PlannerWeights({ORDERS: 30.0})
     everybody = skew_of_members(members(book.state, weights), 20.0)
     assert (everybody.nodes, everybody.highest_node) == (2, "node-a")
     without = skew_of_members(members(book.state, weights, ["node-b"]), 20.0)
@@ -185,7 +185,7 @@ def test_drained_nodes_do_not_count_as_badly_loaded_ones(book):
 
 
 def test_what_has_no_room_says_so_and_the_way_out(book):
-    few = Limits(tasks_max=1)
+    few = OwnershipLimits(tasks_max=1)
     for name in ("shop.more$one", "shop.more$two"):
         reason = unassigned_reason(book.state, name, (), few)
         assert reason == (
@@ -195,7 +195,7 @@ def test_what_has_no_room_says_so_and_the_way_out(book):
     # What is drained has no room either; what is there has it.
     assert "the one node" in str(unassigned_reason(book.state, PAGES, ["node-b"], few))
     assert unassigned_reason(book.state, ORDERS, (), few) is None
-    roomy = Limits(tasks_max=2)
+    roomy = OwnershipLimits(tasks_max=2)
     assert unassigned_reason(book.state, PAGES, (), roomy) == "the leader has not planned it yet"
 
 
@@ -215,10 +215,10 @@ def test_a_drain_counts_only_beside_a_node_that_is_not_drained(book):
 
 
 def test_the_least_of_a_task_counts_for_idle_work(book):
-    weights = Weights({}, task_min=0.5)
+    weights = PlannerWeights({}, task_min=0.5)
     assert [each.weight for each in members(book.state, weights)] == [0.5, 0.5]
     assert tally(book.state, weights).heaviest == 0.5
-    assert tally(book.state, Weights({ORDERS: 30.0})).heaviest == pytest.approx(20.0)
+    assert tally(book.state, PlannerWeights({ORDERS: 30.0})).heaviest == pytest.approx(20.0)
 
 
 def test_a_move_is_shown_in_seconds_since_the_epoch(book):
@@ -233,7 +233,7 @@ def test_a_plan_is_shown_with_loads_before_and_after(book):
     book.plan(orders(("b1", (0,)), name=PAGES, reason="new: 1 owner"))
     proposal = Proposal(
         (orders(("b2", (0,)), name=PAGES, reason="weight 12 → node node-b"),),
-        Weights({ORDERS: 6.0, PAGES: 12.0}),
+        PlannerWeights({ORDERS: 6.0, PAGES: 12.0}),
         {"b1": 4.0, "b2": 1.0},
         has_more=True,
     )
@@ -254,14 +254,14 @@ def test_a_plan_is_shown_with_loads_before_and_after(book):
 
 
 def test_a_plan_that_only_changes_shares_moves_nothing(book):
-    proposal = Proposal((orders(("b1", (0, 2), 0.5), ("b2", (1,), 0.5)),), Weights(), {})
+    proposal = Proposal((orders(("b1", (0, 2), 0.5), ("b2", (1,), 0.5)),), PlannerWeights(), {})
     view = plan_view(book.state, proposal)
     assert (len(view.changes), view.moves) == (1, 0)
     assert [each.share for each in view.changes[0].after] == [0.5, 0.5]
 
 
 def test_a_new_subscription_counts_after_the_plan_only(book):
-    proposal = Proposal((orders(("b2", (0,)), name=PAGES),), Weights({PAGES: 3.0}), {})
+    proposal = Proposal((orders(("b2", (0,)), name=PAGES),), PlannerWeights({PAGES: 3.0}), {})
     view = plan_view(book.state, proposal)
     assert [(each.tasks_before, each.tasks_after) for each in view.nodes] == [(1, 1), (1, 2)]
     assert view.changes[0].before == ()

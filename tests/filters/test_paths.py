@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.filters.budget import LOOK_EVERY, Budget, BudgetSpent
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid
-from hermes_actors.filters.paths import Path
+from hermes_actors.filters.paths import CompiledPath
 from hermes_actors.runtime.threads import SystemThreads
 
 names = st.sampled_from(["a", "b", "ż", "x-y", "0", "it's", "*"])
@@ -26,19 +26,19 @@ steps = st.one_of(
 
 def found(path, document):
     body = msgspec.json.encode(document)
-    return list(Path(path).values(msgspec.json.decode(body), ample()))
+    return list(CompiledPath(path).values(msgspec.json.decode(body), ample()))
 
 
 @given(documents, st.lists(steps, max_size=5))
 def test_the_walk_finds_what_the_library_finds_in_the_same_order(document, pieces):
-    path = Path("$" + "".join(pieces))
+    path = CompiledPath("$" + "".join(pieces))
     assert path.is_walked
     assert list(path.values(document, ample())) == path.searched(document)
 
 
 @given(documents, st.sampled_from(["$..a", "$..[0]", "$.a[?@.b]", "$[0:2]", "$['a','b']"]))
 def test_other_paths_are_the_librarys(document, text):
-    path = Path(text)
+    path = CompiledPath(text)
     assert not path.is_walked
     assert list(path.values(document, ample())) == path.searched(document)
 
@@ -86,14 +86,14 @@ def test_what_a_path_finds(path, expected):
 )
 def test_a_path_that_does_not_compile_or_cannot_be_bounded_is_refused(path):
     with pytest.raises(FilterInvalid) as refused:
-        Path(path)
+        CompiledPath(path)
     assert refused.value.field == "path"
 
 
 def test_a_search_over_many_parts_looks_at_the_clock_again_and_again():
     document = {"a": [{"b": n} for n in range(1_000)]}
     clock = Ticking()
-    assert len(Path("$..b").values(document, Budget(1_000.0, clock))) == 1_000
+    assert len(CompiledPath("$..b").values(document, Budget(1_000.0, clock))) == 1_000
     assert clock.looks >= 1_000 / LOOK_EVERY
 
 
@@ -108,7 +108,7 @@ def test_a_search_over_many_parts_looks_at_the_clock_again_and_again():
 def test_a_path_that_multiplies_what_it_finds_spends_the_budget(path, document):
     clock = Ticking()
     with pytest.raises(BudgetSpent, match="took more than 20 ms"):
-        list(Path(path).values(document, Budget(0.02, clock)))
+        list(CompiledPath(path).values(document, Budget(0.02, clock)))
     assert clock.looks <= 22
 
 
@@ -127,7 +127,9 @@ def test_functions_of_the_standard_are_there_and_their_patterns_are_bounded():
     # What would take gigabytes to compile is not an expression here.
     assert found("$[?match(@.a, 'a{1000000000}')].a", [{"a": "a"}]) == []
     with pytest.raises(BudgetSpent, match=r"ended in match\(\) of its path$"):
-        Path("$[?match(@, '((a|a)*(a|a)*)*[bc]')]").values(["a" * 40], Budget(0.005, lambda: 0.0))
+        CompiledPath("$[?match(@, '((a|a)*(a|a)*)*[bc]')]").values(
+            ["a" * 40], Budget(0.005, lambda: 0.0)
+        )
 
 
 def test_a_long_pattern_of_the_messages_own_is_searched_for_without_tables():
@@ -135,7 +137,7 @@ def test_a_long_pattern_of_the_messages_own_is_searched_for_without_tables():
     began_s = cpu_s()
     budget = Budget(1_000.0, lambda: 0.0, lambda _seconds: None)
     document = [{"a": "a" * 9_500, "b": long}, {"a": f"x{long}", "b": long}]
-    assert Path("$[?search(@.a, @.b)].a").values(document, budget) == [f"x{long}"]
+    assert CompiledPath("$[?search(@.a, @.b)].a").values(document, budget) == [f"x{long}"]
     assert cpu_s() - began_s < 1.0
 
 
@@ -144,7 +146,7 @@ def test_the_part_that_finds_little_time_left_is_not_said_to_have_taken_it_all()
     budget = Budget(0.1, lambda: next(looks))
     budget.look()
     with pytest.raises(BudgetSpent) as spent:
-        Path("$[?search(@, '((a|a)*(a|a)*)*[bc]')]").values(["a" * 40], budget)
+        CompiledPath("$[?search(@, '((a|a)*(a|a)*)*[bc]')]").values(["a" * 40], budget)
     text = "used up the message's 100 ms of CPU; it ended in search() of its path"
     assert str(spent.value) == text
     assert spent.value.used_s == 0.1

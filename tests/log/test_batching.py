@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hermes_actors.log.batching import RECORD_OVERHEAD_BYTES, Batch, Batcher
+from hermes_actors.log.batching import RECORD_OVERHEAD_BYTES, Batcher, PartitionBatch
 from hermes_actors.model.partitioner import partition_of
 
 PARTITIONS, RECORDS_MAX, BYTES_MAX, SLOW_S = 3, 4, 1_000, 1.0
@@ -36,7 +36,7 @@ class Machine(RuleBasedStateMachine):
         self.now_s = 0.0
         self.count = 0
         self.added: list[Item] = []
-        self.flying: list[Batch] = []
+        self.flying: list[PartitionBatch] = []
         self.sent: dict[int, None] = {}
         self.last_by_key: dict[bytes | None, int] = {}
 

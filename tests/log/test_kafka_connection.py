@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.errors import StartupError
-from hermes_actors.log.kafka.connection import RECONNECT_BACKOFF_MAX_S, Connection
+from hermes_actors.log.kafka.connection import RECONNECT_BACKOFF_MAX_S, ClientArguments
 
 SERVERS = ["kafka1.example.com:9092", "[::1]:9093"]
 
@@ -37,11 +37,13 @@ def secured(files, **changes):
         "sasl_username": "alice",
         "sasl_password_file": str(files / "password"),
     }
-    return Connection("dc1", KafkaClusterConfig(**{**fields, **changes}), KafkaConfig())
+    return ClientArguments("dc1", KafkaClusterConfig(**{**fields, **changes}), KafkaConfig())
 
 
 def test_a_plain_cluster_needs_its_addresses_only():
-    arguments = Connection("dc1", KafkaClusterConfig(SERVERS), KafkaConfig()).client_arguments("x")
+    arguments = ClientArguments("dc1", KafkaClusterConfig(SERVERS), KafkaConfig()).client_arguments(
+        "x"
+    )
     assert arguments["bootstrap_servers"] == SERVERS
     assert arguments["security_protocol"] == "PLAINTEXT"
     assert arguments["client_id"] == "hermes-x"
@@ -170,6 +172,6 @@ def test_a_level_that_somebody_set_for_the_clients_own_messages_stays(files):
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers())
 def test_the_wait_before_an_attempt_is_jittered_and_bounded(attempt, first_ms, seed):
     settings = KafkaConfig(reconnect_backoff_ms=first_ms)
-    connection = Connection("dc1", KafkaClusterConfig(SERVERS), settings)
+    connection = ClientArguments("dc1", KafkaClusterConfig(SERVERS), settings)
     delay_s = connection.reconnect_delay_s(attempt, random.Random(seed))
     assert first_ms / 2_000 <= delay_s <= max(RECONNECT_BACKOFF_MAX_S, first_ms / 1_000)

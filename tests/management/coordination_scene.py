@@ -1,7 +1,7 @@
 """A coordination log that a test writes, as management follows it."""
 
 from hermes_actors.coordination.commands import Assignment, Plan, Target
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 
 ORDERS = "shop.orders$billing"
 T0_MS = 1_700_000_000_000
@@ -11,7 +11,7 @@ class Followed:
     """Holds what was said, 100 ms between each."""
 
     def __init__(self, *saids):
-        self.state = State()
+        self.state = CoordinationState()
         self.trouble = ""
         self.say(*saids)
 

@@ -2,7 +2,7 @@
 
 import trio
 
-from hermes_actors.status.record import Flow, Header, StatusRecord, SubscriptionStatus
+from hermes_actors.status.record import Flow, NodeHeader, StatusRecord, SubscriptionStatus
 
 FULL = "shop.orders$billing"
 TOPIC = "/topics/shop.orders"
@@ -23,7 +23,7 @@ class Nodes:
 
     def tell(self, dc, node, *, topics=(), subscriptions=(), boot="b", **header):
         self._sequence += 1
-        header = Header(
+        header = NodeHeader(
             node=node,
             dc=dc,
             boot_id=boot,

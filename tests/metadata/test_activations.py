@@ -32,7 +32,7 @@ from hermes_actors.metadata.commands import (
 )
 from hermes_actors.metadata.keys import activation_key, subscription_key, topic_key
 from hermes_actors.metadata.reconciler import TopicReconciler
-from hermes_actors.metadata.state import State
+from hermes_actors.metadata.state import MetadataState
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import StoredRecord
 
@@ -46,7 +46,7 @@ class Place:
 
     def __init__(self, dc):
         self.dc = dc
-        self.state = State()
+        self.state = MetadataState()
         self.catalog = Catalog()
         self.accepted = []
         self.fold(LogCreated(f"log-{dc}", dc), 0)

@@ -21,7 +21,7 @@ from hermes_actors.metadata.commands import (
     StampIs,
     encode,
 )
-from hermes_actors.metadata.state import Register, State
+from hermes_actors.metadata.state import MetadataState, Register
 from hermes_actors.model.record import StoredRecord
 
 KEYS = ("a/x", "a/y", "b/x")
@@ -32,7 +32,7 @@ def stored(offset, value, timestamp_ms):
 
 
 def fold_all(values, timestamps=None, state=None):
-    state = state or State()
+    state = state or MetadataState()
     for number, value in enumerate(values):
         at = state.position
         state.fold(stored(at, value, timestamps[number] if timestamps else 100 + at))
@@ -135,7 +135,7 @@ def test_childless_counts_the_living_below_a_prefix(sequence):
 
 
 def test_the_first_outcome_for_an_id_counts_until_it_is_too_long_ago():
-    state = State(command_ids_max=2)
+    state = MetadataState(command_ids_max=2)
     fold_all([created(), put("1", "a/x", b"1"), put("1", "a/x", b"2")], state=state)
     assert state.registers["a/x"].body == b"1"
     assert state.repeated == 1

@@ -15,7 +15,7 @@ from hermes_actors.metadata.workload import (
     drained_by,
 )
 from hermes_actors.model.names import SubscriptionName, TopicName
-from hermes_actors.model.workload import Constraints, Drain
+from hermes_actors.model.workload import Constraints, NodeDrain
 
 TOPIC = TopicName("pl.shop", "orders")
 BILLING = SubscriptionName(TOPIC, "billing")
@@ -57,9 +57,9 @@ def test_a_constraint_that_makes_no_sense_counts_as_none_and_is_shown(body):
 def test_a_datacentres_draining_nodes_are_known_sorted():
     catalog = Catalog()
     for dc, node in (("dc1", "node-b"), ("dc1", "node/a"), ("dc2", "node-c")):
-        catalog.apply(register(drain_key(dc, node), drain_body(Drain(since_ms=5, by="ann"))))
+        catalog.apply(register(drain_key(dc, node), drain_body(NodeDrain(since_ms=5, by="ann"))))
     assert catalog.draining_in("dc1") == ["node-b", "node/a"]
-    assert catalog.drains["dc2", "node-c"] == Drain(since_ms=5, by="ann")
+    assert catalog.drains["dc2", "node-c"] == NodeDrain(since_ms=5, by="ann")
     catalog.apply(register(drain_key("dc1", "node-b"), None, 11))
     assert catalog.draining_in("dc1") == ["node/a"]
 

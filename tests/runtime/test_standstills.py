@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from hermes_actors.runtime.standstills import (
     BEATS_A_STALL,
-    Cause,
     Sample,
+    StallCause,
     Standstill,
     Standstills,
     cause_between,
@@ -73,11 +73,11 @@ def test_a_standstill_is_told_once_when_it_is_seen_and_once_when_it_is_over() ->
     machine.standstills.place = "filters/paths.py:88 walk"
     machine.run(1)
     (first,), (last,) = begun, machine.over()
-    assert (first.is_over, first.cause) == (False, Cause.BUSY)
+    assert (first.is_over, first.cause) == (False, StallCause.BUSY)
     assert STALL_S < first.for_s <= STALL_S + 2 * BEAT_S
     assert abs(last.for_s - 3) <= 2 * BEAT_S
-    assert (last.cause, last.place) == (Cause.BUSY, "filters/paths.py:88 walk")
-    assert machine.standstills.counts[Cause.BUSY] == 1
+    assert (last.cause, last.place) == (StallCause.BUSY, "filters/paths.py:88 walk")
+    assert machine.standstills.counts[StallCause.BUSY] == 1
     (words,) = machine.standstills.words(machine.now_s)
     assert "stood still once" in words
     assert "filters/paths.py:88 walk" in words
@@ -88,7 +88,7 @@ def test_who_waits_without_using_cpu_is_blocked() -> None:
     machine.run(1)
     machine.stand_still(1)
     machine.run(1)
-    assert [each.cause for each in machine.over()] == [Cause.BLOCKED]
+    assert [each.cause for each in machine.over()] == [StallCause.BLOCKED]
 
 
 def test_a_stopped_process_is_not_its_loops_fault_whoever_wakes_first() -> None:
@@ -99,8 +99,8 @@ def test_a_stopped_process_is_not_its_loops_fault_whoever_wakes_first() -> None:
         if not is_loop_first:
             machine.look()
         machine.run(1)
-        assert {each.cause for each in machine.told} == {Cause.AWAY}
-        assert machine.standstills.counts[Cause.AWAY] == 1
+        assert {each.cause for each in machine.told} == {StallCause.AWAY}
+        assert machine.standstills.counts[StallCause.AWAY] == 1
         (words,) = machine.standstills.words(machine.now_s)
         assert words.startswith("the process was stopped or had no CPU once")
 
@@ -110,7 +110,7 @@ def test_a_loop_that_other_processes_keep_from_its_cpu_is_away() -> None:
     machine.run(1)
     machine.stand_still(1, cpu=0.2, waited=0.8)
     machine.run(1)
-    assert [each.cause for each in machine.over()] == [Cause.AWAY]
+    assert [each.cause for each in machine.over()] == [StallCause.AWAY]
 
 
 def test_a_loop_that_holds_the_interpreter_is_busy_though_the_watcher_is_late_too() -> None:
@@ -119,7 +119,7 @@ def test_a_loop_that_holds_the_interpreter_is_busy_though_the_watcher_is_late_to
     machine.stop(2, cpu=1.0)
     machine.look()
     machine.run(1)
-    assert {each.cause for each in machine.told} == {Cause.BUSY}
+    assert {each.cause for each in machine.told} == {StallCause.BUSY}
 
 
 def test_another_thread_that_holds_the_interpreter_blocks_the_loop() -> None:
@@ -128,7 +128,7 @@ def test_another_thread_that_holds_the_interpreter_blocks_the_loop() -> None:
     machine.stop(2, process=1.0)
     machine.look()
     machine.run(1)
-    assert {each.cause for each in machine.told} == {Cause.BLOCKED}
+    assert {each.cause for each in machine.told} == {StallCause.BLOCKED}
 
 
 def test_a_loop_that_has_ended_is_late_for_nothing() -> None:
@@ -179,6 +179,6 @@ def test_the_cause_of_any_two_samples_is_one_of_the_three(
     after = Sample(elapsed_s, cpu_s, process_s, waited_s, late_s)
     cause = cause_between(Sample(0, 0, 0, 0, 0), after)
     if cpu_s >= elapsed_s / 2 and cpu_s >= waited_s:
-        assert cause is Cause.BUSY
-    if cause is Cause.AWAY:
+        assert cause is StallCause.BUSY
+    if cause is StallCause.AWAY:
         assert waited_s > 0 or late_s >= elapsed_s / 2

@@ -13,7 +13,7 @@ import trio
 
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.cpu import ThreadCpu
-from hermes_actors.runtime.standstills import Cause, Standstill, Standstills
+from hermes_actors.runtime.standstills import StallCause, Standstill, Standstills
 from hermes_actors.runtime.watchdog import FRAMES_MAX, Telling, frames_of, place_of, watching
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -36,7 +36,9 @@ def test_the_place_is_the_innermost_line_of_ours() -> None:
     assert place_of([]) == ""
 
 
-def standstill(began_s: float, for_s: float, cause: Cause, *, is_over: bool = True) -> Standstill:
+def standstill(
+    began_s: float, for_s: float, cause: StallCause, *, is_over: bool = True
+) -> Standstill:
     return Standstill(began_s, for_s, cause, is_over=is_over)
 
 
@@ -45,7 +47,7 @@ def test_the_first_standstill_is_told_at_once_and_the_others_are_summed_up_each_
     for second in range(200):
         now_s = float(second)
         if second < 150:
-            lines.append(telling.ended(standstill(now_s - 0.5, 0.25, Cause.AWAY)))
+            lines.append(telling.ended(standstill(now_s - 0.5, 0.25, StallCause.AWAY)))
         lines.append(telling.summary(now_s))
     first, *summaries = [each for each in lines if each]
     assert first.startswith("the process did not run for 0.25 s: it was stopped, or had no CPU")
@@ -59,12 +61,12 @@ def test_the_first_standstill_is_told_at_once_and_the_others_are_summed_up_each_
 
 def test_a_stack_is_told_only_of_what_was_the_loops_own_doing_the_longest_in_a_minute() -> None:
     telling = Telling()
-    assert "had no CPU" in telling.ended(standstill(0.0, 0.2, Cause.AWAY))
+    assert "had no CPU" in telling.ended(standstill(0.0, 0.2, StallCause.AWAY))
     for began_s, for_s in ((1.0, 0.3), (2.0, 0.9), (3.0, 0.2)):
-        begun = standstill(began_s, 0.1, Cause.BUSY, is_over=False)
+        begun = standstill(began_s, 0.1, StallCause.BUSY, is_over=False)
         assert telling.begun(begun, [f"  frame {began_s}"]) == ""
-        assert telling.ended(standstill(began_s, for_s, Cause.BUSY)) == ""
-    assert telling.ended(standstill(4.0, 5.0, Cause.AWAY)) == ""
+        assert telling.ended(standstill(began_s, for_s, StallCause.BUSY)) == ""
+    assert telling.ended(standstill(4.0, 5.0, StallCause.AWAY)) == ""
     line, *stack = telling.summary(61.0).splitlines()
     assert "3 times busy, 1.40 s in all and 0.90 s at most; 1 times away" in line
     assert line.endswith("where it did so itself for 0.90 s, innermost last:")
@@ -73,15 +75,15 @@ def test_a_stack_is_told_only_of_what_was_the_loops_own_doing_the_longest_in_a_m
 
 def test_one_that_begins_a_bad_time_is_told_with_its_stack_while_it_lasts() -> None:
     telling = Telling()
-    begun = standstill(1.0, 0.12, Cause.BLOCKED, is_over=False)
+    begun = standstill(1.0, 0.12, StallCause.BLOCKED, is_over=False)
     first, *stack = telling.begun(begun, ["  a", "  b"]).splitlines()
     assert first.startswith("the event loop stands still for 0.12 s already, blocked")
     assert stack == ["  a", "  b"]
-    assert telling.ended(standstill(1.0, 7.0, Cause.BLOCKED)) == ""
+    assert telling.ended(standstill(1.0, 7.0, StallCause.BLOCKED)) == ""
     assert "7.00 s at most" in telling.summary(62.0)
     assert telling.summary(123.0) == ""
     # A minute of calm later it begins again.
-    assert telling.begun(standstill(130.0, 0.12, Cause.BUSY, is_over=False), ["  c"]) != ""
+    assert telling.begun(standstill(130.0, 0.12, StallCause.BUSY, is_over=False), ["  c"]) != ""
 
 
 def _watched(stall: Callable[[], None]) -> tuple[Standstills, float]:
@@ -121,9 +123,11 @@ def _block() -> None:
 
 @pytest.mark.live
 @pytest.mark.alone
-@pytest.mark.parametrize(("stall", "cause"), [(_compute, Cause.BUSY), (_block, Cause.BLOCKED)])
+@pytest.mark.parametrize(
+    ("stall", "cause"), [(_compute, StallCause.BUSY), (_block, StallCause.BLOCKED)]
+)
 def test_a_loop_that_stands_still_is_counted_and_its_stack_logged_once(
-    stall: Callable[[], None], cause: Cause, caplog: pytest.LogCaptureFixture
+    stall: Callable[[], None], cause: StallCause, caplog: pytest.LogCaptureFixture
 ) -> None:
     standstills, tries, waited_s = Standstills(), 0, 1.0
     while waited_s > 0.05 and tries < 20:

@@ -15,7 +15,7 @@ from hermes_actors.coordination.commands import (
     Target,
 )
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.log.commits import CommitOwner, encode
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.checks import Checks
 from hermes_chaos.sim.faults.strikes import Fault
@@ -84,7 +84,9 @@ def answered(serial: int, status: int = 200, subscription: str = "g.t$s") -> Ans
 
 
 def committed(position: int, *intervals: tuple[int, int]) -> Committed:
-    return Committed(PLACE, "g_t_s", Commit(position, encode(position, intervals, Ownership(1, 1))))
+    return Committed(
+        PLACE, "g_t_s", Commit(position, encode(position, intervals, CommitOwner(1, 1)))
+    )
 
 
 def attempted(number: int, at_s: float, retries: int = 0, message_id: str = "id1") -> Attempted:

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.log.commits import CommitOwner, encode
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.checker import Checker
@@ -87,7 +87,9 @@ def lettered(serial: int, name: str = S, at_s: float = 1.0) -> Lettered:
 
 
 def committed(position: int, group: str, seek: int = 0) -> Committed:
-    return Committed(PLACE, group, Commit(position, encode(position, (), Ownership(1, 1, 0, seek))))
+    return Committed(
+        PLACE, group, Commit(position, encode(position, (), CommitOwner(1, 1, 0, seek)))
+    )
 
 
 def sought(number: int, offset: int, name: str = S, at_s: float = 5.0) -> Sought:

@@ -6,7 +6,7 @@ import pytest
 
 from hermes_actors.coordination.commands import Release
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import Interval, Ownership, encode
+from hermes_actors.log.commits import CommitOwner, Interval, encode
 from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.checker import Checker
@@ -47,7 +47,7 @@ def found(checker: Checker, events: Iterable[Event]) -> list[str]:
 
 
 def commit(position: int, *intervals: Interval, epoch: int = 1, seek: int = 0) -> Commit:
-    return Commit(position, encode(position, intervals, Ownership(1, 1, epoch, seek)))
+    return Commit(position, encode(position, intervals, CommitOwner(1, 1, epoch, seek)))
 
 
 def committed(position: int, *intervals: Interval, epoch: int = 1, seek: int = 0) -> Committed:

@@ -17,7 +17,7 @@ from hermes_actors.coordination.commands import (
     Target,
 )
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.log.commits import CommitOwner, encode
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.owning import (
     BalancerSettles,
@@ -172,7 +172,7 @@ def pushed(node: str = OLD, message_id: str = "id0", at_s: float = 1.0) -> Attem
 
 
 def committing(life: str, epoch: int, partition: int = 0) -> Committing:
-    commit = Commit(1, encode(1, (), Ownership(1, 1, epoch)))
+    commit = Commit(1, encode(1, (), CommitOwner(1, 1, epoch)))
     return Committing(life, "dc1", "s", {partition: commit}, 1.0)
 
 

@@ -8,7 +8,7 @@ from reconcile_oracle import World
 from stored_scene import T0_MS, commit_embedded, fill_embedded, foreign
 
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.log.commits import CommitOwner, encode
 from hermes_actors.model.dead_letter import Letter, Mark, MarkKind, letter_record, mark_record
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.names import SubscriptionName
@@ -68,7 +68,7 @@ def settle(random, world, logs, topic, name):
     """Commits of a subscription by datacentre, with intervals above the position."""
     settled = world.settled[topic, name] = set()
     by_dc = {dc: {} for dc in logs}
-    owner = Ownership(7, 9, 1, random.choice([0, 2]))
+    owner = CommitOwner(7, 9, 1, random.choice([0, 2]))
     for dc, topics in logs.items():
         for partition, records in enumerate(topics[topic]):
             end = len(records)
@@ -76,7 +76,7 @@ def settle(random, world, logs, topic, name):
                 world.uncommitted.setdefault((topic, name), set()).add((dc, partition))
                 if random.random() < 0.5:
                     # A commit of an earlier life of the subscription.
-                    by_dc[dc][partition] = Commit(end, encode(end, (), Ownership(7, 8, 5, 0)))
+                    by_dc[dc][partition] = Commit(end, encode(end, (), CommitOwner(7, 8, 5, 0)))
                 continue
             position = random.randint(0, end)
             intervals, at = [], position

@@ -7,7 +7,7 @@ from reconcile_worlds import TAKEN_AT_MS
 from stored_scene import T0_MS, commit_embedded, fill_embedded, foreign, native
 
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.log.commits import CommitOwner, encode
 from hermes_actors.metadata.commands import NOTHING_SEEN, Delete, LogCreated, Put
 from hermes_actors.metadata.commands import encode as encode_command
 from hermes_actors.metadata.keys import subscription_key
@@ -56,7 +56,7 @@ def snapshot(tmp_path):
         "_schemas": [[foreign(b"{}")]],
     }
     fill_embedded(folder, topics)
-    settled = encode(1, (), Ownership(DELETED_AT_MS, 9, 1, 0))
+    settled = encode(1, (), CommitOwner(DELETED_AT_MS, 9, 1, 0))
     commit_embedded(folder, "shop_orders_a", NEWER, {0: Commit(1, settled)})
     commit_embedded(folder, "shop_orders_a", "shop.orders", {0: Commit(1, "")})
     described = {"dc1": Datacentre(EmbeddedLog(str(folder)))}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.log.commits import CommitOwner, encode
 from hermes_spark.reconcile.flags import (
     DATACENTRES_MAX,
     WAYS,
@@ -111,7 +111,7 @@ def test_what_is_settled_beyond_the_logs_end_is_counted(position, intervals, bey
 
 
 def commit(position, incarnation=9, seek=0):
-    return Committed(0, position, encode(position, (), Ownership(7, incarnation, 1, seek)))
+    return Committed(0, position, encode(position, (), CommitOwner(7, incarnation, 1, seek)))
 
 
 def snapshot_of(**groups):

@@ -3,7 +3,7 @@
 import pytest
 
 from hermes_actors.status.collector import NodeIdentity
-from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus, TopicStatus
+from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus, TopicStatus
 from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
 
 
@@ -22,7 +22,7 @@ def make_record(
     **header,
 ):
     return StatusRecord(
-        Header(
+        NodeHeader(
             node=node,
             dc="dc1",
             boot_id=boot,

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.status import fold as folding
 from hermes_actors.status.fold import FORGET_AFTER_S, GONE_AFTER_S, StatusFold
-from hermes_actors.status.record import Header, Published, StatusRecord, TopicStatus
+from hermes_actors.status.record import NodeHeader, Published, StatusRecord, TopicStatus
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_nodes_entries_are_bounded(fold, record, monkeypatch):
 
 def status(node, boot, sequence, topics):
     return StatusRecord(
-        Header(node=node, dc="dc1", boot_id=boot, sequence=sequence, round=sequence),
+        NodeHeader(node=node, dc="dc1", boot_id=boot, sequence=sequence, round=sequence),
         tuple(TopicStatus(name, Published(sequence)) for name in topics),
     )
 

@@ -2,12 +2,12 @@
 
 from hermes_actors.runtime.turns import at_once
 from hermes_actors.status.fold import GONE_AFTER_S, StatusFold
-from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus
+from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus
 from hermes_actors.status.sums import Ill, ill
 
 
 def tell(fold, dc, node, now_s, *, stopped=(), failing=(), is_leaving=False):
-    header = Header(
+    header = NodeHeader(
         node=node,
         dc=dc,
         boot_id=node,

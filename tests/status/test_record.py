@@ -7,7 +7,7 @@ from hermes_actors.status.record import (
     SETTINGS,
     TEXT_BYTES_MAX,
     Flow,
-    Header,
+    NodeHeader,
     Page,
     Published,
     SubscriptionStatus,
@@ -33,7 +33,7 @@ subscriptions = st.builds(
 
 
 def header(**fields):
-    return Header(node="n1", dc="dc1", boot_id="b", sequence=1, **fields)
+    return NodeHeader(node="n1", dc="dc1", boot_id="b", sequence=1, **fields)
 
 
 @given(

@@ -7,7 +7,7 @@ equal clusters give equal plans.
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-from hermes_actors.balancer.workload.problem import Node
+from hermes_actors.balancer.workload.problem import PlannedNode
 
 GRAINS = 1_000_000
 """How many a weight of 1 has."""
@@ -57,7 +57,7 @@ class Books:
     """The nodes that may own something, by number, each with its tasks in the order of weight."""
 
     def __init__(
-        self, nodes: Sequence[Node], tasks_max: int, *, is_restarting: bool = False
+        self, nodes: Sequence[PlannedNode], tasks_max: int, *, is_restarting: bool = False
     ) -> None:
         self.nodes = nodes
         self.is_restarting = is_restarting

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hermes_actors.balancer.workload.problem import Settings, Work
+from hermes_actors.balancer.workload.problem import PlannerSettings, Work
 
 
-class Demand(Struct, frozen=True):
+class OwnerDemand(Struct, frozen=True):
     """How many owners, and what decided it, in a word for people."""
 
     owners: int
@@ -15,7 +15,7 @@ class Demand(Struct, frozen=True):
     missing: int = 0
 
 
-def demands(works: Sequence[Work], nodes: int, settings: Settings) -> list[Demand]:
+def demands(works: Sequence[Work], nodes: int, settings: PlannerSettings) -> list[OwnerDemand]:
     """The demand of each work, with `nodes` that may own something.
 
     Where the nodes have not room for all, each gets its first owner before any gets a second.
@@ -33,12 +33,12 @@ def demands(works: Sequence[Work], nodes: int, settings: Settings) -> list[Deman
             given[at] += 1
         room -= min(room, len(asking))
     return [
-        each if count == each.owners else Demand(count, "nodes are full", each.owners - count)
+        each if count == each.owners else OwnerDemand(count, "nodes are full", each.owners - count)
         for each, count in zip(wanted, given, strict=True)
     ]
 
 
-def _wanted(work: Work, nodes: int, settings: Settings) -> Demand:
+def _wanted(work: Work, nodes: int, settings: PlannerSettings) -> OwnerDemand:
     if work.is_suspended:
         wanted, cause = 1, "suspended"
     elif work.constraint is not None:
@@ -49,7 +49,7 @@ def _wanted(work: Work, nodes: int, settings: Settings) -> Demand:
         wanted, cause = work.partitions, _counted(work.partitions, "partition")
     if nodes < wanted:
         wanted, cause = nodes, _counted(nodes, "node")
-    return Demand(wanted, cause)
+    return OwnerDemand(wanted, cause)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -16,7 +16,7 @@ _FREE = 0.1
 """How many moves one counts that is none."""
 
 
-class Bounds(Struct, frozen=True, gc=False):
+class ShiftBounds(Struct, frozen=True, gc=False):
     """The bounds of a shift from node `source` to node `sink`, in grains: `least` to `most`.
 
     Shifting x lowers the sum of load² / target by curve · (2 · level · x − x²): best is `level`.
@@ -39,7 +39,7 @@ class Bounds(Struct, frozen=True, gc=False):
 class Step(Struct, frozen=True):
     """Tasks that go from one node to another, and those that come back for them."""
 
-    bounds: Bounds
+    bounds: ShiftBounds
     gone: Task
     back: tuple[Task, ...]
     shifted: int
@@ -78,7 +78,7 @@ def _may_go(books: Books, task: Task, sink: int, is_forced: bool) -> bool:
     )
 
 
-def _step(bounds: Bounds, gone: Task, back: tuple[Task, ...]) -> Step | None:
+def _step(bounds: ShiftBounds, gone: Task, back: tuple[Task, ...]) -> Step | None:
     shifted = gone.weight - sum(task.weight for task in back)
     if not bounds.least <= shifted <= bounds.most:
         return None
@@ -88,7 +88,7 @@ def _step(bounds: Bounds, gone: Task, back: tuple[Task, ...]) -> Step | None:
     return Step(bounds, gone, back, shifted, worth) if worth > 0 else None
 
 
-def give(books: Books, bounds: Bounds) -> Step | None:
+def give(books: Books, bounds: ShiftBounds) -> Step | None:
     """The task of the most worth that may go."""
     if not books.has_room(bounds.sink):
         return None
@@ -107,7 +107,7 @@ def give(books: Books, bounds: Bounds) -> Step | None:
     return best
 
 
-def swap(books: Books, bounds: Bounds) -> Step | None:
+def swap(books: Books, bounds: ShiftBounds) -> Step | None:
     """The pair of the most worth: one goes, a lighter one comes back."""
     best: Step | None = None
     others = books.on[bounds.sink]
@@ -131,7 +131,7 @@ def swap(books: Books, bounds: Bounds) -> Step | None:
     return best
 
 
-def several(books: Books, bounds: Bounds) -> Step | None:
+def several(books: Books, bounds: ShiftBounds) -> Step | None:
     """Return the step of the most worth in which one goes and several light ones come back."""
     best: Step | None = None
     wished = min(bounds.level, bounds.most)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes_actors.balancer.workload.books import Books
-from hermes_actors.balancer.workload.exchanges import Bounds, Step, give, several, swap
+from hermes_actors.balancer.workload.exchanges import ShiftBounds, Step, give, several, swap
 
 NEAR = 0.01
 """A node that gets something is filled to at most so much above its target."""
@@ -30,14 +30,14 @@ _SMALLEST_ROUGH = 0.00001
 _WORST_FIRST = 1e-9
 
 
-class Limits(Struct, frozen=True):
+class Tolerance(Struct, frozen=True):
     """How far a node may be above or below its target before anything is done about it."""
 
     uneven: float
     starved: float
 
 
-def improve(books: Books, target: list[float], limits: Limits) -> Iterator[Step | None]:
+def improve(books: Books, target: list[float], limits: Tolerance) -> Iterator[Step | None]:
     """Apply steps until no node is out of its limits or none helps, and yield each.
 
     Yields None where nothing was applied, so that each round of the iterator is short.
@@ -67,7 +67,7 @@ def improve(books: Books, target: list[float], limits: Limits) -> Iterator[Step 
 
 
 def _worst(
-    books: Books, target: list[float], limits: Limits, hungry: list[bool], stuck: set[int]
+    books: Books, target: list[float], limits: Tolerance, hungry: list[bool], stuck: set[int]
 ) -> tuple[int, bool]:
     """Return the node to look at next, and whether it has too much; -1 if all are in their
     limits.
@@ -152,7 +152,7 @@ def _bounds(
     busiest: float,
     *,
     is_rough: bool = False,
-) -> Bounds:
+) -> ShiftBounds:
     """Return the bounds of a shift from a node to another; `busiest` as of the books now."""
     load = books.load
     above, below = load[node] / target[node], load[other] / target[other]
@@ -167,7 +167,7 @@ def _bounds(
         keeps, takes = (1 - LOW) * target[node], (1 + NEAR) * target[other]
         most = min(most, load[node] - keeps, takes - load[other])
     most = min(most, busiest * books.capacity[other] - load[other])
-    return Bounds(
+    return ShiftBounds(
         node,
         other,
         least=(_SMALLEST_ROUGH if is_rough else _SMALLEST) * target[node],

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from hermes_actors.balancer.shares import whole_units
 from hermes_actors.balancer.workload.books import GRAINS, Books, Task
 from hermes_actors.balancer.workload.counting import even_out
-from hermes_actors.balancer.workload.demand import Demand, demands
+from hermes_actors.balancer.workload.demand import OwnerDemand, demands
 from hermes_actors.balancer.workload.exchanges import Step
-from hermes_actors.balancer.workload.improving import NEAR, Limits, improve
+from hermes_actors.balancer.workload.improving import NEAR, Tolerance, improve
 from hermes_actors.balancer.workload.placing import place
-from hermes_actors.balancer.workload.problem import Node, Planned, Problem, Strategy, Work
+from hermes_actors.balancer.workload.problem import Planned, PlannedNode, Problem, Strategy, Work
 from hermes_actors.balancer.workload.reasons import Reasons
 from hermes_actors.balancer.workload.slots import Restarting, divide
 from hermes_actors.balancer.workload.targets import targets
@@ -80,7 +80,7 @@ class _Round:
         self.books = Books(books_nodes, self.settings.tasks_max, is_restarting=is_restarting)
         self.restarted = frozenset(node.boot for node in self.nodes if node.is_restarted)
         self.number = {node.boot: at for at, node in enumerate(self.nodes)}
-        self.demands: list[Demand] = []
+        self.demands: list[OwnerDemand] = []
         self.first_task: list[int] = []
         self.reasons = Reasons(problem, self.nodes)
 
@@ -199,7 +199,7 @@ class _Round:
     def _try(self, is_new: list[bool]) -> Generator[None, None, list[_Taken] | None]:
         """The steps to where no step helps any more; None, and undone, if that is not worth it."""
         books, settings = self.books, self.settings
-        limits = Limits(settings.uneven, settings.starved)
+        limits = Tolerance(settings.uneven, settings.starved)
         loads = list(books.load)
         target = targets(books)
         taken: list[_Taken] = []
@@ -300,7 +300,7 @@ class _Round:
                 self.books.put(own, here)
                 self.books.put(task, there)
 
-    def _assignment(self, work: Work, demand: Demand, tasks: list[Task]) -> Assignment | None:
+    def _assignment(self, work: Work, demand: OwnerDemand, tasks: list[Task]) -> Assignment | None:
         if self._owners(tasks) == _owned(work):
             return None
         # Whose part is new begins with an even share, for which the others make room alike; what
@@ -331,7 +331,7 @@ def _count_moves(task: Task, boot: str, work: Work) -> None:
     )
 
 
-def _alike(node: Node) -> Node:
+def _alike(node: PlannedNode) -> PlannedNode:
     return replace(node, capacity=1.0, speed=1.0)
 
 

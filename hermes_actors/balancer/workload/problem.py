@@ -14,7 +14,7 @@ class Strategy(Enum):
     WEIGHTED = "weighted"
 
 
-class Node(Struct, frozen=True):
+class PlannedNode(Struct, frozen=True):
     """A living node. `capacity` is in cores, or 1.0 for each where all are alike; `speed` is what
     the CPU controller made of it. A draining node is to own nothing. `is_restarted`: its life began
     in the restart that is under way. One that `is_stopping` drains for that.
@@ -29,7 +29,7 @@ class Node(Struct, frozen=True):
     is_stopping: bool = False
 
 
-class Owner(Struct, frozen=True):
+class PlannedOwner(Struct, frozen=True):
     """An owner of these partitions by the last plan, and its part of the maximum rate."""
 
     boot: str
@@ -50,14 +50,14 @@ class Work(Struct, frozen=True):
     name: str
     partitions: int
     weight: float = 0.0
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[PlannedOwner, ...] = ()
     constraint: int | None = None
     moved_s: float | None = None
     is_suspended: bool = False
     moves: dict[int, int] = {}
 
 
-class Settings(Struct, frozen=True):
+class PlannerSettings(Struct, frozen=True):
     """How the planner plans; weights are in thousandths of a core."""
 
     strategy: Strategy = Strategy.WEIGHTED
@@ -84,10 +84,10 @@ class Problem(Struct, frozen=True):
     `is_restarted` may be about to be.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[PlannedNode, ...]
     works: tuple[Work, ...]
     now_s: float = 0.0
-    settings: Settings = Settings()
+    settings: PlannerSettings = PlannerSettings()
     gone: dict[str, str] = {}
     is_restarting: bool = False
 

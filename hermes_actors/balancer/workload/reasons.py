@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from hermes_actors.balancer.workload.books import GRAINS, Task
-from hermes_actors.balancer.workload.demand import Demand
+from hermes_actors.balancer.workload.demand import OwnerDemand
 from hermes_actors.balancer.workload.exchanges import Step
-from hermes_actors.balancer.workload.problem import Node, Problem, Work
+from hermes_actors.balancer.workload.problem import PlannedNode, Problem, Work
 
 
 class Reasons:
     """Gathers what happens to tasks during a round, and tells it for each subscription."""
 
-    def __init__(self, problem: Problem, nodes: Sequence[Node]) -> None:
+    def __init__(self, problem: Problem, nodes: Sequence[PlannedNode]) -> None:
         self._nodes = nodes
         self._names = {**problem.gone, **{node.boot: node.name for node in problem.nodes}}
         self._living = {node.boot for node in problem.nodes}
@@ -48,7 +48,7 @@ class Reasons:
                 f"weight {_weight(task.weight)} → node {source}, in exchange for {weight}"
             )
 
-    def of(self, work: Work, demand: Demand, tasks: Sequence[Task]) -> str:
+    def of(self, work: Work, demand: OwnerDemand, tasks: Sequence[Task]) -> str:
         """Return why this subscription's owners change, the weightiest cause first."""
         causes: list[str] = []
         count = _owners(demand.owners)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from hermes_actors.balancer.workload.problem import Owner
+from hermes_actors.balancer.workload.problem import PlannedOwner
 from hermes_actors.balancer.workload.restarts import MOVES_MAX
 
 
@@ -27,7 +27,7 @@ class Restarting(Struct, frozen=True):
         moves = self.moves.get(partition, 0)
         return -moves if boot in self.restarted else moves
 
-    def keeps(self, owner: Owner) -> int:
+    def keeps(self, owner: PlannedOwner) -> int:
         """How many of its partitions it should keep: those that must not move again, or those that
         need not yet.
         """
@@ -50,7 +50,7 @@ class Slot(Struct, frozen=True):
 def divide(
     partitions: int,
     count: int,
-    owners: Sequence[Owner],
+    owners: Sequence[PlannedOwner],
     kept: frozenset[str],
     restarting: Restarting | None = None,
 ) -> list[Slot]:
@@ -65,7 +65,7 @@ def divide(
     ranked = sorted(owners, key=lambda owner: (owner.boot not in kept, owner.partitions))
     left, free = _sizes(partitions, count), set(range(partitions))
     whole: list[Slot] = []
-    broken: list[Owner] = []
+    broken: list[PlannedOwner] = []
     for owner in ranked:
         if left.get(len(owner.partitions), 0) and free.issuperset(owner.partitions):
             left[len(owner.partitions)] -= 1
@@ -96,7 +96,7 @@ def _sizes(partitions: int, count: int) -> dict[int, int]:
 
 
 def _cut(
-    broken: Sequence[Owner],
+    broken: Sequence[PlannedOwner],
     kept: frozenset[str],
     left: dict[int, int],
     free: set[int],
@@ -104,7 +104,7 @@ def _cut(
 ) -> list[Slot]:
     """The remaining sizes, from what is free: each owner keeps of its own what fits."""
     sizes = sorted((size for size, times in left.items() for _ in range(times)), reverse=True)
-    cut: list[tuple[Owner | None, list[int]]] = []
+    cut: list[tuple[PlannedOwner | None, list[int]]] = []
     for holder, size in zip(_holders(broken, kept, sizes, restarting), sizes, strict=True):
         own = (
             _first(free.intersection(holder.partitions), size, holder, restarting) if holder else []
@@ -122,15 +122,15 @@ def _cut(
 
 
 def _holders(
-    broken: Sequence[Owner],
+    broken: Sequence[PlannedOwner],
     kept: frozenset[str],
     sizes: Sequence[int],
     restarting: Restarting | None,
-) -> list[Owner | None]:
+) -> list[PlannedOwner | None]:
     """Return the owners for slots of these sizes, the largest first; None: nobody had any of it."""
     ranked = sorted(broken, key=lambda owner: -len(owner.partitions))
     staying = [owner for owner in ranked if owner.boot in kept]
-    others: list[Owner | None] = [owner for owner in ranked if owner.boot not in kept]
+    others: list[PlannedOwner | None] = [owner for owner in ranked if owner.boot not in kept]
     free = len(sizes) - len(staying)
     others = [*others, *[None] * free][:free]
     if restarting is None:
@@ -140,7 +140,10 @@ def _holders(
 
 
 def _first(
-    partitions: Collection[int], count: int, holder: Owner | None, restarting: Restarting | None
+    partitions: Collection[int],
+    count: int,
+    holder: PlannedOwner | None,
+    restarting: Restarting | None,
 ) -> list[int]:
     """Return `count` of the partitions, those first that this owner should have."""
     if restarting is None or holder is None:

@@ -29,7 +29,7 @@ def weight_of(load: TaskLoad) -> float:
     return MESSAGE_WEIGHT * load.messages + KIB_WEIGHT * load.size_bytes / 1_024
 
 
-class Weights:
+class WeightHistory:
     """The weights of all subscriptions over time. Its memory is no more than comfort: a new leader
     begins with what is measured now.
     """

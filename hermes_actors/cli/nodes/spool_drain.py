@@ -23,7 +23,7 @@ _POLL_S = 0.2
 _TELL_S = 5.0
 
 
-class _Plan(Struct, frozen=True):
+class _DrainPlan(Struct, frozen=True):
     config: Config
     timeout_s: float
     accepts_damage: bool
@@ -34,10 +34,10 @@ def drain_spool(config: Config, timeout_s: float, *, accepts_damage: bool = Fals
 
     `accepts_damage`: also when acknowledged messages are missing there.
     """
-    run_nodes(_drain, _Plan(config, timeout_s, accepts_damage), options={})
+    run_nodes(_drain, _DrainPlan(config, timeout_s, accepts_damage), options={})
 
 
-async def _drain(plan: _Plan) -> None:
+async def _drain(plan: _DrainPlan) -> None:
     content = await trio.to_thread.run_sync(read_spool, spool_folder(plan.config))
     if not (content.entries or content.damaged_ranges or content.losses):
         say("nothing waits")
@@ -71,7 +71,7 @@ async def _wait_for_node(config: Config, content: SpoolContent, left: list[int])
     say("nothing waits any more")
 
 
-async def _send(plan: _Plan, left: list[int]) -> None:
+async def _send(plan: _DrainPlan, left: list[int]) -> None:
     config = plan.config
     metrics = Metrics("hermes_frontend", meanings=FALLBACK)
     async with AsyncExitStack() as stack:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from hermes_actors.consumer.reading.trail import Trail
-from hermes_actors.log.commits import Interval, LastRead, Ownership, Progress
+from hermes_actors.log.commits import CommitOwner, Interval, LastRead, Progress
 
 
 class PartitionOffsets:
@@ -213,7 +213,7 @@ class PartitionOffsets:
         if start is not None:
             yield start, end
 
-    def progress(self, ownership: Ownership) -> Progress:
+    def progress(self, ownership: CommitOwner) -> Progress:
         """Return all that a commit could say, without regard to its size."""
         return Progress(self.position, tuple(self.intervals()), ownership)
 

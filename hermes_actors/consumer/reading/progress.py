@@ -11,7 +11,7 @@ from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.trail import SAFETY_MS
 from hermes_actors.coordination.owned import Lease, Owned, Unfenced
 from hermes_actors.log.base import Commit, Log, LogUnavailable
-from hermes_actors.log.commits import Ownership, Progress, decode, encode
+from hermes_actors.log.commits import CommitOwner, Progress, decode, encode
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.seek import Seek
 
@@ -42,7 +42,7 @@ class TopicProgress:
         log: Log,
         group: str,
         topic: str,
-        ownership: Ownership,
+        ownership: CommitOwner,
         *,
         created_at_ms: int,
         owned: tuple[int, ...] | None,
@@ -86,7 +86,7 @@ class TopicProgress:
             log,
             live.name.consumer_group(namespace),
             log_topic,
-            Ownership(live.topic_incarnation, live.incarnation, owned.epoch),
+            CommitOwner(live.topic_incarnation, live.incarnation, owned.epoch),
             created_at_ms=int(live.subscription.created_at * 1_000),
             owned=owned.partitions,
             seek=live.seek,
@@ -309,7 +309,7 @@ class TopicProgress:
             return False
         return held.position < ours.position or (held != ours and owner != self._ownership)
 
-    def _is_later(self, owner: Ownership) -> bool:
+    def _is_later(self, owner: CommitOwner) -> bool:
         ours = self._ownership
         is_same_life = (owner.topic_incarnation, owner.incarnation) == (
             ours.topic_incarnation,
@@ -355,14 +355,14 @@ class TopicProgress:
             offsets.condemned = frozenset(progress.marked)
         return offsets
 
-    def _condemns(self, owner: Ownership, progress: Progress) -> bool:
+    def _condemns(self, owner: CommitOwner, progress: Progress) -> bool:
         """True if what a commit marks has ended its owner: only a careful owner marks anything, so
         that one before it had been lost as well. Marks of our own say nothing.
         """
         is_lost = self.is_after_loss and owner.epoch < self._ownership.epoch
         return is_lost and 0 < len(progress.marked) <= CONDEMNED_MAX
 
-    def _is_ours(self, owner: Ownership, partition: int) -> bool:
+    def _is_ours(self, owner: CommitOwner, partition: int) -> bool:
         ours = self._ownership
         if (owner.incarnation, owner.topic_incarnation) != (
             ours.incarnation,

@@ -29,7 +29,7 @@ _GOODBYE_S = 1.0
 _EXAMPLE = "for example kafka1.example.com:9092"
 
 
-class Connection:
+class ClientArguments:
     """The arguments of aiokafka's clients for one cluster.
 
     Raises StartupError for a missing, unreadable or useless file and for an address that is none.

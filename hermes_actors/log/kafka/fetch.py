@@ -33,7 +33,7 @@ class Fetch(Struct, frozen=True, gc=False):
     bytes_max: int
 
 
-class Answer(Struct, frozen=True, gc=False):
+class FetchedPartition(Struct, frozen=True, gc=False):
     """One partition of an answer: an error code, 0 for none, and whole record batches."""
 
     partition: int
@@ -65,12 +65,12 @@ def encode(
     return b"".join(parts)
 
 
-def decode(answer: bytes, version: int) -> list[Answer]:
+def decode(answer: bytes, version: int) -> list[FetchedPartition]:
     """Decode an answer, partition by partition. Raises struct.error for what is no answer of that
     version.
     """
     at = 10 if version >= _WITH_SESSIONS else 4
-    found: list[Answer] = []
+    found: list[FetchedPartition] = []
     (topics,) = _COUNT.unpack_from(answer, at)
     at += 4
     for _ in range(topics):
@@ -85,6 +85,6 @@ def decode(answer: bytes, version: int) -> list[Answer]:
             (size,) = _COUNT.unpack_from(answer, at)
             at += 4
             ends = at + max(size, 0)
-            found.append(Answer(partition, code, answer[at:ends]))
+            found.append(FetchedPartition(partition, code, answer[at:ends]))
             at = ends
     return found

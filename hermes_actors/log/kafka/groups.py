@@ -43,7 +43,7 @@ _HAS_MEMBERS = (
 )
 
 
-class Groups:
+class GroupOffsets:
     """Commits, and what was committed."""
 
     def __init__(self, brokers: Brokers) -> None:

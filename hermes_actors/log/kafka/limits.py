@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from hermes_actors.log.base import LogUnavailable, Outcome, too_large
-from hermes_actors.log.kafka.topics import Topics
+from hermes_actors.log.kafka.topics import TopicAdmin
 from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
 from hermes_actors.model.topic import Ack
@@ -19,7 +19,7 @@ Append = Callable[[str, int, Sequence[Record], Ack], Awaitable[Sequence[Outcome]
 class LimitedAppend:
     """`append` behind the check of each record's size against the topic's `record_bytes_max`."""
 
-    def __init__(self, topics: Topics, append: Append) -> None:
+    def __init__(self, topics: TopicAdmin, append: Append) -> None:
         self._topics = topics
         self._append = append
 

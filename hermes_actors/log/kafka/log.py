@@ -14,13 +14,13 @@ import trio
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import Commit, Outcome, Reader, TopicSettings
 from hermes_actors.log.kafka.brokers import Brokers
-from hermes_actors.log.kafka.connection import Connection
-from hermes_actors.log.kafka.groups import Groups
+from hermes_actors.log.kafka.connection import ClientArguments
+from hermes_actors.log.kafka.groups import GroupOffsets
 from hermes_actors.log.kafka.limits import LimitedAppend
 from hermes_actors.log.kafka.positions import Positions
 from hermes_actors.log.kafka.producers import Producers, ProducerStatistics
 from hermes_actors.log.kafka.reader import open_reader
-from hermes_actors.log.kafka.topics import Topics
+from hermes_actors.log.kafka.topics import TopicAdmin
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
@@ -36,12 +36,12 @@ async def open_kafka_log(
     Opens at once whether Kafka is up or not. Raises StartupError for a configuration that cannot
     work: no address, a certificate or password file that cannot be read.
     """
-    connection = Connection(dc, cluster, settings)
+    connection = ClientArguments(dc, cluster, settings)
     rng = system_rng()
     brokers = Brokers(connection, random.Random(rng.random()))  # noqa: S311 -- jitter
     producers = Producers(brokers, clock, random.Random(rng.random()))  # noqa: S311 -- jitter
     positions = Positions(brokers)
-    topics = Topics(brokers, positions)
+    topics = TopicAdmin(brokers, positions)
     try:
         await guest.call(brokers.open)
         await guest.call(producers.open)
@@ -57,18 +57,18 @@ class KafkaLog:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClientArguments,
         producers: Producers,
         brokers: Brokers,
         positions: Positions,
-        topics: Topics,
+        topics: TopicAdmin,
     ) -> None:
         self._connection = connection
         self._producers = producers
         self._brokers = brokers
         self._positions = positions
         self._topics = topics
-        self._groups = Groups(brokers)
+        self._groups = GroupOffsets(brokers)
         self._limited = LimitedAppend(topics, producers.append)
 
     @property

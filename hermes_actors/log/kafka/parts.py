@@ -17,7 +17,7 @@ from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
 
 
-class Place:
+class PartitionTurn:
     """One partition at one ack level: whose turn it is, and its numbers. `is_suspect`: its last
     answer was slow. `waits_for_replicas`: ack ALL.
     """
@@ -52,7 +52,7 @@ class Place:
         self._turn.release()
 
 
-class Part:
+class AppendPart:
     """Some records of an append as one Kafka batch. `end` comes down to what fits when encoded.
 
     `is_perhaps_stored`: an earlier attempt may have arrived. `is_out`: it has left, and nobody
@@ -72,7 +72,12 @@ class Part:
     )
 
     def __init__(
-        self, place: Place, batch: Sequence[Record], start: int, bytes_max: int, count_max: int
+        self,
+        place: PartitionTurn,
+        batch: Sequence[Record],
+        start: int,
+        bytes_max: int,
+        count_max: int,
     ) -> None:
         self.place = place
         self.batch = batch

@@ -2,7 +2,7 @@
 
 A batch goes out at once, without lingering: what a topic publishes meanwhile is its next batch.
 One batch of a partition is on its way at a time; the partitions of a broker share a few
-connections so that a slow one does not hold up the others (see lanes.py).
+connections so that a slow one does not hold up the others (see broker_connections.py).
 
 With acks "all" a batch carries a producer id and a number, so a broker recognises a copy of it.
 Only such a batch is sent again when its answer is lost; any other one is unknown then.
@@ -26,13 +26,13 @@ from hermes_actors.log.base import (
     no_such_partition,
 )
 from hermes_actors.log.kafka.batches import BatchBounds
+from hermes_actors.log.kafka.broker_connections import BrokerConnections, Lost, NotSent, SentBatch
 from hermes_actors.log.kafka.brokers import Brokers
 from hermes_actors.log.kafka.identities import Identities
-from hermes_actors.log.kafka.lanes import Lanes, Lost, NotSent, Sending
 from hermes_actors.log.kafka.leaders import Leaders
-from hermes_actors.log.kafka.parts import Part, Place
+from hermes_actors.log.kafka.parts import AppendPart, PartitionTurn
 from hermes_actors.log.kafka.perpetual import Perpetual
-from hermes_actors.log.kafka.translate import Fate, Verdict, produce_verdict
+from hermes_actors.log.kafka.translate import BatchVerdict, Fate, produce_verdict
 from hermes_actors.model.record import Record
 from hermes_actors.model.run import size_of
 from hermes_actors.model.topic import Ack
@@ -99,9 +99,9 @@ class Producers:
         self._request_timeout_s = min(settings.request_timeout_ms / 1_000, self._append_timeout_s)
         self._leaders = Leaders(brokers, clock, rng, self._cluster_changed)
         self._identities = Identities(brokers)
-        self._lanes: dict[tuple[int, bool], Lanes] = {}
-        self._retired: list[Lanes] = []
-        self._places: dict[tuple[str, int, bool], Place] = {}
+        self._connections: dict[tuple[int, bool], BrokerConnections] = {}
+        self._retired: list[BrokerConnections] = []
+        self._places: dict[tuple[str, int, bool], PartitionTurn] = {}
         self._bounds = BatchBounds(_BATCH_BYTES_MAX, _BOUND_EXPIRES_S)
         self._sweeper = Perpetual(self._sweep, f"sweeping what Kafka of {self._connection.dc} owes")
         self._was_connected = False
@@ -122,8 +122,8 @@ class Producers:
         await self._sweeper.close()
         await self._leaders.close()
         await self._identities.close()
-        for lanes in [*self._lanes.values(), *self._retired]:
-            await lanes.close()
+        for connections in [*self._connections.values(), *self._retired]:
+            await connections.close()
 
     def forget(self, topic: str) -> None:
         """Forget a deleted topic: what is appended now is refused, not sent to who led it."""
@@ -131,7 +131,7 @@ class Producers:
 
     def statistics(self) -> ProducerStatistics:
         """Give the counters since the log was opened, and whether it is connected."""
-        lanes = [*self._lanes.values(), *self._retired]
+        connections = [*self._connections.values(), *self._retired]
         counts = self._counts
         return ProducerStatistics(
             is_connected=self._leaders.is_connected,
@@ -144,8 +144,8 @@ class Producers:
             unavailable=counts[UnavailableRecord],
             unknown=counts[UnknownRecord],
             in_flight=self._in_flight,
-            connections=sum(each.connections for each in lanes),
-            lost=self._lost + sum(each.lost for each in lanes),
+            connections=sum(each.connections for each in connections),
+            lost=self._lost + sum(each.lost for each in connections),
             replaced=dict(self._identities.replaced),
         )
 
@@ -188,7 +188,7 @@ class Producers:
         key = (topic, partition, waits)
         place = self._places.get(key)
         if place is None:
-            place = self._places[key] = Place(topic, partition, waits)
+            place = self._places[key] = PartitionTurn(topic, partition, waits)
         now_s = self._clock.monotonic_s()
         end_s = now_s + self._append_timeout_s
         limits = _Limits(min(now_s + _PATIENCE_S, end_s), end_s)
@@ -202,7 +202,7 @@ class Producers:
             self._leave_if_gone(place)
 
     async def _append_parts(
-        self, place: Place, batch: Sequence[Record], limits: _Limits
+        self, place: PartitionTurn, batch: Sequence[Record], limits: _Limits
     ) -> Sequence[Outcome]:
         """The batch as few Kafka batches, in order; after a failure no later one is sent.
 
@@ -218,7 +218,7 @@ class Producers:
                     RefusedRecord("larger than a broker takes in one request", is_too_large=True)
                 )
                 continue
-            part = Part(place, batch, start, bytes_max, count_max)
+            part = AppendPart(place, batch, start, bytes_max, count_max)
             try:
                 found = await self._deliver(part, limits)
             except BaseException:
@@ -246,7 +246,7 @@ class Producers:
             self._bounds.learn(place.topic, bytes_max, self._clock.monotonic_s())
         return outcomes
 
-    async def _deliver(self, part: Part, limits: _Limits) -> Sequence[Outcome] | Fate:
+    async def _deliver(self, part: AppendPart, limits: _Limits) -> Sequence[Outcome] | Fate:
         """Send one part until its outcome is known or time is up; a fate: it is to be halved."""
         place, leaders = part.place, self._leaders
         lookups = 0
@@ -288,7 +288,7 @@ class Producers:
             await trio.sleep(min(pause_s * self._rng.uniform(0.5, 1.0), max(left_s, 0.001)))
             pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
-    def _ended(self, part: Part, verdict: Verdict) -> list[Outcome] | None:
+    def _ended(self, part: AppendPart, verdict: BatchVerdict) -> list[Outcome] | None:
         """Give the outcomes if the verdict settles them, else None. Marks what may be stored."""
         place = part.place
         match verdict.fate:
@@ -312,74 +312,74 @@ class Producers:
         with trio.move_on_after(left_s):
             await guest.call(self._leaders.refresh, topic)
 
-    async def _attempt(self, part: Part, leader: int, limit_s: float) -> Verdict:
+    async def _attempt(self, part: AppendPart, leader: int, limit_s: float) -> BatchVerdict:
         """Send the part once."""
         place = part.place
-        lanes = self._lanes_of(leader, place.waits_for_replicas)
-        if lanes is None:
-            return Verdict(Fate.NOT_STORED, f"the leader, broker {leader}, is not up", True)
+        connections = self._connections_of(leader, place.waits_for_replicas)
+        if connections is None:
+            return BatchVerdict(Fate.NOT_STORED, f"the leader, broker {leader}, is not up", True)
         if place.waits_for_replicas and place.numbering.needs_identity(part.count):
             self._identities.lose(place.numbering, "numbers used up")
             left_s = limit_s - self._clock.monotonic_s()
             identity = await guest.call(self._identities.take, left_s)
             if identity is None:
-                return Verdict(Fate.NOT_STORED, self._identities.reason or "no producer id")
+                return BatchVerdict(Fate.NOT_STORED, self._identities.reason or "no producer id")
             place.numbering.begin(identity)
             part.data = None
-        sending = Sending(place.topic, place.partition, part.encoded(), limit_s, place.is_suspect)
+        sending = SentBatch(place.topic, place.partition, part.encoded(), limit_s, place.is_suspect)
         part.is_out = True
         try:
-            lanes.send(sending)
+            connections.send(sending)
             code, part.offset = await sending.answer()
         except NotSent as error:
             part.is_out = False
-            return Verdict(Fate.NOT_STORED, str(error), True)
+            return BatchVerdict(Fate.NOT_STORED, str(error), True)
         except Lost as error:
             part.is_out = False
             place.is_suspect = True
-            return Verdict(Fate.PERHAPS_STORED, str(error), True)
+            return BatchVerdict(Fate.PERHAPS_STORED, str(error), True)
         part.is_out = False
         place.is_suspect = sending.was_slow
         return produce_verdict(code, waits_for_replicas=place.waits_for_replicas)
 
     # Brokers.
 
-    def _lanes_of(self, node: int, waits_for_replicas: bool) -> Lanes | None:
-        found = self._lanes.get((node, waits_for_replicas))
+    def _connections_of(self, node: int, waits_for_replicas: bool) -> BrokerConnections | None:
+        found = self._connections.get((node, waits_for_replicas))
         if found is not None:
             return found
         address = self._leaders.addresses.get(node)
         if address is None:
             return None
-        lanes = Lanes(
+        connections = BrokerConnections(
             self._connection,
             self._clock,
             address,
             acks=-1 if waits_for_replicas else 1,
             timeout_s=self._request_timeout_s,
             delay_s=lambda attempt: self._connection.reconnect_delay_s(attempt, self._rng),
-            on_failure=lambda reason: self._lane_failed(lanes, reason),
+            on_failure=lambda reason: self._connection_failed(connections, reason),
         )
-        self._lanes[node, waits_for_replicas] = lanes
-        return lanes
+        self._connections[node, waits_for_replicas] = connections
+        return connections
 
     def _cluster_changed(self) -> None:
         """Keep a connection for each broker and ack level; leave those that have moved."""
         addresses = self._leaders.addresses
-        for key, lanes in list(self._lanes.items()):
-            if addresses.get(key[0]) != lanes.address:
-                lanes.retire("the broker has moved")
-                self._retired.append(lanes)
-                del self._lanes[key]
+        for key, connections in list(self._connections.items()):
+            if addresses.get(key[0]) != connections.address:
+                connections.retire("the broker has moved")
+                self._retired.append(connections)
+                del self._connections[key]
         was_connected, self._was_connected = self._was_connected, self._leaders.is_connected
         if not self._was_connected:
             return
         for node in sorted(addresses):
             for waits_for_replicas in (False, True):
-                lanes = self._lanes_of(node, waits_for_replicas)  # type: ignore[assignment]
+                connections = self._connections_of(node, waits_for_replicas)  # type: ignore[assignment]
                 if not was_connected:
-                    lanes.forgive()
-                lanes.warm()
+                    connections.forgive()
+                connections.warm()
         self._identities.prepare()
         now_s = self._clock.monotonic_s()
         if now_s >= self._tidy_at_s:
@@ -387,15 +387,15 @@ class Producers:
             for place in list(self._places.values()):
                 self._leave_if_gone(place)
 
-    def _leave_if_gone(self, place: Place) -> None:
+    def _leave_if_gone(self, place: PartitionTurn) -> None:
         """Topics come and go; a place is kept while its topic is known, for the sake of its id."""
         if not place.is_busy and self._leaders.partitions(place.topic) is None:
             self._identities.lose(place.numbering, "topic gone")
             del self._places[place.topic, place.partition, place.waits_for_replicas]
 
-    def _lane_failed(self, lanes: Lanes, reason: str) -> None:
+    def _connection_failed(self, connections: BrokerConnections, reason: str) -> None:
         # While the whole cluster is away that is said elsewhere. Once for each outage.
-        if lanes.failures == _FAILURES_TOLD and self._leaders.is_connected:
+        if connections.failures == _FAILURES_TOLD and self._leaders.is_connected:
             _logger.warning(
                 "%s; the cluster names this address itself (see the broker's advertised.listeners "
                 "when it is up); trying again until it answers",
@@ -407,14 +407,14 @@ class Producers:
         while True:
             await asyncio.sleep(_SWEEP_S)
             now_s = self._clock.monotonic_s()
-            for lanes in [*self._lanes.values(), *self._retired]:
-                lanes.sweep(now_s)
-            for lanes in [each for each in self._retired if each.is_idle]:
-                self._lost += lanes.lost
-                self._retired.remove(lanes)
+            for connections in [*self._connections.values(), *self._retired]:
+                connections.sweep(now_s)
+            for connections in [each for each in self._retired if each.is_idle]:
+                self._lost += connections.lost
+                self._retired.remove(connections)
 
 
-def _no_such_place(place: Place, partitions: int | None) -> str:
+def _no_such_place(place: PartitionTurn, partitions: int | None) -> str:
     if partitions is None:
         return f"there is no topic {place.topic}"
     return no_such_partition(place.topic, place.partition, partitions)

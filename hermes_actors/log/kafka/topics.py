@@ -49,7 +49,7 @@ _SETTLE_FIRST_S = 0.01
 _SETTLE_MAX_S = 0.2
 
 
-class Topics:
+class TopicAdmin:
     """Creates, alters, deletes, describes and lists topics, over connections shared by all."""
 
     def __init__(self, brokers: Brokers, positions: Positions) -> None:

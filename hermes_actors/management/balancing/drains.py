@@ -13,7 +13,7 @@ from hermes_actors.metadata.commands import Absent, Change, StampIs, delete, put
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.metadata.workload import drain_body, drain_key
 from hermes_actors.model.names import is_name_part
-from hermes_actors.model.workload import REASON_CHARACTERS_MAX, Drain
+from hermes_actors.model.workload import REASON_CHARACTERS_MAX, NodeDrain
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
 
@@ -103,7 +103,7 @@ class Drains:
             is_new = register is None
             if register is not None:
                 return None
-            drain = Drain(since_ms=self._clock.now_ms(), by=caller.name, reason=reason)
+            drain = NodeDrain(since_ms=self._clock.now_ms(), by=caller.name, reason=reason)
             return put(key, drain_body(drain), Absent(key))
 
         await self._changes.make(decide)

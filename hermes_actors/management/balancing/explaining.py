@@ -5,13 +5,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes_actors.coordination.room import DEFAULT_LIMITS, SETTING, Limits, no_room
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.room import DEFAULT_LIMITS, SETTING, OwnershipLimits, no_room
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Departed, Move, Resignation
 from hermes_actors.coordination.views import MemberView, SubscriptionView, unassigned_reason
 from hermes_actors.management.balancing.placements import move_of
 from hermes_actors.metadata.catalog import Catalog
-from hermes_actors.model.workload import Drain
+from hermes_actors.model.workload import NodeDrain
 
 DRAIN_IGNORED = (
     "that does not count now: no node takes part that is not drained, so it keeps its work, and "
@@ -55,10 +55,10 @@ def resignation_view(resignation: Resignation) -> dict[str, Any]:
 
 def reasons_of_subscription(
     view: SubscriptionView,
-    state: State,
+    state: CoordinationState,
     catalog: Catalog,
     draining: Collection[str],
-    limits: Limits = DEFAULT_LIMITS,
+    limits: OwnershipLimits = DEFAULT_LIMITS,
 ) -> list[str]:
     """Sentences; at least one."""
     name = view.subscription
@@ -100,9 +100,9 @@ def reasons_of_subscription(
 def reasons_of_node(
     node: str,
     members: Sequence[MemberView],
-    state: State,
-    drain: Drain | None,
-    limits: Limits = DEFAULT_LIMITS,
+    state: CoordinationState,
+    drain: NodeDrain | None,
+    limits: OwnershipLimits = DEFAULT_LIMITS,
 ) -> list[str]:
     """Sentences; none where the node is not known."""
     said = []
@@ -141,7 +141,7 @@ def _beside_the_mean(one: MemberView, members: Sequence[MemberView]) -> str:
     return f", {abs(percent):.0f} % {'above' if percent > 0 else 'below'} the mean"
 
 
-def _long_ago(state: State) -> str:
+def _long_ago(state: CoordinationState) -> str:
     return f"; why is forgotten: it is not among the last {len(state.moves)} moves"
 
 

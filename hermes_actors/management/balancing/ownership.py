@@ -7,9 +7,14 @@ import trio
 
 from hermes_actors.coordination.plan_views import Proposal, plan_view_in_steps
 from hermes_actors.coordination.restarting import restarting_since
-from hermes_actors.coordination.room import DEFAULT_LIMITS, Limits, drained, is_drain_ignored
-from hermes_actors.coordination.state import State
-from hermes_actors.coordination.tally import Weights, tally_in_steps
+from hermes_actors.coordination.room import (
+    DEFAULT_LIMITS,
+    OwnershipLimits,
+    drained,
+    is_drain_ignored,
+)
+from hermes_actors.coordination.state import CoordinationState
+from hermes_actors.coordination.tally import PlannerWeights, tally_in_steps
 from hermes_actors.coordination.views import (
     MemberView,
     SubscriptionView,
@@ -35,15 +40,15 @@ from hermes_actors.runtime.turns import in_turns
 _VIEWS_IN_A_TURN = 50
 
 
-def unweighed(_state: State) -> Weights:
+def unweighed(_state: CoordinationState) -> PlannerWeights:
     """Return no weights, for a node that knows no planner."""
-    return Weights()
+    return PlannerWeights()
 
 
 class Planning(Protocol):
     """The planner of one datacentre, asked what it would do."""
 
-    async def propose(self, state: State) -> Proposal:
+    async def propose(self, state: CoordinationState) -> Proposal:
         """Return what the planner would change now; a trio coroutine. Raises Unavailable."""
 
 
@@ -59,8 +64,8 @@ class Balancing:
         metadata: Metadata,
         followed: Mapping[str, Followed],
         planning: Mapping[str, Planning],
-        weights: Callable[[State], Weights],
-        limits: Limits = DEFAULT_LIMITS,
+        weights: Callable[[CoordinationState], PlannerWeights],
+        limits: OwnershipLimits = DEFAULT_LIMITS,
     ) -> None:
         self._metadata = metadata
         self._weights = weights
@@ -157,7 +162,7 @@ class Balancing:
             await trio.lowlevel.checkpoint()
         return {"about": about, "datacenters": datacenters}
 
-    async def _why(self, dc: str, state: State, subject: Subject) -> list[str]:
+    async def _why(self, dc: str, state: CoordinationState, subject: Subject) -> list[str]:
         catalog, draining = self._metadata.catalog, self._draining(dc, state)
         if subject.subscription:
             view = subscription_view(state, subject.subscription, self._weights(state))
@@ -237,7 +242,7 @@ class Balancing:
         return shown
 
     def _drained(
-        self, dc: str, state: State, members: list[MemberView], wanted: Subject
+        self, dc: str, state: CoordinationState, members: list[MemberView], wanted: Subject
     ) -> list[dict[str, Any]]:
         found = []
         asked = self._metadata.catalog.draining_in(dc)
@@ -262,7 +267,11 @@ class Balancing:
         return found
 
     async def _subscriptions(
-        self, state: State, weights: Weights, draining: Collection[str], wanted: Subject
+        self,
+        state: CoordinationState,
+        weights: PlannerWeights,
+        draining: Collection[str],
+        wanted: Subject,
     ) -> tuple[list[SubscriptionView], list[dict[str, str]]]:
         catalog = self._metadata.catalog
         names = sorted({*catalog.subscriptions, *state.subscriptions})
@@ -283,7 +292,7 @@ class Balancing:
                 unassigned.append({"subscription": name, "reason": reason})
         return shown, unassigned
 
-    def _draining(self, dc: str, state: State) -> Collection[str]:
+    def _draining(self, dc: str, state: CoordinationState) -> Collection[str]:
         return drained(state, self._metadata.catalog.draining_in(dc))
 
     def _unknown_node(self, node: str) -> Refused:

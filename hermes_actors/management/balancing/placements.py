@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 from hermes_actors.coordination.room import (
     DEFAULT_LIMITS,
-    Limits,
+    OwnershipLimits,
     drained,
     is_drain_ignored,
     no_room,
 )
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Move
 from hermes_actors.metadata.registry import Metadata
 
@@ -23,7 +23,7 @@ class Followed(Protocol):
     """One datacentre's coordination as it is read here."""
 
     @property
-    def state(self) -> State:
+    def state(self) -> CoordinationState:
         """The state as it was read; another object once the log is another one."""
 
     @property
@@ -41,7 +41,7 @@ class Placements:
         self,
         metadata: Metadata,
         followed: Mapping[str, Followed] = MappingProxyType({}),
-        limits: Limits = DEFAULT_LIMITS,
+        limits: OwnershipLimits = DEFAULT_LIMITS,
     ) -> None:
         self._metadata = metadata
         self._followed = dict(sorted(followed.items()))
@@ -94,12 +94,12 @@ class Placements:
                 said.append({"datacenter": dc, "text": f"nobody runs {what}: {full}"})
         return said
 
-    def _full(self, dc: str, state: State) -> str | None:
+    def _full(self, dc: str, state: CoordinationState) -> str | None:
         draining = drained(state, self._metadata.catalog.draining_in(dc))
         return no_room(state, draining, self._limits)
 
 
-def _given_up(state: State) -> list[str]:
+def _given_up(state: CoordinationState) -> list[str]:
     """Return, in words, the last time of each node that has lately given the lead up."""
     now_ms = state.timestamp_ms or 0
     last = {each.node: each for each in state.resignations}
@@ -110,7 +110,7 @@ def _given_up(state: State) -> list[str]:
     ]
 
 
-def takeover(state: State, subscription: str, node: str) -> dict[str, Any]:
+def takeover(state: CoordinationState, subscription: str, node: str) -> dict[str, Any]:
     """Return `ownedForS`, in log time, with `takenOverFrom` and `takenOverBecause` where that is
     remembered; nothing for a node that owns none of it. A node tells of failures of its own time
     only.
@@ -126,7 +126,7 @@ def takeover(state: State, subscription: str, node: str) -> dict[str, Any]:
     return found
 
 
-def move_of(state: State, subscription: str, node: str, epoch: int) -> Move | None:
+def move_of(state: CoordinationState, subscription: str, node: str, epoch: int) -> Move | None:
     """The one by which the owner got these partitions, as far as it is remembered: the last before
     they became its own, for later ones have left it as it was.
     """

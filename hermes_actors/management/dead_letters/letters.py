@@ -17,7 +17,13 @@ from hermes_actors.management.dead_letters.query import (
     filter_of_query,
     flag_of_body,
 )
-from hermes_actors.management.dead_letters.scan import Held, Place, find_place, message_of, search
+from hermes_actors.management.dead_letters.scan import (
+    LetterPartition,
+    OpenLetter,
+    find_place,
+    message_of,
+    search,
+)
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.dead_letter import (
@@ -67,7 +73,7 @@ class Letters:
         """The subscription, for everybody. Raises Refused."""
         return self._subscriptions.live(topic, name)
 
-    async def place(self, log: Log, live: LiveSubscription) -> Place | None:
+    async def place(self, log: Log, live: LiveSubscription) -> LetterPartition | None:
         """Where a log holds the subscription's letters. Raises LogUnavailable."""
         topic = dlq_topic(live.name.topic.group, self._metadata.namespace)
         return await find_place(log, topic, str(live.name), live.incarnation)
@@ -123,13 +129,13 @@ class DeadLetterBox:
             raise Refused(f"limit must be from 1 to {PAGE_MAX}")
         below = _read_cursor(before)
 
-        async def look(log: Log) -> tuple[list[Held], bool]:
-            found: list[Held] = []
+        async def look(log: Log) -> tuple[list[OpenLetter], bool]:
+            found: list[OpenLetter] = []
             place = await self._letters.place(log, live)
             if place is None:
                 return found, True
 
-            def take(held: Held) -> bool:
+            def take(held: OpenLetter) -> bool:
                 if len(found) == limit:
                     return False
                 found.append(held)
@@ -162,10 +168,10 @@ class DeadLetterBox:
         subscription: counted up to OUTLOOK_MAX, and as far as OUTLOOK_TIMEOUT_S goes.
         """
         live = self._letters.subscription(topic, name)
-        found: list[Held] = []
+        found: list[OpenLetter] = []
         whole: list[bool] = []
 
-        def take(held: Held) -> bool:
+        def take(held: OpenLetter) -> bool:
             found.append(held)
             return len(found) < OUTLOOK_MAX
 
@@ -195,9 +201,9 @@ class DeadLetterBox:
         log = self._letters.logs.get(dc)
         if log is None:
             raise Refused(f"There is no datacentre '{dc}' here", ErrorCode.OTHER, 404)
-        found: list[Held] = []
+        found: list[OpenLetter] = []
 
-        def take(held: Held) -> bool:
+        def take(held: OpenLetter) -> bool:
             found.append(held)
             return False
 
@@ -213,7 +219,7 @@ class DeadLetterBox:
             )
         return await self._with_message(place, found[0])
 
-    async def _with_message(self, place: Place, held: Held) -> dict[str, Any]:
+    async def _with_message(self, place: LetterPartition, held: OpenLetter) -> dict[str, Any]:
         letter = held.letter
         value = await message_of(place, held)
         headers = {header: raw.decode("utf-8", "replace") for header, raw in letter.headers}
@@ -256,7 +262,7 @@ class DeadLetterBox:
             raise Unavailable("; ".join(str(each["reason"]) for each in silent))
         return answer
 
-    async def _mark(self, place: Place, ids: Sequence[str]) -> None:
+    async def _mark(self, place: LetterPartition, ids: Sequence[str]) -> None:
         now_ms = self._clock.now_ms()
         for first in range(0, len(ids), MARK_IDS_MAX):
             some = tuple(ids[first : first + MARK_IDS_MAX])
@@ -269,11 +275,13 @@ class DeadLetterBox:
                 )
 
 
-async def matching(place: Place, wanted: LetterFilter, most: int) -> tuple[list[str], bool]:
+async def matching(
+    place: LetterPartition, wanted: LetterFilter, most: int
+) -> tuple[list[str], bool]:
     """The ids of the open letters that are wanted, and whether these are all of them."""
     ids: list[str] = []
 
-    def take(held: Held) -> bool:
+    def take(held: OpenLetter) -> bool:
         if len(ids) == most:
             return False
         ids.append(held.letter.id)
@@ -283,7 +291,7 @@ async def matching(place: Place, wanted: LetterFilter, most: int) -> tuple[list[
     return ids, is_whole
 
 
-def letter_view(held: Held) -> dict[str, Any]:
+def letter_view(held: OpenLetter) -> dict[str, Any]:
     """A letter's JSON object, without its message."""
     letter = held.letter
     topic, _, subscription = letter.subscription.rpartition("$")

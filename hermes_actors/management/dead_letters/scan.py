@@ -26,7 +26,7 @@ _ANSWER_TIMEOUT_S = 5.0
 _SEARCH_TIMEOUT_S = 20.0
 
 
-class Held(Struct, frozen=True, gc=False):
+class OpenLetter(Struct, frozen=True, gc=False):
     """An open letter, without its value, and where its record lies."""
 
     letter: Letter
@@ -35,10 +35,10 @@ class Held(Struct, frozen=True, gc=False):
     value_bytes: int
 
 
-_Entry = Held | Mark
+_Entry = OpenLetter | Mark
 
 
-class Place(Struct, frozen=True):
+class LetterPartition(Struct, frozen=True):
     """The partition that holds the letters of one life of a subscription, and its bounds now."""
 
     log: Log
@@ -50,7 +50,9 @@ class Place(Struct, frozen=True):
     end: int
 
 
-async def find_place(log: Log, topic: str, subscription: str, incarnation: int) -> Place | None:
+async def find_place(
+    log: Log, topic: str, subscription: str, incarnation: int
+) -> LetterPartition | None:
     """None where there is no dead-letter topic yet. Raises LogUnavailable."""
     try:
         with trio.fail_after(_ANSWER_TIMEOUT_S):
@@ -61,7 +63,7 @@ async def find_place(log: Log, topic: str, subscription: str, incarnation: int) 
     except trio.TooSlowError as error:
         raise _silent(log) from error
     partition = partition_of(subscription.encode(), len(ends))
-    return Place(
+    return LetterPartition(
         log,
         topic,
         subscription,
@@ -73,9 +75,9 @@ async def find_place(log: Log, topic: str, subscription: str, incarnation: int) 
 
 
 async def search(
-    place: Place,
+    place: LetterPartition,
     wanted: LetterFilter,
-    found: Callable[[Held], bool],
+    found: Callable[[OpenLetter], bool],
     below: int | None = None,
 ) -> bool:
     """Tell `found` of each open letter that is wanted, newest first, until it says False.
@@ -98,14 +100,14 @@ async def search(
         if isinstance(entry, Mark):
             return (entry,)
         bare = replace(entry, value=b"")
-        return (Held(bare, record.offset, record.timestamp_ms, len(record.value)),)
+        return (OpenLetter(bare, record.offset, record.timestamp_ms, len(record.value)),)
 
     def take(entries: Sequence[_Entry]) -> bool:
         nonlocal is_whole
         for entry in entries:
             if not known.take(entry if isinstance(entry, Mark) else entry.letter):
                 continue
-            assert isinstance(entry, Held), "only letters are open"
+            assert isinstance(entry, OpenLetter), "only letters are open"
             is_meant = below is None or entry.offset < below
             is_ours = entry.letter.incarnation == place.incarnation
             if is_meant and is_ours and is_wanted(entry.letter) and not found(entry):
@@ -150,7 +152,7 @@ async def record_at(log: Log, topic: str, partition: int, offset: int) -> Stored
     return next((record for record in records if record.offset == offset), None)
 
 
-async def message_of(place: Place, held: Held) -> bytes | None:
+async def message_of(place: LetterPartition, held: OpenLetter) -> bytes | None:
     """A letter's message as its record held it; None where no log holds it any more.
 
     Raises LogUnavailable.

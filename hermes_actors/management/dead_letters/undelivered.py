@@ -7,7 +7,13 @@ from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.log.base import Log, LogUnavailable
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.dead_letters.letters import Letters
-from hermes_actors.management.dead_letters.scan import Held, Place, message_of, record_at, search
+from hermes_actors.management.dead_letters.scan import (
+    LetterPartition,
+    OpenLetter,
+    message_of,
+    record_at,
+    search,
+)
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
@@ -75,16 +81,18 @@ class UndeliveredMessages:
             for held, place in await self._newest(live, TRACES_MAX)
         ]
 
-    async def _newest(self, live: LiveSubscription, most: int) -> list[tuple[Held, Place]]:
+    async def _newest(
+        self, live: LiveSubscription, most: int
+    ) -> list[tuple[OpenLetter, LetterPartition]]:
         """The newest letters of all datacentres that answer."""
 
-        async def look(log: Log) -> list[tuple[Held, Place]]:
-            found: list[tuple[Held, Place]] = []
+        async def look(log: Log) -> list[tuple[OpenLetter, LetterPartition]]:
+            found: list[tuple[OpenLetter, LetterPartition]] = []
             place = await self._letters.place(log, live)
             if place is None:
                 return found
 
-            def take(held: Held) -> bool:
+            def take(held: OpenLetter) -> bool:
                 found.append((held, place))
                 return len(found) < most
 
@@ -96,7 +104,9 @@ class UndeliveredMessages:
         merged.sort(key=lambda each: (each[0].timestamp_ms, each[0].letter.dc), reverse=True)
         return merged[:most]
 
-    async def _trace(self, held: Held, place: Place, *, bytes_max: int | None) -> dict[str, Any]:
+    async def _trace(
+        self, held: OpenLetter, place: LetterPartition, *, bytes_max: int | None
+    ) -> dict[str, Any]:
         letter = held.letter
         topic, _, subscription = letter.subscription.rpartition("$")
         message = await message_of(place, held) or b""

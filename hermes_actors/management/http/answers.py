@@ -12,7 +12,7 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.management.bodies.decoding import json_object
-from hermes_actors.management.http.intake import Intake
+from hermes_actors.management.http.intake import BodyIntake
 from hermes_actors.management.http.origins import Hosts
 from hermes_actors.runtime.bridge import BridgeClosed
 
@@ -137,7 +137,7 @@ class WireRules:
     names by which it may be asked, and bounded bodies.
     """
 
-    def __init__(self, app: AsgiApp, allowed_origin: str, hosts: Hosts, intake: Intake) -> None:
+    def __init__(self, app: AsgiApp, allowed_origin: str, hosts: Hosts, intake: BodyIntake) -> None:
         self._app = app
         self._hosts = hosts
         self._intake = intake

@@ -24,7 +24,7 @@ class IntakeLimits(Struct, frozen=True):
     body_timeout_s: float
 
 
-class Intake:
+class BodyIntake:
     """The bodies under way in this process."""
 
     def __init__(self, limits: IntakeLimits) -> None:
@@ -34,17 +34,17 @@ class Intake:
 
     def body(
         self, receive: Callable[[], Awaitable[Event]], headers: Iterable[tuple[bytes, bytes]]
-    ) -> "Body":
+    ) -> "RequestBody":
         """A request's body, to be closed when the request has ended."""
-        return Body(self, receive, headers)
+        return RequestBody(self, receive, headers)
 
 
-class Body:
+class RequestBody:
     """One request's body as an ASGI app receives it."""
 
     def __init__(
         self,
-        intake: Intake,
+        intake: BodyIntake,
         receive: Callable[[], Awaitable[Event]],
         headers: Iterable[tuple[bytes, bytes]],
     ) -> None:

@@ -16,7 +16,7 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.sums import Place, places
+from hermes_actors.status.sums import ConsumingNode, places
 
 UNKNOWN = -1
 
@@ -99,7 +99,7 @@ class Standings:
             )
         return groups
 
-    def _owned(self, place: Place, live: LiveSubscription) -> tuple[int, ...] | None:
+    def _owned(self, place: ConsumingNode, live: LiveSubscription) -> tuple[int, ...] | None:
         """The partitions of the subscription that the node owns; None where that is not known."""
         header = place.view.header
         followed = self._coordinations.get(header.dc)
@@ -159,7 +159,7 @@ def _partition(partition: int, dc: str, found: _Found, live: LiveSubscription) -
 
 
 def _member(
-    place: Place,
+    place: ConsumingNode,
     found: _Found | NoAnswer,
     live: LiveSubscription,
     log_topic: str,

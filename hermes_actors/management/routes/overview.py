@@ -9,7 +9,7 @@ from litestar.params import FromQuery, QueryParameter
 from hermes_actors.errors import Refused
 from hermes_actors.management.http.answers import Answer, AnyRequest, json_answer
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.status.overview import SORTS, Overview, Wanted
+from hermes_actors.management.status.overview import SORTS, Overview, OverviewQuery
 
 _Text = str | None
 _OwnerSource = Annotated[_Text, QueryParameter(name="ownerSourceName")]
@@ -32,7 +32,7 @@ def overview_routes(gate: Gate, overview: Overview) -> list[HTTPRouteHandler]:
     ) -> Answer:
         if sort not in SORTS:
             raise Refused(f"sort: there is no '{sort}'; use {', '.join(SORTS)}")
-        wanted = Wanted(topics=[topic] if topic else (), is_unhealthy=unhealthy)
+        wanted = OverviewQuery(topics=[topic] if topic else (), is_unhealthy=unhealthy)
         return json_answer(await gate.read(overview.rows, wanted, sort))
 
     @get("/unhealthy", summary="Subscriptions with problems, as JSON or as lines of text")
@@ -44,7 +44,7 @@ def overview_routes(gate: Gate, overview: Overview) -> list[HTTPRouteHandler]:
         names: _Names = None,
         topics: _Topics = None,
     ) -> Answer:
-        wanted = Wanted(
+        wanted = OverviewQuery(
             topics=topics or (),
             names=names or (),
             owner_source=owner_source,

@@ -27,7 +27,7 @@ _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 SORTS = tuple(_SORTS)
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class OverviewQuery(Struct, frozen=True, kw_only=True):
     """Which subscriptions are asked for; what is empty or None leaves all."""
 
     topics: Sequence[str] = ()
@@ -58,7 +58,7 @@ class Overview:
         self._metadata = metadata
         self._statuses = statuses
 
-    async def rows(self, wanted: Wanted, sort: str = "name") -> dict[str, Any]:
+    async def rows(self, wanted: OverviewQuery, sort: str = "name") -> dict[str, Any]:
         """How each that is wanted fares, sorted by one of SORTS, then by name; and of which
         datacentres nothing is known.
         """
@@ -77,7 +77,7 @@ class Overview:
         rows.sort(key=_SORTS[sort])
         return {"subscriptions": rows, "datacenters": self._statuses.datacenters()}
 
-    async def unhealthy(self, wanted: Wanted) -> list[dict[str, Any]]:
+    async def unhealthy(self, wanted: OverviewQuery) -> list[dict[str, Any]]:
         """Return the subscriptions with problems, as Hermes shows them."""
         shown = ("name", "topicName", "severity", "problems")
         found = await self.rows(wanted)

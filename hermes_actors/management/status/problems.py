@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hermes_actors.model.subscription import Subscription
-from hermes_actors.status.sums import Place, SubscriptionSum
+from hermes_actors.status.sums import ConsumingNode, SubscriptionSum
 
 _LAG_MAX_S = 600
 _RATE_MIN = 2_000
@@ -24,7 +24,7 @@ _CODES = (
 
 def problems_of(
     found: SubscriptionSum,
-    where: Sequence[Place],
+    where: Sequence[ConsumingNode],
     topic_rate: int,
     subscription: Subscription,
 ) -> list[dict[str, Any]]:
@@ -61,8 +61,8 @@ def no_room_for_it(dc: str, reason: str) -> dict[str, Any]:
     return {"code": "LAGGING", "description": f"{dc}: nobody runs it: {reason}"}
 
 
-def _by_state(where: Sequence[Place]) -> list[dict[str, Any]]:
-    alike: dict[tuple[str, str, str], list[Place]] = {}
+def _by_state(where: Sequence[ConsumingNode]) -> list[dict[str, Any]]:
+    alike: dict[tuple[str, str, str], list[ConsumingNode]] = {}
     for place in where:
         if place.state in ("STOPPED", "FAILING"):
             # What differs in figures alone is one problem.
@@ -75,7 +75,7 @@ def _by_state(where: Sequence[Place]) -> list[dict[str, Any]]:
     ]
 
 
-def _on(places: Sequence[Place]) -> str:
+def _on(places: Sequence[ConsumingNode]) -> str:
     """The nodes, each with its datacentre; of many the first ones."""
     names = [f"{place.view.header.dc} {place.view.header.node}" for place in places]
     more = len(names) - _NAMED_MAX

@@ -14,7 +14,7 @@ from hermes_actors.runtime.turns import in_turns
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
 from hermes_actors.status.record import LastUndelivered
 from hermes_actors.status.sums import (
-    Place,
+    ConsumingNode,
     SubscriptionSum,
     TopicSum,
     ill,
@@ -158,7 +158,7 @@ class Statuses:
         """
         live = self._subscriptions.live(topic, name)
         now_s = self._clock.monotonic_s()
-        found: dict[str, list[Place]] = {dc: [] for dc in self._fold.readings}
+        found: dict[str, list[ConsumingNode]] = {dc: [] for dc in self._fold.readings}
         for place in places(self._fold, str(live.name), now_s):
             found.setdefault(place.view.header.dc, []).append(place)
         return {
@@ -316,7 +316,7 @@ class Statuses:
             reasons.append(f"{header.left_out} entries do not fit into its status records")
         return reasons
 
-    def _reason(self, dc: str, found: list[Place], now_s: float) -> str:
+    def _reason(self, dc: str, found: list[ConsumingNode], now_s: float) -> str:
         """One sentence for a datacentre."""
         trouble = self._datacenter(dc).get("reason")
         if trouble:
@@ -347,7 +347,7 @@ def _state(view: NodeView) -> str:
     return "NOT_READY" if view.header.reasons else "READY"
 
 
-def _hint(place: Place, live: LiveSubscription) -> dict[str, str]:
+def _hint(place: ConsumingNode, live: LiveSubscription) -> dict[str, str]:
     """Return what to try after a failure that does not say so itself; empty without advice."""
     kind = place.status.last_failure.partition(":")[0]
     policy = live.subscription.subscription_policy
@@ -364,7 +364,7 @@ def _hint(place: Place, live: LiveSubscription) -> dict[str, str]:
     }
 
 
-def _rate_max(place: Place, live: LiveSubscription) -> dict[str, int]:
+def _rate_max(place: ConsumingNode, live: LiveSubscription) -> dict[str, int]:
     """Return what all nodes of a datacentre together may push in a second, beside what this one
     may; empty without a limit, and without a rate level of this one.
     """
@@ -373,11 +373,11 @@ def _rate_max(place: Place, live: LiveSubscription) -> dict[str, int]:
     return {"rateMax": rate} if rate is not None and place.status.level else {}
 
 
-def _node(place: Place) -> str:
+def _node(place: ConsumingNode) -> str:
     return place.view.header.node
 
 
-def _place(place: Place) -> dict[str, Any]:
+def _place(place: ConsumingNode) -> dict[str, Any]:
     status = place.status
     shown = {
         "node": _node(place),

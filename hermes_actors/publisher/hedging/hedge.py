@@ -26,7 +26,7 @@ from hermes_actors.log.base import (
     UnknownRecord,
     stored_count,
 )
-from hermes_actors.log.batching import Batch, Batcher
+from hermes_actors.log.batching import Batcher, PartitionBatch
 from hermes_actors.model.message import Via
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import ChaosMode
@@ -377,7 +377,7 @@ class Hedge:
         return records
 
     async def _append_remotely(
-        self, remote: Remote, batch: Batch[Part], records: Sequence[Record]
+        self, remote: Remote, batch: PartitionBatch[Part], records: Sequence[Record]
     ) -> None:
         """Append one batch to a remote log, and start what may follow it."""
         path, parts = remote.path, batch.items

@@ -5,7 +5,7 @@ from typing import Any
 
 from hermes_actors.metadata.commands import METADATA_TOPIC
 from hermes_actors.metadata.keys import SUBSCRIPTION, parse_key, subscription_of
-from hermes_actors.metadata.state import Register, State
+from hermes_actors.metadata.state import MetadataState, Register
 from hermes_actors.model.record import StoredRecord
 from hermes_spark.snapshot import Snapshot
 from hermes_spark.sources import stored
@@ -20,13 +20,13 @@ def registered(spark: Any, snapshot: Snapshot) -> dict[str, int | None]:
     if not any(METADATA_TOPIC in each.topics for each in snapshot.datacentres.values()):
         return {}
     rows = stored(spark, snapshot, topics=[METADATA_TOPIC], columns=_COLUMNS)
-    states: dict[str, State] = {}
+    states: dict[str, MetadataState] = {}
     for row in rows.orderBy("dc", "partition", "offset").toLocalIterator():
         key = None if row.key is None else bytes(row.key)
         record = StoredRecord(
             row.partition, row.offset, row.timestamp_ms, key, bytes(row.value or b""), ()
         )
-        states.setdefault(row.dc, State()).fold(record)
+        states.setdefault(row.dc, MetadataState()).fold(record)
     newest: dict[str, Register] = {}
     for state in states.values():
         for register in state.registers.values():

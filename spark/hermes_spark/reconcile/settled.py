@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hermes_actors.errors import Refused
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import Interval, Ownership, Progress, decode
+from hermes_actors.log.commits import CommitOwner, Interval, Progress, decode
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_spark.lives import life_of
 from hermes_spark.snapshot import Datacentre, PartitionRange, Snapshot
@@ -132,7 +132,7 @@ def _settled(
     return SubscriptionSettled(topic, name, log_topic, tuple(partitions), retransmissions)
 
 
-def _life(ownership: Ownership) -> tuple[int, int]:
+def _life(ownership: CommitOwner) -> tuple[int, int]:
     return ownership.topic_incarnation, ownership.incarnation
 
 

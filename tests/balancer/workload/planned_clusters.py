@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hermes_actors.balancer.workload.problem import (
-    Node,
-    Owner,
     Planned,
+    PlannedNode,
+    PlannedOwner,
+    PlannerSettings,
     Problem,
-    Settings,
     Strategy,
     Work,
 )
@@ -19,8 +19,8 @@ from hermes_actors.balancer.workload.problem import (
 NOW_S = 100_000.0
 
 
-def nodes_of(count: int, capacity: float = 1.0) -> tuple[Node, ...]:
-    return tuple(Node(f"boot-{at}", f"n{at:02}", capacity) for at in range(count))
+def nodes_of(count: int, capacity: float = 1.0) -> tuple[PlannedNode, ...]:
+    return tuple(PlannedNode(f"boot-{at}", f"n{at:02}", capacity) for at in range(count))
 
 
 def works_of(weights: Sequence[float], partitions: int = 4) -> tuple[Work, ...]:
@@ -32,7 +32,7 @@ def heavy_tailed(
 ) -> Problem:
     rng = random.Random(seed)
     weights = [2 * rng.lognormvariate(0, sigma) for _ in range(works)]
-    settings = Settings(moves_max=moves_max, idle_weight=0.01)
+    settings = PlannerSettings(moves_max=moves_max, idle_weight=0.01)
     return Problem(nodes_of(nodes), works_of(weights), NOW_S, settings)
 
 
@@ -41,11 +41,11 @@ def scattered(problem: Problem, seed: int) -> Problem:
     rng = random.Random(seed)
     boots = [node.boot for node in problem.nodes]
 
-    def owners(work: Work) -> tuple[Owner, ...]:
+    def owners(work: Work) -> tuple[PlannedOwner, ...]:
         picked = rng.sample(boots, min(2, len(boots), work.partitions))
         count = len(picked)
         return tuple(
-            Owner(boot, tuple(range(at, work.partitions, count)), 1 / count)
+            PlannedOwner(boot, tuple(range(at, work.partitions, count)), 1 / count)
             for at, boot in enumerate(picked)
         )
 
@@ -63,7 +63,7 @@ def after(problem: Problem, planned: Planned) -> Problem:
         if work.name not in changed:
             return work
         targets = changed[work.name].targets
-        owners = tuple(Owner(each.boot, each.partitions, each.share) for each in targets)
+        owners = tuple(PlannedOwner(each.boot, each.partitions, each.share) for each in targets)
         is_first = not work.owners
         return replace(work, owners=owners, moved_s=None if is_first else problem.now_s)
 
@@ -109,7 +109,7 @@ def counts(problem: Problem) -> dict[str, int]:
 def _work(name: str, boots: Sequence[str], rng: random.Random) -> Work:
     partitions = rng.randint(1, 8)
     picked = rng.sample(boots, rng.randint(0, min(4, partitions, len(boots))))
-    owners: list[Owner] = []
+    owners: list[PlannedOwner] = []
     if picked:
         # Evenly as a planner has it, or each partition at any of them or at none: as it was for
         # another number of partitions.
@@ -121,7 +121,7 @@ def _work(name: str, boots: Sequence[str], rng: random.Random) -> Work:
         for at, boot in enumerate(picked):
             held = tuple(number for number, holder in enumerate(holders) if holder == at)
             if held:
-                owners.append(Owner(boot, held, 1 / len(picked)))
+                owners.append(PlannedOwner(boot, held, 1 / len(picked)))
     return Work(
         name,
         partitions,
@@ -136,13 +136,13 @@ def _work(name: str, boots: Sequence[str], rng: random.Random) -> Work:
 def _any_cluster(seed: int, count: int, works: int, strategy: Strategy) -> Problem:
     rng = random.Random(seed)
     nodes = tuple(
-        Node(
+        PlannedNode(
             f"boot-{at}", f"n{at}", rng.choice([1.0, 1.0, 2.0, 8.0]), is_draining=rng.random() < 0.2
         )
         for at in range(count)
     )
     boots = [f"boot-{at}" for at in range(count + 2)]
-    settings = Settings(
+    settings = PlannerSettings(
         strategy, tasks_max=rng.choice([2, 4, 1_000]), moves_max=rng.choice([0, 2, 1_000_000])
     )
     drawn = tuple(_work(f"g.t$s{at:02}", boots, rng) for at in range(works))

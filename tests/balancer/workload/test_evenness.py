@@ -19,10 +19,17 @@ from planned_clusters import (
 )
 
 from hermes_actors.balancer.workload.books import GRAINS, Books
-from hermes_actors.balancer.workload.improving import Limits, improve
+from hermes_actors.balancer.workload.improving import Tolerance, improve
 from hermes_actors.balancer.workload.placing import place
 from hermes_actors.balancer.workload.planner import plan
-from hermes_actors.balancer.workload.problem import Node, Owner, Problem, Settings, Strategy, Work
+from hermes_actors.balancer.workload.problem import (
+    PlannedNode,
+    PlannedOwner,
+    PlannerSettings,
+    Problem,
+    Strategy,
+    Work,
+)
 from hermes_actors.balancer.workload.targets import targets
 
 
@@ -41,7 +48,7 @@ def test_books_stay_true_through_any_sequence_of_steps(
     per_node = [len(tasks) for tasks in books.on]
     squares = sum(load**2 for load in books.load)
     target = targets(books)
-    for step in improve(books, target, Limits(uneven=0.0, starved=0.0)):
+    for step in improve(books, target, Tolerance(uneven=0.0, starved=0.0)):
         for node in range(count):
             here = [task for task in books.tasks if task.at == node]
             assert books.load[node] == sum(task.weight for task in here)
@@ -65,7 +72,9 @@ def test_a_plan_never_makes_the_worst_node_worse(seed: int, nodes: int, works: i
     problem = Problem(
         nodes_of(nodes),
         tuple(
-            replace(work, constraint=1, owners=(Owner(f"boot-{rng.randrange(nodes)}", (0,)),))
+            replace(
+                work, constraint=1, owners=(PlannedOwner(f"boot-{rng.randrange(nodes)}", (0,)),)
+            )
             for work in works_of([rng.lognormvariate(1, 1) for _ in range(works)], partitions=1)
         ),
         NOW_S,
@@ -83,11 +92,11 @@ def test_many_small_tasks_on_each_node_are_balanced_although_no_single_move_is_w
                 f"g.t$n{node}s{at:03}",
                 1,
                 usual * rng.uniform(0.8, 1.2),
-                (Owner(f"boot-{node}", (0,)),),
+                (PlannedOwner(f"boot-{node}", (0,)),),
             )
             for at in range(200)
         ]
-    problem = Problem(nodes_of(5), tuple(works), NOW_S, Settings(owners_default=1))
+    problem = Problem(nodes_of(5), tuple(works), NOW_S, PlannerSettings(owners_default=1))
     assert unevenness(problem) > 1.14
     planned = plan(replace(problem, settings=replace(problem.settings, moves_max=1_000)))
     assert unevenness(after(problem, planned)) <= 1.02
@@ -123,7 +132,7 @@ def test_a_task_heavier_than_any_nodes_part_is_alone_and_the_others_share_the_re
 
 def test_who_gets_a_lost_nodes_heavy_task_gives_all_its_small_ones_away() -> None:
     works = works_of([500.0, *[0.2] * 900], partitions=1)
-    settings = Settings(moves_max=10_000, idle_weight=0.01)
+    settings = PlannerSettings(moves_max=10_000, idle_weight=0.01)
     problem = Problem(nodes_of(5), works, NOW_S, settings)
     problem = after(problem, plan(problem))
     (heavy,) = problem.works[0].owners
@@ -138,7 +147,7 @@ def test_a_node_that_joins_is_given_its_share_with_few_moves_although_all_has_ju
     problem = replace(
         problem, works=tuple(replace(work, moved_s=NOW_S - 5) for work in problem.works)
     )
-    joined = replace(problem, nodes=(*problem.nodes, Node("boot-new", "new")))
+    joined = replace(problem, nodes=(*problem.nodes, PlannedNode("boot-new", "new")))
     planned = plan(joined)
     then = after(joined, planned)
     sums = loads(then)
@@ -161,16 +170,17 @@ def test_what_has_just_moved_stays_unless_it_has_to_move() -> None:
 def test_moves_that_together_gain_little_are_not_made() -> None:
     """One node 2.5 % above its target is left alone if 3 % are not worth a round's moves."""
     works = [
-        Work(f"g.t$s{at:03}", 1, 1.0, (Owner(f"boot-{int(at >= 41)}", (0,)),)) for at in range(80)
+        Work(f"g.t$s{at:03}", 1, 1.0, (PlannedOwner(f"boot-{int(at >= 41)}", (0,)),))
+        for at in range(80)
     ]
-    settings = Settings(owners_default=1, gain_min=0.03)
+    settings = PlannerSettings(owners_default=1, gain_min=0.03)
     problem = Problem(nodes_of(2), tuple(works), NOW_S, settings)
     assert plan(problem).assignments == ()
     assert plan(replace(problem, settings=replace(settings, gain_min=0.01))).moves == 1
 
 
 def test_equal_counts_move_the_fewest_tasks_that_suffice() -> None:
-    settings = Settings(Strategy.COUNT, moves_max=1_000)
+    settings = PlannerSettings(Strategy.COUNT, moves_max=1_000)
     problem = Problem(nodes_of(4), works_of([5.0] * 50 + [0.1] * 50), NOW_S, settings)
     problem = after(problem, plan(problem))
     assert set(counts(problem).values()) == {50}
@@ -181,7 +191,7 @@ def test_equal_counts_move_the_fewest_tasks_that_suffice() -> None:
 
 
 def test_placing_gives_the_heaviest_first_to_the_node_that_it_fills_least() -> None:
-    books = Books([Node("a", "a", 1.0), Node("b", "b", 2.0)], tasks_max=10)
+    books = Books([PlannedNode("a", "a", 1.0), PlannedNode("b", "b", 2.0)], tasks_max=10)
     for work, weight in enumerate((1, 4, 2)):
         books.add(work, (0,), weight * GRAINS, None)
     for _ in place(books):

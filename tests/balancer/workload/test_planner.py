@@ -22,11 +22,11 @@ from planned_clusters import (
 
 from hermes_actors.balancer.workload.planner import plan, plan_in_steps
 from hermes_actors.balancer.workload.problem import (
-    Node,
-    Owner,
     Planned,
+    PlannedNode,
+    PlannedOwner,
+    PlannerSettings,
     Problem,
-    Settings,
     Strategy,
     Work,
 )
@@ -188,17 +188,17 @@ def test_only_a_lost_nodes_tasks_move_and_what_balance_needs_within_the_budget()
 
 def test_a_node_with_more_tasks_than_it_may_have_gives_its_lightest_away() -> None:
     works = tuple(
-        replace(work, owners=(Owner("boot-0", (0,)),))
+        replace(work, owners=(PlannedOwner("boot-0", (0,)),))
         for work in works_of([3.0, 1.0, 2.0], partitions=1)
     )
-    problem = Problem(nodes_of(2), works, NOW_S, Settings(tasks_max=2, moves_max=0))
+    problem = Problem(nodes_of(2), works, NOW_S, PlannerSettings(tasks_max=2, moves_max=0))
     (assignment,) = plan(problem).assignments
     assert assignment.subscription == "g.topic$s0001"
     assert assignment.reason == "node n00 has its maximum of 2 tasks"
 
 
 def test_where_there_is_no_room_each_gets_one_owner_before_any_gets_two() -> None:
-    settings = Settings(tasks_max=3)
+    settings = PlannerSettings(tasks_max=3)
     problem = Problem(nodes_of(2), works_of([1.0] * 5), NOW_S, settings)
     planned = plan(problem)
     then = after(problem, planned)
@@ -213,7 +213,7 @@ def test_a_full_node_makes_way_for_a_second_owner() -> None:
     def owned(name: str, *boots: str) -> Work:
         size = 2 // len(boots)
         owners = (
-            Owner(boot, tuple(range(at * size, (at + 1) * size)), 1 / len(boots))
+            PlannedOwner(boot, tuple(range(at * size, (at + 1) * size)), 1 / len(boots))
             for at, boot in enumerate(boots)
         )
         return Work(name, 2, 1.0, tuple(owners), constraint=len(boots))
@@ -223,7 +223,7 @@ def test_a_full_node_makes_way_for_a_second_owner() -> None:
         replace(owned("g.t$s1", "boot-1"), constraint=2),
         owned("g.t$s2", "boot-0"),
     )
-    problem = Problem(nodes_of(2), works, NOW_S, Settings(tasks_max=2))
+    problem = Problem(nodes_of(2), works, NOW_S, PlannerSettings(tasks_max=2))
     then = after(problem, plan(problem))
     assert counts(then) == {"boot-0": 2, "boot-1": 2}
     assert len(then.works[1].owners) == 2
@@ -246,7 +246,7 @@ def test_reasons_are_what_a_person_would_say() -> None:
     draining = (replace(nodes[0], is_draining=True), *nodes[1:])
     assert set(reasons(plan(replace(then, nodes=draining)))) == {"node n00 is drained"}
 
-    joined = plan(replace(then, nodes=(*nodes, Node("boot-9", "n09"))))
+    joined = plan(replace(then, nodes=(*nodes, PlannedNode("boot-9", "n09"))))
     assert set(reasons(joined)) == {"node n09 was empty: takes its share"}
 
     constrained = (replace(then.works[0], constraint=3), *then.works[1:])
@@ -262,7 +262,7 @@ def test_reasons_are_what_a_person_would_say() -> None:
 
 def test_a_move_for_balance_names_the_weight_and_how_far_the_node_is_below() -> None:
     works = tuple(
-        replace(work, constraint=1, owners=(Owner(f"boot-{int(at >= 6)}", (0,)),))
+        replace(work, constraint=1, owners=(PlannedOwner(f"boot-{int(at >= 6)}", (0,)),))
         for at, work in enumerate(works_of([10.0] * 10, partitions=1))
     )
     planned = plan(Problem(nodes_of(2), works, NOW_S))
@@ -273,7 +273,7 @@ def test_a_move_for_balance_names_the_weight_and_how_far_the_node_is_below() -> 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_the_default_budget_is_small_and_rounds_go_on_until_all_is_even(strategy: Strategy) -> None:
-    settings = Settings(strategy)
+    settings = PlannerSettings(strategy)
     problem = Problem(nodes_of(2), works_of([1.0] * 200), NOW_S, settings)
     problem = after(problem, plan(problem))
     problem = replace(problem, nodes=nodes_of(4))

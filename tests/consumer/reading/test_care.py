@@ -14,10 +14,10 @@ from hermes_actors.consumer.reading.care import (
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import CONDEMNED_MAX
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import Ownership, decode, encode
+from hermes_actors.log.commits import CommitOwner, decode, encode
 from hermes_actors.model.record import StoredRecord
 
-OURS = Ownership(1, 2, 30)
+OURS = CommitOwner(1, 2, 30)
 
 
 def record(partition, offset):

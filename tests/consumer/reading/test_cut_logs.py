@@ -9,7 +9,7 @@ from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.trail import Trail
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
-from hermes_actors.log.commits import Ownership, decode, encode
+from hermes_actors.log.commits import CommitOwner, decode, encode
 from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 
@@ -60,7 +60,7 @@ async def test_who_begins_with_a_commit_above_the_end_begins_at_the_end(
 ):
     position, intervals = settled
     await world.publish(*bodies(0, 10))
-    said = Commit(position, encode(position, intervals, Ownership(0, 7)))
+    said = Commit(position, encode(position, intervals, CommitOwner(0, 7)))
     await world.log.commit("shop_orders_push", "shop.orders", {0: said})
     partition_of(world).cut(7)
     async with world.consuming():

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.log.base import COMMIT_METADATA_BYTES_MAX, Commit
-from hermes_actors.log.commits import LastRead, Ownership, Progress, decode, encode
+from hermes_actors.log.commits import CommitOwner, LastRead, Progress, decode, encode
 
-OURS = Ownership(topic_incarnation=3, incarnation=12, epoch=5, seek=1)
+OURS = CommitOwner(topic_incarnation=3, incarnation=12, epoch=5, seek=1)
 
 
 class Naive:

@@ -5,14 +5,14 @@ import trio
 
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
-from hermes_actors.log.commits import Ownership, encode
+from hermes_actors.log.commits import CommitOwner, encode
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 
 RECORDS = [Record(None, b"", (), EPOCH_MS)] * 12
-OURS = Ownership(topic_incarnation=0, incarnation=7, seek=2)
+OURS = CommitOwner(topic_incarnation=0, incarnation=7, seek=2)
 
 
 class SlowFirstCommit(MemoryLog):
@@ -155,10 +155,10 @@ async def test_what_a_lost_owner_was_looking_at_with_care_is_condemned(
     log = MemoryLog("dc1", trio_clock)
     await log.create_topic("t", TopicSettings())
     await log.append("t", 0, RECORDS, Ack.ALL)
-    former = Ownership(0, 7, epoch, 2)
+    former = CommitOwner(0, 7, epoch, 2)
     metadata = encode(5, [(9, 12)], former, marked=marked)
     await log.commit("group", "t", {0: Commit(5, metadata)})
-    ours = Ownership(0, 7, 9, 2)
+    ours = CommitOwner(0, 7, 9, 2)
     progress = TopicProgress(
         log, "group", "t", ours, created_at_ms=0, owned=(0,), is_after_loss=is_after_loss
     )

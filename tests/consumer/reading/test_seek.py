@@ -8,7 +8,7 @@ import trio
 
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.base import Commit, OffsetOutOfRange, TopicSettings
-from hermes_actors.log.commits import Ownership, decode, encode
+from hermes_actors.log.commits import CommitOwner, decode, encode
 from hermes_actors.metadata.seek import Seek, SeekBody
 
 OK = SendOutcome(200)
@@ -121,7 +121,7 @@ async def test_a_crash_between_seek_and_commit_does_not_lose_the_seek(world, aut
 @pytest.mark.parametrize("seconds", [0.5, 2.5, 8.0])
 async def test_a_late_commit_of_a_former_owner_is_committed_over(world, autojump_clock, seconds):
     await world.publish(*numbers(0, 6))
-    late = Commit(6, encode(6, (), Ownership(0, 7)))
+    late = Commit(6, encode(6, (), CommitOwner(0, 7)))
     live = sought(world.live(policy={"rate": 1}), seek_to(100, {0: 0}))
     world.sender.script = lambda _push: None
     async with world.consuming(live):

@@ -18,7 +18,7 @@ from hermes_actors.coordination.commands import (
     Target,
 )
 from hermes_actors.coordination.plan_views import Proposal
-from hermes_actors.coordination.tally import Weights
+from hermes_actors.coordination.tally import PlannerWeights
 from hermes_actors.status.fold import StatusFold
 
 PAGES = "shop.pages$search"
@@ -33,7 +33,7 @@ class Planning:
         self.may_end.set()
 
     def weights(self, state):
-        return Weights(dict.fromkeys(state.subscriptions, 10.0))
+        return PlannerWeights(dict.fromkeys(state.subscriptions, 10.0))
 
     async def propose(self, state):
         self.on_propose()

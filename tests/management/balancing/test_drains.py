@@ -3,15 +3,15 @@
 import pytest
 
 from hermes_actors.management.access.roles import Anonymous, Guest
-from hermes_actors.model.workload import Drain
+from hermes_actors.model.workload import NodeDrain
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.record import Header, StatusRecord
+from hermes_actors.status.record import NodeHeader, StatusRecord
 
 DRAINS = "/balancer/drains"
 
 
 def header(node, dc="dc1", roles=("consumers",), **fields):
-    return Header(
+    return NodeHeader(
         node=node,
         dc=dc,
         boot_id=f"boot-{node}",
@@ -50,7 +50,7 @@ def nodes(api):
 async def test_a_drained_node_is_drained_until_that_is_undone(nodes):
     answer = await nodes.put(f"{DRAINS}/dc1/a", {"reason": "new disks"})
     assert answer.status_code == 201
-    drain = Drain(since_ms=nodes.clock.ms, by=Anonymous.name, reason="new disks")
+    drain = NodeDrain(since_ms=nodes.clock.ms, by=Anonymous.name, reason="new disks")
     assert nodes.metadata.catalog.drains == {("dc1", "a"): drain}
     assert (await nodes.put(f"{DRAINS}/dc1/a", {})).status_code == 200
     assert nodes.metadata.catalog.drains == {("dc1", "a"): drain}

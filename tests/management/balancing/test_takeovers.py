@@ -7,7 +7,7 @@ from coordination_scene import ORDERS, T0_MS, Followed
 from hermes_actors.coordination.commands import Claim, Join, Leave
 from hermes_actors.management.balancing.placements import takeover
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.record import Header, StatusRecord, SubscriptionStatus
+from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus
 
 
 def plan(followed, reason, *boots):
@@ -52,7 +52,7 @@ async def test_why_tells_it_of_each_node_while_the_coordination_is_followed(api,
     api.administered_with(status=fold, coordinations={"dc1": followed})
     await api.with_topic()
     await api.with_subscription()
-    header = Header(
+    header = NodeHeader(
         node="node-b",
         dc="dc1",
         boot_id="b",

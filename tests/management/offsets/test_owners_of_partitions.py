@@ -5,12 +5,14 @@ from coordination_scene import ORDERS, Followed
 
 from hermes_actors.coordination.commands import Claim, Join
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.record import Header, Page, SubscriptionStatus
+from hermes_actors.status.record import NodeHeader, Page, SubscriptionStatus
 from hermes_actors.status.record import decode as decode_status
 
 
 def heard_of(fold, node):
-    page = Page(Header(node=node, dc="dc1", boot_id=node, sequence=1, roles=("consumers",)), 9_000)
+    page = Page(
+        NodeHeader(node=node, dc="dc1", boot_id=node, sequence=1, roles=("consumers",)), 9_000
+    )
     page.add(SubscriptionStatus(ORDERS, ""))
     fold.take("dc1", decode_status(page.encode()), 0, trio.current_time())
 

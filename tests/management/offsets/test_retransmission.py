@@ -9,7 +9,7 @@ from hermes_actors.config import ManagementConfig
 from hermes_actors.consumer.reading.resting import Resting
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit, TopicSettings
-from hermes_actors.log.commits import Ownership, decode, encode
+from hermes_actors.log.commits import CommitOwner, decode, encode
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.management.offsets.retransmission import Retransmissions
@@ -21,7 +21,7 @@ from hermes_actors.metadata.keys import activation_key
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.record import Header, Page, SubscriptionStatus
+from hermes_actors.status.record import NodeHeader, Page, SubscriptionStatus
 from hermes_actors.status.record import decode as decode_status
 
 TOPIC = "shop.orders"
@@ -278,7 +278,7 @@ async def test_a_subscription_of_the_same_name_made_anew_knows_nothing_of_the_se
 
 
 async def commit(world, dc, position, intervals=(), partition=0):
-    metadata = encode(position, intervals, Ownership(0, 0))
+    metadata = encode(position, intervals, CommitOwner(0, 0))
     await world.logs[dc].commit(GROUP, TOPIC, {partition: Commit(position, metadata)})
 
 
@@ -315,7 +315,7 @@ async def test_a_lag_that_is_not_known_is_told_with_its_reason(world):
 
 
 async def test_a_commit_of_an_earlier_life_is_no_position(world):
-    metadata = encode(5, (), Ownership(0, 99))
+    metadata = encode(5, (), CommitOwner(0, 99))
     await world.logs["dc1"].commit(GROUP, TOPIC, {0: Commit(5, metadata)})
     found = (await world.api.get(f"{PATH}/lag")).json()
     assert found["datacenters"][0]["partitions"][0]["position"] is None
@@ -333,7 +333,9 @@ async def test_a_retransmission_that_is_not_taken_up_yet_is_told(world):
 
 
 def heard_of(world, node="n1", why=""):
-    page = Page(Header(node=node, dc="dc1", boot_id="b", sequence=1, roles=("consumers",)), 10_000)
+    page = Page(
+        NodeHeader(node=node, dc="dc1", boot_id="b", sequence=1, roles=("consumers",)), 10_000
+    )
     page.add(SubscriptionStatus(NAME, why))
     world.fold.report("dc1", "", 0, trio.current_time())
     world.fold.take("dc1", decode_status(page.encode()), 0, trio.current_time())

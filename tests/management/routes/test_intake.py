@@ -5,7 +5,12 @@ import trio
 from callers import SALES
 
 from hermes_actors.errors import Refused, Unavailable
-from hermes_actors.management.http.intake import BODY_BYTES_MAX, PIECES_MAX, Intake, IntakeLimits
+from hermes_actors.management.http.intake import (
+    BODY_BYTES_MAX,
+    PIECES_MAX,
+    BodyIntake,
+    IntakeLimits,
+)
 from hermes_actors.security.account import Unauthenticated
 
 
@@ -86,7 +91,7 @@ async def test_a_body_of_tiny_pieces_is_refused(api):
 
 
 async def test_the_time_of_a_body_ends_though_all_of_it_is_there_at_once(autojump_clock):
-    intake = Intake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
+    intake = BodyIntake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
 
     async def part():
         return {"type": "http.request", "body": b"", "more_body": True}
@@ -132,7 +137,7 @@ async def test_who_calls_is_found_out_once_for_each_request(api):
 
 
 async def test_all_bodies_under_way_have_one_bound_and_give_back_what_they_held(autojump_clock):
-    intake = Intake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
+    intake = BodyIntake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
     headers = [(b"transfer-encoding", b"chunked")]
 
     async def part():
@@ -151,7 +156,7 @@ async def test_all_bodies_under_way_have_one_bound_and_give_back_what_they_held(
 
 
 async def test_a_body_that_is_whole_waits_for_what_follows_without_a_limit(autojump_clock):
-    intake = Intake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
+    intake = BodyIntake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
 
     async def late():
         await trio.sleep(60)

@@ -5,7 +5,7 @@ import trio
 
 from hermes_actors.model.topic import Owner
 from hermes_actors.status.fold import GONE_AFTER_S, StatusFold
-from hermes_actors.status.record import Flow, Header, StatusRecord, SubscriptionStatus
+from hermes_actors.status.record import Flow, NodeHeader, StatusRecord, SubscriptionStatus
 
 NOW_MS = 1_700_000_000_000
 FAILING = {"level": "SLOW", "held_back": "it fails", "last_failure": "HTTP 503"}
@@ -34,7 +34,7 @@ async def tell(api):
             SubscriptionStatus(name.replace("__", "$").replace("_", "."), **fields)
             for name, fields in entries.items()
         )
-        header = Header(
+        header = NodeHeader(
             node="n1", dc="dc1", boot_id="b", sequence=1, roles=("consumers",), written_at_ms=NOW_MS
         )
         fold.take("dc1", StatusRecord(header, (), told), NOW_MS, trio.current_time())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hermes_actors.coordination.commands import Said
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Coordinated:
     at_s: float
 
 
-def content_of(state: State) -> bytes:
+def content_of(state: CoordinationState) -> bytes:
     """All that a state says, as whoever asks it sees it: no snapshot, which might forget."""
     return msgspec.msgpack.encode(
         (

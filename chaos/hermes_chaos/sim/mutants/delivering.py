@@ -23,7 +23,7 @@ from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.filters.budget import Budget
 from hermes_actors.filters.compiled import Candidate, Filters
-from hermes_actors.log.commits import Interval, Ownership
+from hermes_actors.log.commits import CommitOwner, Interval
 from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_chaos.sim.faults.strikes import Fault
@@ -87,7 +87,7 @@ def _ignore_seek(_self: TopicProgress, _seek: Seek | None) -> bool:
     return False
 
 
-def _any_seek_is_ours(self: TopicProgress, owner: Ownership, _partition: int) -> bool:
+def _any_seek_is_ours(self: TopicProgress, owner: CommitOwner, _partition: int) -> bool:
     ours = self._ownership
     return (owner.incarnation, owner.topic_incarnation) == (
         ours.incarnation,

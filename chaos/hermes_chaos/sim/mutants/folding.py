@@ -6,7 +6,7 @@ from dataclasses import replace as replace_shape
 from msgspec.structs import replace
 
 from hermes_actors.coordination import snapshots, state
-from hermes_actors.coordination.snapshots import Content
+from hermes_actors.coordination.snapshots import SnapshotContent
 from hermes_actors.coordination.values import Member, Ownership
 from hermes_actors.metadata.commands import Copy
 from hermes_actors.metadata.replication import Replicator
@@ -22,15 +22,17 @@ _fold = Replicator._fold
 Steps = Generator[None, None, bytes]
 
 
-def _packs(change: Callable[[Content], Content]) -> Callable[[Content], Steps]:
+def _packs(
+    change: Callable[[SnapshotContent], SnapshotContent],
+) -> Callable[[SnapshotContent], Steps]:
     return lambda content: _pack(change(content))
 
 
-def _each_member(change: Callable[[Member], Member]) -> Callable[[Content], Steps]:
+def _each_member(change: Callable[[Member], Member]) -> Callable[[SnapshotContent], Steps]:
     return _packs(lambda content: replace(content, members=tuple(map(change, content.members))))
 
 
-def _each_ownership(change: Callable[[Ownership], Ownership]) -> Callable[[Content], Steps]:
+def _each_ownership(change: Callable[[Ownership], Ownership]) -> Callable[[SnapshotContent], Steps]:
     return _packs(
         lambda content: replace(
             content, ownerships={name: change(each) for name, each in content.ownerships.items()}
@@ -43,7 +45,7 @@ def _without_high(ownership: Ownership) -> Ownership:
     return replace(ownership, grants=grants)
 
 
-def _by_name(content: Content) -> Content:
+def _by_name(content: SnapshotContent) -> SnapshotContent:
     return replace(content, members=tuple(sorted(content.members, key=lambda each: each.node)))
 
 
@@ -59,7 +61,7 @@ def _copy_no_deletion(self: Replicator, record: StoredRecord, settled_below: int
     return [copy for copy in _fold(self, record, settled_below) if copy.body is not None]
 
 
-_SNAPSHOTS: tuple[tuple[str, str, Callable[[Content], Steps]], ...] = (
+_SNAPSHOTS: tuple[tuple[str, str, Callable[[SnapshotContent], Steps]], ...] = (
     ("departed", "who has left", _packs(lambda content: replace(content, departed=()))),
     ("moves", "what was moved", _packs(lambda content: replace(content, moves=()))),
     ("leader", "who leads", _packs(lambda content: replace(content, leader=""))),
@@ -84,7 +86,7 @@ _STOPS = Shape(
     messages_per_publisher=20,
 )
 # Of what lasts for moments only, or comes of orderly stops.
-_PASSING: tuple[tuple[str, str, Callable[[Content], Steps], int, Shape], ...] = (
+_PASSING: tuple[tuple[str, str, Callable[[SnapshotContent], Steps], int, Shape], ...] = (
     ("order", "who was heard of last", _packs(_by_name), 6, _COMING_AND_GOING),
     (
         "stopping",

@@ -11,7 +11,7 @@ from hermes_actors.coordination.commands import Plan, Target
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.coordination.reader import CoordinationReader
-from hermes_actors.coordination.state import State
+from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Grant, Ownership
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
@@ -19,13 +19,13 @@ from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
 from hermes_chaos.sim.world import Shape
 
-_pass_time = State._pass_time
-_plan = State._plan
+_pass_time = CoordinationState._pass_time
+_plan = CoordinationState._plan
 _begin_lease = Lease.__init__
 _commit = TopicProgress._commit
 
 
-def _any_plan(self: State, said: Plan, offset: int, timestamp_ms: int) -> None:
+def _any_plan(self: CoordinationState, said: Plan, offset: int, timestamp_ms: int) -> None:
     leader, term = self.leader, self.term
     self.leader, self.term = said.boot, said.term
     _plan(self, said, offset, timestamp_ms)
@@ -58,7 +58,7 @@ def _fresh(target: Target, offset: int, log_ms: int) -> Grant:
     return Grant(target.boot, target.partitions, offset, target.share, log_ms)
 
 
-def _trust_the_log(self: State, timestamp_ms: int) -> None:
+def _trust_the_log(self: CoordinationState, timestamp_ms: int) -> None:
     before_ms, last_ms = self.clock_ms, self.timestamp_ms
     _pass_time(self, timestamp_ms)
     if last_ms is not None:
@@ -101,7 +101,7 @@ _PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
     (
         "log-clock-trusted",
         "log time goes wherever the log's clock goes",
-        State,
+        CoordinationState,
         "_pass_time",
         _trust_the_log,
     ),
@@ -138,7 +138,7 @@ OWNING = (
     Mutant(
         "ignore-terms",
         "while one node leads all do, and their plans count in any term",
-        ((Leader, "_leads", _lead_too), (State, "_plan", _any_plan)),
+        ((Leader, "_leads", _lead_too), (CoordinationState, "_plan", _any_plan)),
     ),
     Mutant(
         "never-release",

@@ -14,7 +14,7 @@ from hermes_actors.fallback.spool.replay import Item, Replayer
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
-from hermes_actors.log.batching import Batch
+from hermes_actors.log.batching import PartitionBatch
 from hermes_actors.publisher.appending import Appending
 from hermes_actors.publisher.hedging.decision import Decision
 from hermes_actors.publisher.hedging.flight import Attempts, Part
@@ -32,7 +32,7 @@ _readable = Replayer._readable
 _start = Hedge._start
 
 
-async def _acknowledge_then_append(self: Appending, batch: Batch[Pending]) -> None:
+async def _acknowledge_then_append(self: Appending, batch: PartitionBatch[Pending]) -> None:
     for pending in batch.items:
         # `settle` lets go of the messages, which the append still needs.
         messages = pending.messages
@@ -41,7 +41,9 @@ async def _acknowledge_then_append(self: Appending, batch: Batch[Pending]) -> No
     await _append(self, batch)
 
 
-async def _lead_and_leave_the_watcher(self: TopicProducer, batch: Batch[Pending] | None) -> None:
+async def _lead_and_leave_the_watcher(
+    self: TopicProducer, batch: PartitionBatch[Pending] | None
+) -> None:
     while batch is not None:
         self._leading = batch
         batch = await self._append(batch)

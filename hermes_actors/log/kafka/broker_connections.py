@@ -20,7 +20,7 @@ from aiokafka import errors
 from aiokafka.conn import CloseReason
 
 from hermes_actors.log.kafka import produce
-from hermes_actors.log.kafka.connection import Connection
+from hermes_actors.log.kafka.connection import ClientArguments
 from hermes_actors.log.kafka.session import Session
 from hermes_actors.log.kafka.translate import CLIENT_ERRORS
 from hermes_actors.runtime.clock import Clock
@@ -43,7 +43,7 @@ class Lost(Exception):
     """The batch was sent and its answer will not come."""
 
 
-class Sending:
+class SentBatch:
     """One partition's batch on its way. It may be given up while it waits; after `deadline_s` it is
     not sent any more.
     """
@@ -102,27 +102,27 @@ class Sending:
         raise self._result
 
 
-class _Lane:
+class _Channel:
     """One connection and what is on its way on it."""
 
     __slots__ = ("connection", "has_suspects", "is_overdue", "sendings", "started_s")
 
     def __init__(self, connection: Session) -> None:
         self.connection = connection
-        self.sendings: list[Sending] = []
+        self.sendings: list[SentBatch] = []
         self.started_s = 0.0
         self.is_overdue = False
         self.has_suspects = False
 
 
-class Lanes:
+class BrokerConnections:
     """The producing connections to one broker for one ack level; at most `size`, and four times
     as many while answers are overdue. For the host loop; `sweep` must be called now and then.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ClientArguments,
         clock: Clock,
         address: tuple[str, int],
         *,
@@ -143,10 +143,10 @@ class Lanes:
         self._delay_s = delay_s
         self._on_failure = on_failure
         self._size = connection.settings.producers_per_ack
-        self._free: list[_Lane] = []
-        self._busy: dict[_Lane, None] = {}
-        self._fresh: deque[Sending] = deque()
-        self._suspects: deque[Sending] = deque()
+        self._free: list[_Channel] = []
+        self._busy: dict[_Channel, None] = {}
+        self._fresh: deque[SentBatch] = deque()
+        self._suspects: deque[SentBatch] = deque()
         self._opening: asyncio.Task[None] | None = None
         self._failures = 0
         self._retry_at_s = 0.0
@@ -172,29 +172,29 @@ class Lanes:
         """Nothing is on its way and nothing waits."""
         return not (self._busy or self._fresh or self._suspects or self._opening)
 
-    def send(self, sending: Sending) -> None:
+    def send(self, sending: SentBatch) -> None:
         """Send it now, or with the next connection that is free."""
         (self._suspects if sending.is_suspect else self._fresh).append(sending)
         self._pump()
 
     def warm(self) -> None:
         """Have a connection, so that the next batch need not wait for one."""
-        for lane in [lane for lane in self._free if not lane.connection.connected()]:
-            lane.connection.close()
-            self._free.remove(lane)
+        for channel in [channel for channel in self._free if not channel.connection.connected()]:
+            channel.connection.close()
+            self._free.remove(channel)
         if not self.connections:
             self._open()
 
     def sweep(self, now_s: float) -> None:
         """Notice what is overdue or past its deadline."""
-        for lane in list(self._busy):
-            age_s = now_s - lane.started_s
+        for channel in list(self._busy):
+            age_s = now_s - channel.started_s
             if age_s >= self._timeout_s:
                 # What it owes fails with it: _answered is told.
-                lane.connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
-            elif age_s >= OVERDUE_S and not lane.is_overdue:
-                lane.is_overdue = True
-                for sending in lane.sendings:
+                channel.connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
+            elif age_s >= OVERDUE_S and not channel.is_overdue:
+                channel.is_overdue = True
+                for sending in channel.sendings:
                     sending.was_slow = True
         for waiting in (self._fresh, self._suspects):
             late = [sending for sending in waiting if sending.deadline_s <= now_s]
@@ -209,8 +209,8 @@ class Lanes:
         """Send nothing more; what is on its way may still be answered."""
         self.is_retired = True
         self._fail_waiting(reason)
-        for lane in self._free:
-            lane.connection.close()
+        for channel in self._free:
+            channel.connection.close()
         self._free.clear()
 
     async def close(self) -> None:
@@ -221,8 +221,8 @@ class Lanes:
             await asyncio.gather(self._opening, return_exceptions=True)
         if self._timer is not None:
             self._timer.cancel()
-        for lane in list(self._busy):
-            lane.connection.close()
+        for channel in list(self._busy):
+            channel.connection.close()
 
     # Sending.
 
@@ -236,18 +236,18 @@ class Lanes:
             takes_suspects = not self._fresh
             if takes_suspects and not self._has_room_for_suspects():
                 return
-            lane = self._take_free()
-            if lane is None:
+            channel = self._take_free()
+            if channel is None:
                 self._open_if_room()
                 return
             if takes_suspects:
-                self._write(lane, self._take(self._suspects, self._suspects_at_once()))
+                self._write(channel, self._take(self._suspects, self._suspects_at_once()))
             else:
-                self._write(lane, self._take(self._fresh, len(self._fresh)))
+                self._write(channel, self._take(self._fresh, len(self._fresh)))
 
     def _may_spread(self) -> bool:
         """False while an answer may come soon; what waits is looked at again if it does not."""
-        youngest_s = max(lane.started_s for lane in self._busy)
+        youngest_s = max(channel.started_s for channel in self._busy)
         wait_s = youngest_s + SPREAD_S - self._clock.monotonic_s()
         if wait_s <= 0:
             return True
@@ -263,8 +263,8 @@ class Lanes:
         return self._room_for_suspects() > 0
 
     def _room_for_suspects(self) -> int:
-        busy = sum(lane.has_suspects for lane in self._busy)
-        in_time = sum(lane.has_suspects and not lane.is_overdue for lane in self._busy)
+        busy = sum(channel.has_suspects for channel in self._busy)
+        in_time = sum(channel.has_suspects and not channel.is_overdue for channel in self._busy)
         half = max(self._size // 2, 1)
         return min(half - in_time, half * _OVERDUE_LANES - busy)
 
@@ -272,8 +272,8 @@ class Lanes:
         """Alone when few wait; when everything is slow, in as many parts as there is room for."""
         return -(-len(self._suspects) // self._room_for_suspects())
 
-    def _take(self, waiting: deque[Sending], count: int) -> list[Sending]:
-        taken: list[Sending] = []
+    def _take(self, waiting: deque[SentBatch], count: int) -> list[SentBatch]:
+        taken: list[SentBatch] = []
         seen: set[tuple[str, int]] = set()
         room = _REQUEST_BYTES_MAX
         while waiting and len(taken) < count:
@@ -290,50 +290,50 @@ class Lanes:
             room -= len(sending.data)
         return taken
 
-    def _take_free(self) -> _Lane | None:
+    def _take_free(self) -> _Channel | None:
         while self._free:
-            lane = self._free.pop()
-            if lane.connection.connected():
-                return lane
-            lane.connection.close()
+            channel = self._free.pop()
+            if channel.connection.connected():
+                return channel
+            channel.connection.close()
         return None
 
-    def _write(self, lane: _Lane, sendings: list[Sending]) -> None:
+    def _write(self, channel: _Channel, sendings: list[SentBatch]) -> None:
         if not sendings:
-            self._free.append(lane)
+            self._free.append(channel)
             return
         by_topic: dict[str, list[tuple[int, bytes | bytearray]]] = {}
         for sending in sendings:
             by_topic.setdefault(sending.topic, []).append((sending.partition, sending.data))
-        lane.sendings = sendings
-        lane.started_s = self._clock.monotonic_s()
-        lane.is_overdue = False
-        lane.has_suspects = sendings[0].is_suspect
-        self._busy[lane] = None
+        channel.sendings = sendings
+        channel.started_s = self._clock.monotonic_s()
+        channel.is_overdue = False
+        channel.has_suspects = sendings[0].is_suspect
+        self._busy[channel] = None
         try:
-            version = lane.connection.version(
+            version = channel.connection.version(
                 produce.API_KEY, produce.VERSION_MIN, produce.VERSION_MAX
             )
             body = produce.encode(self._acks, self._broker_timeout_ms, by_topic.items())
-            lane.connection.ask(
-                produce.API_KEY, version, body, partial(self._answered, lane, version)
+            channel.connection.ask(
+                produce.API_KEY, version, body, partial(self._answered, channel, version)
             )
         except (errors.KafkaError, OSError) as error:
-            del self._busy[lane]
-            lane.connection.close(reason=CloseReason.CONNECTION_BROKEN)
+            del self._busy[channel]
+            channel.connection.close(reason=CloseReason.CONNECTION_BROKEN)
             # A part of it may have been written; a broker does nothing with a torn request.
             for sending in sendings:
                 sending.settle(NotSent(str(error)))
 
-    def _answered(self, lane: _Lane, version: int, answer: bytes | Exception) -> None:
-        self._busy.pop(lane, None)
-        sendings, lane.sendings = lane.sendings, []
+    def _answered(self, channel: _Channel, version: int, answer: bytes | Exception) -> None:
+        self._busy.pop(channel, None)
+        sendings, channel.sendings = channel.sendings, []
         found = _decoded(answer, version)
         if isinstance(found, Exception):
             self.lost += 1
-            lane.connection.close(reason=CloseReason.CONNECTION_BROKEN)
+            channel.connection.close(reason=CloseReason.CONNECTION_BROKEN)
             reason = f"the connection to {self.address[0]}:{self.address[1]} ended"
-            if self._clock.monotonic_s() - lane.started_s >= self._timeout_s:
+            if self._clock.monotonic_s() - channel.started_s >= self._timeout_s:
                 reason = f"no answer within {self._timeout_s:g} s"
             for sending in sendings:
                 sending.settle(Lost(reason))
@@ -343,15 +343,15 @@ class Lanes:
                 result = found.get((sending.topic, sending.partition))
                 sending.settle(result or Lost("the broker's answer leaves it out"))
             if self.is_retired:
-                lane.connection.close()
+                channel.connection.close()
             else:
-                self._free.append(lane)
+                self._free.append(channel)
         self._pump()
 
     # Connections.
 
     def _open_if_room(self) -> None:
-        overdue = sum(lane.is_overdue for lane in self._busy)
+        overdue = sum(channel.is_overdue for channel in self._busy)
         in_time = len(self._busy) - overdue
         if in_time < self._size and len(self._busy) < self._size * _OVERDUE_LANES:
             self._open()
@@ -383,7 +383,7 @@ class Lanes:
         if self.is_retired:
             connection.close()
         else:
-            self._free.append(_Lane(connection))
+            self._free.append(_Channel(connection))
         self._pump()
 
     def _not_connected(self, reason: str) -> None:

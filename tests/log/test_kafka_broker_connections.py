@@ -10,7 +10,14 @@ from aiokafka.protocol.produce import ProduceRequest_v7, ProduceResponse_v7
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.log.kafka.lanes import OVERDUE_S, SPREAD_S, Lanes, Lost, NotSent, Sending
+from hermes_actors.log.kafka.broker_connections import (
+    OVERDUE_S,
+    SPREAD_S,
+    BrokerConnections,
+    Lost,
+    NotSent,
+    SentBatch,
+)
 
 SIZE = 4
 TIMEOUT_S = 5.0
@@ -96,7 +103,7 @@ class Fixture:
     def __init__(self):
         self.broker = Broker()
         self.failures = []
-        self.lanes = Lanes(
+        self.lanes = BrokerConnections(
             self.broker,
             self.broker,
             ("kafka", 9092),
@@ -107,7 +114,7 @@ class Fixture:
         )
 
     def send(self, partition, *, is_suspect=False, size=10, deadline_s=1e9):
-        sending = Sending("t", partition, bytearray(size), deadline_s, is_suspect)
+        sending = SentBatch("t", partition, bytearray(size), deadline_s, is_suspect)
         self.lanes.send(sending)
         return sending
 
