@@ -48,6 +48,8 @@ LOST_PART = 6
 """One row of so many is published while a node is lost."""
 GROUP, TOPIC = "flights", "flights.departures"
 RATE = 10_000
+RATE_DEFAULT = 400
+"""Rows a second: what two cores bear that also run both Kafkas, all nodes and the subscribers."""
 SHOWN_WITHIN_S = 30.0
 SETTLED_WITHIN_S = 180.0
 SILENCE_MAX_S = 15.0
@@ -108,6 +110,13 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--limit", type=int, metavar="N", help="publish only the first N rows")
     parser.add_argument(
+        "--rate",
+        type=float,
+        default=RATE_DEFAULT,
+        metavar="N",
+        help="rows published in a second (%(default)s); 0: as fast as they are answered",
+    )
+    parser.add_argument(
         "--report",
         type=Path,
         metavar="FOLDER",
@@ -120,6 +129,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.limit is not None and options.limit < 1:
         parser.error("--limit: expected 1 or more")
+    if options.rate < 0:
+        parser.error("--rate: expected 0 or more")
     return options
 
 
@@ -154,12 +165,12 @@ def demonstrate(
     # The last of them are published while a node is lost.
     calm = len(flights) - (len(flights) // LOST_PART if victim is not None else 0)
     try:
-        outcomes, seconds = trio.run(publish_all, flights[:calm], dcs, TOPIC, console)
+        outcomes, seconds = trio.run(publish_all, flights[:calm], dcs, TOPIC, console, options.rate)
         wait_until_settled(files, ids_of(outcomes), cluster)
         stored = {dc.name: count_stored(dc.management) for dc in dcs}
-        show(console, outcomes, seconds, stored, files)
+        show(console, outcomes, seconds, options.rate, stored, files)
         if victim is not None:
-            loss = lose_while_publishing(flights[calm:], dcs, TOPIC, console, victim)
+            loss = lose_while_publishing(flights[calm:], dcs, TOPIC, console, options.rate, victim)
             outcomes += loss.outcomes
             wait_until_settled(files, ids_of(outcomes), cluster)
             show_loss(console, dcs[0].name, loss, files)

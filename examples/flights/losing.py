@@ -69,12 +69,13 @@ def lose_while_publishing(
     dcs: list[Datacentre],
     topic: str,
     console: Console,
+    rate_per_s: float,
     victim: Victim,
 ) -> Loss:
     """Publish the flights, take the node away in the middle of it, and wait until others deliver
     what was its work. Raises Unreachable, also where the first datacentre's management is.
     """
-    return trio.run(_lose, flights, dcs, topic, console, victim)
+    return trio.run(_lose, flights, dcs, topic, console, rate_per_s, victim)
 
 
 async def _lose(
@@ -82,6 +83,7 @@ async def _lose(
     dcs: list[Datacentre],
     topic: str,
     console: Console,
+    rate_per_s: float,
     victim: Victim,
 ) -> Loss:
     clock, dc = SystemClock(), dcs[0]
@@ -92,7 +94,7 @@ async def _lose(
 
         async def publish() -> None:
             try:
-                loss.outcomes, _ = await publish_all(flights, dcs, topic, console)
+                loss.outcomes, _ = await publish_all(flights, dcs, topic, console, rate_per_s)
             except Unreachable as error:
                 unreachable.append(error)
 

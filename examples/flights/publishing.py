@@ -87,10 +87,15 @@ def datacentres_of(ready: dict[str, Any]) -> list[Datacentre]:
 
 
 async def publish_all(
-    flights: list[tuple[int, bytes]], dcs: list[Datacentre], topic: str, console: Console
+    flights: list[tuple[int, bytes]],
+    dcs: list[Datacentre],
+    topic: str,
+    console: Console,
+    rate_per_s: float,
 ) -> tuple[list[Outcome], float]:
     """Publish every row, dealt out to its datacentre's frontends; the outcomes and the seconds.
 
+    `rate_per_s` rows are sent in a second, in the order given; 0: as fast as they are answered.
     Raises Unreachable.
     """
     clock = SystemClock()
@@ -104,10 +109,12 @@ async def publish_all(
 
         plan = PublishPlan(url, topic, share.connections, RETRIES)
         try:
-            await BulkPublisher(plan, done, clock, system_rng()).run(stream(share.messages))
+            messages = stream(share.messages, first, rate_per_s)
+            await BulkPublisher(plan, done, clock, system_rng()).run(messages)
         except Unreachable as error:
             unreachable.append(error)
 
+    first = flights[0][0] if flights else 0
     began_s = clock.monotonic_s()
     with progress(console) as bars:
         async with trio.open_nursery() as nursery:
@@ -122,7 +129,12 @@ async def publish_all(
     return outcomes, clock.monotonic_s() - began_s
 
 
-async def stream(share: list[Message]) -> AsyncGenerator[Message, None]:
-    """A list as a source of messages."""
+async def stream(
+    share: list[Message], first: int, rate_per_s: float
+) -> AsyncGenerator[Message, None]:
+    """A list as a source of messages, each when it is due by its distance from the row `first`."""
+    began_s = trio.current_time()
     for message in share:
+        if rate_per_s:
+            await trio.sleep_until(began_s + (message.number - first) / rate_per_s)
         yield message

@@ -11,10 +11,11 @@ def show(
     console: Console,
     outcomes: list[Outcome],
     seconds: float,
+    rate_per_s: float,
     stored: dict[str, int | None],
     files: list[DeliveryFile],
 ) -> None:
-    """The two tables: what became of the messages, and how long it took."""
+    """Print two tables: what became of the messages, and how long it took at that rate."""
     accepted = [each for each in outcomes if each.is_accepted]
     sent_ms = {each.message_id: each.sent_ms for each in accepted}
     counts = Table(title="Messages", title_justify="left")
@@ -33,7 +34,8 @@ def show(
         )
     console.print(counts)
 
-    times = Table(title="Milliseconds", title_justify="left")
+    pace = f"at {rate_per_s:g} rows a second" if rate_per_s else "as fast as rows were answered"
+    times = Table(title=f"Milliseconds, {pace}", title_justify="left")
     for heading in ("", "p50", "p99", "max", "messages/s"):
         times.add_column(heading, justify="right" if heading else "left")
     latencies = sorted(each.latency_ms for each in accepted)

@@ -168,7 +168,7 @@ def test_the_demo_tells_a_sound_broker_from_a_faulty_one(
     # What was lost never comes, so that there is no use in waiting for it as long as usual.
     monkeypatch.setattr(demo, "SILENCE_MAX_S", 3.0)
     children = []
-    options = argparse.Namespace(limit=300, keep=False, compose=None, plain=True)
+    options = argparse.Namespace(limit=300, rate=0, keep=False, compose=None, plain=True)
     try:
         code = demo.demonstrate(options, tmp_path, children, (sys.executable, str(FAKE_DEV), mode))
     finally:
