@@ -208,3 +208,30 @@ def test_each_field_of_the_configuration_is_read_by_something() -> None:
         if not re.search(rf"\.{path.rpartition('.')[2]}\b", source)
     ]
     assert unread == []
+
+
+def test_the_glossary_names_classes_and_files_that_are_there() -> None:
+    product = ROOT / "hermes_actors"
+    classes = {
+        node.name
+        for path in product.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    rows = [
+        line.split("|")
+        for line in (ROOT / "docs" / "glossary.md").read_text().splitlines()
+        if line.startswith("| ") and not line.startswith("| term |")
+    ]
+    terms = [row[1].strip() for row in rows]
+    assert len(terms) > 60
+    assert sorted(terms) == sorted(set(terms))
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row[3])}
+    assert (
+        sorted(
+            name
+            for name in named
+            if not ((product / name).exists() if "/" in name else name in classes)
+        )
+        == []
+    )
