@@ -1,19 +1,24 @@
-"""A message between its reading and its settling: what it is, what may become of it, and the one
-seam by which counters, spans and tracking hear of that.
+"""A message between its reading and its settling: its states, the transitions between them, and
+the one seam by which counters, spans and tracking hear of those.
 
-    read ┬ filtered                                        its filters leave it out: it is settled
-         ├ given up ───────────────────────┐               undecodable, poison, too costly, too old
-         └ sent ── answered ┬──────────────│──────────────→ settled DELIVERED
-             ↑              ├ given up ────┴→ its letter ─→ settled DEAD_LETTER or DROPPED
-             └── it waits ──┘
+    READ ─ sent ─→ IN_FLIGHT ──────── settled ──────→ SETTLED     delivered
+     │ ↑           │  ↑   │                             ↑
+     │ │         wait sent  └ given_up ┐                │
+     │ │           ↓  │                ↓                │
+     │ └ returned ─ WAITING ─────→ GIVEN_UP ─ settled ──┘         its dead letter is kept, or none
+     └─── given_up ────────────────────┘
 
-What an answer leads to is decided in `retry.py` and carried out in `dispatching.py`. A message that
-a retransmission takes elsewhere is forgotten wherever it is, and read again from there or not at
-all; one whose consumer ends is read again by the next.
+A message alone and one of a batch go the same way; `returned` is for those of a batch that is put
+together anew. What a filter leaves out is settled as it is read, and never is a delivery. From
+READ, WAITING and IN_FLIGHT a message is `forgotten` when a retransmission has taken its partition
+elsewhere: it is read again from there, or not at all. One whose consumer ends stays as it is, and
+is read again by the next. What an answer leads to is decided in `retry.py` and carried out in
+`dispatching.py`.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from enum import Enum
+from enum import Enum, auto
 
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.recipients.broadcast import Served
@@ -30,26 +35,63 @@ Ending = tuple[Discard | Gone, SendOutcome]
 """The meaning of an answer for the messages that were pushed, and that answer."""
 
 
-class Delivery:
-    """A message that was read and not settled: its record, and how its attempts went so far.
+class State(Enum):
+    """Where a message stands between its reading and its settling."""
+
+    READ = auto()
+    """It waits for its turn: behind others, behind its key, or in a batch that is not sent yet."""
+    WAITING = auto()
+    """It waits for its next attempt, or, answered while the lease was closed, for its ending."""
+    IN_FLIGHT = auto()
+    """It is being pushed."""
+    GIVEN_UP = auto()
+    """It is attempted no more, and its dead letter is on its way."""
+    SETTLED = auto()
+    """It needs nothing more, and is committed next."""
+    FORGOTTEN = auto()
+    """A retransmission has taken it elsewhere."""
+
+
+READ, WAITING, IN_FLIGHT = State.READ, State.WAITING, State.IN_FLIGHT
+GIVEN_UP, SETTLED, FORGOTTEN = State.GIVEN_UP, State.SETTLED, State.FORGOTTEN
+
+
+class Attempts:
+    """How the attempts at one push went, of a message alone or of a batch.
+
+    `version` is the version of the subscription that made the last attempt, and `sent_s` when.
+    `ending` is what the last attempt's answer means, if that has to wait for the lease.
+    """
+
+    __slots__ = ("attempts", "backoff_ms", "ending", "sent_s", "version")
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.backoff_ms: int | None = None
+        self.ending: Ending | None = None
+        self.sent_s = 0.0
+        self.version = -1
+
+    @property
+    @abstractmethod
+    def is_superseded(self) -> bool:
+        """True when a retransmission or another version makes the push anew, or drops it."""
+
+
+class Delivery(Attempts):
+    """A message that was read and not settled: its record, its state, and how its attempts went.
 
     `message` is made when it is taken up, or before, by what looks into it; `route` and
     `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
     that of the ladder at its last attempt, `failed_s` the failure that counted there, `last` the
-    last attempt's outcome. `redriven` is
-    the dead letter that it was before it is tried again on demand. `served` remembers, where there
-    are several recipients, who has it. `ending` is what the last attempt's answer means for it, if
-    that has to wait for the lease.
+    last attempt's outcome. `redriven` is the dead letter that it was before it is tried again on
+    demand. `served` remembers, where there are several recipients, who has it.
     """
 
     __slots__ = (
-        "attempts",
-        "backoff_ms",
-        "ending",
         "epoch",
         "failed_s",
         "holds_key",
-        "is_given_up",
         "is_parked",
         "is_retry",
         "last",
@@ -59,43 +101,72 @@ class Delivery:
         "record",
         "redriven",
         "route",
-        "sent_s",
         "served",
         "size_bytes",
+        "state",
         "taken_up_s",
-        "version",
     )
 
     def __init__(
         self, record: StoredRecord, offsets: PartitionOffsets, message: Message | None = None
     ) -> None:
+        super().__init__()
+        self.state = READ
         self.record = record
         self.offsets = offsets
         self.size_bytes = len(record.value) + OVERHEAD_BYTES
         self.message = message
         self.message_lines = b""
         self.route: Route | None = None
-        self.version = -1
-        self.attempts = 0
-        self.backoff_ms: int | None = None
         self.taken_up_s: float | None = None
-        self.sent_s = 0.0
         self.served: Served | None = None
         self.epoch = 0
         self.failed_s: float | None = None
         self.last: SendOutcome | None = None
         self.is_retry = False
         self.holds_key = False
-        self.is_given_up = False
         # It has had to wait behind its key.
         self.is_parked = False
         self.redriven: Letter | None = None
-        self.ending: Ending | None = None
 
     @property
     def is_superseded(self) -> bool:
         """True when a retransmission has taken its partition elsewhere."""
         return self.offsets.is_superseded
+
+    # The transitions. Who makes one also moves the message in the queues, and tells the listeners.
+
+    def sent(self, now_s: float) -> None:
+        """Enter IN_FLIGHT: a push of it begins."""
+        assert self.state is READ or self.state is WAITING, "it is pushed once at a time"
+        self.state = IN_FLIGHT
+        self.sent_s = now_s
+
+    def wait(self) -> None:
+        """Enter WAITING, for the time of an attempt or of its ending."""
+        assert self.state in (IN_FLIGHT, READ, WAITING), "what is given up is not tried again"
+        self.state = WAITING
+
+    def returned(self) -> None:
+        """Enter READ again: its batch is put together anew."""
+        assert self.state in (IN_FLIGHT, READ, WAITING), "what is given up is not tried again"
+        self.state = READ
+
+    def given_up(self) -> None:
+        """Enter GIVEN_UP: it is settled when its dead letter is kept, or none is wanted."""
+        assert self.state in (IN_FLIGHT, READ, WAITING), "it is given up once"
+        self.state = GIVEN_UP
+
+    def settled(self) -> None:
+        """Enter SETTLED, delivered or given up, and settle its offset."""
+        assert self.state is IN_FLIGHT or self.state is GIVEN_UP, "it has been pushed or given up"
+        self.offsets.settle(self.record.offset)
+        self.state = SETTLED
+
+    def forgotten(self) -> None:
+        """Enter FORGOTTEN: a retransmission has taken its partition elsewhere."""
+        assert self.state in (IN_FLIGHT, READ, WAITING), "what is given up ends with its letter"
+        self.state = FORGOTTEN
 
 
 class Settlement(Enum):

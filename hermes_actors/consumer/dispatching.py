@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Generic, Protocol, TypeVar, assert_never
 
-from hermes_actors.consumer.delivery import Delivery, Ending, Settlement, Transitions
+from hermes_actors.consumer.delivery import Attempts, Delivery, Settlement, Transitions
 from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters
 from hermes_actors.consumer.measures import Undelivered
 from hermes_actors.consumer.parts import ConsumerParts
@@ -56,22 +56,7 @@ class Held(Protocol):
         """Forget all messages: the consumer has ended."""
 
 
-class Attempted(Protocol):
-    """The messages of one push, and how its attempts went.
-
-    `ending` is what the last attempt's answer means for it, if that has to wait for the lease.
-    """
-
-    attempts: int
-    backoff_ms: int | None
-    ending: Ending | None
-
-    @property
-    def is_superseded(self) -> bool:
-        """True when a retransmission or another version makes the push anew, or drops it."""
-
-
-T = TypeVar("T", bound=Attempted)
+T = TypeVar("T", bound=Attempts)
 
 
 class Dispatching(Generic[T]):
@@ -107,6 +92,7 @@ class Dispatching(Generic[T]):
         # Stopping, or the endpoint is gone.
         self._is_halted = False
         self._is_abandoned = False
+        self._version = 0
         self.alarm_s = float("inf")
         self.error: Exception | None = None
         self.gone = ""
@@ -119,6 +105,7 @@ class Dispatching(Generic[T]):
     def _begin(self, live: LiveSubscription, policy: SerialPolicy | BatchPolicy) -> None:
         """Put another version of the subscription in force."""
         self.live = live
+        self._version += 1
         self._retry_policy = RetryPolicy.of(
             policy,
             has_oauth=live.subscription.o_auth_policy is not None,
@@ -231,17 +218,14 @@ class Dispatching(Generic[T]):
                 assert_never(ending)
 
     def _suspend_if_gone(self, what: T, decision: Decision, outcome: SendOutcome) -> None:
-        # An earlier version's endpoint says nothing of this one's.
-        if isinstance(decision, Gone) and self._is_of_this_version(what):
-            self._on_gone(outcome)
+        match decision:
+            # An earlier version's endpoint says nothing of this one's.
+            case Gone() if what.version == self._version:
+                self._on_gone(outcome)
 
     @abstractmethod
     def _age_ms(self, what: T, now_s: float) -> float:
         """Return its age in milliseconds, as its time to live counts."""
-
-    @abstractmethod
-    def _is_of_this_version(self, what: T) -> bool:
-        """True when its last attempt was made as the subscription is now."""
 
     @abstractmethod
     def _learn(self, what: T, decision: Decision, outcome: SendOutcome, now_s: float) -> None:
@@ -323,7 +307,7 @@ class Dispatching(Generic[T]):
         """Settle the message and drop it: its dead letter is safe."""
         if self._is_abandoned:
             return
-        delivery.offsets.settle(delivery.record.offset)
+        delivery.settled()
         self._transitions.settled((delivery,), settlement)
         self._held.forget(delivery)
         self._around.note_settled()

@@ -101,12 +101,13 @@ class Pushes:
             spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
             left_ms = max(1, self._request_timeout_ms - spent_ms)
             try:
-                if not self._may_begin():
-                    done(NOT_BEGUN)
-                elif isinstance(found, Unresolved):
-                    done(unresolved(str(found)))
-                else:
-                    push(found, left_ms)
+                match found:
+                    case _ if not self._may_begin():
+                        done(NOT_BEGUN)
+                    case Unresolved():
+                        done(unresolved(str(found)))
+                    case _:
+                        push(found, left_ms)
             # It may run in a look-up's callback.
             except Exception as error:  # noqa: BLE001
                 self._fail(error)

@@ -12,7 +12,7 @@ from itertools import chain
 from msgspec import Struct
 
 from hermes_actors.consumer.batch.body import ARRAY_BYTES, array_of
-from hermes_actors.consumer.delivery import Delivery, Ending
+from hermes_actors.consumer.delivery import Attempts, Delivery
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord
 from hermes_actors.model.subscription import BatchBody
@@ -37,44 +37,57 @@ class GivenUp(Struct, frozen=True):
     status: int = 0
 
 
-class Batch:
+class Batch(Attempts):
     """One batch and how its attempts went. It never changes: equal ids mean equal bodies.
 
-    `first_s` is when its first attempt began, once it `is_begun`. `ending` is what the last answer
-    means for it, if that has to wait for the lease. `is_superseded`: while it was in flight another
-    version or a retransmission came, and its messages are to be put together anew.
+    `first_s` is when its first attempt began, once it `is_begun`. `is_outdated`: while it was in
+    flight another version or a retransmission came, and its messages are to be put together anew.
     """
 
     __slots__ = (
-        "attempts",
-        "backoff_ms",
         "body",
         "deliveries",
         "due_s",
-        "ending",
         "first_s",
         "id",
         "is_begun",
         "is_inflight",
-        "is_superseded",
-        "sent_s",
+        "is_outdated",
     )
 
     def __init__(
         self, batch_id: str, deliveries: list[Delivery], body: bytes, now_s: float
     ) -> None:
+        super().__init__()
         self.id = batch_id
         self.deliveries = deliveries
         self.body = body
-        self.attempts = 0
-        self.backoff_ms: int | None = None
         self.due_s = now_s
         self.first_s = now_s
-        self.sent_s = 0.0
         self.is_begun = False
         self.is_inflight = False
-        self.is_superseded = False
-        self.ending: Ending | None = None
+        self.is_outdated = False
+
+    @property
+    def is_superseded(self) -> bool:
+        """True when its messages are to be put together anew."""
+        return self.is_outdated
+
+    def sent(self, now_s: float) -> None:
+        """Begin a push of all its messages."""
+        if not self.is_begun:
+            self.is_begun = True
+            self.first_s = now_s
+        self.sent_s = now_s
+        self.is_inflight = True
+        for each in self.deliveries:
+            each.sent(now_s)
+
+    def wait(self, due_s: float) -> None:
+        """Let all its messages wait until `due_s`."""
+        self.due_s = due_s
+        for each in self.deliveries:
+            each.wait()
 
 
 class _Element:
@@ -186,7 +199,7 @@ class BatchAssembly:
             problem = self._admit(self._queue[0])
             if problem is not None:
                 self._queue.popleft()
-                problem.delivery.is_given_up = True
+                problem.delivery.given_up()
                 self.buried += 1
                 rejected.append(problem)
         return rejected
@@ -236,18 +249,19 @@ class BatchAssembly:
     def settle(self) -> None:
         """Settle the current batch: its messages need nothing more."""
         for delivery in self._end_current():
+            delivery.settled()
             self.buffered_bytes -= delivery.size_bytes
 
     def bury(self) -> None:
         """Give the current batch up; `forget` follows for each of its messages."""
         for delivery in self._end_current():
-            delivery.is_given_up = True
+            delivery.given_up()
             self.buried += 1
 
     def bury_read(self, delivery: Delivery) -> None:
         """Give up a message that has been read and not been added; `forget` follows."""
         self.buffered_bytes += delivery.size_bytes
-        delivery.is_given_up = True
+        delivery.given_up()
         self.buried += 1
 
     def forget(self, delivery: Delivery) -> None:
@@ -260,6 +274,8 @@ class BatchAssembly:
         in front of the queue again, but for those that a retransmission has moved.
         """
         again = [] if self.current is None else self._end_current()
+        for delivery in again:
+            delivery.returned()
         elements = deque(_Element(each, each.taken_up_s or 0.0) for each in again)
         for element in chain(self._open, self._queue):
             element.data = b""
@@ -267,7 +283,8 @@ class BatchAssembly:
         self._forget_open()
         self._queue = deque()
         for element in elements:
-            if element.delivery.offsets.is_superseded:
+            if element.delivery.is_superseded:
+                element.delivery.forgotten()
                 self.buffered_bytes -= element.delivery.size_bytes
             else:
                 self._queue.append(element)
@@ -309,7 +326,7 @@ class BatchAssembly:
         current = self.current
         if current is not None and current.is_inflight:
             # When it has failed, it is dissolved: what is in flight cannot be changed.
-            current.is_superseded = True
+            current.is_outdated = True
             self.current = None
             self.dissolve()
             self.current = current

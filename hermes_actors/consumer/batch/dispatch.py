@@ -92,8 +92,6 @@ class BatchDispatch(Dispatching[Batch]):
         # Given up, and their letters not handed over yet: bounded by what is read.
         self._given_up: deque[GivenUp] = deque()
         self._endpoint_text = live.subscription.endpoint
-        # Which version's made the last attempt.
-        self._asked: BatchPushing | None = None
         self.last_failure: SendOutcome | None = None
         self.adopt(live)
 
@@ -265,13 +263,9 @@ class BatchDispatch(Dispatching[Batch]):
         self._rate.take(now_s, len(batch.deliveries))
         self.taken += len(batch.deliveries)
         self.taken_bytes += len(batch.body)
-        if not batch.is_begun:
-            batch.is_begun = True
-            batch.first_s = now_s
+        batch.sent(now_s)
+        batch.version = self._version
         self._transitions.sent(batch.deliveries, is_retry=batch.attempts > 0)
-        batch.sent_s = now_s
-        batch.is_inflight = True
-        self._asked = self._pushing
         first = batch.deliveries[0].message
         assert first is not None, "rendered before"
         self._pushing.send(batch, first, partial(self._on_outcome, batch))
@@ -291,18 +285,13 @@ class BatchDispatch(Dispatching[Batch]):
         self._around.wake()
 
     def _settle(self, batch: Batch) -> None:
-        for delivery in batch.deliveries:
-            delivery.offsets.settle(delivery.record.offset)
+        self._assembly.settle()
         self._transitions.settled(batch.deliveries, Settlement.DELIVERED)
         self.last_success_ms = self._clock.now_ms()
-        self._assembly.settle()
         self._around.note_settled()
 
     def _age_ms(self, batch: Batch, now_s: float) -> float:
         return (now_s - batch.first_s) * 1_000
-
-    def _is_of_this_version(self, _batch: Batch) -> bool:
-        return self._asked is self._pushing
 
     def _learn(
         self, _batch: Batch, _decision: Decision, outcome: SendOutcome, _now_s: float
@@ -310,10 +299,10 @@ class BatchDispatch(Dispatching[Batch]):
         self.last_failure = outcome
 
     def _repeat(self, batch: Batch, now_s: float) -> None:
-        batch.due_s = now_s
+        batch.wait(now_s)
 
     def _wait(self, batch: Batch, due_s: float) -> None:
-        batch.due_s = due_s
+        batch.wait(due_s)
 
     def _let_go(self, batch: Batch, decision: Decision, outcome: SendOutcome) -> None:
         self._suspend_if_gone(batch, decision, outcome)

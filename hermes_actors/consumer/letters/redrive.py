@@ -13,7 +13,7 @@ from itertools import islice
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.consumer.delivery import Delivery
+from hermes_actors.consumer.delivery import Delivery, State
 from hermes_actors.consumer.letters.redrive_plan import Plan, Planning
 from hermes_actors.consumer.letters.redrive_records import RedriveRecords
 from hermes_actors.consumer.measures import SubscriptionMeasures
@@ -303,7 +303,7 @@ class Redriver:
         assert delivery is not None, "made together"
         del self._outstanding[place.letter.id]
         self._outstanding_bytes -= delivery.size_bytes
-        if delivery.is_given_up:
+        if delivery.state is State.GIVEN_UP:
             self._count(place, failed=1)
         else:
             # Given up by a node whose clock is ahead, it has been delivered all the same.

@@ -4,13 +4,14 @@ answers allow. Says so in words, and probes an endpoint that does not answer.
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import assert_never
 
 from hermes_actors.consumer.delivery import Delivery
 from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.rates.ladder import Ladder, Level, noted_s
 from hermes_actors.consumer.rates.limit import LEAST_PER_S, RateLimit
 from hermes_actors.consumer.recipients.broadcast import teach
-from hermes_actors.consumer.retry import Again, Decision, Discard, RetryPolicy
+from hermes_actors.consumer.retry import Again, Decision, Discard, Gone, RetryPolicy, Settled
 from hermes_actors.consumer.senders.sender import Failure, Route, Sender, SendOutcome
 from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.coordination.commands import RateState
@@ -149,20 +150,23 @@ class Pacing:
     ) -> None:
         """Tell the ladder what an attempt that was no success says of the endpoint."""
         ladder, is_answered = self.ladder, outcome.failure is None
-        if isinstance(decision, Again | Discard) and decision.slows:
-            if ladder.on_failure(
-                now_s,
-                delivery.epoch,
-                failed_before_s=delivery.failed_s,
-                is_answered=is_answered,
-                is_pressed=outcome.is_pressed,
-            ):
-                delivery.failed_s = noted_s(delivery.failed_s, now_s)
-            self._last_route = delivery.route
-        elif isinstance(decision, Discard) and decision.reason.is_the_messages:
-            ladder.on_success(now_s, delivery.epoch)
-        else:
-            ladder.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
+        match decision:
+            case Again(slows=True) | Discard(slows=True):
+                if ladder.on_failure(
+                    now_s,
+                    delivery.epoch,
+                    failed_before_s=delivery.failed_s,
+                    is_answered=is_answered,
+                    is_pressed=outcome.is_pressed,
+                ):
+                    delivery.failed_s = noted_s(delivery.failed_s, now_s)
+                self._last_route = delivery.route
+            case Discard(reason) if reason.is_the_messages:
+                ladder.on_success(now_s, delivery.epoch)
+            case Again() | Discard() | Gone() | Settled():
+                ladder.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
+            case _:
+                assert_never(decision)
         self._note_level()
 
     def forgo(self, delivery: Delivery, now_s: float) -> None:

@@ -125,8 +125,11 @@ class Screening:
 
         async def in_turn(candidate: Candidate, message: Message | None) -> Seen:
             await aside.next_turn()
-            seen = look(candidate, message)
-            return await seen.verdict() if isinstance(seen, Later) else seen
+            match look(candidate, message):
+                case Later(verdict):
+                    return await verdict()
+                case seen:
+                    return seen
 
         async def verdict(
             candidate: Candidate, message: Message | None, spent: BudgetSpent

@@ -6,6 +6,7 @@ A partition whose oldest unsettled message holds it up is left out; the others a
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
+from typing import assert_never
 
 import trio
 
@@ -23,7 +24,7 @@ from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason
-from hermes_actors.model.message import is_for_another
+from hermes_actors.model.message import Message, is_for_another
 from hermes_actors.model.record import StoredRecord
 
 _logger = logging.getLogger(__name__)
@@ -442,32 +443,35 @@ class Intake:
             if is_for_another(record, self._subscription):
                 seen = _FOR_ANOTHER
             elif self.screen is not let_pass and not offsets.was_settled(record.offset):
-                first_look = self.screen(record)
-                if isinstance(first_look, Later):
-                    # Not begun yet: whatever cancels this, the record is read again.
-                    self._on_read()
-                    seen = await first_look.verdict()
-                    if self._scope.cancel_called:
-                        return
-                    turn_ends_s = trio.current_time() + _TURN_S
-                else:
-                    seen = first_look
+                match self.screen(record):
+                    case Later(verdict):
+                        # Not begun yet: whatever cancels this, the record is read again.
+                        self._on_read()
+                        seen = await verdict()
+                        if self._scope.cancel_called:
+                            return
+                        turn_ends_s = trio.current_time() + _TURN_S
+                    case at_once:
+                        seen = at_once
             offsets.trail.note(record)
             if not offsets.begin(record.offset, record.timestamp_ms):
                 continue
-            if isinstance(seen, Filtered):
-                offsets.filter_out(record.offset)
-                transitions.filtered((record,))
-                passed -= 1
-            elif isinstance(seen, Exhausted):
-                passed -= 1
-                delivery = Delivery(record, offsets, seen.message)
-                self._give_up(delivery, DiscardReason.FILTER_TIME, seen.detail)
-            else:
-                delivery = Delivery(record, offsets, seen)
-                if record.offset < offsets.recovered_end:
-                    delivery.failed_s = IN_AN_EARLIER_LIFE_S
-                lanes.add(delivery)
+            match seen:
+                case None | Message():
+                    delivery = Delivery(record, offsets, seen)
+                    if record.offset < offsets.recovered_end:
+                        delivery.failed_s = IN_AN_EARLIER_LIFE_S
+                    lanes.add(delivery)
+                case Filtered():
+                    offsets.filter_out(record.offset)
+                    transitions.filtered((record,))
+                    passed -= 1
+                case Exhausted(detail, message):
+                    passed -= 1
+                    delivery = Delivery(record, offsets, message)
+                    self._give_up(delivery, DiscardReason.FILTER_TIME, detail)
+                case _:
+                    assert_never(seen)
             if count % _CLOCK_EVERY == 0 and trio.current_time() >= turn_ends_s:
                 # Told before: a retransmission that cancels this forgets only what is left.
                 self._on_read()

@@ -80,7 +80,7 @@ class PartitionOffsets:
         """
         assert offset >= self.read_end, "records of a partition come in order"
         self.read_end = offset + 1
-        if self.was_settled(offset):
+        if self._recovered and self._is_recovered(offset):
             self._passed_over += 1
             return False
         self._unsettled[offset] = stored_at_ms

@@ -53,7 +53,6 @@ class Dispatch(Dispatching[Delivery]):
         self._monotonic_s = parts.clock.monotonic_s
         self._lanes = lanes
         self._is_filling = False
-        self._version = 0
         self._pacing = Pacing(live, _policy(live).rate, parts, owned)
         self._limit, self._ladder = self._pacing.limit, self._pacing.ladder
         self.adopt(live)
@@ -78,7 +77,6 @@ class Dispatch(Dispatching[Delivery]):
         )
         self._lanes.window = policy.inflight_size or self._parts.config.inflight_max
         self._pacing.adopt(live, policy.rate)
-        self._version += 1
 
     @property
     def last_failure(self) -> SendOutcome | None:
@@ -253,8 +251,8 @@ class Dispatch(Dispatching[Delivery]):
                 delivery.message_lines = b""
                 delivery.route = None
             delivery.version = self._version
+        delivery.sent(now_s)
         self._transitions.sent((delivery,), is_retry=delivery.attempts > 0)
-        delivery.sent_s = now_s
         delivery.epoch = self._ladder.epoch
         self._pushing.send(delivery, partial(self._on_outcome, delivery))
 
@@ -269,7 +267,7 @@ class Dispatch(Dispatching[Delivery]):
         else:
             self._pacing.teach_each(outcome.recipients, self._retry_policy, delivery, now_s)
         if outcome.is_success:
-            delivery.offsets.settle(delivery.record.offset)
+            delivery.settled()
             self._lanes.remove(delivery)
             transitions.settled((delivery,), Settlement.DELIVERED)
             self.last_success_ms = self._clock.now_ms()
@@ -284,9 +282,6 @@ class Dispatch(Dispatching[Delivery]):
             self._note_landed()
         elif not self._is_filling:
             self._refill(now_s)
-
-    def _is_of_this_version(self, delivery: Delivery) -> bool:
-        return delivery.version == self._version
 
     def _learn(
         self, delivery: Delivery, decision: Decision, outcome: SendOutcome, now_s: float
@@ -303,7 +298,7 @@ class Dispatch(Dispatching[Delivery]):
         self._lanes.wait(delivery, due_s)
 
     def _let_go(self, delivery: Delivery, decision: Decision, outcome: SendOutcome) -> None:
-        # A retransmission has taken its partition elsewhere: it comes again from there, or not.
+        delivery.forgotten()
         self._lanes.remove(delivery)
 
     def _give_up(self, delivery: Delivery, reason: DiscardReason, outcome: SendOutcome) -> None:

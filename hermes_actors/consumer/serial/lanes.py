@@ -95,6 +95,7 @@ class Lanes:
     def wait(self, delivery: Delivery, due_s: float) -> None:
         """Let a message in flight wait for its (next) attempt at `due_s`."""
         self._land(delivery)
+        delivery.wait()
         self._sequence += 1
         heapq.heappush(self._waiting, (due_s, self._sequence, delivery))
 
@@ -110,13 +111,13 @@ class Lanes:
     def bury(self, delivery: Delivery) -> None:
         """Give up a message in flight; `forget` follows when its dead letter is kept."""
         self._land(delivery)
-        delivery.is_given_up = True
+        delivery.given_up()
         self.buried += 1
 
     def bury_read(self, delivery: Delivery) -> None:
         """Give up a message that has been read and not been added; `forget` follows."""
         self.buffered_bytes += delivery.size_bytes
-        delivery.is_given_up = True
+        delivery.given_up()
         self.buried += 1
 
     def forget(self, delivery: Delivery) -> None:
@@ -133,6 +134,7 @@ class Lanes:
         self._waiting = [entry for entry in self._waiting if not entry[2].offsets.is_superseded]
         heapq.heapify(self._waiting)
         for delivery in dropped:
+            delivery.forgotten()
             self._drop(delivery)
 
     def clear(self) -> None:

@@ -53,13 +53,12 @@ class Line:
         self.assembly.add(Delivery(record, offsets))
 
     def end(self, deliveries):
-        for each in deliveries:
-            self.ended.append((each.record.partition, each.record.offset))
-            each.offsets.settle(each.record.offset)
+        self.ended += [(each.record.partition, each.record.offset) for each in deliveries]
 
     def fill(self):
         for rejected in self.assembly.fill(100):
             self.end([rejected.delivery])
+            rejected.delivery.settled()
             self.assembly.forget(rejected.delivery)
 
     def step(self, answer):
@@ -71,6 +70,8 @@ class Line:
         batch = assembly.current
         if batch is None:
             return
+        self.fly(batch)
+        batch.is_inflight = False
         if answer == "taken":
             self.end(batch.deliveries)
             self.taken += [(d.record.partition, d.record.offset) for d in batch.deliveries]
@@ -79,9 +80,16 @@ class Line:
             assembly.bury()
             self.end(batch.deliveries)
             for each in batch.deliveries:
+                each.settled()
                 assembly.forget(each)
         elif batch.is_superseded:
             assembly.dissolve()
+        else:
+            batch.wait(self.now_s)
+
+    def fly(self, batch):
+        if not batch.is_inflight:
+            batch.sent(self.now_s)
 
     def check(self, batch):
         assert 1 <= len(batch.deliveries) <= self.bounds.size
@@ -128,7 +136,9 @@ def test_batches_keep_to_their_bounds_and_lose_nothing_in_any_order(first, story
             line.bounds = arguments[0]
             line.assembly.change(*arguments)
         elif line.assembly.current is not None:
-            line.assembly.current.is_inflight = arguments[0]
+            line.fly(line.assembly.current)
+            if not arguments[0]:
+                line.step("failed")
         held = line.assembly
         assert held.fresh + held.gathered + held.inflight + held.waiting + held.buried == len(
             line.read
@@ -165,7 +175,9 @@ def test_a_batch_is_complete_by_size_by_volume_and_by_time():
         line.add(body)
         line.fill()
     # [11,222] would be 8 bytes.
-    assert line.assembly.close("a", 0.0).body == b"[11]"
+    first = line.assembly.close("a", 0.0)
+    assert first.body == b"[11]"
+    first.sent(0.0)
     line.assembly.settle()
     line.fill()
     assert line.assembly.close("b", 0.0).body == b"[222,3]"
@@ -220,7 +232,8 @@ def test_what_a_retransmission_moves_leaves_queue_open_and_current_batch(is_infl
     line.fill()
     batch = line.assembly.close("a", 0.0)
     line.fill()
-    batch.is_inflight = is_inflight
+    if is_inflight:
+        batch.sent(0.0)
     line.partitions[1].is_superseded = True
     line.assembly.drop_superseded()
     if is_inflight:
