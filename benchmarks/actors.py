@@ -1,4 +1,4 @@
-"""What a message costs inside a node: mailbox and supervisor beside a bare trio memory channel.
+"""Measures a message inside a node: mailbox and supervisor beside a bare trio memory channel.
 
     python benchmarks/actors.py [--rounds 3]
 

@@ -1,4 +1,4 @@
-"""What an append through EmbeddedLog costs beside plain SQLite: same disk, same run, same batches.
+"""Measures an append through EmbeddedLog beside plain SQLite: same disk, same run, same batches.
 
 Plain SQLite is the least that keeps the same promise: one row for each record, `executemany` and
 one commit with synchronous=FULL for each batch, on the calling thread.

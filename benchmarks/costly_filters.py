@@ -180,7 +180,7 @@ def measure(fleet: Whole, case: str, asked: argparse.Namespace) -> None:
 
 
 def _between(then: list[dict[str, float]], now: list[dict[str, float]]) -> dict[str, float]:
-    """What was counted in between by all nodes; each counts all leases of the datacentre."""
+    """Return all nodes' counts of the time between; each counts all leases of the datacentre."""
     grown = {
         name: [late[name] - early[name] for early, late in zip(then, now, strict=True)]
         for name in _COUNTERS

@@ -1,4 +1,4 @@
-"""One fsync for each batch before its 201s: strace's count of fdatasync beside the log's commits.
+"""Counts fsyncs: strace's fdatasync calls beside the log's commits, each before its 201s.
 
 Runs `hermes dev` under strace, publishes with 1 and with 32 connections, and prints for each
 server: messages, commits (the log's own count), fdatasync calls (strace's), messages for each
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def measure(connections: int, messages: int) -> int:
-    """One row of the table; how many 201s came before their fsync."""
+    """Print one row of the table; return how many 201s came before their fsync."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
         with dev(Path(folder) / "data", trace) as ready:
@@ -94,7 +94,7 @@ def create_topic(management: str) -> None:
 
 
 def ask(base: str, path: str, body: object) -> None:
-    """One POST that must be answered with 201."""
+    """Send a POST that must be answered with 201."""
     connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=30)
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
     answer = connection.getresponse()
@@ -129,7 +129,7 @@ def publish_all(publish: str, connections: int, messages: int) -> None:
 
 
 def counter(publish: str, name: str) -> float:
-    """One metric of the node."""
+    """Return one metric of the node."""
     connection = http.client.HTTPConnection(urlsplit(publish).netloc, timeout=30)
     connection.request("GET", "/status/prometheus")
     text = connection.getresponse().read().decode()

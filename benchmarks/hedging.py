@@ -73,7 +73,7 @@ class Delays(NamedTuple):
     slow_factor: float = 1.0
 
     def draw_s(self, rng: random.Random) -> float:
-        """One append, without phases and distance."""
+        """Return the seconds of one append, without phases and distance."""
         if rng.random() * 100 < self.tail_percent:
             return self.tail_from_ms * rng.paretovariate(self.tail_alpha) / 1_000
         return rng.lognormvariate(math.log(self.median_ms), self.sigma) / 1_000
@@ -137,7 +137,7 @@ class SlowLog(MemoryLog):
 
 
 class Tally:
-    """What publishers saw and what it cost, after the warm-up."""
+    """The publishers' answers and the price of them, after the warm-up."""
 
     def __init__(self) -> None:
         self.latencies = Latencies()
@@ -145,7 +145,7 @@ class Tally:
         self.counts: Counter[str] = Counter()
 
     def note(self, pending: Pending) -> None:
-        """One answer."""
+        """Count one answer."""
         if pending.started_s >= WARM_UP_S:
             self.latencies.record(trio.current_time() - pending.started_s)
             self.failed += type(pending.outcome) is not Stored
@@ -154,7 +154,7 @@ class Tally:
 async def publish(
     delays: Delays, mode: Mode, seed: int, rate_per_s: float, seconds: float, tally: Tally
 ) -> None:
-    """One history: a node that publishes to two logs, and its publishers."""
+    """Run a node that publishes to two logs, with its publishers."""
     clock, rng = SimulatedClock(), rng_of(seed, "node")
     metrics = Metrics("hermes_frontend")
     end_s = WARM_UP_S + seconds
@@ -195,7 +195,7 @@ async def publish(
 
 
 def counted(fallback: Fallback) -> Counter[str]:
-    """What the fallback did so far."""
+    """Return the fallback's counts so far."""
     measures = fallback.measures
     counts: Counter[str] = Counter(refused=int(measures.budget_refused.value))
     for cause in Cause:
@@ -259,7 +259,7 @@ def main() -> None:
 
 
 def show(delays: str, mode: str, tally: Tally) -> None:
-    """One row."""
+    """Print one row of the table."""
     count = tally.latencies.count
     p50, p99, p999, most = tally.latencies.summary().values()
     hedged, otherwise, duplicates, refused = (

@@ -1,4 +1,4 @@
-"""What idle subscriptions cost a node on Kafka, beside as many idle aiokafka consumers.
+"""Measures a node with idle subscriptions on Kafka beside as many idle aiokafka consumers.
 
     python benchmarks/idle_subscriptions.py [--subscriptions 200] [--topics 20] [--seconds 20]
 

@@ -149,7 +149,7 @@ class Bench:
         self.results["max"].append({**of.row(), "rate_per_s": round(low), "p99_ms": bound_ms})
 
     def _probe(self, of: Configuration) -> dict[str, int]:
-        """What the configuration answers instead of acknowledging, if it does."""
+        """Return the counts of the answers that are no acknowledgements."""
         with self._serving(of) as (_, target):
             row = run(OpenLoad(target, 1, PROBE_S, target.chunk * 20.0, "constant"))
         if row["messages_per_s"]:

@@ -170,7 +170,7 @@ class _Memory:
 
 
 def _family(pid: int) -> dict[int, list[str]]:
-    """What Linux tells of this process, that one, and all below them: the fields of `stat`."""
+    """Return the fields of `stat` of this process, that one, and all below them."""
     told: dict[int, list[str]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -252,7 +252,7 @@ def _fold_loop(rows: int) -> Callable[[], None]:
 
 
 def _messages(dc: str, records: int) -> Iterator[Message]:
-    """Those of one datacentre; one in fifty of dc2 is a hedge of a message of dc1."""
+    """Return the messages of one datacentre; one in fifty of dc2 is a hedge of a message of dc1."""
     for number in range(records):
         is_hedge = dc == "dc2" and number % DOUBLED_EVERY == 0
         owner = "dc1" if is_hedge else dc

@@ -51,7 +51,7 @@ def payloads(count: int, size_bytes: int) -> list[bytes]:
 
 
 async def open_bare(stack: AsyncExitStack, folder: Path) -> Append:
-    """One write and one fdatasync."""
+    """Measure one write and one fdatasync."""
     file = os.open(folder / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     stack.callback(os.close, file)
 
@@ -154,7 +154,7 @@ async def compare(options: argparse.Namespace) -> None:
 
 
 async def load(options: argparse.Namespace) -> None:
-    """What is left behind is taken over by a new process, and read back for the replay."""
+    """Measure how a new process takes over a spool, and reads it back for the replay."""
     count = options.entries
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
         opened = partial(

@@ -1,4 +1,4 @@
-"""What a stopped broker of three costs the partitions that lie on the other two.
+"""Measures the partitions on two brokers while the third one is stopped.
 
 Paced writers append to topics on two brokers, others to topics on the third one alone; in every
 second phase the third is stopped (SIGSTOP: its connections stay, nothing answers). All of it is

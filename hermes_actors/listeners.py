@@ -76,7 +76,7 @@ async def serve_node(
 
 
 class _Front:
-    """What a node shows the world beside management: publishing, or else its status pages alone."""
+    """A node's public listener: publishing, or its status pages alone."""
 
     def __init__(self, node: Node, clock: Clock) -> None:
         config = node.config

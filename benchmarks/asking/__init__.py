@@ -1,4 +1,4 @@
-"""What the benchmarks' command lines share: lists as options, what a result says of its run."""
+"""The command lines' common parts: lists as options, and a result's account of its run."""
 
 import argparse
 import os
@@ -28,14 +28,14 @@ def numbers(text: str) -> list[int]:
 
 
 def options(asked: argparse.Namespace) -> dict[str, Any]:
-    """What was asked for, as JSON can say it."""
+    """Return the options of the run, as JSON can say them."""
     return {
         key: str(value) if isinstance(value, Path) else value for key, value in vars(asked).items()
     }
 
 
 def machine() -> dict[str, Any]:
-    """What a run is measured on, and how busy that is when it begins."""
+    """Return the machine's size, and how busy it is when a run begins."""
     return {
         "cores": os.cpu_count(),
         "processor": platform.processor() or platform.machine(),

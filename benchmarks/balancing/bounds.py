@@ -1,4 +1,4 @@
-"""What no algorithm can do better: the fullest node's load, and the moves that a newcomer needs."""
+"""Bounds that no algorithm passes: the fullest node's load, and the moves that a newcomer needs."""
 
 import heapq
 
@@ -66,8 +66,8 @@ def least_moves_of_a_join(cluster: Cluster, placement: Placement) -> int:
 
 
 def _shares(cluster: Cluster, placement: Placement) -> list[float]:
-    """What each node is to carry: in proportion to its capacity, but a task that is heavier than
-    that is carried by its node alone.
+    """Return the load that each node is to carry: in proportion to its capacity, but a task that is
+    heavier than that is carried by its node alone.
     """
     heaviest = [0.0] * len(cluster.capacity)
     for weight, owners in zip(cluster.weights, placement, strict=True):

@@ -19,7 +19,7 @@ Placement = list[list[int]]
 
 
 class Shape(NamedTuple):
-    """What is made up. `weights` is "log-normal σ" or "Zipf s"."""
+    """The size and the weights of a made-up cluster. `weights` is "log-normal σ" or "Zipf s"."""
 
     nodes: int
     subscriptions: int
@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the tables call it."""
+        """The name in the tables."""
         mixed = ", mixed nodes" if self.is_mixed else ""
         return f"{self.nodes} × {self.subscriptions}, {self.weights}{mixed}"
 
@@ -40,7 +40,7 @@ class Cluster(NamedTuple):
     weights: tuple[float, ...]
 
     def loads(self, placement: Placement) -> list[float]:
-        """What each node carries, summed up anew."""
+        """Return the load of each node, summed up anew."""
         sums = [0.0] * len(self.capacity)
         for weight, owners in zip(self.weights, placement, strict=True):
             for node in owners:
@@ -123,7 +123,7 @@ def problem(
 
 
 def placement_after(before: Problem, planned: Planned) -> Placement:
-    """Who owns what after the plan."""
+    """Return the owners of all tasks after the plan."""
     number = {node.boot: at for at, node in enumerate(before.nodes)}
     changed = {
         each.subscription: [target.boot for target in each.targets] for each in planned.assignments

@@ -21,7 +21,7 @@ HERMES_WINDOW_S = 900.0
 
 
 class Hours:
-    """What subscriptions really cost at a time: each has a phase, most the same one."""
+    """The true weights of subscriptions at a time: each has a phase, most the same one."""
 
     def __init__(self, cluster: Cluster, seed: int, swing: float) -> None:
         self._cluster = cluster

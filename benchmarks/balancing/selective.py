@@ -9,7 +9,7 @@ from balancing.clusters import OWNERS, Cluster, Placement
 
 
 def rebalance(cluster: Cluster, placement: Placement) -> Placement:
-    """One pass."""
+    """Return the placement after one round of moves."""
     nodes = range(len(cluster.capacity))
     owned: list[set[int]] = [set() for _ in nodes]
     result = [list(owners) for owners in placement]

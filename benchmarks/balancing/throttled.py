@@ -24,7 +24,7 @@ USUAL_WAITING = 0.07
 
 
 class _Core:
-    """One that a node's thread runs on, and how much of it is left, as that thread finds out."""
+    """A core that a node's thread runs on, and how much of it is left, as that thread finds out."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

@@ -14,7 +14,7 @@ SIGNIFICANT = 0.05
 
 
 class _Books:
-    """What the strategy believes: weights are kept by addition, not summed up anew."""
+    """The strategy's own weights: kept by addition, not summed up anew."""
 
     def __init__(self, cluster: Cluster, placement: Placement) -> None:
         self.task_weight = cluster.weights
@@ -47,7 +47,7 @@ def rebalance(
     is_corrected: bool = False,
     stable: set[int] | None = None,
 ) -> Placement:
-    """One pass: unassigned tasks to the lightest nodes, then moves and swaps to targets."""
+    """Rebalance once: unassigned tasks to the lightest nodes, then moves and swaps to targets."""
     books = _Books(cluster, placement)
     count = len(cluster.capacity)
     _assign(books, placement, min(OWNERS, count))

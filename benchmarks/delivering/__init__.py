@@ -1,1 +1,1 @@
-"""What the delivery benchmark is made of."""
+"""The parts of the delivery benchmark."""

@@ -1,4 +1,4 @@
-"""What a dead and a slow endpoint cost the subscriptions of all others on the same node."""
+"""Measures other subscriptions of a node beside a dead and a slow endpoint."""
 
 import statistics
 import time

@@ -15,7 +15,7 @@ _WITHIN_S = 30.0
 
 
 class Place(NamedTuple):
-    """Where a log is: on a Kafka, or embedded in a folder."""
+    """The place of a log: on a Kafka, or embedded in a folder."""
 
     log: str
     kafka_servers: str

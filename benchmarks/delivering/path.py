@@ -72,7 +72,7 @@ class _Wait:
         self.event = trio.Event()
 
     def note(self, outcome: SendOutcome) -> None:
-        """One more has come."""
+        """Count a message that has come."""
         self.left -= 1
         self.failed += not outcome.is_success
         if not self.left:

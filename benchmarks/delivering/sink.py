@@ -52,14 +52,14 @@ class Arrivals(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What came at `/count` since the last look, and when the last one did."""
+    """The pushes at `/count` since the last look, and the time of the last one."""
 
     messages: int
     last_s: float
 
 
 class _Board:
-    """What all connections share."""
+    """The counts that all connections share."""
 
     def __init__(self, slow_s: float) -> None:
         self.slow_s = slow_s
@@ -94,7 +94,7 @@ class _Board:
             self._unnamed.pop(connection, None)
 
     def taken(self) -> dict[str, Arrivals]:
-        """What was noted since the last time, with the senders' names."""
+        """Return the notes since the last call, with the senders' names."""
         self.name_senders()
         arrivals, self.arrivals = self.arrivals, {}
         return {
@@ -133,7 +133,7 @@ class _Subscriber(asyncio.Protocol):
         self._buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
+        """Keep the transport of the new connection."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         # Who has closed it again by now has no address.
@@ -235,7 +235,7 @@ class Sink:
         return f"{self._origin}/{path}"
 
     def counted(self) -> Counted:
-        """What came at `/count` since the last call."""
+        """Return the pushes at `/count` since the last call."""
         return cast("Counted", self._asked("count"))
 
     def take(self) -> dict[str, Arrivals]:

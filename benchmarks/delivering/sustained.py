@@ -1,4 +1,4 @@
-"""One subscription through a long log, by a node with everything on."""
+"""Measures one subscription on a long log, by a node with everything on."""
 
 import time
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""What the fail-over benchmark is made of."""
+"""The parts of the fail-over benchmark."""

@@ -181,7 +181,7 @@ def nodes_needed(
 
 
 def _name(text: str) -> str:
-    """One that says nothing of what a task costs, as names do."""
+    """Return a name from which nothing follows for the task's cost."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -80,7 +80,7 @@ class Witness:
         return dict(Counter(each.reason for each in state.moves if each.at_ms > from_ms))
 
     async def loads(self, from_s: float) -> dict[str, list[Loads]]:
-        """What each node has said of its tasks' cost since then, by its name."""
+        """Return the costs that each node has told of its tasks since then, by its name."""
         await self.look()
         found: dict[str, list[Loads]] = {}
         for at_s, said in self._loads:

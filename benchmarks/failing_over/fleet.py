@@ -1,4 +1,4 @@
-"""One datacentre of processes: a Kafka, a node that takes messages, and nodes that only deliver.
+"""Runs a datacentre of processes: a Kafka, a node that takes messages, nodes that only deliver.
 
 All methods block; they are called in a thread where a load runs beside.
 """
@@ -100,7 +100,7 @@ class Fleet:
             _created(f"{base}/topics/{topic}/subscriptions", body)
 
     def index_of(self, name: str | None) -> int:
-        """What the sink calls a consuming node; the first one for no node, or one that is none."""
+        """Return the sink's number of a consuming node; the first one's for a name that is none."""
         names = [node.name for node in self.consumers]
         return names.index(name) if name in names else 0
 

@@ -1,4 +1,4 @@
-"""Who delivered what when: gaps, moves, what is missing and what came twice, from arrivals alone.
+"""Tells from arrivals alone who delivered what when: gaps, moves, missing and doubled messages.
 
 A *lane* is one subscription's messages of one key: they lie in one partition, so one node delivers
 them at a time. Nothing here asks the product who owns what.
@@ -69,7 +69,7 @@ class Ledger:
         return self._sent[number - 1].due_s - self._shift_s
 
     def owners(self, at_s: float) -> dict[Lane, int]:
-        """Who had delivered last on each lane."""
+        """Return the last deliverer on each lane."""
         found = {}
         for lane, came in self.lanes.items():
             if at := _after(came, at_s):
@@ -77,7 +77,7 @@ class Ledger:
         return found
 
     def lanes_of(self, sender: int, at_s: float) -> list[Lane]:
-        """Those on which it had delivered last."""
+        """Return the lanes on which that sender had delivered last."""
         return [lane for lane, owner in self.owners(at_s).items() if owner == sender]
 
     def taken_over_s(self, lanes: Iterable[Lane], lost: int, at_s: float) -> dict[Lane, float]:
@@ -140,7 +140,7 @@ class Ledger:
         return found
 
     def missing(self) -> list[tuple[str, int]]:
-        """What was accepted, and has not come to a subscriber."""
+        """Return the accepted messages that have not come to a subscriber."""
         accepted: dict[str, list[int]] = defaultdict(list)
         for each in self._sent:
             if each.is_accepted:

@@ -84,7 +84,7 @@ async def _lose(trial: Trial, index: int, *, is_graceful: bool, within_s: float)
 
 
 def _count_duplicates(rounds: list[dict[str, Any]], at_the_end: int) -> None:
-    """What came twice from the loss of a round until that of the next, instead of all until it."""
+    """Count what came twice from the loss of a round until that of the next, not all until it."""
     ends = [each["duplicates"] for each in rounds[1:]] + [at_the_end]
     for row, end in zip(rounds, ends, strict=True):
         row["duplicates"] = end - row["duplicates"]

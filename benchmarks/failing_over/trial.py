@@ -76,7 +76,7 @@ class Trial:
         await self.collect()
 
     def account(self) -> dict[str, Any]:
-        """What every part says in the end."""
+        """Return the account of every part in the end."""
         sent = self._loop.sent
         return {
             "subscriptions": len(self.load.topics),

@@ -1,4 +1,4 @@
-"""What the logs' own clients and the disk do in the same run, without HTTP: the floors."""
+"""Measures the logs' own clients and the disk in the same run, without HTTP: the floors."""
 
 import asyncio
 import os
@@ -67,7 +67,7 @@ def disk(directory: Path, messages: Messages, seconds: float) -> list[dict[str, 
 
 
 def kafka(servers: str, messages: Messages, seconds: float) -> list[dict[str, Any]]:
-    """What aiokafka and librdkafka do, acks=1, with one record in flight and with many."""
+    """Measure aiokafka and librdkafka, acks=1, with one record in flight and with many."""
     body = messages.bodies[0]
     return [
         {"floor": "aiokafka", **uvloop.run(_aiokafka(servers, body, seconds))},
@@ -76,7 +76,7 @@ def kafka(servers: str, messages: Messages, seconds: float) -> list[dict[str, An
 
 
 async def _aiokafka(servers: str, value: bytes, seconds: float) -> dict[str, Any]:
-    """One record in flight, then batches to every partition, one in flight for each."""
+    """Measure one record in flight, then batches to every partition, one in flight for each."""
     producer = AIOKafkaProducer(bootstrap_servers=servers, acks=1, max_batch_size=1_000_000)
     await producer.start()
     try:

@@ -13,7 +13,7 @@ _NOTHING: Counter[str] = Counter()
 
 
 class Http1Connection(Connection):
-    """One message is under way at a time."""
+    """A connection on which one message is under way at a time."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
@@ -40,7 +40,7 @@ class Http1Connection(Connection):
         self.transport.write(request)
 
     def under_way(self) -> list[tuple[float, int]]:
-        """One or none."""
+        """Return the messages under way: one or none."""
         due_s, self._due_s = self._due_s, None
         return [] if due_s is None else [(due_s, 1)]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Latencies:
-    """What was measured; nothing is rounded or put into buckets."""
+    """The measured times; nothing is rounded or put into buckets."""
 
     def __init__(self) -> None:
         self._seconds = array("d")

@@ -40,7 +40,7 @@ PROTOCOLS: dict[str, type[Connection]] = {
 
 
 class Target(NamedTuple):
-    """What is loaded, and with what."""
+    """The node that is loaded, and the messages that it is sent."""
 
     port: int
     pid: int
@@ -50,7 +50,7 @@ class Target(NamedTuple):
 
 
 class Load:
-    """What all connections of a run share: what is sent, and what is counted of the answers."""
+    """The messages of a run and the counts of its answers, shared by all its connections."""
 
     def __init__(self, target: Target, connections: int, seconds: float) -> None:
         """`connections` counts requests under way for HTTP/2, of which one connection has 16."""

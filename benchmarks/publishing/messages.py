@@ -1,4 +1,4 @@
-"""What is sent: bodies made up or from a file, cycled through."""
+"""The bodies that are sent: made up or from a file, cycled through."""
 
 import random
 from pathlib import Path
@@ -35,7 +35,7 @@ def made_up(size: int) -> Messages:
 
 
 def from_file(path: Path) -> Messages:
-    """One message from each line. Raises ValueError for none, or one above 16 KiB."""
+    """Return one message from each line. Raises ValueError for none, or one above 16 KiB."""
     bodies = [line.strip() for line in path.read_bytes().splitlines() if line.strip()]
     if not bodies:
         raise ValueError(f"--messages: {path} has no lines")

@@ -1,4 +1,4 @@
-"""One connection of a load: what all protocols promise to it and get from it."""
+"""The seam between a load and the protocol of its connections."""
 
 import asyncio
 from collections import Counter, deque
@@ -13,10 +13,10 @@ class Sink(Protocol):
         """Messages that were due then are acknowledged, or refused with these statuses."""
 
     def ready(self, connection: "Connection") -> None:
-        """It can take one more request now."""
+        """The connection can take one more request now."""
 
     def lost(self, connection: "Connection") -> None:
-        """It has gone; what was under way on it was told as refused."""
+        """The connection has gone; its requests under way were told as refused."""
 
 
 class Connection(asyncio.Protocol):
@@ -33,7 +33,7 @@ class Connection(asyncio.Protocol):
 
     @staticmethod
     def requests(bodies: Sequence[bytes], chunk: int, /) -> list[bytes]:
-        """What `send` takes, made once for a run."""
+        """Return the requests that `send` takes, made once for a run."""
         raise NotImplementedError
 
     def send(self, request: bytes, due_s: float) -> None:
@@ -41,7 +41,7 @@ class Connection(asyncio.Protocol):
         raise NotImplementedError
 
     def under_way(self) -> list[tuple[float, int]]:
-        """What was sent and is not answered: when it was due, how many messages. Forgets it."""
+        """Return and forget the unanswered requests: when each was due, and its messages."""
         raise NotImplementedError
 
     def connection_made(self, transport: Any) -> None:
@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
         self.transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is closed, by whichever side."""
+        """The connection is closed, by whichever side."""
         self.failed("connection lost")
         self.sink.lost(self)
 
@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
 
 
 def bad_status(status: int) -> Counter[str]:
-    """One message refused with it."""
+    """Count one message as refused with this status."""
     return Counter({str(status): 1})
 
 

@@ -47,7 +47,7 @@ class Crash:
 @dataclass
 class _Child:
     run: Callable[[], Awaitable[None]]
-    """One life of it."""
+    """Runs the child once, from its start to its end."""
     ask_to_stop: Callable[[], None]
     messages_waiting: Callable[[], int]
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
@@ -176,7 +176,7 @@ class Supervisor:
             child.ended.set()
 
     async def _run_once(self, name: str, child: _Child) -> Exception | None:
-        """One life of the child: None after a normal end, else what it failed with."""
+        """Run the child once; return None after a normal end, else its error."""
         child.scope = trio.CancelScope()
         child.is_running = True
         try:

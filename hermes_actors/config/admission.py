@@ -1,4 +1,4 @@
-"""What a frontend asks of a message before it takes it, and what it notes of it."""
+"""The settings of what a frontend demands of a message, and what it remembers of one."""
 
 import typing
 

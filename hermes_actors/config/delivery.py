@@ -1,4 +1,4 @@
-"""What delivery does beside pushing: who consumes, who gets messages, what becomes of the rest."""
+"""The settings of delivery beside pushing: shares of nodes, recipients, filters, dead letters."""
 
 import typing
 
@@ -39,8 +39,9 @@ class FiltersConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecipientsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who gets a message. `resolver` is a plug-in, `module:function`; "" for what is built in. At
-    most `addresses_max` for each endpoint, of which `pushes_max` get one message at the same time.
+    """The recipients of messages. `resolver` is a plug-in, `module:function`; "" for what is built
+    in. At most `addresses_max` for each endpoint, of which `pushes_max` get one message at the same
+    time.
     """
 
     resolver: str = ""

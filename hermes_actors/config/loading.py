@@ -122,7 +122,7 @@ def _holds(tree: dict[str, Any], field_path: str) -> bool:
 
 
 def _choices(field_path: str) -> str:
-    """What a field may hold, in words, when it is one of a few words."""
+    """Return which words a field may hold, for people; "" when it may hold others."""
     kind: Any = Config
     for name in field_path.split("."):
         fields = {each.name: each.type for each in msgspec.structs.fields(kind)}

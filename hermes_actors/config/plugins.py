@@ -8,7 +8,7 @@ from hermes_actors.errors import StartupError
 
 
 def load_plugin(name: str, context: object, *, field: str, noun: str, parts: Sequence[str]) -> Any:
-    """What the function `module:function` makes of the context; it has all of `parts`.
+    """Return what the function `module:function` makes of the context; it has all of `parts`.
 
     `field` is the configuration's and `noun` what is made, for errors. Raises StartupError.
     """

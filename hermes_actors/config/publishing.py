@@ -48,7 +48,7 @@ class ManagementTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadinessConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What `/status/ready` asks for beside the node's own work, each `interval_ms`."""
+    """The checks of `/status/ready` beside the node's own work, made each `interval_ms`."""
 
     check_enabled: bool = False
     log_check_enabled: bool = False

@@ -1,4 +1,4 @@
-"""Who may publish and administer: how accounts are known, and where they are asked for."""
+"""The settings of security: how callers are known, and where they must show who they are."""
 
 import typing
 

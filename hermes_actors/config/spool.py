@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class SpoolConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a node keeps on its own disk until a log takes it. `directory` holds a folder for each
+    """The disk that keeps messages until a log takes them. `directory` holds a folder for each
     node, `<dc>.<node>`.
     """
 

@@ -15,7 +15,10 @@ OFFSETS = st.integers(0, 2**63 - 1)
 FETCHES = st.builds(fetch.Fetch, st.integers(0, 2**31 - 1), OFFSETS, st.integers(0, 2**31 - 1))
 ANSWERS = st.tuples(
     st.builds(
-        fetch.FetchedPartition, st.integers(0, 2**31 - 1), st.integers(-1, 100), st.binary(max_size=40)
+        fetch.FetchedPartition,
+        st.integers(0, 2**31 - 1),
+        st.integers(-1, 100),
+        st.binary(max_size=40),
     ),
     OFFSETS,
     st.none() | st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3),

@@ -1,7 +1,8 @@
 """The services of a compose file as local processes: `Topology` starts, watches and ends them.
 
-Kafka is run from its jars, our image by this interpreter, both as they would be in their
-containers but for names, addresses and paths (`rewriting.py`). Pictures and collectors are skipped.
+Kafka is run from its jars, the project's own image by this interpreter, both as they would be in
+their containers but for names, addresses and paths (`rewriting.py`). Pictures and collectors are
+skipped.
 """
 
 import os
@@ -30,7 +31,7 @@ SKIPPED_IMAGES = ("otel/opentelemetry-collector", "prom/prometheus", "grafana/gr
 NODE_IMAGE, KAFKA_IMAGE = "hermes-actors:", "apache/kafka:"
 NODE_CONFIG = "/etc/hermes/node.toml"
 NODE_WORDS = (sys.executable, "-m", "hermes_actors.cli", "node", "--config")
-"""What our image runs, with the path of its configuration."""
+"""The command of the project's own image, with the path of its configuration."""
 HEALTHCHECK = "/opt/hermes/healthcheck.py"
 CHECKS = {
     "python": (sys.executable,),
@@ -215,7 +216,7 @@ class Topology:
         return running
 
     def _paths(self, name: str, spec: ServiceSpec) -> dict[str, tuple[Path, Path]]:
-        """Where a mount appears → what is mounted, and where that or its copy is found here."""
+        """Return for each mount its source, and where that or its copy is found here."""
         paths = {}
         for mount in spec.volumes:
             source, target = mount.split(":")[:2]

@@ -39,7 +39,7 @@ class Healthcheck(Struct, forbid_unknown_fields=True):
 
 
 class ServiceSpec(Struct, forbid_unknown_fields=True):
-    """One service; what stands in NOT_APPLIED is known, and means nothing to a plain process."""
+    """A service of the file; keys of NOT_APPLIED are known, and mean nothing to a plain process."""
 
     image: str
     environment: dict[str, str] = {}

@@ -53,7 +53,7 @@ class JarSet:
         return self._fetched(self.cache_folder(environment), environment)
 
     def cache_folder(self, environment: Mapping[str, str] = os.environ) -> Path:
-        """Where they lie or will lie: in the checkout, else in the user's cache."""
+        """The folder of the downloaded jars: in the checkout, else in the user's cache."""
         key = hashlib.sha256(self.pom.read_bytes()).hexdigest()[:16]
         parents = self.pom.parents
         place = Path(self.place)

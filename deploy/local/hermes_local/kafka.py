@@ -348,7 +348,7 @@ def _new_cluster_id() -> str:
 def _places_of(
     known: ClusterState | None, brokers: int, ports: Sequence[int] | None, folder: Path
 ) -> list[BrokerAddress]:
-    """Where each broker listens: as told, else as last time, else on free ports.
+    """Return the ports of each broker: as told, else as last time, else free ones.
 
     Raises LaunchFailed.
     """

@@ -1,4 +1,4 @@
-"""One process of a topology or a cluster: start it, end it, pause it, ask its health."""
+"""Starts, ends and pauses one process of a topology or a cluster, and asks for its health."""
 
 import contextlib
 import os
@@ -296,7 +296,7 @@ class Group:
             self._tether.hold(process)
 
     def let_go(self) -> None:
-        """Whatever was held lives on."""
+        """Keep the processes that were held running when this one ends."""
         if self._tether is not None:
             self._tether.let_go()
             self._tether = None

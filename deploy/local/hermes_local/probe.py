@@ -1,4 +1,4 @@
-"""One small question to a broker: which brokers does it know to be alive? No client library."""
+"""Asks a broker which brokers it knows to be alive, without a client library."""
 
 import socket
 import struct

@@ -17,14 +17,14 @@ from hermes_actors.model.workload import CONSUMERS_MIN, REASON_CHARACTERS_MAX, C
 
 
 class TopicConstraints(Struct, frozen=True, rename="camel"):
-    """What sets a topic's constraint."""
+    """The request that sets a topic's constraint."""
 
     topic_name: str
     constraints: Constraints
 
 
 class SubscriptionConstraints(Struct, frozen=True, rename="camel"):
-    """What sets a subscription's constraint; its name is `group.topic$subscription`."""
+    """The request that sets a subscription's constraint; its name is `group.topic$subscription`."""
 
     subscription_name: str
     constraints: Constraints

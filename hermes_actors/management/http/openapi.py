@@ -61,7 +61,7 @@ _MASKED = "Secrets are shown as asterisks; sent back, asterisks mean the secret 
 
 
 class Error(Struct, frozen=True):
-    """What every refusal says."""
+    """The body of every refusal."""
 
     message: str
     code: str
