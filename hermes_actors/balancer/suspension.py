@@ -97,5 +97,5 @@ class Suspensions:
             return None
         key = subscription_key(live.name)
         suspended = replace(live.subscription, state=SubscriptionState.SUSPENDED)
-        body = subscription_body(suspended, live.topic_incarnation, asked.reason)
+        body = subscription_body(suspended, live.topic_incarnation, asked.reason, live.creation)
         return put(key, body, StampIs(key, live.stamp))

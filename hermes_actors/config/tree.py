@@ -38,6 +38,7 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     response_bytes_max: int = 65_536
     stop_grace_ms: int = 5_000
     handover_grace_ms: int = 500
+    clock_skew_max_ms: int = 5_000
     balancer: BalancerConfig = field(default_factory=BalancerConfig)
     gone_suspends: bool = True
     endpoints: EndpointsConfig = field(default_factory=EndpointsConfig)

@@ -78,7 +78,9 @@ class PushConsumer:
         # Alone, the counters are told without a detour.
         transitions = ToEach([self._measures, *listeners]) if listeners else self._measures
         self._buffer = buffer
-        self._progress = TopicProgress.of(live, parts.log, log_topic, parts.namespace, owned)
+        self._progress = TopicProgress.of(
+            live, parts.log, log_topic, parts.namespace, owned, parts.config.clock_skew_max_ms
+        )
         self._intake = Intake(
             parts.log,
             log_topic,

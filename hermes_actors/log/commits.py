@@ -34,7 +34,7 @@ class CommitOwner(Struct, frozen=True):
     seek: int = 0
 
 
-class LastRead(Struct, frozen=True):
+class LastRead(Struct, frozen=True, rename="camel"):
     """The newest record that the owner had read. A log that has another one at this offset has lost
     its end since, and was written on: the commit says nothing of that.
     """

@@ -102,7 +102,7 @@ class Administration:
         self.topics = Topics(metadata, log, changes, config, clock)
         guard = AddressGuard(config.consumers.endpoints)
         self.subscriptions = Subscriptions(
-            metadata, changes, config.management, clock, guard, aside
+            metadata, log, changes, config.management, clock, guard, aside
         )
         self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
         place = {"datacenter": metadata.dc, "node": config.node}

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from hermes_actors.metadata.creation import Creation
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import (
     BatchPolicy,
@@ -27,12 +28,14 @@ class UndecodableBody(Exception):
 class SubscriptionBody(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A subscription, and the incarnation of the topic that it was made for.
 
-    `suspension` says why the broker has suspended it, "" if it has not.
+    `suspension` says why the broker has suspended it, "" if it has not. `creation` None: the ends
+    of its topic at its creation are not known.
     """
 
     subscription: Subscription
     topic_incarnation: int
     suspension: str = ""
+    creation: Creation | None = None
 
 
 class _Activation(Struct, frozen=True, rename="camel"):
@@ -47,6 +50,7 @@ class _RawSubscriptionBody(Struct, frozen=True, rename="camel"):
     subscription: dict[str, Any]
     topic_incarnation: int
     suspension: str = ""
+    creation: Creation | None = None
 
 
 class _SerialSubscription(Subscription, frozen=True, rename="camel", kw_only=True):
@@ -73,12 +77,17 @@ def topic_body(topic: Topic) -> bytes:
 
 
 def subscription_body(
-    subscription: Subscription, topic_incarnation: int, suspension: str = ""
+    subscription: Subscription,
+    topic_incarnation: int,
+    suspension: str = "",
+    creation: Creation | None = None,
 ) -> bytes:
     """The body of a subscription to the topic's given incarnation; `suspension`: why it is
     suspended, if the broker has done that.
     """
-    return msgspec.json.encode(SubscriptionBody(subscription, topic_incarnation, suspension))
+    return msgspec.json.encode(
+        SubscriptionBody(subscription, topic_incarnation, suspension, creation)
+    )
 
 
 def activation_body(subscription_incarnation: int) -> bytes:
@@ -117,7 +126,7 @@ def decode_subscription(body: bytes) -> SubscriptionBody:
     except (msgspec.ValidationError, RecursionError) as error:
         raise UndecodableBody(str(error)) from error
     plain = Subscription(**{name: getattr(decoded, name) for name in _FIELDS})
-    return SubscriptionBody(plain, raw.topic_incarnation, raw.suspension)
+    return SubscriptionBody(plain, raw.topic_incarnation, raw.suspension, raw.creation)
 
 
 def decode_activation(body: bytes) -> int:

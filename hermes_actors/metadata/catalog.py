@@ -19,6 +19,7 @@ from hermes_actors.metadata.bodies import (
     decode_subscription,
     decode_topic,
 )
+from hermes_actors.metadata.creation import Creation
 from hermes_actors.metadata.keys import (
     ACTIVATION,
     GROUP,
@@ -72,7 +73,8 @@ class LiveSubscription(Struct, frozen=True):
     """A subscription and the datacentres, sorted, where a consumer of this life of it started.
 
     `seek` is its last retransmission, None when there was none. `suspension` says why the broker
-    has suspended it, "" when it was a person, or is not suspended.
+    has suspended it, "" when it was a person, or is not suspended. `creation` None: the ends of its
+    topic at its creation are not known.
     """
 
     name: SubscriptionName
@@ -83,6 +85,7 @@ class LiveSubscription(Struct, frozen=True):
     active_in: tuple[str, ...] = ()
     seek: Seek | None = None
     suspension: str = ""
+    creation: Creation | None = None
 
     @property
     def state(self) -> SubscriptionState:
@@ -153,6 +156,7 @@ class _LiveRegister(Struct, frozen=True):
     incarnation: int
     stamp: int
     suspension: str
+    creation: Creation | None
 
 
 class Catalog:
@@ -299,6 +303,7 @@ class Catalog:
                 alive.incarnation,
                 alive.stamp,
                 decoded.suspension,
+                decoded.creation,
             )
             siblings[text] = None
         else:
@@ -366,6 +371,7 @@ class Catalog:
             tuple(active_in),
             self._seek_of(known),
             known.suspension,
+            known.creation,
         )
 
     def _seek_of(self, known: _LiveRegister) -> Seek | None:

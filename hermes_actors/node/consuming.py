@@ -80,7 +80,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             parts.ladders.forget(str(name))
             metrics.forget(group=name.topic.group, topic=name.topic.name, subscription=name.name)
 
-        resting = Resting(environment.log, environment.clock)
+        resting = Resting(environment.log, environment.clock, config.consumers.clock_skew_max_ms)
 
         def make() -> Agent:
             node.agent = Agent(

@@ -78,7 +78,7 @@ class Node:
 
     @asynccontextmanager
     async def running(self):
-        resting = Resting(self.log, self.clock)
+        resting = Resting(self.log, self.clock, skew_ms=0)
         parts = ConsumerParts(
             log=self.log,
             sender_of=lambda _live: self.sink,

@@ -434,7 +434,7 @@ async def test_nobody_commits_for_what_rests_while_the_lease_is_closed(
 ):
     await world.publish(b"0", b"1")
     live = msgspec.structs.replace(world.live(), active_in=("dc1",))
-    resting = Resting(world.log, world.clock)
+    resting = Resting(world.log, world.clock, skew_ms=0)
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(resting.run, stop)

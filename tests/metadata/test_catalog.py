@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.log.commits import LastRead
 from hermes_actors.metadata.bodies import (
     UndecodableBody,
     activation_body,
@@ -15,6 +16,7 @@ from hermes_actors.metadata.bodies import (
     topic_body,
 )
 from hermes_actors.metadata.catalog import Catalog, SubscriptionChanged, TopicChanged
+from hermes_actors.metadata.creation import Creation
 from hermes_actors.metadata.keys import (
     activation_key,
     group_key,
@@ -191,6 +193,18 @@ def test_the_policy_of_a_subscription_follows_its_delivery_type():
     )
     assert decode_subscription(subscription_body(batch, 3)).subscription == batch
     assert decode_subscription(subscription_body(BILLING, 3)).subscription == BILLING
+
+
+def test_a_subscription_keeps_the_ends_of_its_creation_and_an_older_one_has_none():
+    creation = Creation("dc1", {0: 7, 1: 0}, {0: LastRead(6, 1_700_000_000_000, 0xFFFFFFFF)})
+    body = subscription_body(BILLING, 0, creation=creation)
+    for order in ((0, 1), (1, 0)):
+        catalog = Catalog()
+        for at in order:
+            catalog.apply((topic(), register(subscription_key(SUBSCRIPTION), body, 0, 11))[at])
+        assert catalog.subscriptions[str(SUBSCRIPTION)].creation == creation
+    catalog.apply(subscription(stamp=12))
+    assert catalog.subscriptions[str(SUBSCRIPTION)].creation is None
     with pytest.raises(UndecodableBody, match="endpoint"):
         decode_subscription(b'{"subscription":{"topicName":"a.b","name":"c"},"topicIncarnation":0}')
 

@@ -194,8 +194,7 @@ class World:
         )
         self._operator = operator = Operator(
             self.cluster.administrations,
-            lambda plan: self.checks.delivered.created(plan.full_name),
-            lambda plan: self.checks.delivered.removing(plan.full_name),
+            self.checks,
             rng_of(seed, "operator"),
             self.history,
             self._trace,

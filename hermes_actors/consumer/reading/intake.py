@@ -19,7 +19,6 @@ from hermes_actors.consumer.reading.care import CARE_FOR_S, PATIENCE_S, Care, is
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
 from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.reading.screen import Exhausted, Filtered, Later, Screen, Seen, let_pass
-from hermes_actors.consumer.reading.trail import find_place
 from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.seek import Seek
@@ -310,7 +309,7 @@ class Intake:
         read_end, doubted_s = offsets.read_end, self._doubtful[partition]
         reached = max(read_end, offsets.recovered_end)
         try:
-            place = await find_place(self._log, self._topic, partition, offsets.trail, reached)
+            place = await self._progress.find_place(partition, reached)
         except (LogUnavailable, UnknownTopic, OffsetOutOfRange) as error:
             self._looked_at.discard(partition)
             self._why_doubtful = f"partitions {sorted(self._doubtful)} cannot be read: {error}"

@@ -8,14 +8,16 @@ import trio
 from msgspec.structs import replace
 
 from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.reading.trail import SAFETY_MS
 from hermes_actors.coordination.owned import Lease, Owned, Unfenced
 from hermes_actors.log.base import Commit, Log, LogUnavailable
 from hermes_actors.log.commits import CommitOwner, Progress, decode, encode
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.creation import Creation
 from hermes_actors.metadata.seek import Seek
 
 _logger = logging.getLogger(__name__)
+
+_LOOK_MAX_S = 10.0
 
 REFRESH_S = 3_600.0
 """Unchanged positions are committed again after this long: Kafka forgets them after 7 days."""
@@ -45,14 +47,16 @@ class TopicProgress:
         ownership: CommitOwner,
         *,
         created_at_ms: int,
+        skew_ms: int,
         owned: tuple[int, ...] | None,
+        creation: Creation | None = None,
         seek: Seek | None = None,
         lease: Lease | None = None,
         is_after_loss: bool = False,
     ) -> None:
         """`owned` None: all partitions, also those that are added later. `seek`: the last
         retransmission. Nothing is committed while the `lease` is not open. `is_after_loss`: the
-        owner before did not end in good order.
+        owner before did not end in good order. Clocks differ by `skew_ms` at most.
         """
         self.is_after_loss = is_after_loss
         self._lease = lease or Unfenced()
@@ -61,7 +65,9 @@ class TopicProgress:
         self._topic = topic
         self._seek = seek
         self._ownership = ownership if seek is None else replace(ownership, seek=seek.number)
-        self._created_at_ms = created_at_ms
+        self._skew_ms = skew_ms
+        self._since_ms = max(0, created_at_ms - skew_ms)
+        self._creation = creation if creation is not None and creation.dc == log.dc else None
         self._owned = owned
         self._committed: dict[int, Commit] = {}
         self._committed_s = float("-inf")
@@ -80,6 +86,7 @@ class TopicProgress:
         log_topic: str,
         namespace: str,
         owned: Owned,
+        skew_ms: int,
     ) -> "TopicProgress":
         """Return the progress of a subscription as it is now, of what is owned."""
         return cls(
@@ -88,6 +95,8 @@ class TopicProgress:
             log_topic,
             CommitOwner(live.topic_incarnation, live.incarnation, owned.epoch),
             created_at_ms=int(live.subscription.created_at * 1_000),
+            skew_ms=skew_ms,
+            creation=live.creation,
             owned=owned.partitions,
             seek=live.seek,
             lease=owned.lease,
@@ -117,8 +126,9 @@ class TopicProgress:
         """Find the start of each owned partition that is not known yet; True if there was one.
 
         A commit of this incarnation that no retransmission has overtaken: from there, without what
-        it says is settled. Else: where the retransmission says, or what was published since the
-        subscription's creation. Raises LogUnavailable, UnknownTopic.
+        it says is settled. Else: where the retransmission says, or where the partition ended at the
+        subscription's creation; where that is not known, what was published since, and up to the
+        skew of clocks before. Raises LogUnavailable, UnknownTopic.
         """
         async with self._loading:
             while True:
@@ -160,32 +170,46 @@ class TopicProgress:
                 found[partition] = offsets, commit
             elif self._is_moved(partition):
                 moved.append(partition)
+            elif (offsets := self._from_creation(partition)) is not None:
+                await self._cut_to(partition, offsets, ends.get(partition), self._since_ms)
+                found[partition] = offsets, None
             else:
                 fresh.append(partition)
         positions = await self._targets(moved, starts) if moved else {}
         if fresh:
-            since_ms = max(0, self._created_at_ms - SAFETY_MS)
-            since = await self._log.position_at(self._topic, since_ms)
+            since = await self._log.position_at(self._topic, self._since_ms)
             positions.update((p, since.get(p, starts[p])) for p in fresh)
         found.update((p, (PartitionOffsets(at), None)) for p, at in positions.items())
         for partition, (offsets, _) in found.items():
             offsets.suspects_end = ends.get(partition, 0) if self.is_after_loss else 0
         return found
 
-    async def _cut_to(self, partition: int, offsets: PartitionOffsets, end: int | None) -> None:
-        """Forget what a commit says of offsets that the log has lost since, so that it is not said
-        of what the log stores there. `end` is the log's; None, or no lower one: nothing is cut.
+    def _from_creation(self, partition: int) -> PartitionOffsets | None:
+        """The start behind what the partition held when the subscription was created; None where
+        that is not known.
+        """
+        creation = self._creation
+        if creation is None or partition not in creation.ends:
+            return None
+        return PartitionOffsets(creation.ends[partition], (), creation.last_records.get(partition))
+
+    async def _cut_to(
+        self, partition: int, offsets: PartitionOffsets, end: int | None, since_ms: int = 0
+    ) -> None:
+        """Forget what a commit or the creation says of offsets that the log has lost since, so that
+        it is not said of what the log stores there, nothing of which is older than `since_ms`.
+        `end` is the log's; None, or no lower one: nothing is cut.
         """
         reached = max(offsets.read_end, offsets.recovered_end)
         if end is not None and end < reached:
             last_read = offsets.trail.newest
             if last_read is not None and last_read.offset >= end:
                 # What lies below the end now may have come after what was read, too.
-                since_ms = max(0, last_read.timestamp_ms - SAFETY_MS)
+                since_ms = max(since_ms, last_read.timestamp_ms - self._skew_ms)
                 since = await self._log.position_at(self._topic, since_ms)
                 end = min(end, since.get(partition, end))
             _logger.warning(
-                "%s %s/%d: the log was cut; up to %d was committed, and it is read from %d on",
+                "%s %s/%d: the log was cut; up to %d it was settled, and it is read from %d on",
                 self._group,
                 self._topic,
                 partition,
@@ -316,6 +340,18 @@ class TopicProgress:
             ours.incarnation,
         )
         return is_same_life and owner.epoch > ours.epoch
+
+    async def find_place(self, partition: int, read_end: int) -> int:
+        """Where to go on in a partition that was read up to `read_end`: there, or before that where
+        the log has lost its end since. Raises LogUnavailable, UnknownTopic, OffsetOutOfRange.
+        """
+        log, topic, trail = self._log, self._topic, self.partitions[partition].trail
+        with trio.move_on_after(_LOOK_MAX_S):
+            start, end = await log.bounds(topic, partition)
+            if read_end < start:
+                return read_end
+            return await trail.find_end(log, topic, partition, start, end, read_end, self._skew_ms)
+        raise LogUnavailable("its end cannot be compared with what was read of it")
 
     def readable(self, span_max: int) -> dict[int, int]:
         """Partition → next offset to read, for those whose unsettled span leaves room."""

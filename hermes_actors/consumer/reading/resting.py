@@ -42,10 +42,12 @@ class Resting:
     are sent elsewhere, and each hour.
     """
 
-    def __init__(self, log: Log, clock: Clock, namespace: str = "") -> None:
+    def __init__(self, log: Log, clock: Clock, skew_ms: int, namespace: str = "") -> None:
+        """Clocks differ by `skew_ms` at most."""
         self._log = log
         self._clock = clock
         self._namespace = namespace
+        self._skew_ms = skew_ms
         # One for each subscription at rest: bounded by those that exist.
         self._places: dict[str, _Place] = {}
         self._wakeup = Wakeup()
@@ -126,7 +128,12 @@ class Resting:
     async def _commit(self, place: _Place) -> None:
         live = place.live
         progress = TopicProgress.of(
-            place.committed or live, self._log, place.log_topic, self._namespace, place.owned
+            place.committed or live,
+            self._log,
+            place.log_topic,
+            self._namespace,
+            place.owned,
+            self._skew_ms,
         )
         await progress.load()
         if progress.go_to(live.seek):

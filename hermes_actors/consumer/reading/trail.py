@@ -1,21 +1,15 @@
 """The trail of records last read of a partition: it shows where a log has lost its end since."""
 
-import trio
-
-from hermes_actors.log.base import Log, LogUnavailable
+from hermes_actors.log.base import Log
 from hermes_actors.log.commits import LastRead
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.run import RecordHeaders
 
 _MARKS_MAX = 32
 _THINNED = slice(1, _MARKS_MAX // 2, 2)
-_LOOK_MAX_S = 10.0
 
 LOOK_BACK = 16
 """How many records a consumer that begins reads again, to know them if the log loses its end."""
-
-SAFETY_MS = 5_000
-"""By how much clocks of nodes may differ."""
 
 _LOOK_BACK_MAX = 1_000
 
@@ -90,10 +84,18 @@ class Trail:
             self._told = None
 
     async def find_end(
-        self, log: Log, topic: str, partition: int, start: int, end: int, read_end: int
+        self,
+        log: Log,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        read_end: int,
+        skew_ms: int,
     ) -> int:
         """Up to where the log, which has the offsets from `start` to `end`, is still what was read
-        up to `read_end`: never above that, and rather too low than too high.
+        up to `read_end`: never above that, and rather too low than too high. Clocks differ by
+        `skew_ms` at most.
 
         Raises what a reader does.
         """
@@ -113,22 +115,8 @@ class Trail:
             return max(start, min(read_end, end))
         # All of it is gone, and who knows what before; what came instead is not older than that.
         first = known[0]
-        since = await log.position_at(topic, max(0, first.timestamp_ms - SAFETY_MS))
+        since = await log.position_at(topic, max(0, first.timestamp_ms - skew_ms))
         return max(start, min(first.offset, end, since.get(partition, start)))
-
-
-async def find_place(log: Log, topic: str, partition: int, trail: Trail, read_end: int) -> int:
-    """Where to go on in a partition that was read up to `read_end`: there, or before that where the
-    log has lost its end since.
-
-    Raises LogUnavailable, UnknownTopic, OffsetOutOfRange.
-    """
-    with trio.move_on_after(_LOOK_MAX_S):
-        start, end = await log.bounds(topic, partition)
-        if read_end < start:
-            return read_end
-        return await trail.find_end(log, topic, partition, start, end, read_end)
-    raise LogUnavailable("its end cannot be compared with what was read of it")
 
 
 async def _read_one(log: Log, topic: str, partition: int, offset: int) -> StoredRecord:

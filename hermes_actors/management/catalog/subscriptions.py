@@ -5,11 +5,13 @@ from functools import partial
 from typing import Any
 
 import msgspec
+import trio
 from msgspec.structs import replace
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.filters.aside import Aside
+from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.management.access.roles import (
     Caller,
     group_named,
@@ -40,6 +42,7 @@ from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import subscription_body
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic, Orphan
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
+from hermes_actors.metadata.creation import Creation, read_creation
 from hermes_actors.metadata.keys import subscription_key, topic_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import SubscriptionName, TopicName
@@ -52,6 +55,9 @@ from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.security.address_guard import AddressGuard
 
+_ENDS_TIMEOUT_S = 2.0
+"""How long the creation of a subscription waits for the log to tell its topic's ends."""
+
 
 class Subscriptions:
     """The subscriptions of one datacentre's metadata. All methods are trio coroutines."""
@@ -59,6 +65,7 @@ class Subscriptions:
     def __init__(
         self,
         metadata: Metadata,
+        log: Log,
         changes: Changes,
         config: ManagementConfig,
         clock: Clock,
@@ -66,6 +73,7 @@ class Subscriptions:
         aside: Aside,
     ) -> None:
         self._metadata = metadata
+        self._log = log
         self._changes = changes
         self._config = config
         self._clock = clock
@@ -107,7 +115,9 @@ class Subscriptions:
         ]
 
     async def create(self, caller: Caller, topic: str, body: Mapping[str, Any]) -> None:
-        """Create a subscription to the topic that path and body name. Raises Refused."""
+        """Create a subscription to the topic that path and body name; it starts at the topic's ends
+        of now. Raises Refused.
+        """
         in_body = required_text(body, "topicName", "Subscription")
         _require_same("topicName", in_body, topic)
         new = decode_subscription(body)
@@ -138,13 +148,26 @@ class Subscriptions:
             )
             return put(
                 key,
-                subscription_body(stored, live.incarnation),
+                subscription_body(stored, live.incarnation, creation=ends.get(live.log_topic)),
                 Absent(key),
                 Alive(topic_key(live.name), live.incarnation),
             )
 
         await self._clear_orphan(name)
+        ends = await self._ends(topic)
         await self._changes.make(decide)
+
+    async def _ends(self, topic: str) -> dict[str, Creation]:
+        """The ends of the topic's log topic, by its name. None of a log that does not tell them:
+        the subscription starts by its time then, as it does in other datacentres.
+        """
+        log_topic = self._live_topic(topic).log_topic
+        with trio.move_on_after(_ENDS_TIMEOUT_S):
+            try:
+                return {log_topic: await read_creation(self._log, log_topic)}
+            except (LogUnavailable, UnknownTopic, OffsetOutOfRange):
+                return {}
+        return {}
 
     async def _clear_orphan(self, name: SubscriptionName) -> None:
         """Remove what an earlier life of the topic has left behind under this name."""
@@ -273,7 +296,7 @@ class Subscriptions:
         key = subscription_key(live.name)
         is_suspended = new.state is SubscriptionState.SUSPENDED
         suspension = live.suspension if is_suspended else ""
-        body = subscription_body(new, live.topic_incarnation, suspension)
+        body = subscription_body(new, live.topic_incarnation, suspension, live.creation)
         return put(key, body, StampIs(key, live.stamp))
 
     def _live_topic(self, name: str) -> LiveTopic:

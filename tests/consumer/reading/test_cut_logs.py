@@ -343,7 +343,7 @@ async def test_the_place_to_go_on_from_is_never_above_the_cut(read, cut, new, st
     for each in first_life:
         trail.note(each)
     held = first_life[:cut] + ([record(cut + n, 1) for n in range(new)] if cut < read else [])
-    place = await trail.find_end(Held(held), "t", 0, start, len(held), read)
+    place = await trail.find_end(Held(held), "t", 0, start, len(held), read, 5_000)
     assert place <= cut
     if cut > read - 16:
         assert place == cut

@@ -191,7 +191,7 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
 
     measures = SubscriptionMeasures(world.metrics, world.live().name)
     lanes = Lanes(100, 1_000)
-    progress = TopicProgress.of(world.live(), world.log, world.topic, "", Owned())
+    progress = TopicProgress.of(world.live(), world.log, world.topic, "", Owned(), 0)
     read = []
     intake = Intake(
         world.log,

@@ -25,7 +25,7 @@ class SlowFirstCommit(MemoryLog):
 
 
 def progress_of(log, ownership=OURS, owned=None):
-    return TopicProgress(log, "group", "t", ownership, created_at_ms=0, owned=owned)
+    return TopicProgress(log, "group", "t", ownership, created_at_ms=0, skew_ms=0, owned=owned)
 
 
 async def test_a_slow_commit_never_lands_on_top_of_a_later_one(trio_clock, autojump_clock):
@@ -160,7 +160,7 @@ async def test_what_a_lost_owner_was_looking_at_with_care_is_condemned(
     await log.commit("group", "t", {0: Commit(5, metadata)})
     ours = CommitOwner(0, 7, 9, 2)
     progress = TopicProgress(
-        log, "group", "t", ours, created_at_ms=0, owned=(0,), is_after_loss=is_after_loss
+        log, "group", "t", ours, created_at_ms=0, skew_ms=0, owned=(0,), is_after_loss=is_after_loss
     )
     await progress.load()
     offsets = progress.partitions[0]

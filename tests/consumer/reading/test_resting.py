@@ -28,7 +28,7 @@ def sought(live, number, positions=None, time_ms=None):
 
 @asynccontextmanager
 async def resting_in(world):
-    resting = Resting(world.log, world.clock)
+    resting = Resting(world.log, world.clock, skew_ms=0)
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(resting.run, stop)

@@ -73,7 +73,7 @@ class World:
 
     def consume(self, *dcs):
         for dc in dcs:
-            resting = Resting(self.logs[dc], self.api.clock)
+            resting = Resting(self.logs[dc], self.api.clock, skew_ms=0)
             stop = trio.Event()
             self.nursery.start_soon(resting.run, stop)
             self.nursery.start_soon(self._feed, resting)

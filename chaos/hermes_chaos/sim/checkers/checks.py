@@ -38,6 +38,7 @@ from hermes_chaos.sim.checkers.pushing import InflightIsKept, RateIsKept, Retrie
 from hermes_chaos.sim.checkers.recovering import LostLogsAreSpared, OwnDatacentreServesAgain
 from hermes_chaos.sim.checkers.repeating import IdempotencyIsKept
 from hermes_chaos.sim.checkers.sequencing import OrderIsKept
+from hermes_chaos.sim.checkers.starting import NothingOfBeforeIsHanded
 from hermes_chaos.sim.history.events import Event
 from hermes_chaos.sim.workload.subject import Subject
 
@@ -94,6 +95,7 @@ class Checks:
         self.stored = AcknowledgedAreStored(subject, keeps)
         self.refused = RefusedAreNowhere()
         self.delivered = AcknowledgedAreDelivered(subject, self.stored)
+        self.newcomers = NothingOfBeforeIsHanded(subject, subject.dcs[0])
         self.commits = CommitsPassOnlySettled(subject)
         self.late_commits = LateCommitsAreMended(subject)
         self.payloads = PayloadsAreIntact(subject)
@@ -114,6 +116,7 @@ class Checks:
             LostLogsAreSpared(subject),
             OwnDatacentreServesAgain(subject),
             self.delivered,
+            self.newcomers,
             self.commits,
             SettledStaySettled(subject),
             self.late_commits,
@@ -140,6 +143,20 @@ class Checks:
             self.settling,
             self.failures,
         )
+
+    def creating(self, name: str) -> None:
+        """Note that the product is about to be asked for a subscription."""
+        self.newcomers.creating(name)
+
+    def created(self, name: str, is_exact: bool) -> None:
+        """Begin with one that the product has confirmed. `is_exact`: it knows its topic's ends."""
+        self.newcomers.created(name, is_exact)
+        self.delivered.created(name)
+
+    def removing(self, name: str) -> None:
+        """End with one that the product is about to be asked to remove."""
+        self.newcomers.removing(name)
+        self.delivered.removing(name)
 
     def watch(self, event: Event) -> None:
         """Show the event to every checker."""

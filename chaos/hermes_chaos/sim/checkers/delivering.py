@@ -47,6 +47,8 @@ class AcknowledgedAreDelivered(Checker):
         self._kept: dict[str, set[str]] | None = None
         self._records: dict[str, list[Stored]] = {}
         self._by_group = {audience.group: audience for audience in subject.audiences}
+        self._home = "".join(subject.dcs[:1])
+        self._before: dict[str, set[str]] = {}
         self._seeks = Seeks()
         self._begun: set[tuple[str, Place, int]] = set()
         self.examined = 0
@@ -59,7 +61,9 @@ class AcknowledgedAreDelivered(Checker):
             case Published() if event.is_acknowledged:
                 for name, owed in self._owed.items():
                     audience = self._audiences[name]
-                    if audience.topic == event.topic and audience.wants(event.body):
+                    is_before = event.message_id in self._before.get(name, ())
+                    is_for_it = audience.topic == event.topic and audience.wants(event.body)
+                    if is_for_it and not is_before:
                         owed[event.message_id] = event
             case Delivery(is_processed=True) if self._is_for_one(event.subscription):
                 self._done[event.subscription].add(event.message_id)
@@ -122,8 +126,12 @@ class AcknowledgedAreDelivered(Checker):
         self._kept = {name: letters.get(name, set()) for name in self._audiences}
 
     def created(self, name: str) -> None:
-        """Begin with a late subscription: whatever is acknowledged from now on is owed to it."""
+        """Begin with a late subscription: whatever is acknowledged from now on is owed to it, but
+        for what the log of the datacentre where it is created holds already.
+        """
         self._owed[name] = {}
+        records = self._records.get(self._audiences[name].topic, ())
+        self._before[name] = {each.message_id for each in records if each.place[0] == self._home}
 
     def removing(self, name: str) -> None:
         """End with a subscription that is about to be removed: nothing is owed to it any more."""

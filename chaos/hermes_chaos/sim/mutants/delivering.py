@@ -64,6 +64,10 @@ async def _load_the_end(self: TopicProgress) -> bool:
     return bool(missing)
 
 
+def _start_by_the_time(_self: TopicProgress, _partition: int) -> None:
+    return None
+
+
 def _wait_no_time(self: Lanes, delivery: Delivery, _due_s: float) -> None:
     _wait(self, delivery, 0.0)
 
@@ -172,6 +176,11 @@ DELIVERING = (
         "start-at-end",
         "a consumer starts at the end of the log instead of where the last one was",
         ((TopicProgress, "load", _load_the_end),),
+    ),
+    Mutant(
+        "start-by-the-time",
+        "a new subscription starts by its time where it was created too",
+        ((TopicProgress, "_from_creation", _start_by_the_time),),
     ),
     Mutant(
         "retry-at-once",

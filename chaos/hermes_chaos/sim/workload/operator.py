@@ -16,6 +16,7 @@ from hermes_actors.errors import ErrorCode, HermesError
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.administration import Administration
 from hermes_actors.model.subscription import SubscriptionState
+from hermes_chaos.sim.checkers.checks import Checks
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 from hermes_chaos.sim.history.events import History
 from hermes_chaos.sim.history.trace import Trace
@@ -45,23 +46,21 @@ Act = Callable[[Administration], Awaitable[None]]
 class Operator:
     """One run's operator.
 
-    `administrations` gives each DC's, None while its node is down. `on_created` hears of a new
-    subscription as soon as the product has confirmed it, `on_removing` of one before the product is
-    asked to remove it.
+    `administrations` gives each DC's, None while its node is down. `told` hears of each new
+    subscription before the product is asked for it and as soon as it is confirmed, and before the
+    product is asked to remove it.
     """
 
     def __init__(
         self,
         administrations: Callable[[], Sequence[Administration | None]],
-        on_created: Callable[[SubscriptionPlan], None],
-        on_removing: Callable[[SubscriptionPlan], None],
+        told: Checks,
         rng: random.Random,
         history: History,
         trace: Trace,
     ) -> None:
         self._administrations = administrations
-        self._on_created = on_created
-        self._on_removing = on_removing
+        self._told = told
         self._rng = rng
         self._history = history
         self._trace = trace
@@ -178,23 +177,28 @@ class Operator:
 
     async def _create(self, attempts_max: int) -> None:
         plan = self._to_create[0]
+        self._told.creating(plan.full_name)
+        is_exact = False
 
         async def create(administration: Administration) -> None:
+            nonlocal is_exact
             try:
                 await administration.subscriptions.create(_CALLER, plan.topic, plan.wire())
             except HermesError as error:
                 # An earlier attempt, whose outcome was unknown, has made it.
                 if error.code is not ErrorCode.SUBSCRIPTION_ALREADY_EXISTS:
                     raise
+            made = administration.subscriptions.live(plan.topic, plan.name)
+            is_exact = made.creation is not None
 
         if await self._try(f"create {plan.name}", create, attempts_max, at_home=True):
             self._to_create.remove(plan)
             self._to_remove.append(plan)
-            self._on_created(plan)
+            self._told.created(plan.full_name, is_exact)
 
     async def _remove(self) -> None:
         plan = self._to_remove.pop(0)
-        self._on_removing(plan)
+        self._told.removing(plan.full_name)
 
         async def remove(administration: Administration) -> None:
             try:

@@ -1,0 +1,46 @@
+"""The ends of a topic at the moment when a subscription to it is created: it starts behind them."""
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.log.base import Log
+from hermes_actors.log.commits import LastRead
+
+_BYTES_MAX = 65_536
+
+
+class Creation(Struct, frozen=True, rename="camel"):
+    """The ends of a topic's partitions in the log of the datacentre where a subscription was
+    created, read at that moment.
+
+    `last_records` are the records before the ends, of the partitions that held any: a log that has
+    others there has lost its end since.
+    """
+
+    dc: str
+    ends: dict[int, int]
+    last_records: dict[int, LastRead] = msgspec.field(default_factory=dict)
+
+
+async def read_creation(log: Log, log_topic: str) -> Creation:
+    """Read the ends as they are now.
+
+    Waits while a last record cannot be read: the caller sets a limit. Raises LogUnavailable,
+    UnknownTopic, OffsetOutOfRange.
+    """
+    starts = await log.start_positions(log_topic)
+    ends = await log.end_positions(log_topic)
+    last = {each: end - 1 for each, end in ends.items() if end > starts.get(each, 0)}
+    records: dict[int, LastRead] = {}
+    if last:
+        async with log.reader(log_topic, last) as reader:
+            while records.keys() != last.keys():
+                for record in await reader.next_batch(len(last), _BYTES_MAX):
+                    if record.offset == last[record.partition]:
+                        records[record.partition] = LastRead.of(
+                            record.offset,
+                            record.timestamp_ms,
+                            record.headers,
+                            len(record.value),
+                        )
+    return Creation(log.dc, ends, records)
