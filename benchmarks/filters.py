@@ -23,7 +23,7 @@ from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.senders.sender import Push, Sender, SendOutcome
 from hermes_actors.log.base import Log, TopicSettings
-from hermes_actors.log.embedded import open_embedded_log
+from hermes_actors.log.embedded.log import open_embedded_log
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import Message, to_record

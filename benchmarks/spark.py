@@ -27,8 +27,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from hermes_actors.log.base import TopicSettings
-from hermes_actors.log.embedded_opening import open_store
-from hermes_actors.log.embedded_schema import FILE_NAME, read_entries, read_topics
+from hermes_actors.log.embedded.opening import open_store
+from hermes_actors.log.embedded.schema import FILE_NAME, read_entries, read_topics
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.runtime.clock import SystemClock
 from hermes_local.kafka import Cluster

@@ -89,3 +89,10 @@ class StartupError(HermesError):
 
 class DamageFound(StartupError):
     """Acknowledged messages are missing or damaged; the message says how many, and the way out."""
+
+
+class ConfigError(HermesError):
+    """The configuration is wrong; the message names the field, why, and what would be right."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ErrorCode.VALIDATION_ERROR)

@@ -1,6 +1,7 @@
 """What a whole node says of the duties that only one node of a datacentre has."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -17,7 +18,7 @@ from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
 from hermes_actors.model.topic import Ack
-from hermes_actors.node import open_node
+from hermes_actors.node import open_node, root
 from hermes_actors.runtime.clock import IdSource
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock
@@ -190,3 +191,18 @@ async def test_a_node_whose_files_were_taken_away_is_not_ready_though_its_spool_
         assert not node.frontend.drain.is_ready
         assert node.trouble.startswith(f"{what}: ")
         assert "log.sqlite-wal" in node.frontend.drain.trouble
+
+
+async def test_the_drawn_trees_name_all_that_a_node_runs(autojump_clock):
+    clock = SimulatedClock()
+    own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    architecture = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text()
+    async with open_node(Config(), surroundings(clock, own, other)) as node:
+        await trio.sleep(1)
+        running = {
+            " ".join("<dc>" if word in ("dc1", "dc2") else word for word in name.split())
+            for name in node.control.statistics()
+        }
+    assert len(running) > 15
+    for drawn in (root.__doc__, architecture):
+        assert {name for name in running if f"├─ {name}  " not in drawn} - {"agent"} == set()

@@ -19,7 +19,7 @@ from hermes_actors.consumer.senders.http1.pool import PoolLimits
 from hermes_actors.consumer.senders.http1.sender import open_http1_sender
 from hermes_actors.consumer.senders.sender import Push, Sender, SendOutcome
 from hermes_actors.log.base import Log, TopicSettings
-from hermes_actors.log.embedded import open_embedded_log
+from hermes_actors.log.embedded.log import open_embedded_log
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import Message, to_record

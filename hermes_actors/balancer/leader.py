@@ -7,6 +7,7 @@ comes too late, from whomever, changes nothing there.
 import logging
 import random
 import sys
+from collections import deque
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
@@ -16,7 +17,6 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.balancer.attempts import FAILURES_MAX, LeaderAttempts
 from hermes_actors.balancer.departures import Departures
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import (
@@ -37,6 +37,31 @@ from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
+
+FAILURES_MAX = 3
+"""How many failures within the window make the leader give up its lead."""
+
+WINDOW_S = 600.0
+"""As long as a supervisor remembers an actor's failures, whose restarts it delays by them: with
+fewer failures than the most, a lead is never without its actor for longer than half a second."""
+
+
+class LeaderAttempts:
+    """Remembers the failures of one node's leader, over its restarts. Times are monotonic."""
+
+    def __init__(self) -> None:
+        self._failed_s: deque[float] = deque(maxlen=FAILURES_MAX)
+
+    def failed(self, now_s: float) -> bool:
+        """Planning has failed now; True when that is once too often."""
+        self._failed_s.append(now_s)
+        return self.is_poor(now_s)
+
+    def is_poor(self, now_s: float) -> bool:
+        """True while others should rather lead, if there are any."""
+        failed_s = self._failed_s
+        return len(failed_s) == FAILURES_MAX and now_s - failed_s[0] <= WINDOW_S
+
 
 _logger = logging.getLogger(__name__)
 

@@ -1,21 +1,24 @@
 """The configuration: one frozen tree, read strictly from TOML and `HERMES_…` variables."""
 
-from hermes_actors.config.admission import (
-    IdempotencyConfig,
-    PreviewConfig,
-    PropagationConfig,
-    ThroughputConfig,
+from hermes_actors.config.delivery import (
+    BalancerConfig,
+    EndpointsConfig,
+    EndpointTlsConfig,
+    FiltersConfig,
+    ProxyConfig,
+    RecipientsConfig,
 )
-from hermes_actors.config.delivery import BalancerConfig, FiltersConfig, RecipientsConfig
-from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig, ProxyConfig
-from hermes_actors.config.errors import ConfigError
-from hermes_actors.config.fallback import FallbackConfig
+from hermes_actors.config.fallback import FallbackConfig, SpoolConfig
 from hermes_actors.config.kafka import KafkaClusterConfig, KafkaConfig
 from hermes_actors.config.loading import load
 from hermes_actors.config.publishing import (
     FrontendConfig,
+    IdempotencyConfig,
     ManagementTlsConfig,
+    PreviewConfig,
+    PropagationConfig,
     ReadinessConfig,
+    ThroughputConfig,
     TlsConfig,
 )
 from hermes_actors.config.security import (
@@ -25,7 +28,6 @@ from hermes_actors.config.security import (
     PublishingAuthenticationConfig,
     SecurityConfig,
 )
-from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.config.tree import (
     Config,
     ConsumersConfig,
@@ -35,6 +37,7 @@ from hermes_actors.config.tree import (
     Role,
     StatusConfig,
 )
+from hermes_actors.errors import ConfigError
 
 __all__ = [
     "BalancerConfig",

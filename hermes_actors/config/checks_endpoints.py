@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from hermes_actors.config.endpoints import ProxyConfig
-from hermes_actors.config.errors import ConfigError
+from hermes_actors.config.delivery import ProxyConfig
 from hermes_actors.config.tree import ConsumersConfig
+from hermes_actors.errors import ConfigError
 
 _PLUGIN = re.compile(r"[\w.]+:\w+")
 _SENDER = re.compile(r"([a-z][a-z0-9+.-]*)=([\w.]+:\w+)")

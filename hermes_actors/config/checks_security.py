@@ -8,9 +8,9 @@ import re
 from urllib.parse import urlsplit
 
 from hermes_actors.config.checks_endpoints import HOST
-from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.security import JwtConfig
 from hermes_actors.config.tree import Config
+from hermes_actors.errors import ConfigError
 
 _ALGORITHMS = frozenset(
     f"{kind}{bits}" for kind in ("RS", "PS", "ES", "HS") for bits in (256, 384, 512)

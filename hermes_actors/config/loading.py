@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.config.checks import check
-from hermes_actors.config.errors import ConfigError
 from hermes_actors.config.kubernetes import is_injected
 from hermes_actors.config.tree import Config
+from hermes_actors.errors import ConfigError
 from hermes_actors.model.places import explained
 
 _log = logging.getLogger(__name__)

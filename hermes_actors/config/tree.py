@@ -7,15 +7,16 @@ from msgspec import Struct, field
 from hermes_actors.config.delivery import (
     BalancerConfig,
     DeadLettersConfig,
+    EndpointsConfig,
+    EndpointTlsConfig,
     FiltersConfig,
+    ProxyConfig,
     RecipientsConfig,
 )
-from hermes_actors.config.endpoints import EndpointsConfig, EndpointTlsConfig, ProxyConfig
-from hermes_actors.config.fallback import FallbackConfig
+from hermes_actors.config.fallback import FallbackConfig, SpoolConfig
 from hermes_actors.config.kafka import KafkaConfig
 from hermes_actors.config.publishing import FrontendConfig, ManagementTlsConfig
 from hermes_actors.config.security import ManagementAuthenticationConfig, SecurityConfig
-from hermes_actors.config.spool import SpoolConfig
 from hermes_actors.model.message import Envelope
 
 

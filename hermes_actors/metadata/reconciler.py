@@ -15,11 +15,10 @@ from hermes_actors.config import Config
 from hermes_actors.errors import Unavailable
 from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import TopicSettings, UnknownTopic
-from hermes_actors.metadata.activations import stale_activations
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.commands import StampIs, delete
 from hermes_actors.metadata.keys import parse_log_topic, subscription_key, topic_key
-from hermes_actors.metadata.lives import left_behind
+from hermes_actors.metadata.lives import left_behind, stale_activations
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Topic

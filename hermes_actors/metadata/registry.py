@@ -12,13 +12,20 @@ import trio
 from hermes_actors.errors import StartupError
 from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
+    Log,
     LogUnavailable,
+    OffsetOutOfRange,
     TopicSettings,
     UnknownTopic,
 )
 from hermes_actors.log.tail import LogChanged, LogTail
-from hermes_actors.metadata.commands import TOPIC_RECORD_BYTES_MAX, LogCreated, encode
-from hermes_actors.metadata.comparison import holds_the_same
+from hermes_actors.metadata.commands import (
+    TOPIC_RECORD_BYTES_MAX,
+    LogCreated,
+    UndecodableCommand,
+    decode,
+    encode,
+)
 from hermes_actors.metadata.pending import OutcomeUnknown
 from hermes_actors.metadata.state import MetadataState, Register
 from hermes_actors.metadata.view import CHUNK, Health, Metadata, metadata_topic
@@ -281,3 +288,27 @@ async def _lacking(registers: list[Register], own: Metadata) -> list[Register]:
         if count % _COMPARED_AT_ONCE == _COMPARED_AT_ONCE - 1:
             await trio.lowlevel.checkpoint()
     return lacking
+
+
+_BYTES_MAX = 1_048_576
+
+
+async def holds_the_same(log: Log, topic: str, state: MetadataState) -> bool:
+    """False if the log ends below the fold, or holds another command where the last one was.
+
+    Raises LogUnavailable; waits for as long as the log does not answer.
+    """
+    position, seen = state.position, state.seen
+    try:
+        if (await log.end_positions(topic))[0] < position:
+            return False
+        if seen.offset < 0:
+            return True
+        async with log.reader(topic, {0: seen.offset}) as reader:
+            record = (await reader.next_batch(1, _BYTES_MAX))[0]
+    except (OffsetOutOfRange, UnknownTopic):
+        return False
+    try:
+        return record.offset == seen.offset and decode(record.value).id == seen.id
+    except UndecodableCommand:
+        return False

@@ -15,8 +15,7 @@ from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import Copy, encode
-from hermes_actors.metadata.comparison import holds_the_same
-from hermes_actors.metadata.registry import Metadata
+from hermes_actors.metadata.registry import Metadata, holds_the_same
 from hermes_actors.metadata.state import MetadataState, Register
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack

@@ -12,8 +12,7 @@ from hermes_actors import __version__
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.balancer.attempts import LeaderAttempts
-from hermes_actors.balancer.leader import Leader, Workload, WorkloadChanged
+from hermes_actors.balancer.leader import Leader, LeaderAttempts, Workload, WorkloadChanged
 from hermes_actors.balancer.membership import Membership, NodeLoads
 from hermes_actors.balancer.planning import WorkloadPlanner
 from hermes_actors.balancer.presence import Presence

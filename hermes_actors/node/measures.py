@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hermes_actors.consumer.measures import DELIVERING
 from hermes_actors.coordination.meter import BALANCING
 from hermes_actors.fallback.measures import FALLBACK
-from hermes_actors.log.measures import LOG
+from hermes_actors.log.backends import LOG
 from hermes_actors.metadata.measures import METADATA
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.runtime.standstills import StallCause, Standstills

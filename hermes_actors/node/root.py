@@ -23,22 +23,26 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ leader                 says who is to own what, if no other node leads
     ├─ workloads              knows what there is to be owned, for the leader
     ├─ releases               says what is free again, until the log has it
+    ├─ redrives               knows what is to be delivered again
     ├─ open letters           counts the dead letters that nobody has settled
     ├─ resting                commits for subscriptions that are suspended
+    ├─ resolver               knows the recipients of endpoints, if a plug-in says who they are
     ├─ agent                  keeps one consumer for each subscription that this node owns
     │   └─ <subscription>     tenants: back off up to 5 minutes, never give up
     └─ producers
         └─ producer <topic>   tenants
 """
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config
+from hermes_actors.management.access.accounts import AccountProvider
+from hermes_actors.management.access.roles import SecurityProvider
 from hermes_actors.management.administration import Administration, ClusterView
 from hermes_actors.metadata.measures import metadata_metrics
-from hermes_actors.node.accounts import open_authenticating, security_of_management
 from hermes_actors.node.balancing import dry_run, follow_coordinations, open_meter
 from hermes_actors.node.consuming import open_consumers
 from hermes_actors.node.coordinating import open_coordination
@@ -50,6 +54,8 @@ from hermes_actors.node.publishing import open_frontend
 from hermes_actors.node.reporting import follow_status, open_reporter
 from hermes_actors.node.running import Node
 from hermes_actors.node.trying import pushes_tried
+from hermes_actors.security.authenticator import Authenticator
+from hermes_actors.security.opening import open_authenticator
 from hermes_actors.status.preview_reader import follow_previews
 
 
@@ -115,3 +121,31 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             if "consumers" in config.roles:
                 await parts.enter_async_context(open_consumers(node, environment))
             yield node
+
+
+_logger = logging.getLogger(__name__)
+
+
+async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authenticator | None:
+    """The mechanisms by which accounts are known, if anybody is asked. Raises StartupError."""
+    config = node.config
+    if not (config.frontend.authentication.enabled or config.management.authentication.enabled):
+        if fields := config.security.mechanism_fields:
+            _logger.warning(
+                "nobody is asked who he is: %s without effect; set frontend.authentication.enabled "
+                "or management.authentication.enabled to true, or leave the mechanisms out",
+                f"{', '.join(fields)} {'is' if len(fields) == 1 else 'are'}",
+            )
+        return None
+    authenticator = await open_authenticator(config.security, environment.clock, environment.ids)
+    node.metrics.append(authenticator.metrics)
+    authenticator.start(node.control)
+    return authenticator
+
+
+def security_of_management(node: Node) -> SecurityProvider | None:
+    """Return the provider that tells who may administer; None: everybody may."""
+    config = node.config.management.authentication
+    if node.authenticator is None or not config.enabled:
+        return None
+    return AccountProvider(node.authenticator, config)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from hermes_actors.config import Config
-from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.model.topic import Topic
 

@@ -9,7 +9,7 @@ import ipaddress
 import socket
 from collections.abc import Iterable, Sequence
 
-from hermes_actors.config.endpoints import EndpointsConfig
+from hermes_actors.config.delivery import EndpointsConfig
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

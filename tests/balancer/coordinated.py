@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 
 from hermes_actors.actors.mailbox import open_mailbox
-from hermes_actors.balancer.attempts import LeaderAttempts
-from hermes_actors.balancer.leader import Leader, Ownable, Workload, WorkloadChanged
+from hermes_actors.balancer.leader import Leader, LeaderAttempts, Ownable, Workload, WorkloadChanged
 from hermes_actors.balancer.membership import Membership, NodeLoads
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import Assignment, Release, Target, encode

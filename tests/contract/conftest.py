@@ -59,7 +59,7 @@ class LogUnderTest:
         if self.kind == "memory":
             yield self._memory
         else:
-            from hermes_actors.log.embedded import open_embedded_log
+            from hermes_actors.log.embedded.log import open_embedded_log
 
             async with open_embedded_log(self._directory, "dc1", self.clock) as log:
                 yield log

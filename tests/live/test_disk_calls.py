@@ -24,7 +24,7 @@ pytestmark = [
 LOG = """
 import sys, trio
 from hermes_actors.log.base import Stored, TopicSettings
-from hermes_actors.log.embedded import open_embedded_log
+from hermes_actors.log.embedded.log import open_embedded_log
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import SystemClock

@@ -8,7 +8,7 @@ import sys
 import trio
 
 from hermes_actors.log.base import Stored, TopicSettings
-from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
+from hermes_actors.log.embedded.log import EmbeddedLog, open_embedded_log
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import SystemClock

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.log.append_time import AppendTime
 from hermes_actors.log.base import TopicSettings
-from hermes_actors.log.embedded import open_embedded_log
+from hermes_actors.log.embedded.log import open_embedded_log
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack

@@ -17,9 +17,9 @@ from hermes_actors.log.base import (
     UnknownRecord,
 )
 from hermes_actors.log.cursor import Room
-from hermes_actors.log.embedded import EmbeddedLimits, EmbeddedLog, open_embedded_log
-from hermes_actors.log.embedded_opening import open_store
-from hermes_actors.log.embedded_schema import (
+from hermes_actors.log.embedded.log import EmbeddedLimits, EmbeddedLog, open_embedded_log
+from hermes_actors.log.embedded.opening import open_store
+from hermes_actors.log.embedded.schema import (
     FILE_NAME,
     open_read_only,
     read_batch,

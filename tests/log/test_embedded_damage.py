@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hermes_actors.errors import DamageFound
 from hermes_actors.log.base import LogUnavailable, Stored, TopicSettings, UnavailableRecord
 from hermes_actors.log.cursor import Room
-from hermes_actors.log.embedded import open_embedded_log
-from hermes_actors.log.embedded_acknowledged import ACKNOWLEDGED_NAME
-from hermes_actors.log.embedded_damage import find_all_damage
-from hermes_actors.log.embedded_opening import open_store
-from hermes_actors.log.embedded_schema import FILE_NAME, read_batch
+from hermes_actors.log.embedded.acknowledged import ACKNOWLEDGED_NAME
+from hermes_actors.log.embedded.damage import find_all_damage
+from hermes_actors.log.embedded.log import open_embedded_log
+from hermes_actors.log.embedded.opening import open_store
+from hermes_actors.log.embedded.schema import FILE_NAME, read_batch
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 

@@ -12,8 +12,8 @@ import trio
 
 from hermes_actors.errors import StartupError
 from hermes_actors.log.cursor import Room
-from hermes_actors.log.embedded import open_embedded_log
-from hermes_actors.log.embedded_schema import FILE_NAME, open_read_only, read_batch, read_topics
+from hermes_actors.log.embedded.log import open_embedded_log
+from hermes_actors.log.embedded.schema import FILE_NAME, open_read_only, read_batch, read_topics
 from hermes_actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.live
@@ -148,7 +148,7 @@ async def test_a_full_device_is_unavailable_not_a_crash(tmp_path):
     program = """
 import resource, signal, sys, trio
 from hermes_actors.log.base import Stored, TopicSettings
-from hermes_actors.log.embedded import open_embedded_log
+from hermes_actors.log.embedded.log import open_embedded_log
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import SystemClock

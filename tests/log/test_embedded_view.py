@@ -2,9 +2,9 @@ import pytest
 
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.cursor import Room
-from hermes_actors.log.embedded_schema import PartitionRow, TopicRow
-from hermes_actors.log.embedded_view import View
-from hermes_actors.log.embedded_writer import AppendJob
+from hermes_actors.log.embedded.schema import PartitionRow, TopicRow
+from hermes_actors.log.embedded.view import View
+from hermes_actors.log.embedded.writer import AppendJob
 from hermes_actors.model.record import Record
 
 

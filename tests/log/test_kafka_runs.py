@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_actors.log.base import Stored, StoredRun, is_all_stored, stored_count
-from hermes_actors.log.embedded_schema import decode_chunk, decode_entries, encode_chunk, encode_run
+from hermes_actors.log.embedded.schema import decode_chunk, decode_entries, encode_chunk, encode_run
 from hermes_actors.log.kafka.batches import Identity, encode
 from hermes_actors.log.kafka.runs import varint
 from hermes_actors.model.run import RecordRun, size_of

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from hermes_actors.config import Config
-from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.opening import open_spool
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import TopicSettings

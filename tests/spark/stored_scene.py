@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import Commit, TopicSettings
-from hermes_actors.log.embedded_opening import open_store
+from hermes_actors.log.embedded.opening import open_store
 from hermes_actors.log.kafka.log import open_kafka_log
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record

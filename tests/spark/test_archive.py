@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from stored_scene import ODD, T0_MS, fill_embedded, fill_kafka, foreign, native
 
 from hermes_actors.cli.main import app
-from hermes_actors.log.embedded_opening import open_store
-from hermes_actors.log.embedded_schema import FILE_NAME
+from hermes_actors.log.embedded.opening import open_store
+from hermes_actors.log.embedded.schema import FILE_NAME
 from hermes_actors.model.record import Record
 from hermes_spark.archive import archived
 from hermes_spark.archive.append import append

@@ -10,7 +10,7 @@ import pytest
 from archive_oracle import archived_plainly, logged_in_file
 from stored_scene import fill_embedded, native
 
-from hermes_actors.log.embedded_schema import FILE_NAME
+from hermes_actors.log.embedded.schema import FILE_NAME
 from hermes_spark.archive.layout import INTENT, RECORDS, STAGING
 
 RECORDS_OF_PARTITION = 4_000

@@ -12,7 +12,7 @@ from stored_scene import T0_MS, commit_embedded, fill_embedded, foreign
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.main import app
 from hermes_actors.log.base import Commit
-from hermes_actors.log.embedded_schema import FILE_NAME
+from hermes_actors.log.embedded.schema import FILE_NAME
 from hermes_actors.model.dead_letter import (
     Letter,
     Mark,

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from stored_scene import fill_embedded, native
 
-from hermes_actors.log.embedded_opening import open_store
+from hermes_actors.log.embedded.opening import open_store
 from hermes_spark.columns import schema_of
 from hermes_spark.snapshot import Datacentre, EmbeddedLog
 from hermes_spark.sources import stored

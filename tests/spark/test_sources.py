@@ -6,8 +6,8 @@ from contextlib import closing
 import pytest
 from stored_scene import ODD, T0_MS, fill_embedded, fill_kafka, native
 
-from hermes_actors.log.embedded_opening import open_store
-from hermes_actors.log.embedded_schema import FILE_NAME
+from hermes_actors.log.embedded.opening import open_store
+from hermes_actors.log.embedded.schema import FILE_NAME
 from hermes_spark.columns import COLUMNS
 from hermes_spark.snapshot import Datacentre, EmbeddedLog, KafkaLog, PartitionRange, Snapshot
 from hermes_spark.sources import stored

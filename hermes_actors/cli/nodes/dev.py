@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,17 +18,13 @@ from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import AcceptDamageOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
-from hermes_actors.cli.nodes.serving import run_nodes, serve_nodes
+from hermes_actors.cli.nodes.serving import environment_of, run_nodes, serve_nodes
 from hermes_actors.config import Config
-from hermes_actors.consumer.senders.opening import open_senders
-from hermes_actors.fallback.spool.opening import open_spool_store
 from hermes_actors.listeners import Addresses
-from hermes_actors.log.embedded import EmbeddedLog, open_embedded_log
-from hermes_actors.log.measures import embedded_log_metrics
+from hermes_actors.log.backends import embedded_logs
+from hermes_actors.log.embedded.log import open_embedded_log
 from hermes_actors.model.names import is_name_part
-from hermes_actors.node import NodeEnvironment
-from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
-from hermes_actors.runtime.cpu import ProcessCpu
+from hermes_actors.runtime.clock import SystemClock
 
 DEV_DEFAULTS: dict[str, dict[str, Any]] = {
     "frontend": {
@@ -234,7 +229,12 @@ async def _run(plan: DevPlan) -> None:
         nodes = _spooling_to(data / "spool", [*plan.nodes, *plan.more])
         await serve_nodes(
             [
-                (node, _environment(node, logs, accepts_damage=plan.accepts_damage))
+                (
+                    node,
+                    environment_of(
+                        node, embedded_logs(logs, node.dc), accepts_damage=plan.accepts_damage
+                    ),
+                )
                 for node in nodes
             ],
             lambda addresses: _announce(plan, addresses, data),
@@ -251,25 +251,6 @@ def _spooling_to(directory: Path, nodes: Sequence[Config]) -> list[Config]:
         )
         for node in nodes
     ]
-
-
-def _environment(
-    node: Config, logs: dict[str, EmbeddedLog], *, accepts_damage: bool
-) -> NodeEnvironment:
-    return NodeEnvironment(
-        clock=SystemClock(),
-        ids=IdSource(),
-        rng=system_rng(),
-        log=logs[node.dc],
-        remote_logs={dc: log for dc, log in logs.items() if dc != node.dc},
-        open_senders=partial(open_senders, node.consumers),
-        cpu=ProcessCpu(node.consumers.balancer.cores),
-        metrics=(embedded_log_metrics(logs[node.dc]),),
-        log_trouble=lambda: logs[node.dc].trouble,
-        lost=lambda: logs[node.dc].trouble,
-        remote_trouble=lambda dc: logs[dc].trouble,
-        open_spool=lambda: open_spool_store(node, IdSource(), accepts_damage=accepts_damage),
-    )
 
 
 def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:

@@ -3,9 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,22 +14,12 @@ from hermes_actors import config as configuration
 from hermes_actors.cli.command_line.options import AcceptDamageOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
-from hermes_actors.cli.nodes.serving import (
-    run_nodes,
-    serve_nodes,
-)
+from hermes_actors.cli.nodes.serving import environment_of, run_nodes, serve_nodes
 from hermes_actors.config import Config
-from hermes_actors.consumer.senders.opening import open_senders
-from hermes_actors.fallback.spool.opening import open_spool_store
 from hermes_actors.listeners import Addresses
-from hermes_actors.log.base import Log
-from hermes_actors.log.embedded import open_embedded_log
-from hermes_actors.log.kafka.log import KafkaLog, open_kafka_log
-from hermes_actors.log.measures import embedded_log_metrics, kafka_log_metrics
+from hermes_actors.log.backends import open_logs
 from hermes_actors.node import NodeEnvironment
-from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
-from hermes_actors.runtime.cpu import ProcessCpu
-from hermes_actors.telemetry.metrics import Metrics
+from hermes_actors.runtime.clock import SystemClock
 
 
 class NodePlan(msgspec.Struct, frozen=True):
@@ -96,79 +84,10 @@ async def open_environment(
 
     `accepts_damage`: an embedded log or a spool that has lost messages is opened all the same.
     """
-    if config.kafka.clusters:
-        return await _on_kafka(config, stack, accepts_damage=accepts_damage)
-    return await _on_embedded_log(config, stack, accepts_damage=accepts_damage)
-
-
-async def _on_kafka(
-    config: Config, stack: AsyncExitStack, *, accepts_damage: bool
-) -> NodeEnvironment:
-    clock = SystemClock()
-    logs: dict[str, KafkaLog] = {
-        dc: await stack.enter_async_context(open_kafka_log(dc, cluster, config.kafka, clock))
-        for dc, cluster in config.kafka.clusters.items()
-    }
-    own = logs.pop(config.dc)
-    return _environment(
-        config,
-        own,
-        logs,
-        metrics=kafka_log_metrics(own),
-        log_trouble=lambda: own.statistics().reason,
-        remote_trouble=lambda dc: logs[dc].statistics().reason,
-        accepts_damage=accepts_damage,
+    logs = await stack.enter_async_context(
+        open_logs(config, SystemClock(), accepts_damage=accepts_damage)
     )
-
-
-async def _on_embedded_log(
-    config: Config, stack: AsyncExitStack, *, accepts_damage: bool
-) -> NodeEnvironment:
-    log = await stack.enter_async_context(
-        open_embedded_log(
-            Path(config.log.directory),
-            config.dc,
-            SystemClock(),
-            retention_check_interval_ms=config.log.retention_check_interval_ms,
-            accepts_damage=accepts_damage,
-        )
-    )
-    return _environment(
-        config,
-        log,
-        {},
-        metrics=embedded_log_metrics(log),
-        log_trouble=lambda: log.trouble,
-        lost=lambda: log.trouble,
-        accepts_damage=accepts_damage,
-    )
-
-
-def _environment(
-    config: Config,
-    log: Log,
-    remote_logs: Mapping[str, Log],
-    *,
-    metrics: Metrics,
-    log_trouble: Callable[[], str] = str,
-    remote_trouble: Callable[[str], str] = lambda _dc: "",
-    lost: Callable[[], str] = str,
-    accepts_damage: bool,
-) -> NodeEnvironment:
-    return NodeEnvironment(
-        clock=SystemClock(),
-        ids=IdSource(),
-        rng=system_rng(),
-        log=log,
-        remote_logs=remote_logs,
-        open_senders=partial(open_senders, config.consumers),
-        cpu=ProcessCpu(config.consumers.balancer.cores),
-        metrics=(metrics,),
-        log_trouble=log_trouble,
-        remote_trouble=remote_trouble,
-        lost=lost,
-        open_spool=lambda: open_spool_store(config, IdSource(), accepts_damage=accepts_damage),
-    )
+    return environment_of(config, logs, accepts_damage=accepts_damage)
 
 
 def _announce(plan: NodePlan, addresses: Addresses) -> None:

@@ -15,13 +15,17 @@ from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.nodes.logs import named_node
 from hermes_actors.config import Config
+from hermes_actors.consumer.senders.opening import open_senders
 from hermes_actors.errors import HermesError, StartupError
+from hermes_actors.fallback.spool.opening import open_spool_store
 from hermes_actors.listeners import Addresses, serve_node
+from hermes_actors.log.backends import Logs
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.publisher.edges.listener import PortUnusable
 from hermes_actors.runtime import guest
-from hermes_actors.runtime.clock import SystemClock
+from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.collecting import long_lived_set_aside
+from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.runtime.signals import call_on_signal, stop_on_signal
 from hermes_actors.runtime.standstills import Standstills
 from hermes_actors.runtime.watchdog import watching
@@ -86,6 +90,27 @@ async def serve_nodes(
             # Only now: what start-up computes keeps nobody waiting.
             until_end.enter_context(watching(standstills, SystemClock().monotonic_s, signals))
         signals.cancel_scope.cancel()
+
+
+def environment_of(config: Config, logs: Logs, *, accepts_damage: bool) -> NodeEnvironment:
+    """Return what a node finds around it, with these logs.
+
+    `accepts_damage`: a spool that has lost messages is opened all the same.
+    """
+    return NodeEnvironment(
+        clock=SystemClock(),
+        ids=IdSource(),
+        rng=system_rng(),
+        log=logs.own,
+        remote_logs=logs.remote,
+        open_senders=partial(open_senders, config.consumers),
+        cpu=ProcessCpu(config.consumers.balancer.cores),
+        metrics=(logs.metrics,),
+        log_trouble=logs.trouble,
+        remote_trouble=logs.remote_trouble,
+        lost=logs.lost,
+        open_spool=lambda: open_spool_store(config, IdSource(), accepts_damage=accepts_damage),
+    )
 
 
 def stopping(configs: Sequence[Config]) -> str:

@@ -14,7 +14,7 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
-from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.measures import SpoolMeasures
 from hermes_actors.fallback.spool.format import (
     FRAME_OVERHEAD_BYTES,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from hermes_actors.config import Config
-from hermes_actors.config.admission import PropagationConfig
+from hermes_actors.config.publishing import PropagationConfig
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.endpoints import split_addresses
 from hermes_actors.model.subscription import DeliveryMode, DeliveryType, Filter, Subscription

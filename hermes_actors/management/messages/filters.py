@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes_actors.config.admission import PropagationConfig
+from hermes_actors.config.publishing import PropagationConfig
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.filters.aside import Aside
 from hermes_actors.filters.budget import Budget, BudgetSpent

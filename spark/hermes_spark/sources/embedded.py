@@ -15,7 +15,7 @@ import msgspec
 from pyspark.sql import datasource
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from hermes_actors.log.embedded_schema import (
+from hermes_actors.log.embedded.schema import (
     FILE_ERRORS,
     CorruptLog,
     PartitionRow,

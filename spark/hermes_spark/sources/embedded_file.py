@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import TypeVar
 
-from hermes_actors.log.embedded_schema import (
+from hermes_actors.log.embedded.schema import (
     FILE_ERRORS,
     FILE_NAME,
     TopicRow,

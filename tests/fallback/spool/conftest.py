@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
-from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.replay import Replayer
 from hermes_actors.fallback.spool.spool import Spool

@@ -10,7 +10,7 @@ from pathlib import Path
 import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
-from hermes_actors.config.spool import SpoolConfig
+from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import open_segment_store

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from hermes_actors.config import Config, ConsumersConfig, ManagementConfig, RecipientsConfig
-from hermes_actors.config.admission import PropagationConfig
+from hermes_actors.config.publishing import PropagationConfig
 from hermes_actors.management.bodies.decoding import decode_subscription
 from hermes_actors.management.catalog.warnings import filter_warnings, subscription_warnings
 from hermes_actors.model.subscription import Filter, Subscription

@@ -1,7 +1,16 @@
-"""The metrics of the logs that count what they do: the embedded one and Kafka's."""
+"""The choice of a node's log backend by its configuration, with its metrics and troubles."""
 
-from hermes_actors.log.embedded import EmbeddedLog
-from hermes_actors.log.kafka.log import KafkaLog
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes_actors.config import Config
+from hermes_actors.log.base import Log
+from hermes_actors.log.embedded.log import EmbeddedLog, open_embedded_log
+from hermes_actors.log.kafka.log import KafkaLog, open_kafka_log
+from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics, meanings
 
 LOG = meanings(
@@ -26,6 +35,69 @@ LOG = meanings(
     lost=("records", "Records whose producer lost its place in the numbering"),
     producer_ids_replaced=("ids", "Producer ids that were given up for new ones"),
 )
+
+
+class Logs(Struct, frozen=True):
+    """A datacentre's own log and the other ones', with what a node tells of them.
+
+    `trouble` says why the own log cannot be used now, "" when it can; `remote_trouble` says it of
+    another datacentre's; `lost` why the own one takes nothing more until the node's next start.
+    """
+
+    own: Log
+    remote: Mapping[str, Log]
+    metrics: Metrics
+    trouble: Callable[[], str]
+    remote_trouble: Callable[[str], str]
+    lost: Callable[[], str] = str
+
+
+@asynccontextmanager
+async def open_logs(
+    config: Config, clock: Clock, *, accepts_damage: bool = False
+) -> AsyncIterator[Logs]:
+    """The logs of a configuration: in Kafka where it names clusters, else an embedded one.
+
+    `accepts_damage`: an embedded log that has lost messages is opened all the same.
+    """
+    async with AsyncExitStack() as stack:
+        if not config.kafka.clusters:
+            log = await stack.enter_async_context(
+                open_embedded_log(
+                    Path(config.log.directory),
+                    config.dc,
+                    clock,
+                    retention_check_interval_ms=config.log.retention_check_interval_ms,
+                    accepts_damage=accepts_damage,
+                )
+            )
+            yield embedded_logs({config.dc: log}, config.dc)
+            return
+        logs: dict[str, KafkaLog] = {
+            dc: await stack.enter_async_context(open_kafka_log(dc, cluster, config.kafka, clock))
+            for dc, cluster in config.kafka.clusters.items()
+        }
+        own = logs.pop(config.dc)
+        yield Logs(
+            own,
+            logs,
+            kafka_log_metrics(own),
+            trouble=lambda: own.statistics().reason,
+            remote_trouble=lambda dc: logs[dc].statistics().reason,
+        )
+
+
+def embedded_logs(logs: Mapping[str, EmbeddedLog], dc: str) -> Logs:
+    """The embedded logs of these datacentres as a node of `dc` has them."""
+    own = logs[dc]
+    return Logs(
+        own,
+        {name: log for name, log in logs.items() if name != dc},
+        embedded_log_metrics(own),
+        trouble=lambda: own.trouble,
+        remote_trouble=lambda name: logs[name].trouble,
+        lost=lambda: own.trouble,
+    )
 
 
 def embedded_log_metrics(log: EmbeddedLog) -> Metrics:

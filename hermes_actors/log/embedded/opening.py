@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO
 
 from hermes_actors.errors import StartupError
-from hermes_actors.log.embedded_acknowledged import sync_folder
-from hermes_actors.log.embedded_damage import (
+from hermes_actors.log.embedded.acknowledged import sync_folder
+from hermes_actors.log.embedded.damage import (
     Gap,
     LogDamage,
     find_all_damage,
@@ -19,7 +19,7 @@ from hermes_actors.log.embedded_damage import (
     refusal,
     set_aside,
 )
-from hermes_actors.log.embedded_schema import (
+from hermes_actors.log.embedded.schema import (
     APPLICATION_ID,
     FILE_ERRORS,
     FILE_NAME,
@@ -28,7 +28,7 @@ from hermes_actors.log.embedded_schema import (
     SCHEMA_VERSION,
     chunk_id,
 )
-from hermes_actors.log.embedded_store import Store
+from hermes_actors.log.embedded.store import Store
 
 _logger = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from hermes_actors.log.base import (
     UnknownRecord,
     UnknownTopic,
 )
-from hermes_actors.log.embedded_schema import FILE_ERRORS
-from hermes_actors.log.embedded_store import Store
+from hermes_actors.log.embedded.schema import FILE_ERRORS
+from hermes_actors.log.embedded.store import Store
 from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
 from hermes_actors.runtime.clock import Clock

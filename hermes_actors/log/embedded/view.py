@@ -14,8 +14,8 @@ import trio
 
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.cursor import Room
-from hermes_actors.log.embedded_schema import PartitionRow, TopicRow
-from hermes_actors.log.embedded_writer import AppendJob
+from hermes_actors.log.embedded.schema import PartitionRow, TopicRow
+from hermes_actors.log.embedded.writer import AppendJob
 from hermes_actors.model.record import Record, StoredRecord
 
 _first = attrgetter("first")

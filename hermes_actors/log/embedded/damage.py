@@ -16,13 +16,13 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from hermes_actors.errors import DamageFound
-from hermes_actors.log.embedded_acknowledged import (
+from hermes_actors.log.embedded.acknowledged import (
     ACKNOWLEDGED_NAME,
     Known,
     Order,
     read_acknowledged,
 )
-from hermes_actors.log.embedded_schema import (
+from hermes_actors.log.embedded.schema import (
     APPLICATION_ID,
     FILE_ERRORS,
     PartitionRow,
@@ -31,7 +31,7 @@ from hermes_actors.log.embedded_schema import (
     open_read_only,
     read_topics,
 )
-from hermes_actors.log.embedded_wal import find_damage
+from hermes_actors.log.embedded.wal import find_damage
 
 READ_BYTES_MAX = 256 * 1024 * 1024
 """A database up to this size is read through at each start."""

@@ -27,8 +27,8 @@ from hermes_actors.log.base import (
     no_such_partition,
 )
 from hermes_actors.log.cursor import Cursor, Room
-from hermes_actors.log.embedded_opening import open_store
-from hermes_actors.log.embedded_schema import (
+from hermes_actors.log.embedded.opening import open_store
+from hermes_actors.log.embedded.schema import (
     FILE_ERRORS,
     PartitionRow,
     TopicRow,
@@ -37,9 +37,9 @@ from hermes_actors.log.embedded_schema import (
     read_commits,
     read_position_at,
 )
-from hermes_actors.log.embedded_store import Store
-from hermes_actors.log.embedded_view import TopicView, View
-from hermes_actors.log.embedded_writer import (
+from hermes_actors.log.embedded.store import Store
+from hermes_actors.log.embedded.view import TopicView, View
+from hermes_actors.log.embedded.writer import (
     AppendJob,
     ChangeJob,
     ExpireJob,

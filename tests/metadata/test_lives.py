@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from hermes_actors.config import Config
 from hermes_actors.metadata import reconciler as reconciler_module
-from hermes_actors.metadata.activations import stale_activations
 from hermes_actors.metadata.bodies import (
     activation_body,
     decode_activation,
@@ -31,6 +30,7 @@ from hermes_actors.metadata.commands import (
     put,
 )
 from hermes_actors.metadata.keys import activation_key, subscription_key, topic_key
+from hermes_actors.metadata.lives import stale_activations
 from hermes_actors.metadata.reconciler import TopicReconciler
 from hermes_actors.metadata.state import MetadataState
 from hermes_actors.model.names import SubscriptionName

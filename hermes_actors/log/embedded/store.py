@@ -24,8 +24,8 @@ from hermes_actors.log.base import (
     no_such_partition,
     too_large,
 )
-from hermes_actors.log.embedded_acknowledged import ACKNOWLEDGED_NAME, Acknowledged
-from hermes_actors.log.embedded_schema import (
+from hermes_actors.log.embedded.acknowledged import ACKNOWLEDGED_NAME, Acknowledged
+from hermes_actors.log.embedded.schema import (
     FILE_ERRORS,
     PARTITION_ID_MAX,
     CorruptLog,

@@ -3,9 +3,9 @@
 from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
-from hermes_actors.log.embedded_writer import WriterStatistics
+from hermes_actors.log.backends import embedded_log_metrics, kafka_log_metrics
+from hermes_actors.log.embedded.writer import WriterStatistics
 from hermes_actors.log.kafka.producers import ProducerStatistics
-from hermes_actors.log.measures import embedded_log_metrics, kafka_log_metrics
 from hermes_actors.telemetry.metrics import Metrics, render
 
 
