@@ -41,6 +41,7 @@ class ErrorCode(Enum):
     OAUTH_PROVIDER_NOT_EXISTS = (53, 404)
     OAUTH_PROVIDER_ALREADY_EXISTS = (54, 400)
     SCHEMA_COULD_NOT_BE_LOADED = (60, 500)
+    SCHEMA_BAD_REQUEST = (61, 400)
 
 
 class HermesError(Exception):

@@ -51,8 +51,19 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     filters: FiltersConfig = field(default_factory=FiltersConfig)
 
 
+CompatibilityName = typing.Literal[
+    "NONE",
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+]
+
+
 class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The administration side. `allow_removal` off is Hermes' default."""
+    """The administration side. `allow_removal` and `allow_schema_removal` are off, as in Hermes."""
 
     host: str = "127.0.0.1"
     port: int = 8090
@@ -60,6 +71,8 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     topic_partitions: int = 10
     topic_bytes_max: int = 1_048_576
     allow_removal: bool = False
+    allow_schema_removal: bool = False
+    schema_compatibility: CompatibilityName = "BACKWARD"
     allowed_group_name_pattern: str = "^[a-zA-Z0-9.]+$"
     non_admin_group_creation: bool = False
     default_fallback_to_remote_datacenter: bool = False

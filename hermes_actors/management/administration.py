@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hermes_actors.actors.mailbox import Ref
 from hermes_actors.config import Config
 from hermes_actors.coordination.room import OwnershipLimits
 from hermes_actors.coordination.state import CoordinationState
@@ -23,7 +24,9 @@ from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.owners import Owners
 from hermes_actors.management.catalog.readiness import DatacenterReadiness
 from hermes_actors.management.catalog.signing import SigningSecrets
+from hermes_actors.management.catalog.subjects import Subjects
 from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.management.catalog.topic_schemas import TopicSchemas
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.catalog.warnings import StoredWarnings
 from hermes_actors.management.changes import Changes
@@ -43,6 +46,7 @@ from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.threads import SystemThreads, Threads
+from hermes_actors.schema.aside import Costly
 from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.previews import PreviewRegister
@@ -73,9 +77,10 @@ class Administration:
 
     `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
     is administrator. `notices` are what an operator should know of the node beside its metadata.
-    `ids` is what secrets are made of. `threads` run what would hold the loop up. `try_push` pushes
-    one message as consumers do. What the parts do is a trio coroutine each; those that change or
-    read on a caller's behalf take the caller first. Each raises Refused (mend the request) and
+    `ids` is what secrets are made of. `threads` run what would hold the loop up. `costly_schemas`
+    is asked what may take long about schemas. `try_push` pushes one message as consumers do. What
+    the parts do is a trio coroutine each; those that change or read on a caller's behalf take the
+    caller first. Each raises Refused (mend the request) and
     Unavailable (try again).
     """
 
@@ -91,6 +96,7 @@ class Administration:
         notices: Callable[[], Sequence[str]] = tuple,
         ids: IdSource | None = None,
         threads: Threads | None = None,
+        costly_schemas: Ref[Costly],
         try_push: TryPush | None = None,
     ) -> None:
         view = view or ClusterView()
@@ -99,8 +105,10 @@ class Administration:
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
-        self.topics = Topics(metadata, log, changes, config, clock)
+        self.subjects = Subjects(metadata, changes, costly_schemas, config.management)
+        self.topics = Topics(metadata, log, changes, self.subjects, config, clock)
         guard = AddressGuard(config.consumers.endpoints)
+        self.topic_schemas = TopicSchemas(self.topics, self.subjects, config.management)
         self.subscriptions = Subscriptions(
             metadata, log, changes, config.management, clock, guard, aside
         )

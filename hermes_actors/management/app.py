@@ -39,6 +39,7 @@ from hermes_actors.management.routes.messages import message_routes
 from hermes_actors.management.routes.offsets import offset_routes
 from hermes_actors.management.routes.overview import overview_routes
 from hermes_actors.management.routes.resources import group_routes, oauth_routes
+from hermes_actors.management.routes.schemas import schema_routes
 from hermes_actors.management.routes.status import readiness_routes, status_routes
 from hermes_actors.management.routes.subscriptions import (
     signing_routes,
@@ -78,6 +79,7 @@ def build_app(
     routes = [
         *group_routes(gate, parts.groups),
         *topic_routes(gate, parts.topics, parts.statuses),
+        *schema_routes(gate, parts.topic_schemas),
         *subscription_routes(gate, parts.subscriptions, parts.warnings),
         *subscription_status_routes(gate, parts.statuses, parts.dead_letters),
         *overview_routes(gate, parts.overview),

@@ -35,6 +35,14 @@ from hermes_actors.metadata.keys import (
     subscription_of,
     topic_of,
 )
+from hermes_actors.metadata.schemas import (
+    decode_compatibility,
+    decode_schema,
+    decode_version,
+    levelled_by,
+    schema_of,
+    version_of,
+)
 from hermes_actors.metadata.seek import Seek, decode_seek
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.workload import (
@@ -45,6 +53,7 @@ from hermes_actors.metadata.workload import (
 )
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.model.schema import Compatibility, Schema
 from hermes_actors.model.subscription import Subscription, SubscriptionState
 from hermes_actors.model.topic import Topic
 from hermes_actors.model.workload import Constraints, NodeDrain
@@ -165,7 +174,8 @@ class Catalog:
     The dictionaries are keyed by `group`, `group.topic` and `group.topic$subscription`; `others`
     by key. What follows is among the others too: `oauth_providers` by name, `constraints` by
     `group.topic` or `group.topic$subscription`, which need not exist, `drains` by datacentre and
-    node. `undecodable` maps a key to the reason.
+    node, `schemas` by id, `compatibility` by subject, and `subjects`: the ids of each subject's
+    versions. `undecodable` maps a key to the reason.
     """
 
     def __init__(self, namespace: str = "") -> None:
@@ -176,6 +186,9 @@ class Catalog:
         self.oauth_providers: dict[str, LiveOAuthProvider] = {}
         self.constraints: dict[str, Constraints] = {}
         self.drains: dict[tuple[str, str], NodeDrain] = {}
+        self.schemas: dict[int, Schema] = {}
+        self.subjects: dict[str, dict[int, int]] = {}
+        self.compatibility: dict[str, Compatibility] = {}
         self.others: dict[str, Register] = {}
         self.undecodable: dict[str, str] = {}
         self._namespace = namespace
@@ -222,6 +235,22 @@ class Catalog:
         """The live topics of a group, sorted by name; looks at all topics."""
         return [self.topics[name] for name in sorted(self.topics) if _group_of(name) == group]
 
+    def versions_of(self, subject: str) -> dict[int, Schema]:
+        """The versions of a subject, oldest first, without those whose schema is not here yet."""
+        ids = self.subjects.get(subject, {})
+        return {each: self.schemas[ids[each]] for each in sorted(ids) if ids[each] in self.schemas}
+
+    def subjects_by(self, key: str) -> list[str]:
+        """Give the subjects whose versions a register with this key may have changed."""
+        parsed = parse_key(key)
+        version = version_of(parsed)
+        if version is not None:
+            return [version[0]]
+        schema_id = schema_of(parsed)
+        if schema_id is None:
+            return []
+        return [name for name, ids in self.subjects.items() if schema_id in ids.values()]
+
     def apply(self, register: Register) -> list[CatalogChange]:
         """Take in a register's new value; returns what that changed, perhaps nothing."""
         return self._take_in(register.key, register)
@@ -255,6 +284,12 @@ class Catalog:
             _replace(self.constraints, constrained, self._decode(alive, decode_constraint))
         if (drained := drained_by(parsed)) is not None:
             _replace(self.drains, drained, self._decode(alive, decode_drain))
+        if (schema_id := schema_of(parsed)) is not None:
+            _replace(self.schemas, schema_id, self._decode(alive, decode_schema))
+        if (levelled := levelled_by(parsed)) is not None:
+            _replace(self.compatibility, levelled, self._decode(alive, decode_compatibility))
+        if (version := version_of(parsed)) is not None:
+            self._take_in_version(*version, alive)
         if alive is None:
             return [OtherChanged(key, register)] if self.others.pop(key, None) else []
         if self.others.get(key) == alive:
@@ -341,6 +376,12 @@ class Catalog:
         if alive is not None and decoded is not None:
             provider = LiveOAuthProvider(decoded, alive.incarnation, alive.stamp)
         _replace(self.oauth_providers, name, provider)
+
+    def _take_in_version(self, subject: str, version: int, alive: Register | None) -> None:
+        versions = self.subjects.setdefault(subject, {})
+        _replace(versions, version, self._decode(alive, decode_version))
+        if not versions:
+            del self.subjects[subject]
 
     def _settle(self, name: str) -> list[CatalogChange]:
         """Work out anew whether a subscription is live, an orphan or neither."""

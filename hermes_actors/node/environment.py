@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
+from hermes_actors.actors.supervisor import Actor
 from hermes_actors.balancer.parts import NodeCpu
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
 from hermes_actors.consumer.senders.sender import Sender
@@ -15,6 +16,7 @@ from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.runtime.standstills import Standstills
 from hermes_actors.runtime.threads import SystemThreads, Threads
+from hermes_actors.schema.aside import CheckProcess, Costly
 from hermes_actors.telemetry.metrics import Metrics
 
 SenderOf = Callable[[LiveSubscription], Sender]
@@ -30,8 +32,8 @@ class NodeEnvironment:
     when it can; `remote_trouble` says it of another datacentre's. `lost` says why the own log takes
     nothing more until the node is started again. `open_spool` opens what keeps messages that no log
     takes; None: they are refused. `cpu` is what it may use of the machine, `threads` run what would
-    hold its loop up. `standstills` are those of the loop that it runs on, for who is asked;
-    somebody else watches it.
+    hold its loop up, and `ask_schemas` makes what answers costly questions about schemas.
+    `standstills` are those of the loop that it runs on, for who is asked; somebody else watches it.
     """
 
     clock: Clock
@@ -48,6 +50,7 @@ class NodeEnvironment:
     cpu: NodeCpu = field(default_factory=ProcessCpu)
     standstills: Standstills = field(default_factory=Standstills)
     threads: Threads = field(default_factory=SystemThreads)
+    ask_schemas: Callable[[], Actor[Costly]] = CheckProcess
 
     def split_rng(self) -> random.Random:
         """A generator of its own for one part, so that one part's draws do not shift another's."""

@@ -17,6 +17,7 @@ from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.publisher.router import Router
 from hermes_actors.publisher.spooling import reserve_ms, spool_of
+from hermes_actors.schema.validation import Schemas
 from hermes_actors.status.preview_reporter import PreviewReporter
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
@@ -81,6 +82,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
                 environment.lost() or node.spool_lost() or node.metadata.behind or not_checked()
             ),
             doubt_about=node.metadata.doubt_about,
+            schema_of=Schemas(node.metadata.catalog, node.costly_schemas).of,
             render_all=lambda: render_in_turns(node.metrics),
             notices=node.notices,
         )

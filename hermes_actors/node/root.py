@@ -9,6 +9,7 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ reconciler             log topics follow the metadata
     ├─ status reporter        tells the other nodes how this one fares
     ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
+    ├─ schemas                answers what is costly about schemas, in a process of its own
     ├─ preview reporter       hands previews of what is published to management, if that is on
     ├─ preview reader <dc>    gathers those of a datacentre (management)
     ├─ spool writer           keeps on the disk what no log took
@@ -54,6 +55,7 @@ from hermes_actors.node.publishing import open_frontend
 from hermes_actors.node.reporting import follow_status, open_reporter
 from hermes_actors.node.running import Node
 from hermes_actors.node.trying import pushes_tried
+from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.opening import open_authenticator
 from hermes_actors.status.preview_reader import follow_previews
@@ -74,6 +76,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             metadata,
             environment.log_trouble,
             control,
+            control.start("schemas", environment.ask_schemas, mailbox_capacity=COSTLY_MAX),
             metrics=[
                 *environment.metrics,
                 metadata_metrics(metadata, duties),
@@ -113,6 +116,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     notices=node.notices,
                     ids=environment.ids,
                     threads=environment.threads,
+                    costly_schemas=node.costly_schemas,
                     try_push=pushes_tried(node, environment),
                 )
             await parts.enter_async_context(open_reporter(node, environment))

@@ -19,6 +19,7 @@ from hermes_actors.publisher.pending import Tally
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.schema.validation import Validation
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.status.record import Published
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -30,8 +31,8 @@ class Frontend:
     The owner runs `deadlines.run` in a nursery, starts a Router over `routes` under a supervisor,
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
-    the whole node and is by default these alone. `spool_of`, `reserve_ms` and `fallback` are
-    those of Routes, `doubt_about` the Gateway's.
+    the whole node and is by default these alone. `spool_of`, `reserve_ms`, `fallback` and
+    `schema_of` are those of Routes, `doubt_about` the Gateway's.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Frontend:
         render_all: Callable[[], Awaitable[bytes]] | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
         doubt_about: Callable[[str], str] = lambda _topic: "",
+        schema_of: Callable[[Topic], Validation | None] = lambda _topic: None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -72,6 +74,7 @@ class Frontend:
             spool_of=spool_of,
             reserve_ms=reserve_ms,
             fallback=fallback,
+            schema_of=schema_of,
         )
         self.drain = Drain(
             self.tally,

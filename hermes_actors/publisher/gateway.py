@@ -29,7 +29,7 @@ from hermes_actors.publisher.demands import Demands, Head
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.idempotency import Claim
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import CHUNKED, Pending, Route, Tally, without_schema
+from hermes_actors.publisher.pending import CHUNKED, Pending, Route, Tally
 from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.security.account import Account
@@ -240,7 +240,7 @@ class Gateway:
         if self._quotas is not None:
             violation = self._quotas.refusal(topic, self._now_s())
         if violation is None and route.validate is not None:
-            violation = without_schema(route.name)
+            violation = route.validate.refusal
         return route if violation is None else self.refuse(violation, route)
 
     def hand_over_batch(

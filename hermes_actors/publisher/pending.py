@@ -13,7 +13,7 @@ import trio
 from msgspec.structs import replace
 
 from hermes_actors.actors.mailbox import Ref
-from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
@@ -21,7 +21,7 @@ from hermes_actors.log.base import Outcome, Stored, UnavailableRecord, UnknownRe
 from hermes_actors.metadata.keys import parse_log_topic
 from hermes_actors.model.message import Message, Via
 from hermes_actors.model.messages import keys_of
-from hermes_actors.model.topic import ContentType, Topic
+from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.answers import (
     Answer,
     Buffered,
@@ -34,6 +34,7 @@ from hermes_actors.publisher.answers import (
 )
 from hermes_actors.publisher.demands import Demand
 from hermes_actors.publisher.measures import TopicMeasures
+from hermes_actors.schema.validation import Validation
 
 
 class Limits(NamedTuple):
@@ -346,15 +347,6 @@ class Tally:
         self.listeners: list[Transitions] = []
 
 
-Validate = Callable[[Message, Callable[[HermesError | None], None]], None]
-"""Checks a message for its topic, and calls back once, now or later: None for a good one."""
-
-
-def without_schema(topic: str) -> Refused:
-    """Return the error for a topic whose messages need a schema, and there is none."""
-    return Refused(f"No schema is known for topic {topic}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
-
-
 def _nobody() -> None:
     pass
 
@@ -366,13 +358,14 @@ class Route:
     the topic changes, so that the producer looks its partitions up again; `change` also wakes it,
     before the next message. `producer` is what the supervisor calls that actor, `ref` its mailbox.
     `partitions` is 0 until the producer knows how many the log topic has. `batch_limits` are those
-    of batches' messages. `validate` is what the topic demands of a message beyond its length; None
-    for nothing. `hurry` has those told of their fate that is known, before their limit is what they
-    are answered with.
+    of batches' messages. `validate` is what the topic's schema demands of a message, None for
+    nothing; `schema_of` tells it for the topic as it is now. `hurry` has those told of their fate
+    that is known, before their limit is what they are answered with.
     """
 
     __slots__ = (
         "__weakref__",
+        "_schema_of",
         "batch_limits",
         "changed",
         "hurry",
@@ -402,14 +395,16 @@ class Route:
         measures: TopicMeasures,
         tally: Tally,
         producer: str,
+        schema_of: Callable[[Topic], Validation | None] = lambda _topic: None,
     ) -> None:
         self.name = name
         self.log_topic = log_topic
         parsed = parse_log_topic(log_topic)
         self.incarnation = parsed[1] if parsed is not None else 0
         self.topic = topic
-        self.validate = self._validation(topic)
+        self.validate = schema_of(topic)
         self.ref = ref
+        self._schema_of = schema_of
         self.limits = limits
         self.measures = measures
         self.tally = tally
@@ -425,15 +420,10 @@ class Route:
     def change(self, topic: Topic) -> None:
         """Take the topic as it is now, and wake who waits for `changed`."""
         self.topic = topic
-        self.validate = self._validation(topic)
+        self.validate = self._schema_of(topic)
         self.version += 1
         self.changed.set()
         self.changed = trio.Event()
-
-    def _validation(self, topic: Topic) -> Validate | None:
-        if topic.content_type is ContentType.JSON:
-            return None
-        return lambda _message, done: done(without_schema(self.name))
 
     def keep(
         self,

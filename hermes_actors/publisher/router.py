@@ -11,7 +11,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
-from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
+from hermes_actors.metadata.catalog import LiveTopic, OtherChanged, TopicChanged
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Ack, Topic
@@ -20,6 +20,7 @@ from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.schema.validation import Validation
 
 _STOP_GRACE_S = 5.0
 # How long after its limit a message may still be answered 202 that a slow disk is writing.
@@ -46,11 +47,13 @@ class Routes:
         spool_of: Callable[[Topic], Spool | None] = lambda _topic: None,
         reserve_ms: int = 0,
         fallback: Fallback | None = None,
+        schema_of: Callable[[Topic], Validation | None] = lambda _topic: None,
     ) -> None:
         """`spool_of` tells what keeps a topic's messages when no log takes them, and is asked
         `reserve_ms` before their time limit. `fallback` is what publishes to other datacentres,
-        for the topics that ask for it.
+        for the topics that ask for it. `schema_of` is what a topic's schema demands now.
         """
+        self._schema_of = schema_of
         self._fallback = fallback
         self._spool_of = spool_of
         self._reserve_ms = reserve_ms
@@ -90,6 +93,12 @@ class Routes:
             route.measures = self._measures.topic(live.name, live.topic.ack)
         self._equip(route, live.topic)
         route.change(live.topic)
+
+    def renew_schema(self, name: str) -> None:
+        """Look up anew what the schema of a topic demands, if the topic has a route."""
+        route = self._by_name.get(name)
+        if route is not None:
+            route.change(route.topic)
 
     def remove(self, name: str, nursery: trio.Nursery) -> None:
         """Take the topic's route away at once; its producer ends in the background."""
@@ -138,6 +147,7 @@ class Routes:
             self._measures.topic(live.name, live.topic.ack),
             self._tally,
             producer,
+            self._schema_of,
         )
         self._equip(route, live.topic)
         return route
@@ -197,9 +207,11 @@ class Router:
                 if name not in self._metadata.catalog.topics:
                     self._routes.remove(name, nursery)
             async for change in watch:
-                if not isinstance(change, TopicChanged):
-                    continue
-                if change.topic is None:
-                    self._routes.remove(change.name, nursery)
-                else:
-                    self._routes.set(change.topic, nursery)
+                match change:
+                    case TopicChanged(name, None):
+                        self._routes.remove(name, nursery)
+                    case TopicChanged(_, live) if live is not None:
+                        self._routes.set(live, nursery)
+                    case OtherChanged(key):
+                        for name in self._metadata.catalog.subjects_by(key):
+                            self._routes.renew_schema(name)

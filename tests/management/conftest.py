@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import trio
 
+from hermes_actors.actors.mailbox import Ref, open_mailbox
 from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous, Caller
@@ -20,6 +21,7 @@ from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.bridge import TrioBridge, open_bridge
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.schema.aside import COSTLY_MAX, CheckInPlace, Costly
 from hermes_actors.security.account import Credentials, Unauthenticated
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -128,7 +130,9 @@ class Api:
         bridge: TrioBridge,
         metrics: Metrics,
         config: Config,
+        costly_schemas: Ref[Costly],
     ) -> None:
+        self.costly_schemas = costly_schemas
         self.administration = administration
         self.metadata = metadata
         self.log = log
@@ -149,7 +153,12 @@ class Api:
         """From now on by an administration with these parts, and else with what this one has."""
         known = {field.name for field in fields(ClusterView)}
         view = ClusterView(**{name: parts.pop(name) for name in known & parts.keys()})
-        parts = {"config": self.config, "security": self.administration.security, **parts}
+        parts = {
+            "config": self.config,
+            "security": self.administration.security,
+            "costly_schemas": self.costly_schemas,
+            **parts,
+        }
         self.administration = Administration(
             self.metadata, self.log, clock=self.clock, view=view, **parts
         )
@@ -202,10 +211,14 @@ async def api(settings: ManagementConfig, nursery: trio.Nursery) -> AsyncIterato
     nursery.start_soon(Registry(metadata).run, stop)
     await metadata.wait_current()
     config = msgspec.structs.replace(Config(), management=settings)
-    administration = Administration(metadata, log, config, clock, security=ByHeader())
+    costly_schemas, inbox = open_mailbox(COSTLY_MAX)
+    nursery.start_soon(CheckInPlace().run, inbox)
+    administration = Administration(
+        metadata, log, config, clock, security=ByHeader(), costly_schemas=costly_schemas
+    )
     metrics = Metrics("hermes_test")
     async with open_bridge() as bridge:
-        api = Api(administration, metadata, log, clock, bridge, metrics, config)
+        api = Api(administration, metadata, log, clock, bridge, metrics, config, costly_schemas)
         async with api.client:
             yield api
         api.close()

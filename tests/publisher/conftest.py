@@ -12,11 +12,12 @@ import httpx
 import pytest
 import trio
 
+from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.metadata.catalog import Catalog, LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
@@ -25,6 +26,7 @@ from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.schema.validation import Schemas
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.http_in import Line, TrioHost
@@ -53,6 +55,10 @@ class World:
         self.metrics = Metrics("hermes_frontend")
         self.stored: list[StoredRecord] = []
         log.on_append.append(lambda _topic, record: self.stored.append(record))
+        self.catalog = Catalog()
+        # Nobody answers there but a test that says so.
+        self.costly_schemas, self.costly_inbox = open_mailbox(2)
+        parts.setdefault("schema_of", Schemas(self.catalog, self.costly_schemas).of)
         self.frontend = Frontend(
             config,
             log,

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import trio
 
+from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config, FallbackConfig, FrontendConfig, SecurityConfig, SpoolConfig
 from hermes_actors.errors import StartupError
@@ -22,7 +23,7 @@ from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.opening import open_spool, open_spool_store
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.metadata.catalog import LiveTopic
+from hermes_actors.metadata.catalog import Catalog, LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
@@ -32,6 +33,7 @@ from hermes_actors.publisher.spooling import reserve_ms, spool_of
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.signals import stop_on_signal
+from hermes_actors.schema.validation import Schemas
 from hermes_actors.security.opening import open_authenticator
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -111,6 +113,7 @@ async def serve(
             authenticator=authenticator,
             spool_of=spool_of(kept, whole.spool),
             reserve_ms=reserve_ms(kept, whole),
+            schema_of=Schemas(Catalog(), open_mailbox(1)[0]).of,
             fallback=Fallback(
                 FallbackConfig(), log, {"dc2": remote}, nursery, clock, system_rng(), metrics
             ),

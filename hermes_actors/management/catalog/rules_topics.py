@@ -93,7 +93,7 @@ def require_content_type_kept(old: Topic, new: Topic, schema: str | None) -> Non
 
 
 def require_no_avro(topic: Topic, schema: str | None) -> None:
-    """Raises Refused for what needs Avro schemas, which this version does not have."""
+    """Raises Refused for what needs an Avro schema, which this version does not have."""
     if topic.content_type is ContentType.AVRO and not schema:
         raise Refused("Message schema cannot be empty", ErrorCode.OTHER, status=400)
     if schema and (topic.content_type is ContentType.AVRO or topic.json_to_avro_dry_run):

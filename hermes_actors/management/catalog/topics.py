@@ -21,6 +21,7 @@ from hermes_actors.management.catalog.rules_topics import (
     require_open_group,
     require_updatable,
 )
+from hermes_actors.management.catalog.subjects import Subjects
 from hermes_actors.management.changes import ATTEMPTS_MAX, Changes, contended
 from hermes_actors.metadata.bodies import topic_body
 from hermes_actors.metadata.catalog import LiveTopic
@@ -44,6 +45,7 @@ from hermes_actors.metadata.keys import (
 from hermes_actors.metadata.reconciler import settings_for
 from hermes_actors.metadata.registry import Metadata, OutcomeUnknown
 from hermes_actors.model.names import TopicName
+from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import Owner, Topic
 from hermes_actors.runtime.clock import Clock
 
@@ -61,12 +63,14 @@ class Topics:
         metadata: Metadata,
         log: Log,
         changes: Changes,
+        subjects: Subjects,
         config: Config,
         clock: Clock,
     ) -> None:
         self._metadata = metadata
         self._log = log
         self._changes = changes
+        self._subjects = subjects
         self._config = config
         self._clock = clock
 
@@ -86,8 +90,10 @@ class Topics:
         ]
 
     async def get(self, name: str) -> dict[str, Any]:
-        """One topic's JSON object. Raises Refused with TOPIC_NOT_EXISTS."""
-        return topic_view(self.live(name).topic)
+        """One topic's JSON object, with its newest schema. Raises Refused with TOPIC_NOT_EXISTS."""
+        view = topic_view(self.live(name).topic)
+        schema = self._subjects.latest(name)
+        return view if schema is None else {**view, "schema": schema.text}
 
     async def of_owner(self, source: str, owner_id: str) -> list[dict[str, Any]]:
         """The JSON objects of all topics of one owner, sorted by name."""
@@ -112,6 +118,10 @@ class Topics:
         for _ in range(ATTEMPTS_MAX):
             self._changes.require_current()
             name, topic, change = self._plan_creation(caller, body)
+            schema = schema_in(body)
+            if schema:
+                # Before its topic, so that no message comes in unchecked.
+                await self._subjects.register(str(name), Schema(SchemaKind.JSON, schema))
             register = self._metadata.register(topic_key(name))
             # A new life of an old topic goes on in the incarnation that its tombstone holds.
             log_topic = log_topic_of(
@@ -134,7 +144,7 @@ class Topics:
         require_open_group(group_named(self._metadata.catalog, name.group), caller)
         if str(name) in self._metadata.catalog.topics:
             raise Refused(f"Topic {name} already exists", ErrorCode.TOPIC_ALREADY_EXISTS)
-        require_no_avro(topic, _schema_in(body))
+        require_no_avro(topic, schema_in(body))
         now_s = self._clock.now_ms() / 1_000
         key = topic_key(name)
         stored = topic_body(replace(topic, created_at=now_s, modified_at=now_s))
@@ -180,7 +190,7 @@ class Topics:
 
     async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. Raises Refused and Unavailable."""
-        schema = _schema_in(patch)
+        schema = schema_in(patch)
 
         def decide() -> Change | None:
             old = self.live(name)
@@ -199,6 +209,10 @@ class Topics:
             key = topic_key(old.name)
             return put(key, topic_body(new), StampIs(key, old.stamp))
 
+        if schema:
+            # What it says of the topic itself must be sound first.
+            decide()
+            await self._subjects.register(name, Schema(SchemaKind.JSON, schema))
         await self._changes.make(decide)
 
     async def delete(self, caller: Caller, name: str) -> None:
@@ -224,6 +238,7 @@ class Topics:
                 key, Alive(key, topic.incarnation), Childless(subscriptions_below(topic.name))
             )
             if isinstance(await self._changes.attempt(change), Accepted):
+                await self._subjects.delete(name)
                 return
         raise contended()
 
@@ -274,8 +289,8 @@ class Topics:
         return group.incarnation
 
 
-def _schema_in(body: Mapping[str, Any]) -> str | None:
-    """The Avro schema that a body carries; None when it carries none, or a blank one."""
+def schema_in(body: Mapping[str, Any]) -> str | None:
+    """The schema that a body carries; None when it carries none, or a blank one."""
     schema = body.get("schema")
     if schema is None:
         return None

@@ -24,10 +24,15 @@ from hermes_actors.publisher.batches.forms import Form, Parcel
 from hermes_actors.publisher.batches.slices import LINE_BYTES, Slice, end_line
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Pending, Route
+from hermes_actors.schema.validation import UNITS_MAX
 from hermes_actors.security.account import Account
 
 _APPENDS_A_TOPIC = 2
 """What batches have under way for a topic: one append is on its way, one is ready."""
+_TOO_COSTLY = Refused(
+    "Message is too large, or its topic's schema too costly, to be checked within a batch; "
+    "publish it by itself"
+)
 _MESSAGES_MAX = 1_000
 """In one slice, so that the first are answered while the last of a piece are taken apart."""
 
@@ -230,7 +235,9 @@ class BatchStream:
             return False
         bounds, parcel = self._bounds, self._parcels[0]
         count = min(len(parcel.bodies), bounds.messages_max)
-        while count > 1 and parcel.size_of_first(count) > bounds.bytes_max:
+        while count > 1 and (
+            parcel.size_of_first(count) > bounds.bytes_max or self._is_costly(parcel, count)
+        ):
             count //= 2
         if count == len(parcel.bodies):
             self._parcels.popleft()
@@ -244,6 +251,11 @@ class BatchStream:
             (bounds.node, parcel.size_of_first(count)),
         ]
         return True
+
+    def _is_costly(self, parcel: Parcel, count: int) -> bool:
+        """True when checking so many messages by their schema is too much for one turn."""
+        validate = self.route.validate
+        return validate is not None and sum(map(validate.units, parcel.bodies[:count])) > UNITS_MAX
 
     def _has_permits(self) -> bool:
         """Take the next slice's permits, the topic's and then the node's."""
@@ -278,6 +290,7 @@ class BatchStream:
         if parcel.keys is not None:
             parcel.keys = [self._key if key is None else key for key in parcel.keys]
         self._refuse_large(parcel)
+        self._refuse_unfit(parcel)
         for error in parcel.refused.values():
             measures.answered(error.status, 1)
 
@@ -331,6 +344,23 @@ class BatchStream:
             for at, body in enumerate(parcel.bodies):
                 if len(body) > limit:
                     parcel.refused[at] = too_long_for_topic(len(body), self.route.topic)
+
+    def _refuse_unfit(self, parcel: Parcel) -> None:
+        """Refuse the messages that do not fit the topic's schema, or would take long to be checked:
+        the others of a batch do not wait for one.
+        """
+        validate = self.route.validate
+        if validate is None:
+            return
+        for at, body in enumerate(parcel.bodies):
+            if at in parcel.refused:
+                continue
+            if validate.units(body) > UNITS_MAX:
+                error: HermesError | None = _TOO_COSTLY
+            else:
+                error = validate.check(body)
+            if error is not None:
+                parcel.refused[at] = error
 
     def _messages(self, parcel: Parcel, at_ms: int) -> Sequence[Message]:
         ids, bodies, models = parcel.ids, parcel.bodies, parcel.models

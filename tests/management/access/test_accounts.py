@@ -98,6 +98,7 @@ async def secured(api, authentication):
         config,
         api.clock,
         security=provider,
+        costly_schemas=api.costly_schemas,
         view=ClusterView(datacenters=("dc2",)),
     )
     api.config = config

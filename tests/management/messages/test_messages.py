@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import Config
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
@@ -287,7 +288,8 @@ def test_the_app_serves_from_the_asyncio_host_of_a_trio_guest():
         async with trio.open_nursery() as nursery, open_bridge() as bridge:
             nursery.start_soon(Registry(metadata).run, stop)
             await metadata.wait_current()
-            administration = Administration(metadata, log, Config(), clock)
+            costly, _ = open_mailbox(1)
+            administration = Administration(metadata, log, Config(), clock, costly_schemas=costly)
             app = build_app(administration, bridge, Config())
             result = await guest.call(on_the_host, app)
             nursery.cancel_scope.cancel()

@@ -1,0 +1,61 @@
+"""The schemas of topics, by Hermes' rules: what a topic's messages must fit."""
+
+from hermes_actors.config import ManagementConfig
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.catalog.rules_topics import require_no_avro
+from hermes_actors.management.catalog.subjects import Subjects
+from hermes_actors.management.catalog.topics import Topics
+from hermes_actors.model.schema import Schema, SchemaKind
+
+
+class TopicSchemas:
+    """The schemas of topics. All methods are trio coroutines."""
+
+    def __init__(self, topics: Topics, subjects: Subjects, config: ManagementConfig) -> None:
+        self._topics = topics
+        self._subjects = subjects
+        self._config = config
+
+    async def newest(self, topic: str) -> str | None:
+        """The text of a topic's newest schema; None when it has none, or there is no such topic."""
+        schema = self._subjects.latest(topic)
+        return None if schema is None else schema.text
+
+    async def version(self, topic: str, version: int) -> str | None:
+        """The text of one version of a topic's schema; None when there is no such version."""
+        schema = self._subjects.versions(topic).get(version)
+        return None if schema is None else schema.text
+
+    async def by_id(self, topic: str, schema_id: int) -> str | None:
+        """The text of the schema with this id, if a version of the topic's is it; else None."""
+        if all(subject != topic for subject, _ in self._subjects.versions_with(schema_id)):
+            return None
+        schema = self._subjects.by_id(schema_id)
+        return None if schema is None else schema.text
+
+    async def save(self, caller: Caller, topic: str, text: str) -> None:
+        """Make the text the newest version of the topic's schema, which publishers' messages must
+        fit from now on. Raises Refused and Unavailable.
+        """
+        live = self._topics.live(topic)
+        require_owner(caller, f"change the schema of topic {topic}", *self._topics.owners(live))
+        if not text.strip():
+            raise Refused("The body must be the schema's text", ErrorCode.FORMAT_ERROR)
+        require_no_avro(live.topic, text)
+        await self._subjects.register(topic, Schema(SchemaKind.JSON, text))
+
+    async def remove(self, caller: Caller, topic: str) -> None:
+        """Delete all versions of the topic's schema: its messages are checked no more.
+
+        Raises Refused: 406 unless the operator allows it.
+        """
+        if not self._config.allow_schema_removal:
+            raise Refused(
+                "Removing schemas is disabled; the operator enables it with "
+                "management.allow_schema_removal",
+                ErrorCode.OPERATION_DISABLED,
+            )
+        live = self._topics.live(topic)
+        require_owner(caller, f"remove the schema of topic {topic}", *self._topics.owners(live))
+        await self._subjects.delete(topic)

@@ -1,0 +1,179 @@
+"""A JSON Schema, compiled: checks messages, says which field is wrong, and compares versions.
+
+The language is that of draft 2020-12, or of an earlier one that `$schema` names. Patterns match in
+linear time (no look-around, no references back), `$ref` stays within the schema, and `format` is a
+remark that nothing checks, as the standard has it.
+"""
+
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.schema.weight import Weight, weigh
+
+ERRORS_MAX = 10
+"""Errors that are told of one message."""
+
+_LISTED_BYTES_MAX = 4_096
+"""Of a larger body the first error is told only: the library finds all of them, 5 µs each."""
+_SHOWN_MAX = 200
+_REGEXES = jsonschema_rs.RegexOptions(size_limit=100_000)
+_KINDS = {
+    dict: "an object",
+    list: "an array",
+    str: "a string",
+    bool: "a boolean",
+    type(None): "null",
+}
+
+
+def weight_of(text: str) -> Weight | None:
+    """The weight of a schema; None when checking by it, or compiling it, may take long.
+
+    Raises Refused with FORMAT_ERROR for what is no JSON Schema at first sight.
+    """
+    return weigh(_decoded(text))
+
+
+class JsonSchema:
+    """A schema that has been compiled, and checks messages."""
+
+    def __init__(self, text: str) -> None:
+        """Compile the schema. Raises Refused with FORMAT_ERROR; the message says what is wrong."""
+        self._validator = _compiled(_decoded(text))
+
+    def check(self, body: bytes) -> Refused | None:
+        """Return why the topic does not take this message; None for one that it does."""
+        try:
+            value = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return _invalid([f"it is not valid JSON: {error}"])
+        try:
+            if self._validator.is_valid(value):
+                return None
+            return _invalid(self._reasons(value, len(body)))
+        except ValueError as error:
+            # Nested too deep for the library.
+            return _invalid([str(error)])
+
+    def _reasons(self, value: Any, size_bytes: int) -> list[str]:
+        if size_bytes > _LISTED_BYTES_MAX:
+            try:
+                self._validator.validate(value)
+            except jsonschema_rs.ValidationError as error:
+                return [_reason(error)]
+        found = list(islice(self._validator.iter_errors(value), ERRORS_MAX + 1))
+        reasons = [_reason(error) for error in found[:ERRORS_MAX]]
+        return [*reasons, "and more"] if len(found) > ERRORS_MAX else reasons
+
+
+def can_read(reader: str, writer: str) -> bool:
+    """True when every message that `writer` allows is one that `reader` allows.
+
+    Both are texts of JSON Schemas that compile. False also where that cannot be told.
+    """
+    sets = [
+        jsonschema_rs.canonicalize(_decoded(each), pattern_options=_REGEXES, offline=True)
+        for each in (reader, writer)
+    ]
+    return sets[0].covers(sets[1]) == jsonschema_rs.canonical.Containment.YES
+
+
+def _decoded(text: str) -> Any:
+    try:
+        schema = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _malformed(f"it is not valid JSON: {error}") from error
+    if not isinstance(schema, dict | bool):
+        raise _malformed(f"it must be an object, or true or false, not {_kind(schema)}")
+    return schema
+
+
+def _compiled(schema: Any) -> jsonschema_rs.Validator:
+    try:
+        return jsonschema_rs.validator_for(
+            schema, pattern_options=_REGEXES, offline=True, validate_formats=False
+        )
+    except jsonschema_rs.ValidationError as error:
+        raise _malformed(f"{_path(error)}: {error.message[:_SHOWN_MAX]}") from error
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        raise _malformed(str(error)[:_SHOWN_MAX]) from error
+
+
+def _malformed(reason: str) -> Refused:
+    return Refused(f"The schema is not a JSON Schema: {reason}", ErrorCode.FORMAT_ERROR)
+
+
+def _invalid(reasons: list[str]) -> Refused:
+    return Refused(f"Invalid message: {'; '.join(reasons)}")
+
+
+def _reason(error: jsonschema_rs.ValidationError) -> str:
+    """One error: the field, what is demanded of it, and the kind of value that it has; never the
+    value itself.
+    """
+    path, kind = _path(error), error.kind
+    match kind:
+        case jsonschema_rs.ValidationErrorKind.Required():
+            return f"{_child(path, kind.property)} is missing"
+        case jsonschema_rs.ValidationErrorKind.Type():
+            return f"{path} must be {_one_of(kind.types)}, not {_kind(error.instance)}"
+        case jsonschema_rs.ValidationErrorKind.AdditionalProperties():
+            names = ", ".join(_child(path, name) for name in kind.unexpected[:ERRORS_MAX])
+            return f"{names[:_SHOWN_MAX]} is not allowed: the schema names no such field"
+    rule = kind.name
+    demanded = kind.as_dict().get(_DEMANDS.get(rule, ""))
+    shown = "" if demanded is None else f" {_shown(demanded)}"
+    return f"{path} breaks the rule {rule}{shown}; it is {_kind(error.instance)}"
+
+
+_DEMANDS = {
+    "maximum": "limit",
+    "minimum": "limit",
+    "exclusiveMaximum": "limit",
+    "exclusiveMinimum": "limit",
+    "maxLength": "limit",
+    "minLength": "limit",
+    "maxItems": "limit",
+    "minItems": "limit",
+    "maxProperties": "limit",
+    "minProperties": "limit",
+    "multipleOf": "multiple_of",
+    "pattern": "pattern",
+    "enum": "options",
+    "const": "expected_value",
+}
+"""What a rule demands, where that is short: the library's name for it."""
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value, enc_hook=str).decode()
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+def _path(error: jsonschema_rs.ValidationError) -> str:
+    path = ""
+    for step in error.instance_path:
+        path = _child(path, step)
+    return path[:_SHOWN_MAX] or "the message"
+
+
+def _child(path: str, step: str | int) -> str:
+    if path == "the message":
+        path = ""
+    if isinstance(step, int):
+        return f"{path}[{step}]"
+    return f"{path}.{step}" if path else step
+
+
+def _one_of(types: list[str]) -> str:
+    articles = {"object": "an ", "array": "an ", "integer": "an ", "null": ""}
+    return " or ".join(articles.get(each, "a ") + each for each in types)
+
+
+def _kind(value: Any) -> str:
+    """The kind of a decoded JSON value, with its article."""
+    return _KINDS.get(type(value), "a number")

@@ -1,0 +1,138 @@
+"""A topic's JSON Schema at its publishers' door: on the loop, beside it, and in a batch."""
+
+import json
+
+import msgspec
+import pytest
+import trio
+from batch_exchange import call
+
+from hermes_actors.metadata.schemas import schema_body, schema_key, version_body, version_key
+from hermes_actors.metadata.state import Register
+from hermes_actors.model.schema import Schema, SchemaKind
+from hermes_actors.schema.aside import CheckInPlace
+from hermes_actors.schema.validation import UNITS_MAX, Validation
+
+ORDER = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+COSTLY = {"allOf": [{"allOf": [{"allOf": [ORDER] * 4}] * 4}] * 8}
+"""Bounded, and yet more than the loop may spend on any message."""
+
+
+def set_schema(world, schema: object, version: int = 1, topic: str = "shop.orders") -> None:
+    """As the router does when the metadata log says so."""
+    stored = Schema(SchemaKind.JSON, json.dumps(schema))
+    for key, body in (
+        (schema_key(version), schema_body(stored)),
+        (version_key(topic, version), version_body(version)),
+    ):
+        world.catalog.apply(Register(key, 0, version, "dc1", body))
+    world.frontend.routes.renew_schema(topic)
+
+
+@pytest.fixture
+async def checked(world, autojump_clock):
+    await world.add_topic("shop.orders")
+    set_schema(world, ORDER)
+    await trio.sleep(0.01)
+    return world
+
+
+def refused(answer) -> str:
+    assert answer.status_code == 400
+    error = answer.json()
+    assert error["code"] == "VALIDATION_ERROR"
+    return error["message"]
+
+
+async def test_what_fits_is_stored_as_it_came(checked, autojump_clock) -> None:
+    answer = await checked.publish(body=b'{ "id": 1 }')
+    assert answer.status_code == 201
+    assert [record.value for record in checked.stored] == [b'{ "id": 1 }']
+
+
+async def test_what_does_not_fit_is_refused_with_the_field_and_never_stored(
+    checked, autojump_clock
+) -> None:
+    answer = await checked.publish(body=b'{"id": "x"}')
+    assert refused(answer) == "Invalid message: id must be an integer, not a string"
+    assert answer.headers["hermes-message-id"]
+    assert checked.stored == []
+
+
+async def test_a_new_version_is_used_from_the_next_message_on(checked, autojump_clock) -> None:
+    set_schema(checked, {"required": ["name"]}, version=2)
+    assert refused(await checked.publish(body=b'{"id": 1}')) == "Invalid message: name is missing"
+    assert (await checked.publish(body=b'{"name": 1}')).status_code == 201
+
+
+async def test_a_topic_whose_schema_is_gone_takes_everything(checked, autojump_clock) -> None:
+    checked.catalog.apply(Register(version_key("shop.orders", 1), 0, 9, "dc1", None))
+    checked.frontend.routes.renew_schema("shop.orders")
+    assert (await checked.publish(body=b"plain text")).status_code == 201
+
+
+async def test_other_topics_take_what_they_did(checked, autojump_clock) -> None:
+    await checked.add_topic("shop.clicks")
+    assert (await checked.publish("shop.clicks", b"plain text")).status_code == 201
+
+
+async def test_a_costly_message_is_checked_beside_the_loop(checked, autojump_clock) -> None:
+    set_schema(checked, COSTLY, version=2)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(CheckInPlace().run, checked.costly_inbox)
+        assert (await checked.publish(body=b'{"id": 1}')).status_code == 201
+        assert "id must be" in refused(await checked.publish(body=b'{"id": "x"}'))
+        checked.costly_inbox.close()
+    assert len(checked.stored) == 1
+
+
+async def test_where_too_many_costly_ones_wait_the_next_is_told_to_come_again(
+    checked, autojump_clock
+) -> None:
+    set_schema(checked, COSTLY, version=2)
+    waiting = [checked.admit(body=b'{"id": 1}') for _ in range(2)]
+    answer = await checked.publish(body=b'{"id": 1}')
+    assert answer.status_code == 503
+    assert not any(pending.is_done for pending in waiting)
+    await trio.sleep(1)
+    assert all(pending.is_done for pending in waiting)
+    assert checked.stored == []
+
+
+async def test_who_is_late_is_answered_though_the_check_ends_later(checked, autojump_clock) -> None:
+    set_schema(checked, COSTLY, version=2)
+    assert (await checked.publish(body=b'{"id": 1}')).status_code == 503
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(CheckInPlace().run, checked.costly_inbox)
+        checked.costly_inbox.close()
+    assert checked.stored == []
+
+
+async def test_a_stored_schema_that_this_node_cannot_use_lets_nothing_in(
+    checked, autojump_clock
+) -> None:
+    set_schema(checked, {"type": "from another version"}, version=2)
+    answer = await checked.publish(body=b'{"id": 1}')
+    assert answer.status_code == 500
+    assert answer.json()["code"] == "SCHEMA_COULD_NOT_BE_LOADED"
+
+
+async def test_of_a_batch_each_message_is_checked_by_itself(checked, autojump_clock) -> None:
+    lines = (await call(checked, b'{"id":1}\n{"id":"x"}\n{"id":2}\n')).lines
+    assert [line["status"] for line in lines] == [201, 400, 201]
+    assert lines[1]["message"] == "Invalid message: id must be an integer, not a string"
+    assert [msgspec.json.decode(record.value)["id"] for record in checked.stored] == [1, 2]
+
+
+async def test_what_is_costly_is_refused_in_a_batch_and_told_how(checked, autojump_clock) -> None:
+    set_schema(checked, COSTLY, version=2)
+    (line,) = (await call(checked, b'{"id":1}\n')).lines
+    assert line["status"] == 400
+    assert "publish it by itself" in line["message"]
+
+
+def test_the_work_on_the_loop_grows_with_the_message() -> None:
+    validation = Validation(json.dumps(ORDER), None)  # type: ignore[arg-type]
+    assert validation.units(b'{"id":1}') < 100
+    assert validation.units(b'{"id":1,"a":"%s"}' % (b"x" * 60_000)) <= UNITS_MAX
+    assert validation.units(b"[" * 65_537) > UNITS_MAX

@@ -1,0 +1,132 @@
+"""The weight of a schema: a bound for the work that any value can be."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.schema.weight import weigh
+
+N = {"$ref": "#/$defs/n"}
+
+
+def chained(length: int, times: int) -> dict:
+    """Each definition applies the next one so many times to the same value."""
+    definitions: dict = {
+        f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * times} for at in range(length)
+    }
+    definitions[f"d{length}"] = {"type": "string"}
+    return {"$defs": definitions, "$ref": "#/$defs/d0"}
+
+
+def recursive(*places: dict) -> dict:
+    return {"$defs": {"n": {"anyOf": list(places)}}, "$ref": "#/$defs/n"}
+
+
+def test_the_parts_are_counted_that_may_apply_to_one_place():
+    weight = weigh({"properties": {"a": {"type": "string"}, "b": {"pattern": "x"}}})
+    assert weight is not None
+    assert (weight.parts, weight.members, weight.patterns) == (1, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        chained(24, 2),
+        recursive({"properties": {"a": N}}, {"properties": {"a": N}, "required": ["z"]}),
+        recursive({"properties": {"a": N}}, {"additionalProperties": N}),
+        recursive({"items": N}, {"prefixItems": [N]}),
+        {"$ref": "#"},
+        chained(65, 1),
+        {"$dynamicRef": "#a"},
+        {"properties": {f"p{at}": {"type": "string"} for at in range(2_000)}},
+        {"properties": {f"p{at}": {"pattern": "x"} for at in range(200)}},
+        {"uniqueItems": True, "items": {"$ref": "#"}},
+        {"$ref": "#/nowhere"},
+        {"allOf": [5]},
+    ],
+)
+def test_what_may_grow_without_bound_or_is_not_understood_weighs_too_much(schema):
+    assert weigh(schema) is None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {},
+        {"items": {"$ref": "#"}},
+        recursive({"properties": {"left": N}}, {"properties": {"right": N}}),
+        {"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}},
+        chained(3, 2),
+        {"properties": {"a/b~c%": {"$ref": "#/$defs/a~1b~0c%25"}}, "$defs": {"a/b~c%": {}}},
+    ],
+)
+def test_what_is_bounded_has_a_weight(schema):
+    assert weigh(schema) is not None
+
+
+NAMES = st.sampled_from(["a", "b"])
+LEAVES = st.sampled_from(
+    [True, {"type": "string"}, {"minimum": 2}, {"$ref": "#"}, {"$ref": "#/$defs/x"}]
+)
+
+
+def containers(inner: st.SearchStrategy) -> st.SearchStrategy:
+    several = st.lists(inner, min_size=1, max_size=3)
+    parts = {
+        "properties": st.dictionaries(NAMES, inner, max_size=2),
+        "items": inner,
+        "additionalProperties": inner,
+        "anyOf": several,
+        "allOf": several,
+        "not": inner,
+    }
+    return st.fixed_dictionaries({}, optional=parts)
+
+
+SCHEMAS = st.recursive(LEAVES, containers, max_leaves=8)
+VALUES = st.recursive(
+    st.sampled_from([1, "x", None]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=2),
+    max_leaves=10,
+)
+
+
+class Walk:
+    """Applies a schema to a value by the standard's words, and counts what meets each place."""
+
+    def __init__(self, root: dict) -> None:
+        self.root = root
+        self.met: dict[tuple, int] = {}
+
+    def apply(self, schema: object, value: object, place: tuple = ()) -> None:
+        self.met[place] = self.met.get(place, 0) + 1
+        if not isinstance(schema, dict):
+            return
+        for each in [*schema.get("anyOf", []), *schema.get("allOf", [])]:
+            self.apply(each, value, place)
+        if "not" in schema:
+            self.apply(schema["not"], value, place)
+        if "$ref" in schema:
+            root = self.root
+            self.apply(root if schema["$ref"] == "#" else root["$defs"]["x"], value, place)
+        if isinstance(value, list) and "items" in schema:
+            for at, each in enumerate(value):
+                self.apply(schema["items"], each, (*place, at))
+        if isinstance(value, dict):
+            own = schema.get("properties", {})
+            for name, each in value.items():
+                if name in own:
+                    self.apply(own[name], each, (*place, name))
+                elif "additionalProperties" in schema:
+                    self.apply(schema["additionalProperties"], each, (*place, name))
+
+
+@given(SCHEMAS, SCHEMAS, VALUES)
+def test_no_place_of_a_value_meets_more_parts_than_the_weight_says(schema, inner, value):
+    root = {"$defs": {"x": inner}, **(schema if isinstance(schema, dict) else {"allOf": [schema]})}
+    weight = weigh(root)
+    if weight is not None:
+        walk = Walk(root)
+        walk.apply(root, value)
+        assert max(walk.met.values()) <= weight.parts
