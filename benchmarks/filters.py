@@ -19,7 +19,7 @@ import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.senders.sender import Push, Sender, SendOutcome
 from hermes_actors.log.base import Log, TopicSettings

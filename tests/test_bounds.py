@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from hermes_actors.config import FiltersConfig, FrontendConfig, PreviewConfig, PropagationConfig
-from hermes_actors.consumer.batch.body import element_of
+from hermes_actors.consumer.batch.assembly import element_of
 from hermes_actors.consumer.recipients.cloudevents import CloudEvents
 from hermes_actors.consumer.recipients.signing import Signer
 from hermes_actors.errors import Refused

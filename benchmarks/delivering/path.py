@@ -11,7 +11,7 @@ import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig, EndpointsConfig
-from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
 from hermes_actors.consumer.recipients.headers import request_head

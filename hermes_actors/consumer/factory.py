@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from hermes_actors.consumer.batch.pushing import batch_recipients_of
+from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.pushes import recipients_of
 from hermes_actors.consumer.letters.kept import letters_of
-from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
-from hermes_actors.consumer.pushes import recipients_of
 from hermes_actors.consumer.recipients.signing import signer_of
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import Refused

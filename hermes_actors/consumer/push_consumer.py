@@ -1,44 +1,44 @@
 """The actor of one subscription, serial or batch: at least once, within its bounds.
 
 Data flows from left to right: log → screen → buffer → sender → outcome → settled offset → commit.
-What is pushed when is decided by a `Sending`, without waiting; this actor waits: for what is read,
-for due retries and for the rate, and commits what is settled.
+What is pushed when is decided by a `Dispatching`, without waiting; this actor waits: for what is
+read, for due retries and for the rate, and commits what is settled.
 """
 
 import logging
 from collections.abc import Callable
+from typing import Any, assert_never
 
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.consumer.batch.dispatch import BatchDispatch, assembly_of
-from hermes_actors.consumer.delivery import Delivery, ToEach, Transitions
-from hermes_actors.consumer.letters.letter import DeadLetters, Discarded
+from hermes_actors.consumer.delivery.buffer import Buffer
+from hermes_actors.consumer.delivery.delivery import Delivery, ToEach, Transitions
+from hermes_actors.consumer.delivery.dispatching import FILL_MAX, Dispatching, Surroundings
+from hermes_actors.consumer.delivery.letter import DeadLetters, Discarded
+from hermes_actors.consumer.delivery.measures import Gauge, SubscriptionMeasures
+from hermes_actors.consumer.delivery.parts import ConsumerParts, ConsumerStatus
 from hermes_actors.consumer.letters.redrive import Redriver
-from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
-from hermes_actors.consumer.parts import ConsumerParts, ConsumerStatus
-from hermes_actors.consumer.reading.buffer import Buffer
-from hermes_actors.consumer.reading.filters import Screening
+from hermes_actors.consumer.offsets.progress import REFRESH_S, TopicProgress
+from hermes_actors.consumer.reading.filters import Screen, Screening
 from hermes_actors.consumer.reading.intake import Intake
-from hermes_actors.consumer.reading.progress import REFRESH_S, TopicProgress
-from hermes_actors.consumer.reading.screen import Screen
-from hermes_actors.consumer.sending import FILL_MAX, Sending, Surroundings
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.consumer.serial.lanes import Lanes
-from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, Spent
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
-from hermes_actors.model.subscription import BatchPolicy
+from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
+from hermes_actors.runtime.wakeup import Wakeup
 from hermes_actors.status.collector import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 3.0
 
-_MakeSending = Callable[[Transitions, DeadLetters, Surroundings], Sending]
+_MakeDispatch = Callable[[Transitions, DeadLetters, Surroundings], Dispatching[Any]]
 
 
 class PushConsumer:
@@ -62,7 +62,7 @@ class PushConsumer:
     ) -> None:
         """Raises Refused for an endpoint that cannot be pushed to. `owned` None: it is alone."""
         owned = owned or Owned()
-        buffer, sending_of = _halves(live, parts, owned)
+        buffer, dispatch_of = _halves(live, parts, owned)
         self._clock = parts.clock
         self._rng = parts.rng
         self._config = parts.config
@@ -100,12 +100,14 @@ class PushConsumer:
         self._landed = Wakeup()
         self._sought = Wakeup()
         self._is_stopping = False
-        # What the sending half tells this actor; bound here, for they are called for each message.
-        self.wake = self._wakeup.set
-        self.note_room = self._intake.note_room
-        self.note_landed = self._landed.set
         self._letters = letters or Discarded()
-        self._sending = sending_of(transitions, self._letters, self)
+        around = Surroundings(
+            wake=self._wakeup.set,
+            note_room=self._intake.note_room,
+            note_settled=self._note_settled,
+            note_landed=self._landed.set,
+        )
+        self._dispatch = dispatch_of(transitions, self._letters, around)
         owned.share.on_change = self._divide
         self._redriver = Redriver(live, parts, buffer, self._on_read, owned.lease.is_open)
         self._read_ahead()
@@ -122,20 +124,20 @@ class PushConsumer:
                     if self._intake.seek(live.seek):
                         self._sought.set()
                     # A restart begins with the latest; what waited meanwhile is older.
-                    if live.stamp >= self._sending.live.stamp:
-                        self._sending.adopt(live)
+                    if live.stamp >= self._dispatch.live.stamp:
+                        self._dispatch.adopt(live)
                         self._letters.adopt(live)
                         self._screening.adopt(live)
                         self._read_ahead()
                         self._wakeup.set()
                 self._is_stopping = True
-                self._sending.stop()
+                self._dispatch.stop()
                 self._intake.stop()
                 await self._drain()
                 nursery.cancel_scope.cancel()
         finally:
             self._is_stopping = True
-            self._sending.abandon()
+            self._dispatch.abandon()
 
     def hand_over(self) -> None:
         """Shorten the grace of the stop, which comes now: another node waits to go on."""
@@ -145,19 +147,19 @@ class PushConsumer:
         """Return the endpoint's rate for the next owner to begin with; None when nothing is
         known.
         """
-        return self._sending.known()
+        return self._dispatch.known()
 
     def spent(self) -> Spent:
         """Return what it has pushed since it was made, and the rate that it is allowed."""
-        sending = self._sending
-        return Spent(sending.taken, sending.taken_bytes, sending.allowed)
+        dispatch = self._dispatch
+        return Spent(dispatch.taken, dispatch.taken_bytes, dispatch.allowed)
 
     @property
     def why(self) -> str:
         """The trouble that keeps the consumer from reading or sending; "" when there is none."""
         if self._is_stopping:
             return "stopping"
-        why, buried = self._sending.gone or self._intake.why, self._letters.why
+        why, buried = self._dispatch.gone or self._intake.why, self._letters.why
         return f"{why}; {buried}" if why and buried else why
 
     def status(self) -> ConsumerStatus:
@@ -169,40 +171,40 @@ class PushConsumer:
             fresh=self._buffer.fresh,
             buffered_bytes=self._buffer.buffered_bytes,
             positions={p: o.position for p, o in self._progress.partitions.items()},
-            last_undelivered=self._sending.last_undelivered,
-            dropped_headers=self._sending.dropped_headers,
-            level=self._sending.level,
-            rate_now=self._sending.rate_now,
+            last_undelivered=self._dispatch.last_undelivered,
+            dropped_headers=self._dispatch.dropped_headers,
+            level=self._dispatch.level,
+            rate_now=self._dispatch.rate_now,
             held_back=self._held_back,
             oldest_age_ms=self._oldest_age_ms,
         )
 
     def figures(self) -> SubscriptionFigures:
         """Return the figures for the node's status record."""
-        sending = self._sending
-        failure, undelivered = sending.last_failure, sending.last_undelivered
+        dispatch = self._dispatch
+        failure, undelivered = dispatch.last_failure, dispatch.last_undelivered
         return SubscriptionFigures(
             why=self.why,
             counts=self._measures.flow(),
             inflight=self._buffer.inflight,
             waiting_retries=self._buffer.waiting,
             last_failure="" if failure is None else failure.reason(),
-            last_failure_at_ms=sending.last_failure_ms,
-            last_success_at_ms=sending.last_success_ms,
+            last_failure_at_ms=dispatch.last_failure_ms,
+            last_success_at_ms=dispatch.last_success_ms,
             log_topic=self._log_topic,
             reached={p: o.reached for p, o in self._progress.partitions.items()},
-            level=sending.level.value,
-            rate_now=sending.rate_now,
+            level=dispatch.level.value,
+            rate_now=dispatch.rate_now,
             held_back=self._held_back,
             oldest_age_ms=self._oldest_age_ms,
             last_undelivered=None if undelivered is None else undelivered.for_status(),
-            last_attempts=sending.last_attempts,
+            last_attempts=dispatch.last_attempts,
             latency_ms=self._measures.latency_ms(self._clock.monotonic_s()),
         )
 
     @property
     def _held_back(self) -> str:
-        troubles = (self._sending.held_back, self._screening.trouble, self._redriver.trouble)
+        troubles = (self._dispatch.held_back, self._screening.trouble, self._redriver.trouble)
         return "; ".join(each for each in troubles if each)
 
     @property
@@ -211,19 +213,20 @@ class PushConsumer:
         oldest_ms = min((each for each in stored if each is not None), default=None)
         return 0 if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms)
 
-    def note_settled(self) -> None:
-        """Note that a message is gone: its bytes are free, and there is progress to commit."""
+    def _note_settled(self) -> None:
         if self._intake.lacks_bytes:
             self._intake.note_settled()
         if not self._touched.is_set:
             self._touched.set()
 
     def _divide(self) -> None:
-        self._sending.divide()
+        self._dispatch.divide()
         self._wakeup.set()
 
     def _read_ahead(self) -> None:
-        self._intake.read_ahead = min(self._config.read_batch_records_max, self._sending.read_ahead)
+        self._intake.read_ahead = min(
+            self._config.read_batch_records_max, self._dispatch.read_ahead
+        )
         # Fresh messages are read on as long as less than half of that waits.
         self._redriver.fresh_max = self._intake.read_ahead // 4
 
@@ -242,7 +245,7 @@ class PushConsumer:
             nursery.start_soon(self._intake.end_care)
             nursery.start_soon(self._send)
             nursery.start_soon(self._commit_regularly)
-            if self._owned.is_first:
+            if self._owned.is_first and self._redriver.is_asked:
                 nursery.start_soon(self._redriver.run)
             nursery.start_soon(self._progress.keep_committed, self._touched.set, self._rng)
             nursery.start_soon(self._follow_seeks, nursery)
@@ -259,11 +262,11 @@ class PushConsumer:
         self._intake.screen = screen
 
     def _give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
-        self._sending.give_up(delivery, reason, detail)
+        self._dispatch.give_up(delivery, reason, detail)
 
     def _on_read(self) -> None:
         self._touched.set()
-        if self._sending.on_read():
+        if self._dispatch.on_read():
             self._wakeup.set()
 
     async def _drain(self) -> None:
@@ -277,7 +280,7 @@ class PushConsumer:
             _logger.warning(
                 "%s: stopped, and its last commit was not %s; what was delivered of "
                 "partitions %s since the commit before may be delivered again",
-                self._sending.live.name,
+                self._dispatch.live.name,
                 f"taken within {_COMMIT_TIMEOUT_S:g} s" if self._lease.is_open() else "allowed",
                 ", ".join(map(str, behind)),
             )
@@ -289,26 +292,26 @@ class PushConsumer:
             _logger.warning(
                 "%s: stopped, and not written down which dead letters have been re-driven; some "
                 "may be delivered once more: %s",
-                self._sending.live.name,
+                self._dispatch.live.name,
                 error,
             )
 
     async def _send(self) -> None:
         """Send what only time or reading brings up; answers bring up the rest by themselves."""
-        sending = self._sending
+        dispatch = self._dispatch
         while True:
-            if sending.error is not None:
-                raise sending.error
+            if dispatch.error is not None:
+                raise dispatch.error
             if not self._lease.is_open():
                 # All is kept as it is, and goes on in the same moment.
                 await self._lease.wait_opened()
                 self._touched.set()
             now_s = self._clock.monotonic_s()
-            if sending.fill(now_s) == FILL_MAX:
+            if dispatch.fill(now_s) == FILL_MAX:
                 await trio.lowlevel.checkpoint()
                 continue
-            wait_s = sending.idle_s(now_s)
-            sending.alarm_s = now_s + wait_s
+            wait_s = dispatch.idle_s(now_s)
+            dispatch.alarm_s = now_s + wait_s
             await self._wakeup.wait(wait_s)
 
     # Committing.
@@ -338,7 +341,7 @@ class PushConsumer:
             # Nothing is lost: the next commit says all that this one would have said.
             self._measures.commit_failures.add()
             self._touched.set()
-            name, now_s = str(self._sending.live.name), self._clock.monotonic_s()
+            name, now_s = str(self._dispatch.live.name), self._clock.monotonic_s()
             self._uncommitted.failed(name, error, now_s)
             return False
         return self._lease.is_open()
@@ -346,18 +349,21 @@ class PushConsumer:
 
 def _halves(
     live: LiveSubscription, parts: ConsumerParts, owned: Owned
-) -> tuple[Buffer, _MakeSending]:
+) -> tuple[Buffer, _MakeDispatch]:
     """The messages that are read and not settled, and what pushes them: in batches, or one by one.
 
     Which of the two it is never changes: whoever changes it needs another consumer.
     """
-    policy = live.subscription.subscription_policy
-    if isinstance(policy, BatchPolicy):
-        assembly = assembly_of(live, parts)
-        return assembly, lambda transitions, letters, around: BatchDispatch(
-            live, parts, assembly, transitions, letters, around, owned
-        )
-    lanes = Lanes(1, parts.config.waiting_retries_max, is_ordered=policy.ordered)
-    return lanes, lambda transitions, letters, around: Dispatch(
-        live, parts, lanes, transitions, letters, around, owned
-    )
+    match policy := live.subscription.subscription_policy:
+        case BatchPolicy():
+            assembly = assembly_of(live, parts)
+            return assembly, lambda transitions, letters, around: BatchDispatch(
+                live, parts, assembly, transitions, letters, around, owned
+            )
+        case SerialPolicy(ordered=is_ordered):
+            lanes = Lanes(1, parts.config.waiting_retries_max, is_ordered=is_ordered)
+            return lanes, lambda transitions, letters, around: Dispatch(
+                live, parts, lanes, transitions, letters, around, owned
+            )
+        case _:
+            assert_never(policy)

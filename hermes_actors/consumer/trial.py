@@ -8,17 +8,22 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.consumer.batch.assembly import Batch
-from hermes_actors.consumer.batch.body import array_of, element_of
+from hermes_actors.consumer.batch.assembly import Batch, array_of, element_of
 from hermes_actors.consumer.batch.pushing import BatchPushing
-from hermes_actors.consumer.delivery import Delivery, Transitions
+from hermes_actors.consumer.delivery.delivery import Delivery, Transitions
+from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.retry import RetryPolicy
 from hermes_actors.consumer.factory import ConsumerFactory
-from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.recipients.headers import parse_lines
-from hermes_actors.consumer.retry import RetryPolicy
-from hermes_actors.consumer.senders.sender import Done, Failure, Push, Sender, SendOutcome
-from hermes_actors.consumer.senders.witness import Witness
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
+from hermes_actors.consumer.senders.sender import (
+    Done,
+    Failure,
+    Push,
+    Sender,
+    SendOutcome,
+    Witness,
+    parse_lines,
+)
 from hermes_actors.consumer.serial.pushing import Pushing
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic

@@ -5,12 +5,15 @@ How far it has come is not here: each datacentre's consumer commits that in its 
 """
 
 import msgspec
+import trio
 from msgspec import Struct
 
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.log.base import Commit
 from hermes_actors.metadata.bodies import UndecodableBody
-from hermes_actors.metadata.catalog import Catalog
-from hermes_actors.metadata.keys import life_key
+from hermes_actors.metadata.catalog import Catalog, LiveSubscription, OtherChanged
+from hermes_actors.metadata.keys import life_key, parse_key
+from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.dead_letter import LetterFilter
 from hermes_actors.model.names import REDRIVE_SUFFIX, SubscriptionName
 
@@ -133,3 +136,38 @@ def progress_of(commit: Commit | None, redrive: Redrive) -> RedriveProgress:
         redrive.requested_at_ms,
     )
     return progress if is_same else beginning
+
+
+class FollowedRedrives:
+    """The re-drives in a datacentre's metadata; an actor that follows it. One for each node."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._changed = trio.Event()
+
+    def find(self, live: LiveSubscription) -> Redrive | None:
+        """The re-drive of this life of a subscription."""
+        return redrive_of(self._metadata.catalog, live.name, live.incarnation)
+
+    def version(self, live: LiveSubscription) -> object:
+        """Return another value whenever `find` may have another answer."""
+        return self._metadata.catalog.others.get(redrive_key(live.name, live.incarnation))
+
+    async def wait_changed(self) -> None:
+        """Wait until any subscription's re-drive changes."""
+        await self._changed.wait()
+
+    async def run(self, stop: trio.Event) -> None:
+        """Follow the metadata until asked to stop."""
+        await run_until(stop, self._follow)
+
+    async def _follow(self) -> None:
+        with self._metadata.watch() as watch:
+            while await watch.wait():
+                changes = watch.take_nowait()
+                if any(
+                    isinstance(change, OtherChanged) and parse_key(change.key).kind == REDRIVE
+                    for change in changes
+                ):
+                    self._changed.set()
+                    self._changed = trio.Event()

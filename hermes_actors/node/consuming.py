@@ -9,21 +9,21 @@ from hermes_actors.actors.restart import TENANT
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.membership import NodeLoads
 from hermes_actors.config import RecipientsConfig
+from hermes_actors.consumer.delivery.measures import DELIVERING
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.letters.open_counts import OpenCounts
-from hermes_actors.consumer.letters.redrive_board import FollowedRedrives
-from hermes_actors.consumer.measures import DELIVERING
-from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.reading.resting import Resting
+from hermes_actors.consumer.offsets.resting import Resting
 from hermes_actors.consumer.recipients.resolver import (
     ResolverContext,
     open_resolver,
 )
 from hermes_actors.consumer.recipients.resolver_dns import Names
-from hermes_actors.consumer.recipients.resolving import Resolver
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
+from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.filters.aside import Aside
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.redrives import FollowedRedrives
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.node.coordinating import open_part
 from hermes_actors.node.environment import NodeEnvironment

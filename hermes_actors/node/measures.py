@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from hermes_actors.consumer.measures import DELIVERING
+from hermes_actors.consumer.delivery.measures import DELIVERING
 from hermes_actors.coordination.meter import BALANCING
 from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.log.backends import LOG

@@ -10,8 +10,8 @@ from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.config import Config
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.letters.open_counts import OpenCounts
-from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.registry import Metadata

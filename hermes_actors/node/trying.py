@@ -5,7 +5,7 @@ or, on a node that has none, by senders that are opened for the one push.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.senders.plugins import schemes_of
 from hermes_actors.consumer.trial import try_push
 from hermes_actors.errors import HermesError, StartupError, Unavailable

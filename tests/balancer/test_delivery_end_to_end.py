@@ -16,9 +16,9 @@ from hermes_actors.balancer.releases import Releases
 from hermes_actors.balancer.workload.problem import PlannerSettings
 from hermes_actors.balancer.workloads import Workloads
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.factory import ConsumerFactory
-from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.reading.resting import Resting
+from hermes_actors.consumer.offsets.resting import Resting
 from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.coordination.reader import CoordinationReader
 from hermes_actors.coordination.view import Coordination

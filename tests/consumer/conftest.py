@@ -15,8 +15,8 @@ import trio
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.letters.kept import letters_of
-from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.coordination.owned import Owned

@@ -7,9 +7,9 @@ import trio
 
 from hermes_actors.config import EndpointsConfig
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
-from hermes_actors.consumer.recipients.resolving import Resolver
 from hermes_actors.consumer.senders.http1.pool import PoolLimits
 from hermes_actors.consumer.senders.http1.sender import open_http1_sender
+from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Push
 from hermes_actors.runtime import guest
 from hermes_actors.security.address_guard import AddressGuard

@@ -3,8 +3,7 @@
 import msgspec
 import trio
 
-from hermes_actors.consumer.recipients.headers import parse_lines
-from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.consumer.senders.sender import SendOutcome, parse_lines
 from hermes_actors.model.subscription import DeliveryMode
 
 OK = SendOutcome(200)

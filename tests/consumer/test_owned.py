@@ -10,11 +10,10 @@ from hand_net import HandNet, push
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.consumer.delivery.retry import RetryPolicy
+from hermes_actors.consumer.offsets.resting import Resting
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.reading.resting import Resting
-from hermes_actors.consumer.recipients.broadcast import Broadcast, Served
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
-from hermes_actors.consumer.retry import RetryPolicy
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
@@ -23,11 +22,12 @@ from hermes_actors.consumer.senders.sender import (
     Route,
     SendOutcome,
 )
-from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.consumer.serial.broadcast import Broadcast, Served
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, RateShare
 from hermes_actors.log.commits import CommitOwner, decode
 from hermes_actors.model.subscription import SerialPolicy
+from hermes_actors.runtime.wakeup import Wakeup
 
 OK, BROKEN = SendOutcome(200), SendOutcome(500)
 

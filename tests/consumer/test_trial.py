@@ -9,13 +9,12 @@ import trio
 from http_doubles import STRICT, Sink, net_of, served
 
 from hermes_actors.config import ConsumersConfig, RecipientsConfig
-from hermes_actors.consumer.recipients.headers import parse_lines
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
 from hermes_actors.consumer.senders.oauth.sender import OAuthSender
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
 from hermes_actors.consumer.senders.oauth.wire import Granted
 from hermes_actors.consumer.senders.push_tasks import PushTasks
-from hermes_actors.consumer.senders.sender import Failure, SendOutcome
+from hermes_actors.consumer.senders.sender import Failure, SendOutcome, parse_lines
 from hermes_actors.consumer.trial import PUSHES_SHOWN_MAX, TIMEOUT_MS_MAX, try_push
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveTopic

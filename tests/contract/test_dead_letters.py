@@ -5,11 +5,11 @@ import random
 import trio
 
 from hermes_actors.config import ConsumersConfig
+from hermes_actors.consumer.delivery.letter import DeadLetter
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.letters.kept import KeptDeadLetters
-from hermes_actors.consumer.letters.letter import DeadLetter
 from hermes_actors.consumer.letters.redrive_plan import Planning
 from hermes_actors.consumer.letters.redrive_records import RedriveRecords
-from hermes_actors.consumer.parts import ConsumerParts
 from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.management.dead_letters.scan import find_place, record_at, search
 from hermes_actors.metadata.catalog import LiveSubscription

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.config import Config
-from hermes_actors.consumer.letters.redrive_board import FollowedRedrives
 from hermes_actors.log.base import Commit
 from hermes_actors.metadata.bodies import UndecodableBody, subscription_body, topic_body
 from hermes_actors.metadata.commands import delete, put
 from hermes_actors.metadata.keys import life_of, parse_key, seek_key, subscription_key, topic_key
 from hermes_actors.metadata.reconciler import TopicReconciler
 from hermes_actors.metadata.redrives import (
+    FollowedRedrives,
     LetterRange,
     Redrive,
     RedriveProgress,

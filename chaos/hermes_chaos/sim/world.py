@@ -13,7 +13,7 @@ from itertools import count
 import trio
 from trio.testing import MockClock
 
-from hermes_actors.consumer.reading.progress import ASSERT_PAUSES_S
+from hermes_actors.consumer.offsets.progress import ASSERT_PAUSES_S
 from hermes_actors.management.access.roles import Anonymous
 from hermes_chaos.sim.checkers.checks import Checks
 from hermes_chaos.sim.cluster import Cluster

@@ -15,7 +15,7 @@ from hermes_actors.actors.supervisor import RestartIntensityExceeded
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.nodes.logs import named_node
 from hermes_actors.config import Config
-from hermes_actors.consumer.senders.opening import open_senders
+from hermes_actors.consumer.opening import open_senders
 from hermes_actors.errors import HermesError, StartupError
 from hermes_actors.fallback.spool.opening import open_spool_store
 from hermes_actors.listeners import Addresses, serve_node

@@ -19,7 +19,7 @@ from hermes_actors.cli.connection.http_client import (
     ConnectionLost,
     Origin,
 )
-from hermes_actors.consumer.retry import retry_after_ms
+from hermes_actors.consumer.delivery.retry import retry_after_ms
 from hermes_actors.runtime.clock import Clock
 
 _BACKOFF_FIRST_MS = 50

@@ -10,18 +10,16 @@ import logging
 from collections import deque
 from functools import partial
 
-from hermes_actors.consumer.batch.assembly import Batch, BatchAssembly, Bounds, GivenUp
-from hermes_actors.consumer.batch.body import element_of
+from hermes_actors.consumer.batch.assembly import Batch, BatchAssembly, Bounds, GivenUp, element_of
 from hermes_actors.consumer.batch.pushing import BatchPushing
-from hermes_actors.consumer.batch.rate import BatchRate, messages_max
-from hermes_actors.consumer.delivery import Delivery, Settlement, Transitions
-from hermes_actors.consumer.dispatching import Dispatching
-from hermes_actors.consumer.letters.letter import DeadLetters
-from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
+from hermes_actors.consumer.delivery.dispatching import FILL_MAX, PAUSED, Dispatching, Surroundings
+from hermes_actors.consumer.delivery.letter import DeadLetters
+from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.retry import Decision, ending_detail
 from hermes_actors.consumer.rates.ladder import Level
-from hermes_actors.consumer.retry import Decision, ending_detail
+from hermes_actors.consumer.rates.limit import BatchRate, messages_max
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -75,6 +73,7 @@ class BatchDispatch(Dispatching[Batch]):
     """
 
     _pushing: BatchPushing
+    last_failure: SendOutcome | None = None
 
     def __init__(
         self,
@@ -92,7 +91,6 @@ class BatchDispatch(Dispatching[Batch]):
         # Given up, and their letters not handed over yet: bounded by what is read.
         self._given_up: deque[GivenUp] = deque()
         self._endpoint_text = live.subscription.endpoint
-        self.last_failure: SendOutcome | None = None
         self.adopt(live)
 
     def adopt(self, live: LiveSubscription) -> None:

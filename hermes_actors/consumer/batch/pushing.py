@@ -7,8 +7,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from hermes_actors.consumer.batch.assembly import Batch
-from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.pushes import Pushes, recipients_of, unresolved
+from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.pushes import Pushes, recipients_of, unresolved
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
 from hermes_actors.consumer.senders.sender import (
     Done,

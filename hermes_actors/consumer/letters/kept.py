@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.consumer.delivery import Settlement
-from hermes_actors.consumer.letters.letter import DeadLetter, DeadLetters, Discarded
-from hermes_actors.consumer.measures import Gauge, SubscriptionMeasures
-from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.consumer.delivery.delivery import Settlement
+from hermes_actors.consumer.delivery.letter import DeadLetter, DeadLetters, Discarded
+from hermes_actors.consumer.delivery.measures import Gauge, SubscriptionMeasures
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.coordination.owned import Lease
 from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
@@ -35,6 +34,7 @@ from hermes_actors.model.dead_letter import (
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.wakeup import Wakeup
 
 _logger = logging.getLogger(__name__)
 

@@ -13,19 +13,19 @@ from itertools import islice
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.consumer.delivery import Delivery, State
+from hermes_actors.consumer.delivery.buffer import Buffer
+from hermes_actors.consumer.delivery.delivery import Delivery, State
+from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.letters.redrive_plan import Plan, Planning
 from hermes_actors.consumer.letters.redrive_records import RedriveRecords
-from hermes_actors.consumer.measures import SubscriptionMeasures
-from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.reading.buffer import Buffer
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.wakeup import Wakeup
 from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import (
+    FollowedRedrives,
     LetterRange,
     Redrive,
     RedriveProgress,
@@ -34,6 +34,7 @@ from hermes_actors.metadata.redrives import (
 from hermes_actors.model.dead_letter import MARK_IDS_MAX, Letter, dlq_topic
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.wakeup import Wakeup
 
 _logger = logging.getLogger(__name__)
 
@@ -139,6 +140,11 @@ class Redriver:
         self.fresh_max = 1
 
     @property
+    def is_asked(self) -> bool:
+        """True where re-drives can be asked for; else `run` is not to be called."""
+        return self._parts.redrives is not None
+
+    @property
     def trouble(self) -> str:
         """For people: what keeps a re-drive from going on; "" when nothing does."""
         reason = self._stuck or self._unwritten
@@ -152,7 +158,7 @@ class Redriver:
                 redrive = self._wanted()
                 if redrive is None:
                     self._stuck = ""
-                    await self._parts.redrives.wait_changed()
+                    await self._redrives().wait_changed()
                 else:
                     await self._carry_out(redrive)
 
@@ -160,8 +166,13 @@ class Redriver:
         """Write down what has been delivered: the consumer ends. Raises LogUnavailable."""
         await self._settle()
 
+    def _redrives(self) -> FollowedRedrives:
+        found = self._parts.redrives
+        assert found is not None, "it runs only where re-drives can be asked for"
+        return found
+
     def _wanted(self) -> Redrive | None:
-        redrive = self._parts.redrives.find(self._live)
+        redrive = self._redrives().find(self._live)
         if redrive is None or self._parts.log.dc not in redrive.ranges:
             return None
         done = self._progress
@@ -174,10 +185,10 @@ class Redriver:
 
     async def _carry_out(self, redrive: Redrive) -> None:
         """Go on with it until it is done or another one has taken its place."""
-        version = self._parts.redrives.version(self._live)
+        version = self._redrives().version(self._live)
 
         def is_current() -> bool:
-            return self._parts.redrives.version(self._live) is version
+            return self._redrives().version(self._live) is version
 
         try:
             await self._try_to_carry_out(redrive, is_current)

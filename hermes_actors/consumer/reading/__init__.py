@@ -1,1 +1,1 @@
-"""The reading of a subscription: records, filters, and how far each partition is settled."""
+"""The reading of a subscription: records, and the filters that they are looked at with."""

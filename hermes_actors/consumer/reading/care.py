@@ -6,7 +6,7 @@ has ended the second one. Pure.
 from collections.abc import Mapping, Sequence
 from math import ceil
 
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.model.record import StoredRecord
 
 FEW = 4

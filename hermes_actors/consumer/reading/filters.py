@@ -1,20 +1,13 @@
 """Looks at each record as soon as it is read, with the subscription's filters of that moment."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 
-from hermes_actors.consumer.measures import SubscriptionMeasures
-from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.reading.screen import (
-    Exhausted,
-    Filtered,
-    Later,
-    Screen,
-    Seen,
-    let_pass,
-)
-from hermes_actors.consumer.wakeup import Wakeup
+from msgspec import Struct
+
+from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
+from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.coordination.owned import Lease
 from hermes_actors.filters.budget import Budget, BudgetSpent
 from hermes_actors.filters.compiled import Candidate, Filters
@@ -23,8 +16,41 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.message import Message, UndecodableRecord, from_record, is_enveloped
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.subscription import Filter
+from hermes_actors.runtime.wakeup import Wakeup
 
 _TOLD_FOR_MS = 3_600_000
+
+
+class Filtered(Struct, frozen=True, gc=False):
+    """The subscription does not want this message. `by` is the type of filter that said so."""
+
+    by: str
+
+
+class Exhausted(Struct, frozen=True, gc=False):
+    """The message's filters would take longer than they may: it is given up. `detail` says why,
+    `message` is what the record holds, if it had to be decoded.
+    """
+
+    detail: str
+    message: Message | None = None
+
+
+Seen = Message | Filtered | Exhausted | None
+"""The finding on a record: its message if it had to be decoded; None: it was not looked into."""
+
+
+class Later(Struct, frozen=True, gc=False):
+    """Looking at the record takes too long for the loop: who reads waits for the verdict."""
+
+    verdict: Callable[[], Awaitable[Seen]]
+
+
+Screen = Callable[[StoredRecord], Seen | Later]
+
+
+def let_pass(_record: StoredRecord) -> None:
+    """The screen of a subscription without filters: nothing is decoded before it is taken up."""
 
 
 class Screening:

@@ -11,20 +11,26 @@ from typing import assert_never
 import trio
 
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.delivery import Delivery, Transitions
-from hermes_actors.consumer.measures import SubscriptionMeasures
-from hermes_actors.consumer.rates.ladder import IN_AN_EARLIER_LIFE_S
-from hermes_actors.consumer.reading.buffer import Buffer
+from hermes_actors.consumer.delivery.buffer import Buffer
+from hermes_actors.consumer.delivery.delivery import Delivery, Transitions
+from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
+from hermes_actors.consumer.offsets.progress import TopicProgress
 from hermes_actors.consumer.reading.care import CARE_FOR_S, PATIENCE_S, Care, is_under_way
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.reading.progress import TopicProgress
-from hermes_actors.consumer.reading.screen import Exhausted, Filtered, Later, Screen, Seen, let_pass
-from hermes_actors.consumer.wakeup import Wakeup
+from hermes_actors.consumer.reading.filters import (
+    Exhausted,
+    Filtered,
+    Later,
+    Screen,
+    Seen,
+    let_pass,
+)
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, is_for_another
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.wakeup import Wakeup
 
 _logger = logging.getLogger(__name__)
 
@@ -436,7 +442,8 @@ class Intake:
         for count, record in enumerate(batch, 1):
             offsets = partitions[record.partition]
             if offsets.condemned and record.offset in offsets.condemned:
-                self._set_aside(record, offsets)
+                if offsets.begin(record.offset, record.timestamp_ms):
+                    self._give_up(Delivery(record, offsets), DiscardReason.POISON, _POISON)
                 continue
             seen: Seen = None
             if is_for_another(record, self._subscription):
@@ -457,10 +464,7 @@ class Intake:
                 continue
             match seen:
                 case None | Message():
-                    delivery = Delivery(record, offsets, seen)
-                    if record.offset < offsets.recovered_end:
-                        delivery.failed_s = IN_AN_EARLIER_LIFE_S
-                    lanes.add(delivery)
+                    lanes.add(Delivery(record, offsets, seen))
                 case Filtered():
                     offsets.filter_out(record.offset)
                     transitions.filtered((record,))
@@ -481,10 +485,6 @@ class Intake:
                 turn_ends_s = trio.current_time() + _TURN_S
         share = (self._passing_share + passed / len(batch)) / 2
         self._passing_share = max(_SHARE_MIN, share)
-
-    def _set_aside(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
-        if offsets.begin(record.offset, record.timestamp_ms):
-            self._give_up(Delivery(record, offsets), DiscardReason.POISON, _POISON)
 
     def _on_out_of_range(self, error: OffsetOutOfRange) -> None:
         offsets = self._progress.partitions[error.partition]

@@ -172,16 +172,6 @@ def _events(
     )
 
 
-def parse_lines(lines: bytes) -> list[tuple[bytes, bytes]]:
-    """Rendered lines as pairs again, for a client that renders on its own."""
-    pairs = []
-    for line in lines.split(b"\r\n"):
-        name, colon, value = line.partition(b": ")
-        if colon:
-            pairs.append((name, value))
-    return pairs
-
-
 def _is_allowed(name: str, value: str, taken: Iterable[str]) -> bool:
     return (
         _TOKEN.fullmatch(name) is not None

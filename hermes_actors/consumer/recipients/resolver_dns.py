@@ -10,7 +10,7 @@ from typing import Protocol
 
 import trio
 
-from hermes_actors.consumer.recipients.resolving import Found
+from hermes_actors.consumer.senders.resolving import Found
 
 NAMES_MAX = 1_000
 """The most names that are kept."""

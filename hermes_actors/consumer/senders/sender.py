@@ -6,7 +6,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hermes_actors.consumer.senders.witness import Witness
 from hermes_actors.model.redaction import hidden_bytes, redacted
 
 
@@ -118,6 +117,38 @@ class Route(Struct, frozen=True):
     start: bytes
 
 
+BODY_BYTES_KEPT = 18_432
+"""The most of an answer's body that is kept: what is shown of it, and the longest secret that may
+begin there and has to be known whole to be left out."""
+
+
+class Witness:
+    """Kept by the senders of a push that has one, of its last attempt on the wire.
+
+    `lines` are the header lines that a sender has added to those of the push (a token). `headers`
+    are the answer's, `body` the beginning of its body, `body_bytes` how long that was as far as it
+    was read.
+    """
+
+    __slots__ = ("body", "body_bytes", "headers", "lines")
+
+    def __init__(self) -> None:
+        self.lines = b""
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what an earlier answer said, or an interim one: another is awaited."""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body = b""
+        self.body_bytes = 0
+
+    def hear(self, piece: bytes) -> None:
+        """Take in a piece of the answer's body."""
+        self.body_bytes += len(piece)
+        if len(self.body) < BODY_BYTES_KEPT:
+            self.body += piece[: BODY_BYTES_KEPT - len(self.body)]
+
+
 class Push(Struct, frozen=True, gc=False):
     """One POST. `lines` are its header lines ready for HTTP/1.1, each ended by CRLF, without Host,
     Content-Length and what else frames a request. `socket_timeout_ms` 0 means none. `may_begin` is
@@ -136,6 +167,16 @@ class Push(Struct, frozen=True, gc=False):
 
     def __repr__(self) -> str:
         return redacted(self, lines=hidden_bytes(self.lines), body=hidden_bytes(self.body))
+
+
+def parse_lines(lines: bytes) -> list[tuple[bytes, bytes]]:
+    """Rendered lines as pairs again, for a client that renders on its own."""
+    pairs = []
+    for line in lines.split(b"\r\n"):
+        name, colon, value = line.partition(b": ")
+        if colon:
+            pairs.append((name, value))
+    return pairs
 
 
 Done = Callable[[SendOutcome], None]

@@ -8,16 +8,15 @@ on the same thread. The actor around it (`push_consumer.py`) waits, reads and co
 import logging
 from functools import partial
 
-from hermes_actors.consumer.delivery import Delivery, Settlement, Transitions
-from hermes_actors.consumer.dispatching import Dispatching
-from hermes_actors.consumer.letters.letter import DeadLetters
-from hermes_actors.consumer.parts import ConsumerParts
+from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
+from hermes_actors.consumer.delivery.dispatching import FILL_MAX, PAUSED, Dispatching, Surroundings
+from hermes_actors.consumer.delivery.letter import DeadLetters
+from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.retry import Decision, ending_detail
 from hermes_actors.consumer.rates.ladder import Level
-from hermes_actors.consumer.rates.pacing import Pacing
-from hermes_actors.consumer.retry import Decision, ending_detail
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.sending import FILL_MAX, PAUSED, Surroundings
 from hermes_actors.consumer.serial.lanes import Lanes
+from hermes_actors.consumer.serial.pacing import Pacing
 from hermes_actors.consumer.serial.pushing import Pushing
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned

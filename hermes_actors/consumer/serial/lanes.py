@@ -10,8 +10,79 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 
-from hermes_actors.consumer.delivery import Delivery
-from hermes_actors.consumer.serial.keys import KeyOrder
+from hermes_actors.consumer.delivery.delivery import Delivery
+
+
+class KeyOrder:
+    """One message of each partition key on its way at a time; `parked` wait behind, in their order.
+
+    A key is held from the moment its message is taken up until that message needs nothing more,
+    retries and dead letter included. Messages without a key hold nothing and wait for nobody.
+
+    A key of one partition is none of another's: a partition's messages are one sequence.
+    """
+
+    __slots__ = ("_behind", "parked")
+
+    def __init__(self) -> None:
+        # An entry for each key that is held; its queue is made only when somebody waits.
+        self._behind: dict[tuple[int, bytes], deque[Delivery] | None] = {}
+        self.parked = 0
+
+    @property
+    def held(self) -> int:
+        """How many keys are held."""
+        return len(self._behind)
+
+    def admit(self, delivery: Delivery) -> bool:
+        """True when it may be taken up: it holds its key, or has none. Else it is parked."""
+        record = delivery.record
+        if record.key is None or delivery.holds_key:
+            return True
+        key = (record.partition, record.key)
+        if key not in self._behind:
+            self._behind[key] = None
+            delivery.holds_key = True
+            return True
+        queue = self._behind[key]
+        if queue is None:
+            queue = self._behind[key] = deque()
+        queue.append(delivery)
+        self.parked += 1
+        return False
+
+    def release(self, delivery: Delivery) -> Delivery | None:
+        """Free the key of a message that needs nothing more; return the next behind it, which holds
+        the key now, or None.
+        """
+        record = delivery.record
+        if record.key is None or not delivery.holds_key:
+            return None
+        delivery.holds_key = False
+        key = (record.partition, record.key)
+        queue = self._behind[key]
+        if not queue:
+            del self._behind[key]
+            return None
+        following = queue.popleft()
+        self.parked -= 1
+        following.holds_key = True
+        return following
+
+    def drop(self, is_dropped: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Forget those that wait and are to be dropped; return them. Holders stay."""
+        dropped: list[Delivery] = []
+        for key, queue in self._behind.items():
+            if queue:
+                dropped += (each for each in queue if is_dropped(each))
+                self._behind[key] = deque(each for each in queue if not is_dropped(each))
+        self.parked -= len(dropped)
+        return dropped
+
+    def clear(self) -> None:
+        """Forget all keys."""
+        self._behind.clear()
+        self.parked = 0
 
 
 class Lanes:
@@ -49,7 +120,7 @@ class Lanes:
         self._sequence = 0
         self._inflight_retries = 0
         self._retry_is_next = False
-        self._keys: KeyOrder[Delivery] | None = KeyOrder() if is_ordered else None
+        self._keys: KeyOrder | None = KeyOrder() if is_ordered else None
 
     def add(self, delivery: Delivery) -> None:
         """Take in a message that has been read."""
@@ -202,7 +273,7 @@ class Lanes:
                 # It has waited already, and read before all that is fresh.
                 self._fresh.appendleft(following)
 
-    def _park(self, keys: KeyOrder[Delivery]) -> None:
+    def _park(self, keys: KeyOrder) -> None:
         """Set aside what may not be taken up yet, until the first fresh message that may."""
         while self._fresh and not self.is_waiting_full and not keys.admit(self._fresh[0]):
             self._fresh.popleft().is_parked = True

@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from functools import partial
 
-from hermes_actors.consumer.delivery import Delivery, Transitions
-from hermes_actors.consumer.parts import ConsumerParts
-from hermes_actors.consumer.pushes import Pushes, recipients_of, unresolved
-from hermes_actors.consumer.recipients.broadcast import Broadcast, Served, who_missed
+from hermes_actors.consumer.delivery.delivery import Delivery, Served, Transitions
+from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.pushes import Pushes, recipients_of, unresolved
+from hermes_actors.consumer.delivery.retry import RetryPolicy
 from hermes_actors.consumer.recipients.endpoint import Unresolved
 from hermes_actors.consumer.recipients.headers import RequestHead
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
-from hermes_actors.consumer.retry import RetryPolicy
 from hermes_actors.consumer.senders.sender import (
     Done,
     Push,
     Route,
     SendOutcome,
 )
+from hermes_actors.consumer.serial.broadcast import Broadcast, who_missed
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import DeliveryMode, SerialPolicy
 

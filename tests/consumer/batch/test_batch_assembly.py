@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.batch.assembly import BatchAssembly, Bounds
-from hermes_actors.consumer.batch.body import array_of, element_of, require_json
-from hermes_actors.consumer.batch.rate import BatchRate, messages_max
-from hermes_actors.consumer.delivery import OVERHEAD_BYTES, Delivery
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.consumer.batch.assembly import (
+    BatchAssembly,
+    Bounds,
+    array_of,
+    element_of,
+    require_json,
+)
+from hermes_actors.consumer.delivery.delivery import OVERHEAD_BYTES, Delivery
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
+from hermes_actors.consumer.rates.limit import BatchRate, messages_max
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, UndecodableRecord
 from hermes_actors.model.record import StoredRecord

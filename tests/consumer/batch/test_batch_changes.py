@@ -277,7 +277,7 @@ async def test_a_late_410_does_not_keep_what_a_retransmission_has_taken_elsewher
 async def test_an_idle_subscription_hardly_wakes_its_actor(batches, autojump_clock):
     looks = []
     async with batches.consuming() as consumer:
-        sending = consumer.made[0]._sending
+        sending = consumer.made[0]._dispatch
         fill = sending.fill
         sending.fill = lambda now_s: (looks.append(now_s), fill(now_s))[1]
         await trio.sleep(1_000)

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.consumer.delivery import Settlement
+from hermes_actors.consumer.delivery.delivery import Settlement
+from hermes_actors.consumer.delivery.letter import DeadLetter
 from hermes_actors.consumer.letters.kept import KeptDeadLetters, letters_of
-from hermes_actors.consumer.letters.letter import DeadLetter
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.log.base import LogUnavailable, RefusedRecord

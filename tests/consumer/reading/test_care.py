@@ -3,6 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
+from hermes_actors.consumer.offsets.progress import CONDEMNED_MAX
 from hermes_actors.consumer.reading.care import (
     CARE_FOR_S,
     FEW,
@@ -11,8 +13,6 @@ from hermes_actors.consumer.reading.care import (
     Care,
     is_under_way,
 )
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.reading.progress import CONDEMNED_MAX
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import CommitOwner, decode, encode
 from hermes_actors.model.record import StoredRecord

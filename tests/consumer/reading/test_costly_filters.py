@@ -7,9 +7,8 @@ import pytest
 import trio
 
 from hermes_actors.config import FiltersConfig
-from hermes_actors.consumer.measures import SubscriptionMeasures
-from hermes_actors.consumer.reading.filters import Screening
-from hermes_actors.consumer.reading.screen import Later
+from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
+from hermes_actors.consumer.reading.filters import Later, Screening
 from hermes_actors.coordination.owned import Owned, Unfenced
 from hermes_actors.filters.aside import Aside
 from hermes_actors.filters.budget import BudgetSpent

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.consumer.measures import SubscriptionMeasures
+from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
+from hermes_actors.consumer.offsets.progress import TopicProgress
+from hermes_actors.consumer.reading.filters import Filtered
 from hermes_actors.consumer.reading.intake import Intake
-from hermes_actors.consumer.reading.progress import TopicProgress
-from hermes_actors.consumer.reading.screen import Filtered
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.coordination.owned import Owned

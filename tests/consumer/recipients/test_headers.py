@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.recipients.headers import USER_AGENT, parse_lines, request_head
+from hermes_actors.consumer.recipients.headers import USER_AGENT, request_head
+from hermes_actors.consumer.senders.sender import parse_lines
 from hermes_actors.model.message import Message
 from hermes_actors.model.subscription import Header, OAuthPolicy, Subscription
 from hermes_actors.model.topic import Owner

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import OKPAlgorithm
 
-from hermes_actors.consumer.recipients.headers import parse_lines
 from hermes_actors.consumer.recipients.signing import Signer, signer_of
+from hermes_actors.consumer.senders.sender import parse_lines
 from hermes_actors.errors import Refused
 from hermes_actors.model.signing_secrets import (
     BadSecret,

@@ -9,7 +9,7 @@ import trustme
 from http1_exchange import OK, Client, run, served
 
 from hermes_actors.config import EndpointTlsConfig
-from hermes_actors.consumer.senders.endpoint_tls import endpoint_tls
+from hermes_actors.consumer.opening import endpoint_tls
 from hermes_actors.consumer.senders.sender import Failure
 from hermes_actors.errors import StartupError
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.consumer.senders.http1.wire import HEAD_BYTES_MAX, Exchange
-from hermes_actors.consumer.senders.sender import Failure, SendOutcome
-from hermes_actors.consumer.senders.witness import BODY_BYTES_KEPT, Witness
+from hermes_actors.consumer.senders.sender import BODY_BYTES_KEPT, Failure, SendOutcome, Witness
 
 OK_EMPTY = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 

@@ -10,8 +10,8 @@ import trio.testing
 import trustme
 
 from hermes_actors.config import EndpointTlsConfig
+from hermes_actors.consumer.opening import endpoint_tls
 from hermes_actors.consumer.recipients.endpoint import at_address, parse_endpoint
-from hermes_actors.consumer.senders.endpoint_tls import endpoint_tls
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
 from hermes_actors.consumer.senders.proxying import Proxy
 from hermes_actors.consumer.senders.sender import Failure, Push

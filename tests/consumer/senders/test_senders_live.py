@@ -16,8 +16,8 @@ from hermes_actors.config import (
     EndpointTlsConfig,
     ProxyConfig,
 )
+from hermes_actors.consumer.opening import open_senders
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
-from hermes_actors.consumer.senders.opening import open_senders
 from hermes_actors.consumer.senders.sender import Failure
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.names import SubscriptionName

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hermes_actors.consumer.delivery import Delivery
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
+from hermes_actors.consumer.delivery.delivery import Delivery
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.model.record import StoredRecord
 

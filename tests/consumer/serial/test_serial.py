@@ -293,7 +293,7 @@ async def test_an_idle_or_hanging_subscription_hardly_wakes_its_actor(world, aut
     world.sender.script = lambda _push: None
     await world.publish(*(b"%d" % n for n in range(50)))
     async with world.consuming(world.live(policy={"inflight_size": 10})) as consumer:
-        dispatch = consumer.made[0]._sending
+        dispatch = consumer.made[0]._dispatch
         fill = dispatch.fill
         dispatch.fill = lambda now_s: (looks.append(now_s), fill(now_s))[1]
         await trio.sleep(100)

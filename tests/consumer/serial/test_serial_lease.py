@@ -2,7 +2,7 @@
 
 import trio
 
-from hermes_actors.consumer.letters.letter import Discarded
+from hermes_actors.consumer.delivery.letter import Discarded
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from hermes_actors.config import ManagementConfig
-from hermes_actors.consumer.reading.resting import Resting
+from hermes_actors.consumer.offsets.resting import Resting
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit, TopicSettings
 from hermes_actors.log.commits import CommitOwner, decode, encode

@@ -4,7 +4,6 @@ from itertools import count
 
 import trio
 
-from hermes_actors.consumer.recipients.headers import parse_lines
 from hermes_actors.consumer.senders.sender import (
     Done,
     Probed,
@@ -12,6 +11,7 @@ from hermes_actors.consumer.senders.sender import (
     Route,
     Sender,
     SendOutcome,
+    parse_lines,
 )
 from hermes_chaos.sim.environment.subscribers import messages_of
 from hermes_chaos.sim.history.events import Attempted, Ended, History

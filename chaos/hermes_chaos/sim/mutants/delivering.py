@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from hermes_actors.consumer.batch.assembly import BatchAssembly
 from hermes_actors.consumer.batch.dispatch import BatchDispatch
-from hermes_actors.consumer.delivery import Delivery, Settlement
-from hermes_actors.consumer.dispatching import Dispatching
+from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
+from hermes_actors.consumer.delivery.dispatching import Dispatching
+from hermes_actors.consumer.delivery.letter import DeadLetter
 from hermes_actors.consumer.letters.kept import KeptDeadLetters
-from hermes_actors.consumer.letters.letter import DeadLetter
 from hermes_actors.consumer.letters.redrive import Redriver
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
+from hermes_actors.consumer.offsets.progress import TopicProgress
 from hermes_actors.consumer.rates.ladder import Ladder
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.reading.progress import TopicProgress
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.consumer.serial.lanes import Lanes

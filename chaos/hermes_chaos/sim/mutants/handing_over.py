@@ -7,13 +7,13 @@ from typing import Any
 
 import trio
 
-from hermes_actors.consumer.dispatching import Dispatching
+from hermes_actors.consumer.delivery.dispatching import Dispatching
 from hermes_actors.consumer.letters.kept import KeptDeadLetters
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
+from hermes_actors.consumer.offsets.progress import TopicProgress
+from hermes_actors.consumer.offsets.trail import Trail
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.reading.intake import Intake
-from hermes_actors.consumer.reading.offsets import PartitionOffsets
-from hermes_actors.consumer.reading.progress import TopicProgress
-from hermes_actors.consumer.reading.trail import Trail
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
 from hermes_actors.coordination.lease import Lease

@@ -5,7 +5,7 @@ from typing import Any
 
 from hermes_actors.balancer.leader import Leader
 from hermes_actors.balancer.releases import Releases
-from hermes_actors.consumer.reading.progress import TopicProgress
+from hermes_actors.consumer.offsets.progress import TopicProgress
 from hermes_actors.coordination import owning
 from hermes_actors.coordination.commands import Plan, Target
 from hermes_actors.coordination.lease import Lease

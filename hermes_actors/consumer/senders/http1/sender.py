@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
-from hermes_actors.consumer.recipients.resolving import Found, Resolver, in_turns
 from hermes_actors.consumer.senders.http1.connection import PooledConnection, Wire
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
+from hermes_actors.consumer.senders.resolving import Found, Resolver, in_turns
 from hermes_actors.consumer.senders.sender import Failure, Origin
 from hermes_actors.runtime.network_causes import PUSHES, tls_cause
 from hermes_actors.security.address_guard import AddressGuard

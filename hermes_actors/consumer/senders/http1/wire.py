@@ -8,8 +8,7 @@ connection does.
 
 import httptools
 
-from hermes_actors.consumer.senders.sender import Failure, Push, SendOutcome
-from hermes_actors.consumer.senders.witness import Witness
+from hermes_actors.consumer.senders.sender import Failure, Push, SendOutcome, Witness
 from hermes_actors.runtime.network_causes import not_http_cause
 
 HEAD_BYTES_MAX = 65_536

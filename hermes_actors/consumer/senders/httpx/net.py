@@ -15,9 +15,9 @@ import httpcore
 import trio
 from msgspec import Struct, field
 
-from hermes_actors.consumer.recipients.resolving import Found, Resolver, in_turns
 from hermes_actors.consumer.senders.httpx.frames import FrameBudget
 from hermes_actors.consumer.senders.proxying import Proxy
+from hermes_actors.consumer.senders.resolving import Found, Resolver, in_turns
 from hermes_actors.consumer.senders.sender import Origin
 from hermes_actors.runtime.network_causes import PUSHES, tls_cause
 from hermes_actors.security.address_guard import AddressGuard

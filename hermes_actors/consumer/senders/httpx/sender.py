@@ -12,7 +12,6 @@ from typing import Any
 import httpcore
 import trio
 
-from hermes_actors.consumer.recipients.headers import parse_lines
 from hermes_actors.consumer.senders.httpx.net import (
     PIECE_BYTES_MIN,
     TRANSPORT_ERRORS,
@@ -35,9 +34,10 @@ from hermes_actors.consumer.senders.sender import (
     Route,
     Sender,
     SendOutcome,
+    Witness,
     may_begin,
+    parse_lines,
 )
-from hermes_actors.consumer.senders.witness import Witness
 
 PUSHES_MAX = 1_000
 

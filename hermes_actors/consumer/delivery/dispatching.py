@@ -1,0 +1,387 @@
+"""The part that serial and batch dispatch share: it takes each outcome in once, carries out
+what follows from it, says when an endpoint is gone, and lets a message that it gives up go only
+when its dead letter is kept. Each transition (`delivery.py`) is told of once.
+"""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Generic, TypeVar, assert_never
+
+from msgspec import Struct
+
+from hermes_actors.consumer.delivery.buffer import Buffer
+from hermes_actors.consumer.delivery.delivery import Attempts, Delivery, Settlement, Transitions
+from hermes_actors.consumer.delivery.letter import DeadLetter, DeadLetters
+from hermes_actors.consumer.delivery.measures import Undelivered
+from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.pushes import Pushes
+from hermes_actors.consumer.delivery.retry import (
+    Again,
+    Decision,
+    Discard,
+    Gone,
+    RetryPolicy,
+    Settled,
+    decide,
+)
+from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.coordination.commands import RateState
+from hermes_actors.coordination.owned import Owned
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.message import UndecodableRecord, from_record, is_enveloped
+from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
+
+_logger = logging.getLogger(__name__)
+
+
+FILL_MAX = 128
+"""Messages between two looks at the other actors: about 2 ms of work."""
+
+PAUSED = (
+    "paused: this node has not seen its own heartbeat in the coordination log for 2 s, so that "
+    "other nodes may have taken its place; it goes on when it sees one"
+)
+
+
+class Surroundings(Struct, frozen=True):
+    """What the actor around it is told that it waits for. None of these waits.
+
+    `wake` has the sending loop look for something to do before its alarm. `note_room` says that
+    fresh messages have been taken up, `note_settled` that a message is gone, so that its bytes are
+    free and there is progress to commit, and `note_landed` that nothing is under way any more, for
+    an actor that stops.
+    """
+
+    wake: Callable[[], None]
+    note_room: Callable[[], None]
+    note_settled: Callable[[], None]
+    note_landed: Callable[[], None]
+
+
+T = TypeVar("T", bound=Attempts)
+
+
+class Dispatching(Generic[T]):
+    """The part of a consumer that decides what is pushed when, and what follows from the answers; a
+    push is of one `T`. Nothing here waits.
+
+    `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
+    raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
+    it is not: then nothing is attempted until another version of the subscription comes. `taken` is
+    how many messages have been pushed, each attempt counted (the rate is used for them), and
+    `taken_bytes` what they held. `last_attempts` counts those of what failed last.
+    """
+
+    _pushing: Pushes
+
+    def __init__(
+        self,
+        live: LiveSubscription,
+        parts: ConsumerParts,
+        buffer: Buffer,
+        transitions: Transitions,
+        letters: DeadLetters,
+        around: Surroundings,
+        owned: Owned,
+    ) -> None:
+        self.live = live
+        self._parts = parts
+        self._clock = parts.clock
+        self._buffer = buffer
+        self._transitions = transitions
+        self._letters = letters
+        self._around = around
+        self._owned = owned
+        self._is_lease_open = owned.lease.is_open
+        self._is_stopping = False
+        # Stopping, or the endpoint is gone.
+        self._is_halted = False
+        self._is_abandoned = False
+        self._version = 0
+        self.alarm_s = float("inf")
+        self.error: Exception | None = None
+        self.gone = ""
+        self.last_undelivered: Undelivered | None = None
+        self.last_failure_ms = 0
+        self.last_success_ms = 0
+        self.last_attempts = 0
+        self.taken = self.taken_bytes = 0
+
+    def _begin(self, live: LiveSubscription, policy: SerialPolicy | BatchPolicy) -> None:
+        """Put another version of the subscription in force."""
+        self.live = live
+        self._version += 1
+        self._retry_policy = RetryPolicy.of(
+            policy,
+            has_oauth=live.subscription.o_auth_policy is not None,
+            gone_suspends=self._parts.config.gone_suspends,
+        )
+        self.gone = ""
+        self._is_halted = self._is_stopping
+
+    def stop(self) -> None:
+        """Begin no attempt any more; what is under way is still taken in."""
+        self._is_stopping = self._is_halted = True
+
+    def abandon(self) -> None:
+        """Drop all that is held: outcomes still to come are ignored, and what is under way is sent
+        again after a restart.
+        """
+        self._is_stopping = self._is_halted = self._is_abandoned = True
+        # A crash must not leave a queue of them, before which the next life's have to wait.
+        self._pushing.sender.forget(str(self.live.name))
+        # The gauges outlive it while it is suspended; up to 64 MiB must not.
+        self._buffer.clear()
+
+    @property
+    def dropped_headers(self) -> tuple[str, ...]:
+        """Fixed headers of the subscription that are not sent."""
+        return self._pushing.dropped_headers
+
+    @property
+    @abstractmethod
+    def last_failure(self) -> SendOutcome | None:
+        """The outcome of the last attempt that was no success; None while there was none."""
+
+    @property
+    @abstractmethod
+    def read_ahead(self) -> int:
+        """How many fresh messages are worth having at hand."""
+
+    @property
+    @abstractmethod
+    def level(self) -> Level:
+        """How much the endpoint is trusted with."""
+
+    @property
+    @abstractmethod
+    def rate_now(self) -> float:
+        """How many messages a second may be sent now; 0 when nothing limits it."""
+
+    @property
+    @abstractmethod
+    def allowed(self) -> float:
+        """The owner's share of the rate, in messages a second; below 0 when there is no limit."""
+
+    @property
+    @abstractmethod
+    def held_back(self) -> str:
+        """For people: what keeps it from sending faster now; "" when nothing does."""
+
+    @abstractmethod
+    def adopt(self, live: LiveSubscription) -> None:
+        """Go on with this version of the subscription."""
+
+    @abstractmethod
+    def divide(self) -> None:
+        """Put another share of the rate in force at once."""
+
+    @abstractmethod
+    def known(self) -> RateState | None:
+        """Return the endpoint's rate for the next owner to begin with; None when nothing is
+        learned.
+        """
+
+    @abstractmethod
+    def on_read(self) -> bool:
+        """Take note that messages have been read; True if there may be something to do about it."""
+
+    @abstractmethod
+    def fill(self, now_s: float) -> int:
+        """Attempt what may be attempted now; FILL_MAX when there may be more to do at once."""
+
+    @abstractmethod
+    def idle_s(self, now_s: float) -> float:
+        """Return how long there is nothing to do unless an answer comes or messages are read."""
+
+    # Outcomes. These run in the sender's callback, on either loop.
+
+    def _on_outcome(self, what: T, outcome: SendOutcome) -> None:
+        if self._is_abandoned:
+            return
+        try:
+            self._land(what, outcome)
+        except Exception as error:  # noqa: BLE001
+            self._fail(error)
+
+    @abstractmethod
+    def _land(self, what: T, outcome: SendOutcome) -> None:
+        """Take in an attempt's outcome."""
+
+    def _is_over(self) -> bool:
+        return self._is_abandoned
+
+    def _may_begin(self) -> bool:
+        """True while a push that has had to wait in a sender may begin."""
+        return not self._is_abandoned and self._is_lease_open()
+
+    def _fail(self, error: Exception) -> None:
+        """Keep an exception for the actor to raise again, so that its supervisor restarts it."""
+        self.error = error
+        self._around.wake()
+
+    # What follows from an attempt that was no success.
+
+    def _on_failure(self, what: T, outcome: SendOutcome, now_s: float) -> None:
+        is_paused = not self._is_lease_open() and not what.is_superseded
+        if is_paused and not outcome.is_answered:
+            # It says nothing: the node has been away itself. Unless another owner has the messages
+            # by now, it is the same attempt once more.
+            self._repeat(what, now_s)
+            return
+        decision = self._decide(what, outcome, now_s)
+        self._learn(what, decision, outcome, now_s)
+        if what.is_superseded:
+            self._let_go(what, decision, outcome)
+            self._around.note_settled()
+            return
+        match decision:
+            case Again(delay_ms, backoff_ms):
+                what.backoff_ms = backoff_ms
+                self._wait(what, now_s + delay_ms / 1_000)
+            case Discard() | Gone() if is_paused:
+                # Others would see it, and another owner may have the messages by now.
+                what.ending = decision, outcome
+                self._wait(what, now_s)
+            case Discard() | Gone():
+                self._end(what, decision, outcome, now_s)
+            case Settled():
+                raise AssertionError("a success is not a failure")
+            case _:
+                assert_never(decision)
+
+    def _decide(self, what: T, outcome: SendOutcome, now_s: float) -> Decision:
+        if not outcome.is_local:
+            what.attempts += 1
+        self.last_attempts = what.attempts
+        now_ms = self.last_failure_ms = self._clock.now_ms()
+        return decide(
+            outcome,
+            policy=self._retry_policy,
+            previous_backoff_ms=what.backoff_ms,
+            age_ms=self._age_ms(what, now_s),
+            now_ms=now_ms,
+            rng=self._parts.rng,
+            attempts=what.attempts,
+        )
+
+    def _end(self, what: T, ending: Discard | Gone, outcome: SendOutcome, now_s: float) -> None:
+        """End the messages, or the subscription, as the answer says."""
+        what.ending = None
+        match ending:
+            case Discard(reason):
+                self._give_up(what, reason, outcome)
+            case Gone():
+                # Kept for the day when somebody resumes the subscription.
+                self._wait(what, now_s)
+                self._suspend_if_gone(what, ending, outcome)
+            case _:
+                assert_never(ending)
+
+    def _suspend_if_gone(self, what: T, decision: Decision, outcome: SendOutcome) -> None:
+        match decision:
+            # An earlier version's endpoint says nothing of this one's.
+            case Gone() if what.version == self._version:
+                self._on_gone(outcome)
+
+    @abstractmethod
+    def _age_ms(self, what: T, now_s: float) -> float:
+        """Return its age in milliseconds, as its time to live counts."""
+
+    @abstractmethod
+    def _learn(self, what: T, decision: Decision, outcome: SendOutcome, now_s: float) -> None:
+        """Take in what an attempt that was no success says of the endpoint."""
+
+    @abstractmethod
+    def _repeat(self, what: T, now_s: float) -> None:
+        """Make the same attempt once more, which counted for nothing."""
+
+    @abstractmethod
+    def _wait(self, what: T, due_s: float) -> None:
+        """Let it wait until `due_s` for the next attempt or, if there is one, for its ending."""
+
+    @abstractmethod
+    def _let_go(self, what: T, decision: Decision, outcome: SendOutcome) -> None:
+        """Drop the attempt: a retransmission or another version has superseded it."""
+
+    @abstractmethod
+    def _give_up(self, what: T, reason: DiscardReason, outcome: SendOutcome) -> None:
+        """Attempt it no more after this answer: its messages become dead letters."""
+
+    def _on_gone(self, outcome: SendOutcome) -> None:
+        if self.gone:
+            return
+        self._is_halted = True
+        moment = datetime.fromtimestamp(self.last_failure_ms / 1_000, UTC)
+        self.gone = f"the endpoint is gone, it answered {outcome.reason()} at {moment:%Y-%m-%dT%TZ}"
+        _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
+        self._parts.suspend(self.live, self.gone)
+
+    # Giving up: counted and kept as a dead letter.
+
+    def give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
+        """Make a message that has just been read a dead letter, without an attempt."""
+        record = delivery.record
+        # An envelope is not opened any more: that may be what it is given up for.
+        if delivery.message is None and not is_enveloped(record):
+            with suppress(UndecodableRecord):
+                delivery.message = from_record(record, self._parts.ids.message_id)
+        _logger.info(
+            "%s: discarded the record at %d/%d unread: %s: %s",
+            self.live.name,
+            record.partition,
+            record.offset,
+            reason.value,
+            detail,
+        )
+        self._buffer.bury_read(delivery)
+        self._write_off(delivery, reason, 0, detail, 0)
+
+    def _write_off(
+        self, delivery: Delivery, reason: DiscardReason, status: int, detail: str, attempts: int
+    ) -> None:
+        """Make a buried message a dead letter."""
+        self._transitions.given_up((delivery,), reason)
+        record, message = delivery.record, delivery.message
+        now_ms = self._clock.now_ms()
+        self.last_undelivered = Undelivered(
+            timestamp_ms=now_ms,
+            partition=record.partition,
+            offset=record.offset,
+            message_id="" if message is None else message.id,
+            reason=f"{reason.value}: {detail}",
+        )
+        letter = DeadLetter(
+            record=record,
+            missed=() if delivery.served is None else delivery.served.missed,
+            message_id=self.last_undelivered.message_id,
+            reason=reason,
+            detail=detail,
+            attempts=attempts,
+            status=status,
+            at_ms=now_ms,
+            redriven=delivery.redriven,
+        )
+        self._letters.add(letter, partial(self._on_kept, delivery))
+
+    def _on_kept(self, delivery: Delivery, settlement: Settlement) -> None:
+        """Settle the message and drop it: its dead letter is safe."""
+        if self._is_abandoned:
+            return
+        delivery.settled()
+        self._transitions.settled((delivery,), settlement)
+        self._buffer.forget(delivery)
+        self._around.note_settled()
+        self._note_landed()
+        # Fresh messages may be held up by it: it might have had nowhere to wait.
+        self._around.wake()
+
+    def _note_landed(self) -> None:
+        if self._is_stopping and not self._buffer.inflight and not self._buffer.buried:
+            self._around.note_landed()

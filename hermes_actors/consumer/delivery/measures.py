@@ -1,0 +1,218 @@
+"""The counters of one subscription, under the names that Hermes' dashboards expect."""
+
+from collections.abc import Sequence
+from math import isnan
+
+from msgspec import Struct
+
+from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
+from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.names import SubscriptionName
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.status.record import Flow, LastUndelivered
+from hermes_actors.telemetry.metrics import Counter, Metrics, meanings
+
+DELIVERING = meanings(
+    "hermes_consumers",
+    subscription_inflight=("messages", "Messages whose push has no answer yet"),
+    subscription_waiting_retries=("messages", "Messages that wait for their next attempt"),
+    subscription_waiting_dead_letters=("messages", "Dead letters that the log has not taken yet"),
+    subscription_latency_seconds=("seconds", "Time from the start of a push to its answer"),
+    subscription_delivered=("messages", "Messages that the endpoint has taken"),
+    subscription_batches=("batches", "Batches that the endpoint has taken"),
+    subscription_throughput_bytes=("bytes", "Bodies that the endpoint has taken"),
+    subscription_http_status_codes=("pushes", "Answers to pushes, by status"),
+    subscription_retries=("pushes", "Attempts after the first one"),
+    subscription_failures=("pushes", "Pushes without a 2xx answer"),
+    subscription_timeouts=("pushes", "Pushes that got no answer in time"),
+    subscription_other_errors=("pushes", "Pushes that got no answer for another reason"),
+    subscription_local_failures=("pushes", "Pushes that failed on this node, before the endpoint"),
+    subscription_discarded=("messages", "Messages that were given up"),
+    subscription_expired_by_retention=("messages", "Messages that retention removed unsettled"),
+    subscription_filtered_out=("messages", "Messages that the filters left out"),
+    subscription_filter_errors=("messages", "Messages that a filter could not read"),
+    subscription_filter_timeouts=("messages", "Messages that spent their filters' budget of CPU"),
+    subscription_poison=(
+        "messages",
+        "Messages set aside unread, two owners having been lost at them",
+    ),
+    subscription_undecodable=("messages", "Records that hold no message"),
+    subscription_commit_failures=(
+        "commits",
+        "Commits that the log did not take; the next one says all",
+    ),
+    subscription_dead_letters=("messages", "Messages kept as dead letters"),
+    subscription_dead_letters_truncated=("messages", "Dead letters kept without their message"),
+    subscription_dead_letters_lost=("messages", "Dead letters that the log refused for good"),
+    subscription_dead_letter_failures=("appends", "Appends of dead letters to be tried again"),
+    subscription_redriven=("messages", "Dead letters that a re-drive has delivered"),
+    sender_faults=("faults", "Defects in senders that a push met"),
+    oauth_token_requests=("requests", "Requests for OAuth tokens, by result"),
+    oauth_token_request_latency_seconds=(
+        "seconds",
+        "Time that a provider took to answer a request for an OAuth token",
+    ),
+)
+
+_LATENCY_INTERVAL_S = 10.0
+_SHOWN = (0.5, 0.99)
+
+
+class Undelivered(Struct, frozen=True):
+    """The last message that was given up. `reason` is for people."""
+
+    timestamp_ms: int
+    partition: int
+    offset: int
+    message_id: str
+    reason: str
+
+    def for_status(self) -> LastUndelivered:
+        """Return it as the node's status record holds it: when, which record, and why."""
+        return LastUndelivered(self.timestamp_ms, self.partition, self.offset, self.reason)
+
+
+class SubscriptionMeasures(Transitions):
+    """The counters of one subscription; adding to one is an attribute increment. What they count of
+    messages they count by their transitions, serial ones and batches alike.
+    """
+
+    def __init__(self, metrics: Metrics, name: SubscriptionName, *, is_batch: bool = False) -> None:
+        """With `is_batch` what is delivered at once counts as a batch."""
+        self._is_batch = is_batch
+        self._metrics = metrics
+        self._labels = {
+            "group": name.topic.group,
+            "topic": name.topic.name,
+            "subscription": name.name,
+        }
+        self._statuses: dict[int, Counter] = {}
+        self.delivered = self._counter("delivered")
+        self.batches = self._counter("batches")
+        self.discarded = self._counter("discarded")
+        self.retries = self._counter("retries")
+        self.throughput_bytes = self._counter("throughput_bytes")
+        self.timeouts = self._counter("timeouts")
+        self.other_errors = self._counter("other_errors")
+        self.failures = self._counter("failures")
+        self.local_failures = self._counter("local_failures")
+        self.filtered_out = self._counter("filtered_out")
+        self.filter_errors = self._counter("filter_errors")
+        self.filter_timeouts = self._counter("filter_timeouts")
+        self.poison = self._counter("poison")
+        self.expired = self._counter("expired_by_retention")
+        self.undecodable = self._counter("undecodable")
+        self.commit_failures = self._counter("commit_failures")
+        self.dead_letters = self._counter("dead_letters")
+        self.dead_letters_truncated = self._counter("dead_letters_truncated")
+        self.dead_letters_lost = self._counter("dead_letters_lost")
+        self.dead_letter_failures = self._counter("dead_letter_failures")
+        self.redriven = self._counter("redriven")
+        self.latency = metrics.timer("subscription_latency", **self._labels)
+        self._latency_ms: tuple[float, float] | None = None
+        self._looked_s = -_LATENCY_INTERVAL_S
+
+    def filtered(self, records: Sequence[StoredRecord]) -> None:
+        """Count what filters leave out."""
+        self.filtered_out.value += len(records)
+
+    def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
+        """Count a push that is not the first."""
+        if is_retry:
+            self.retries.value += 1
+
+    def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
+        """Count a push's outcome by kind, and how long it took unless it failed here."""
+        status = outcome.status
+        if status:
+            counter = self._statuses.get(status)
+            if counter is None:
+                counter = self._metrics.counter(
+                    "subscription_http_status_codes", **self._labels, status_code=str(status)
+                )
+                self._statuses[status] = counter
+            counter.value += 1
+        elif outcome.is_local:
+            self.local_failures.value += 1
+            return
+        self.latency.observe(took_s)
+        if 200 <= status < 300:
+            return
+        self.failures.value += 1
+        if outcome.failure is not None:
+            (self.timeouts if outcome.failure.is_timeout else self.other_errors).value += 1
+
+    def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
+        """Count messages that are given up, and those of some reasons."""
+        self.discarded.value += len(deliveries)
+        if reason is DiscardReason.UNDECODABLE:
+            self.undecodable.value += len(deliveries)
+        elif reason is DiscardReason.POISON:
+            self.poison.value += len(deliveries)
+        elif reason is DiscardReason.FILTER_TIME:
+            self.filter_timeouts.value += len(deliveries)
+
+    def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
+        """Count what was delivered, and what was kept as dead letters."""
+        if settlement is Settlement.DELIVERED:
+            self.delivered.value += len(deliveries)
+            for each in deliveries:
+                self.throughput_bytes.value += len(each.record.value)
+            if self._is_batch:
+                self.batches.value += 1
+        elif settlement is Settlement.DEAD_LETTER:
+            self.dead_letters.value += len(deliveries)
+
+    def latency_ms(self, now_s: float) -> tuple[float, float] | None:
+        """How long half of the pushes of the last minute took at most, and 99 % of them; None when
+        there was none. Looked at each few seconds, for looking costs.
+        """
+        if now_s - self._looked_s >= _LATENCY_INTERVAL_S:
+            self._looked_s = now_s
+            p50, p99 = (round(1_000 * each, 1) for each in self.latency.quantiles_s(_SHOWN, now_s))
+            self._latency_ms = None if isnan(p99) else (p50, p99)
+        return self._latency_ms
+
+    def flow(self) -> Flow:
+        """Return all the counts as one value."""
+        by_class = [0] * 10
+        for status, counter in self._statuses.items():
+            by_class[min(status // 100, 9)] += counter.value
+        return Flow(
+            delivered=self.delivered.value,
+            size_bytes=self.throughput_bytes.value,
+            discarded=self.discarded.value,
+            expired=self.expired.value,
+            retries=self.retries.value,
+            timeouts=self.timeouts.value,
+            other_errors=self.other_errors.value,
+            codes_2xx=by_class[2],
+            codes_3xx=by_class[3],
+            codes_4xx=by_class[4],
+            codes_5xx=by_class[5],
+            batches=self.batches.value,
+            filtered=self.filtered_out.value,
+            dead_letters=self.dead_letters.value,
+        )
+
+    def gauge(self, name: str, read: "Gauge") -> None:
+        """A number of this subscription that is read when scraped."""
+        self._metrics.gauge(f"subscription_{name}", read, **self._labels)
+
+    def _counter(self, name: str) -> Counter:
+        return self._metrics.counter(f"subscription_{name}", **self._labels)
+
+
+class Gauge:
+    """Reads one attribute of an object when called."""
+
+    __slots__ = ("_attribute", "_of")
+
+    def __init__(self, of: object, attribute: str) -> None:
+        self._of = of
+        self._attribute = attribute
+
+    def __call__(self) -> float:
+        """Return the attribute's value now."""
+        return float(getattr(self._of, self._attribute))

@@ -1,0 +1,83 @@
+"""The parts that all consumers of a node share, and the status that may be asked of each."""
+
+import random
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct, field
+
+from hermes_actors.config import ConsumersConfig, FiltersConfig
+from hermes_actors.consumer.delivery.delivery import Transitions
+from hermes_actors.consumer.delivery.measures import Undelivered
+from hermes_actors.consumer.offsets.progress import Uncommitted
+from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.ladders import Ladders
+from hermes_actors.consumer.recipients.resolver import EndpointResolver
+from hermes_actors.consumer.recipients.resolver_dns import Names
+from hermes_actors.consumer.senders.sender import Sender
+from hermes_actors.filters.aside import Aside
+from hermes_actors.log.base import Log
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.redrives import FollowedRedrives
+from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.runtime.threads import SystemThreads
+from hermes_actors.telemetry.metrics import Metrics
+
+
+def _suspend_nobody(_live: LiveSubscription, _reason: str) -> None:
+    """Do nothing: for consumers that nobody else is told of. They stop their attempts
+    themselves.
+    """
+
+
+def _nobody(_live: LiveSubscription) -> Sequence[Transitions]:
+    """Return no listeners: for consumers whose messages only the counters hear of."""
+    return ()
+
+
+class ConsumerParts(Struct, frozen=True):
+    """The parts that all consumers of a node share.
+
+    `suspend` is called by a consumer whose endpoint is gone, with the version that was pushed to
+    and why; it must not wait. `listeners` gives what hears of a subscription's messages, beside its
+    counters.
+    """
+
+    log: Log
+    sender_of: Callable[[LiveSubscription], Sender]
+    clock: Clock
+    rng: random.Random
+    ids: IdSource
+    metrics: Metrics
+    config: ConsumersConfig
+    namespace: str = ""
+    ladders: Ladders = field(default_factory=Ladders)
+    uncommitted: Uncommitted = field(default_factory=Uncommitted)
+    redrives: FollowedRedrives | None = None
+    suspend: Callable[[LiveSubscription, str], None] = _suspend_nobody
+    resolver: EndpointResolver | None = None
+    names: Names | None = None
+    listeners: Callable[[LiveSubscription], Sequence[Transitions]] = _nobody
+    aside: Aside = field(default_factory=lambda: Aside(FiltersConfig(), SystemThreads()))
+
+
+class ConsumerStatus(Struct, frozen=True):
+    """A consumer at one moment. `why` says what keeps it from reading or sending, "" if nothing.
+
+    `level` is what the endpoint is trusted with, `rate_now` what may be sent to it, in messages a
+    second; `held_back` says what keeps it from more. `oldest_age_ms` is how long ago the oldest
+    message that is read and not settled was stored; 0 when there is none.
+    `positions`: for each partition the lowest unsettled offset.
+    """
+
+    why: str
+    inflight: int
+    waiting_retries: int
+    fresh: int
+    buffered_bytes: int
+    positions: dict[int, int]
+    last_undelivered: Undelivered | None
+    dropped_headers: tuple[str, ...]
+    level: Level = Level.FULL
+    rate_now: float = 0.0
+    held_back: str = ""
+    oldest_age_ms: int = 0

@@ -1,0 +1,260 @@
+"""The settled offsets of a partition: a commit never passes an unsettled one.
+
+Unsettled offsets are bounded (window and waiting retries) while settled ones are not, so the set
+kept is that of the unsettled, in order of reading; the settled intervals are its complement. Pure.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+from hermes_actors.consumer.offsets.trail import Trail
+from hermes_actors.log.commits import CommitOwner, Interval, LastRead, Progress
+
+
+class PartitionOffsets:
+    """One partition's progress. `position` is the lowest offset that is not settled. What an
+    earlier life had not settled below `recovered_end` it had passed over: it waited, or failed.
+
+    `is_superseded`: a retransmission has taken the partition elsewhere; what is left here ends and
+    is not tried again.
+
+    Use: `begin` for each record read, in order; then once `settle`, or at once `filter_out`, for
+    each that `begin` let through.
+    """
+
+    __slots__ = (
+        "_gone",
+        "_passed_over",
+        "_passed_over_before",
+        "_position",
+        "_recovered",
+        "_unsettled",
+        "condemned",
+        "is_superseded",
+        "marked",
+        "read_end",
+        "recovered_end",
+        "suspects_end",
+        "trail",
+    )
+
+    def __init__(
+        self,
+        position: int,
+        recovered: Sequence[Interval] = (),
+        last_read: LastRead | None = None,
+    ) -> None:
+        """`recovered` are the intervals of the last commit: disjoint, ascending. `last_read` is the
+        record that its owner had read last.
+        """
+        # Offset → when its record was stored.
+        self._unsettled: dict[int, int] = {}
+        # Offset → how many records that the log has lost since are under way all the same.
+        self._gone: dict[int, int] = {}
+        self.trail = Trail(last_read)
+        self._recovered = list(recovered)
+        self.recovered_end = self._recovered[-1][1] if self._recovered else 0
+        # How many were filtered out or settled in an earlier life; and for each that is unsettled,
+        # how many before it.
+        self._passed_over = 0
+        self._passed_over_before: dict[int, int] = {}
+        self._position = position
+        self.is_superseded = False
+        self.read_end = position
+        # Below this an owner that did not end in good order may have looked at messages.
+        self.suspects_end = 0
+        # What is looked at with care now, and what is set aside because it ended two owners.
+        self.marked: tuple[int, ...] = ()
+        self.condemned: frozenset[int] = frozenset()
+
+    def was_settled(self, offset: int) -> bool:
+        """True if an earlier life has settled it, so that `begin` will not let it through."""
+        return bool(self._recovered) and self._is_recovered(offset)
+
+    def begin(self, offset: int, stored_at_ms: int = 0) -> bool:
+        """Begin the record at `offset`, which has been read; False when it is settled already: skip
+        it.
+
+        Offsets between the last one read and this one hold no records (the log has gaps), so they
+        count as settled.
+        """
+        assert offset >= self.read_end, "records of a partition come in order"
+        self.read_end = offset + 1
+        if self._recovered and self._is_recovered(offset):
+            self._passed_over += 1
+            return False
+        self._unsettled[offset] = stored_at_ms
+        if self._passed_over:
+            self._passed_over_before[offset] = self._passed_over
+        return True
+
+    def settle(self, offset: int) -> None:
+        """Settle the record at `offset`, which needs nothing more. Once only for each record."""
+        if offset in self._gone:
+            # Which of the two it is nobody can tell: the new one has settled when both have.
+            self._gone[offset] -= 1
+            if not self._gone[offset]:
+                del self._gone[offset]
+            return
+        del self._unsettled[offset]
+        if self._passed_over:
+            self._passed_over_before.pop(offset, None)
+
+    def filter_out(self, offset: int) -> None:
+        """Settle the record at `offset`, begun last, as not wanted: no attempt is lost if it has to
+        be looked at again.
+        """
+        self.settle(offset)
+        self._passed_over += 1
+
+    def is_suspect(self, offset: int) -> bool:
+        """True if the record at `offset`, which is not begun yet, is to be looked at with care."""
+        if offset >= self.suspects_end or offset in self.condemned:
+            return False
+        return not self.was_settled(offset)
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """The marked and condemned offsets that are not settled, ascending: a commit says them."""
+        if not self.marked and not self.condemned:
+            return ()
+        return tuple(
+            offset
+            for offset in sorted({*self.marked, *self.condemned})
+            if offset in self._unsettled or offset >= max(self.read_end, self.position)
+        )
+
+    def skip_to(self, offset: int) -> int:
+        """The log no longer holds what is below `offset`: how many unsettled records that cost.
+
+        Counts what was not read yet; what was read before is still in our hands.
+        """
+        if offset <= self.read_end:
+            return 0
+        lost = offset - self.read_end
+        for start, end in self._recovered:
+            lost -= max(0, min(end, offset) - max(start, self.read_end))
+        self.read_end = offset
+        return lost
+
+    def cut(self, offset: int) -> None:
+        """The log has lost what was read from `offset` on, and gives these offsets again: they are
+        read again. What was read of them and is not settled yet goes on, and is settled once more.
+        """
+        self._passed_over = self._passed_over_below(offset)
+        for gone in [each for each in self._unsettled if each >= offset]:
+            del self._unsettled[gone]
+            self._passed_over_before.pop(gone, None)
+            self._gone[gone] = self._gone.get(gone, 0) + 1
+        self._recovered = [
+            (start, min(end, offset)) for start, end in self._recovered if start < offset
+        ]
+        self._position = min(self._position, offset)
+        self.read_end = min(self.read_end, offset)
+        self.recovered_end = min(self.recovered_end, offset)
+        self.marked = tuple(each for each in self.marked if each < offset)
+        self.condemned = frozenset(each for each in self.condemned if each < offset)
+        self.trail.cut(offset)
+
+    @property
+    def position(self) -> int:
+        """The lowest unsettled offset; where a new reader would have to start."""
+        if self._unsettled:
+            first = next(iter(self._unsettled))
+        else:
+            first = self._end_of_recovered(self.read_end)
+        assert first >= self._position, "a position never goes back"
+        self._position = first
+        return first
+
+    @property
+    def unsettled(self) -> int:
+        """How many records have been read and are not settled."""
+        return len(self._unsettled)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the lowest unsettled record was stored; None when all that was read is settled."""
+        return next(iter(self._unsettled.values()), None)
+
+    @property
+    def span(self) -> int:
+        """How far reading is ahead of the lowest unsettled offset, without what was filtered out,
+        and what is settled since an earlier life: the most that could have to be sent again.
+        """
+        if not self._unsettled:
+            return 0
+        first = next(iter(self._unsettled))
+        passed_over = self._passed_over - self._passed_over_before.get(first, 0)
+        return self.read_end - first - passed_over
+
+    @property
+    def reached(self) -> int:
+        """The position, and as many more offsets as are settled above it: a topic's end minus this
+        is how much is not settled yet. One message that waits holds back the position, not this.
+        """
+        ahead = sum(
+            end - max(start, self.read_end) for start, end in self._recovered if end > self.read_end
+        )
+        return self.read_end - len(self._unsettled) + ahead
+
+    def intervals(self) -> Iterator[Interval]:
+        """The settled intervals above `position`, ascending, merged, made one by one."""
+        start: int | None = None
+        end = -1
+        for low, high in self._raw_intervals():
+            if start is None:
+                start, end = low, high
+            elif low <= end:
+                end = max(end, high)
+            else:
+                yield start, end
+                start, end = low, high
+        if start is not None:
+            yield start, end
+
+    def progress(self, ownership: CommitOwner) -> Progress:
+        """Return all that a commit could say, without regard to its size."""
+        return Progress(self.position, tuple(self.intervals()), ownership)
+
+    def _passed_over_below(self, offset: int) -> int:
+        """How many of those passed over are below an offset that reading has passed: at most so
+        many, and more than there are by no more than what is read above it.
+        """
+        found, last = self._passed_over, offset - 1
+        for unsettled in reversed(self._unsettled):
+            before = self._passed_over_before.get(unsettled, 0)
+            if unsettled < offset:
+                return min(found, before + last - unsettled)
+            found = min(found, before)
+        return found
+
+    def _raw_intervals(self) -> Iterator[Interval]:
+        last = -1
+        for offset in self._unsettled:
+            if last >= 0 and last + 1 < offset:
+                yield last + 1, offset
+            last = offset
+        position = self.position
+        if last >= 0 and last + 1 < self.read_end:
+            yield last + 1, self.read_end
+        for start, end in self._recovered:
+            low = max(start, self.read_end, position)
+            if low < end:
+                yield low, end
+
+    def _is_recovered(self, offset: int) -> bool:
+        self._forget_recovered()
+        at = bisect_right(self._recovered, offset, key=lambda interval: interval[0]) - 1
+        return at >= 0 and offset < self._recovered[at][1]
+
+    def _forget_recovered(self) -> None:
+        # Intervals that reading has passed are in the unsettled set's complement now.
+        while self._recovered and self._recovered[0][1] < self.read_end:
+            self._recovered.pop(0)
+
+    def _end_of_recovered(self, offset: int) -> int:
+        for start, end in self._recovered:
+            if start <= offset < end:
+                offset = end
+        return offset

@@ -1,0 +1,470 @@
+"""Where a consumer starts in each partition, and what it commits: its own progress or nothing; and
+which of a node's consumers could not commit.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+
+import trio
+from msgspec.structs import replace
+
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
+from hermes_actors.coordination.owned import Lease, Owned, Unfenced
+from hermes_actors.log.base import Commit, Log, LogUnavailable
+from hermes_actors.log.commits import CommitOwner, Progress, decode, encode
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.creation import Creation
+from hermes_actors.metadata.seek import Seek
+
+_logger = logging.getLogger(__name__)
+
+_LOOK_MAX_S = 10.0
+INTERVAL_S = 60.0
+"""Between two lines of the log that tell of commits which failed."""
+_NAMED_MAX = 3
+
+REFRESH_S = 3_600.0
+"""Unchanged positions are committed again after this long: Kafka forgets them after 7 days."""
+
+CONDEMNED_MAX = 8
+"""Of a commit that marks more than this no careful owner of ours was the author."""
+
+ASSERT_PAUSES_S = (3.0, 7.0)
+"""Between the looks, after a start or a seek, at whether a late commit of somebody else has landed
+on top of ours: a log does not tell whose commit is the newer one. Each is made longer by up to
+half, so that the thousands that a node begins with do not look together.
+"""
+
+
+class TopicProgress:
+    """The progress of one group in all partitions that a consumer owns.
+
+    A retransmission (`seek`) is above all commits that were made before it: also after a crash
+    between the two, and when an earlier owner's commit lands late.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        group: str,
+        topic: str,
+        ownership: CommitOwner,
+        *,
+        created_at_ms: int,
+        skew_ms: int,
+        owned: tuple[int, ...] | None,
+        creation: Creation | None = None,
+        seek: Seek | None = None,
+        lease: Lease | None = None,
+        is_after_loss: bool = False,
+    ) -> None:
+        """`owned` None: all partitions, also those that are added later. `seek`: the last
+        retransmission. Nothing is committed while the `lease` is not open. `is_after_loss`: the
+        owner before did not end in good order. Clocks differ by `skew_ms` at most.
+        """
+        self.is_after_loss = is_after_loss
+        self._lease = lease or Unfenced()
+        self._log = log
+        self._group = group
+        self._topic = topic
+        self._seek = seek
+        self._ownership = ownership if seek is None else replace(ownership, seek=seek.number)
+        self._skew_ms = skew_ms
+        self._since_ms = max(0, created_at_ms - skew_ms)
+        self._creation = creation if creation is not None and creation.dc == log.dc else None
+        self._owned = owned
+        self._committed: dict[int, Commit] = {}
+        self._committed_s = float("-inf")
+        # Partitions that a retransmission has moved while we had them: no commit of anybody else
+        # is newer than it.
+        self._sought: set[int] = set()
+        self._committing = trio.Lock()
+        self._loading = trio.Lock()
+        self.partitions: dict[int, PartitionOffsets] = {}
+
+    @classmethod
+    def of(
+        cls,
+        live: LiveSubscription,
+        log: Log,
+        log_topic: str,
+        namespace: str,
+        owned: Owned,
+        skew_ms: int,
+    ) -> "TopicProgress":
+        """Return the progress of a subscription as it is now, of what is owned."""
+        return cls(
+            log,
+            live.name.consumer_group(namespace),
+            log_topic,
+            CommitOwner(live.topic_incarnation, live.incarnation, owned.epoch),
+            created_at_ms=int(live.subscription.created_at * 1_000),
+            skew_ms=skew_ms,
+            creation=live.creation,
+            owned=owned.partitions,
+            seek=live.seek,
+            lease=owned.lease,
+            is_after_loss=owned.is_after_loss,
+        )
+
+    @property
+    def seek_number(self) -> int:
+        """The number of the last retransmission; 0 when there was none."""
+        return self._ownership.seek
+
+    def go_to(self, seek: Seek | None) -> bool:
+        """Leave the partitions that a new retransmission moves; `load` finds their new starts.
+
+        True if it is new. What is settled of their messages from now on changes nothing.
+        """
+        if seek is None or seek.number <= self._ownership.seek:
+            return False
+        self._seek = seek
+        self._ownership = replace(self._ownership, seek=seek.number)
+        for partition in [p for p in self.partitions if seek.moves(self._log.dc, p)]:
+            self.partitions.pop(partition).is_superseded = True
+            self._sought.add(partition)
+        return True
+
+    async def load(self) -> bool:
+        """Find the start of each owned partition that is not known yet; True if there was one.
+
+        A commit of this incarnation that no retransmission has overtaken: from there, without what
+        it says is settled. Else: where the retransmission says, or where the partition ended at the
+        subscription's creation; where that is not known, what was published since, and up to the
+        skew of clocks before. Raises LogUnavailable, UnknownTopic.
+        """
+        async with self._loading:
+            while True:
+                seek = self._seek
+                found = await self._find()
+                if seek is self._seek:
+                    break
+            # Only now: a call that was cancelled half-way has changed nothing.
+            for partition, (offsets, commit) in found.items():
+                self.partitions[partition] = offsets
+                self._committed.pop(partition, None)
+                if commit is not None:
+                    self._committed[partition] = commit
+            self._sought.difference_update(found)
+            return bool(found)
+
+    async def _find(self) -> dict[int, tuple[PartitionOffsets, Commit | None]]:
+        """Return partition → its start, and the commit that says so, for those that are not known
+        yet.
+        """
+        starts = await self._log.start_positions(self._topic)
+        missing = [
+            partition
+            for partition in sorted(starts)
+            if partition not in self.partitions
+            and (self._owned is None or partition in self._owned)
+        ]
+        if not missing:
+            return {}
+        commits = await self._log.committed(self._group, self._topic)
+        ends = await self._log.end_positions(self._topic)
+        found: dict[int, tuple[PartitionOffsets, Commit | None]] = {}
+        moved, fresh = [], []
+        for partition in missing:
+            commit = commits.get(partition)
+            offsets = None if commit is None else self._from_commit(partition, commit)
+            if offsets is not None:
+                await self._cut_to(partition, offsets, ends.get(partition))
+                found[partition] = offsets, commit
+            elif self._is_moved(partition):
+                moved.append(partition)
+            elif (offsets := self._from_creation(partition)) is not None:
+                await self._cut_to(partition, offsets, ends.get(partition), self._since_ms)
+                found[partition] = offsets, None
+            else:
+                fresh.append(partition)
+        positions = await self._targets(moved, starts) if moved else {}
+        if fresh:
+            since = await self._log.position_at(self._topic, self._since_ms)
+            positions.update((p, since.get(p, starts[p])) for p in fresh)
+        found.update((p, (PartitionOffsets(at), None)) for p, at in positions.items())
+        for partition, (offsets, _) in found.items():
+            offsets.suspects_end = ends.get(partition, 0) if self.is_after_loss else 0
+        return found
+
+    def _from_creation(self, partition: int) -> PartitionOffsets | None:
+        """The start behind what the partition held when the subscription was created; None where
+        that is not known.
+        """
+        creation = self._creation
+        if creation is None or partition not in creation.ends:
+            return None
+        return PartitionOffsets(creation.ends[partition], (), creation.last_records.get(partition))
+
+    async def _cut_to(
+        self, partition: int, offsets: PartitionOffsets, end: int | None, since_ms: int = 0
+    ) -> None:
+        """Forget what a commit or the creation says of offsets that the log has lost since, so that
+        it is not said of what the log stores there, nothing of which is older than `since_ms`.
+        `end` is the log's; None, or no lower one: nothing is cut.
+        """
+        reached = max(offsets.read_end, offsets.recovered_end)
+        if end is not None and end < reached:
+            last_read = offsets.trail.newest
+            if last_read is not None and last_read.offset >= end:
+                # What lies below the end now may have come after what was read, too.
+                since_ms = max(since_ms, last_read.timestamp_ms - self._skew_ms)
+                since = await self._log.position_at(self._topic, since_ms)
+                end = min(end, since.get(partition, end))
+            _logger.warning(
+                "%s %s/%d: the log was cut; up to %d it was settled, and it is read from %d on",
+                self._group,
+                self._topic,
+                partition,
+                reached,
+                min(end, offsets.read_end),
+            )
+            offsets.cut(end)
+
+    def _is_moved(self, partition: int) -> bool:
+        return self._seek is not None and self._seek.moves(self._log.dc, partition)
+
+    async def _targets(self, partitions: list[int], starts: dict[int, int]) -> dict[int, int]:
+        """Return where the retransmission takes these partitions, which are some that it moves."""
+        assert self._seek is not None, "no partition is moved without"
+        body = self._seek.body
+        asked = body.positions.get(self._log.dc)
+        if asked is None:
+            assert body.time_ms is not None, "nothing is moved without positions and time"
+            asked = await self._log.position_at(self._topic, body.time_ms)
+        targets = {}
+        for partition in partitions:
+            start = starts[partition]
+            # A partition that was added only now holds nothing older than the retransmission.
+            target = asked.get(partition, start)
+            if target < start:
+                _logger.warning(
+                    "%s %s/%d: a retransmission asks for offset %d; the log begins at %d, and so "
+                    "does the retransmission",
+                    self._group,
+                    self._topic,
+                    partition,
+                    target,
+                    start,
+                )
+            targets[partition] = max(target, start)
+        return targets
+
+    async def commit(self, now_s: float) -> bool:
+        """Commit what has changed since the last commit; True if there was anything and the lease
+        allowed it.
+
+        Raises LogUnavailable or UnknownTopic; then the next call commits it.
+        """
+        # One after the other: an older commit must not land on top of a newer one.
+        async with self._committing:
+            return await self._commit(now_s)
+
+    def uncommitted(self) -> list[int]:
+        """The partitions whose progress has not been committed as it is now."""
+        return sorted(self._changed(is_refresh=False))
+
+    def _changed(self, *, is_refresh: bool) -> dict[int, Commit]:
+        commits: dict[int, Commit] = {}
+        for partition, offsets in self.partitions.items():
+            position = offsets.position
+            metadata = encode(
+                position,
+                offsets.intervals(),
+                self._ownership,
+                marked=offsets.marks,
+                last_read=offsets.trail.newest,
+            )
+            commit = Commit(position, metadata)
+            if is_refresh or self._committed.get(partition) != commit:
+                commits[partition] = commit
+        return commits
+
+    async def _commit(self, now_s: float) -> bool:
+        is_refresh = now_s - self._committed_s >= REFRESH_S
+        commits = self._changed(is_refresh=is_refresh)
+        # Looked at here, after all waiting: somebody else may own the partitions by now, and then
+        # it is his commits that count.
+        if not commits or not self._lease.is_open():
+            return False
+        await self._log.commit(self._group, self._topic, commits)
+        self._committed.update(commits)
+        if is_refresh:
+            self._committed_s = now_s
+        return True
+
+    async def keep_committed(self, on_overwritten: Callable[[], None], rng: random.Random) -> None:
+        """For some ten seconds look whether the log still holds what was committed last.
+
+        `on_overwritten` is called when it does not; the next commit then says it again.
+        """
+        for pause_s in ASSERT_PAUSES_S:
+            await trio.sleep(pause_s * (1.0 + rng.random() / 2))
+            try:
+                is_overwritten = await self._forget_overwritten()
+            except LogUnavailable:
+                continue
+            if is_overwritten:
+                on_overwritten()
+
+    async def _forget_overwritten(self) -> bool:
+        async with self._committing:
+            held = await self._log.committed(self._group, self._topic)
+            lost = [
+                partition
+                for partition, ours in self._committed.items()
+                if partition in self.partitions and self._is_over(ours, held.get(partition))
+            ]
+            for partition in lost:
+                _logger.warning(
+                    "%s %s/%d: somebody else has committed %s over ours; committing again",
+                    self._group,
+                    self._topic,
+                    partition,
+                    held.get(partition),
+                )
+                del self._committed[partition]
+            return bool(lost)
+
+    def _is_over(self, ours: Commit, held: Commit | None) -> bool:
+        if held is None:
+            return True
+        # One of ours that went through although its answer said otherwise is as good; and over one
+        # of a later grant nobody commits any more whose grant is over.
+        owner = decode(held).ownership
+        if owner is not None and self._is_later(owner):
+            return False
+        return held.position < ours.position or (held != ours and owner != self._ownership)
+
+    def _is_later(self, owner: CommitOwner) -> bool:
+        ours = self._ownership
+        is_same_life = (owner.topic_incarnation, owner.incarnation) == (
+            ours.topic_incarnation,
+            ours.incarnation,
+        )
+        return is_same_life and owner.epoch > ours.epoch
+
+    async def find_place(self, partition: int, read_end: int) -> int:
+        """Where to go on in a partition that was read up to `read_end`: there, or before that where
+        the log has lost its end since. Raises LogUnavailable, UnknownTopic, OffsetOutOfRange.
+        """
+        log, topic, trail = self._log, self._topic, self.partitions[partition].trail
+        with trio.move_on_after(_LOOK_MAX_S):
+            start, end = await log.bounds(topic, partition)
+            if read_end < start:
+                return read_end
+            return await trail.find_end(log, topic, partition, start, end, read_end, self._skew_ms)
+        raise LogUnavailable("its end cannot be compared with what was read of it")
+
+    def readable(self, span_max: int) -> dict[int, int]:
+        """Partition → next offset to read, for those whose unsettled span leaves room."""
+        return {
+            partition: offsets.read_end
+            for partition, offsets in self.partitions.items()
+            if offsets.span < span_max
+        }
+
+    def _from_commit(self, partition: int, commit: Commit) -> PartitionOffsets | None:
+        """The start that a commit gives; None when it is another incarnation's, or a retransmission
+        has overtaken it.
+        """
+        progress = decode(commit)
+        owner = progress.ownership
+        if owner is None:
+            if partition in self._sought:
+                return None
+            _logger.warning(
+                "%s %s: a commit that no consumer of ours made counts: position %d",
+                self._group,
+                self._topic,
+                commit.position,
+            )
+        elif not self._is_ours(owner, partition):
+            return None
+        offsets = PartitionOffsets(progress.position, progress.intervals, progress.last_read)
+        if owner is not None and self._condemns(owner, progress):
+            _logger.warning(
+                "%s %s/%d: offsets %s were being looked at when an owner was lost, and so was the "
+                "one before it: they are set aside unread, as dead letters",
+                self._group,
+                self._topic,
+                partition,
+                ", ".join(map(str, progress.marked)),
+            )
+            offsets.condemned = frozenset(progress.marked)
+        return offsets
+
+    def _condemns(self, owner: CommitOwner, progress: Progress) -> bool:
+        """True if what a commit marks has ended its owner: only a careful owner marks anything, so
+        that one before it had been lost as well. Marks of our own say nothing.
+        """
+        is_lost = self.is_after_loss and owner.epoch < self._ownership.epoch
+        return is_lost and 0 < len(progress.marked) <= CONDEMNED_MAX
+
+    def _is_ours(self, owner: CommitOwner, partition: int) -> bool:
+        ours = self._ownership
+        if (owner.incarnation, owner.topic_incarnation) != (
+            ours.incarnation,
+            ours.topic_incarnation,
+        ):
+            return False
+        if owner.seek >= ours.seek:
+            return True
+        # The retransmission leaves alone the partitions that it does not name.
+        return self._seek is not None and not self._is_moved(partition)
+
+
+class Uncommitted:
+    """Tells of the failed commits of all consumers of a node: one line a minute for all together.
+
+    When a log is away none can commit, and a node may have thousands. What fails for a reason of
+    its own goes on failing, and is named when the others are well again.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[type[Exception], _Kind] = {}
+
+    def failed(self, subscription: str, error: Exception, now_s: float) -> None:
+        """Note a failed commit; the next one will say all that it would have said. Monotonic
+        time.
+        """
+        # Few: a log that is away is no topic that is gone, and hides none.
+        kind = self._kinds.setdefault(type(error), _Kind())
+        failed = kind.failed(subscription, repr(error), now_s)
+        if len(failed) == 1:
+            _logger.warning("%s: not committed: %r", subscription, error)
+        elif failed:
+            named = list(failed.items())[:_NAMED_MAX]
+            more = len(failed) - len(named)
+            _logger.warning(
+                "not committed in the last minute: %d subscriptions: %s%s",
+                len(failed),
+                "; ".join(f"{name}: {why}" for name, why in named),
+                f"; and {more} more" if more else "",
+            )
+
+
+class _Kind:
+    """Failures of one kind."""
+
+    def __init__(self) -> None:
+        self._next_s = float("-inf")
+        # Since the last line: who failed, when last and why; the longest ago first.
+        self._failed: dict[str, tuple[float, str]] = {}
+
+    def failed(self, subscription: str, why: str, now_s: float) -> Mapping[str, str]:
+        """Note a failure; return whom to tell of now, with why: all of the last minute, or
+        nobody.
+        """
+        self._failed.pop(subscription, None)
+        self._failed[subscription] = (now_s, why)
+        if now_s < self._next_s:
+            return {}
+        self._next_s = now_s + INTERVAL_S
+        found = {
+            name: why for name, (at_s, why) in self._failed.items() if at_s >= now_s - INTERVAL_S
+        }
+        self._failed.clear()
+        return found

@@ -1,0 +1,232 @@
+"""The opening of all senders, for the life of a node, from its configuration; and which of them
+pushes a subscription's messages, chosen anew for each version of it.
+"""
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+import trio
+from msgspec import Struct, field
+
+from hermes_actors.actors.restart import TENANT
+from hermes_actors.actors.supervisor import Crash, open_supervisor
+from hermes_actors.config import ConsumersConfig, EndpointTlsConfig
+from hermes_actors.consumer.senders.http1.pool import PoolLimits
+from hermes_actors.consumer.senders.http1.sender import open_http1_sender
+from hermes_actors.consumer.senders.httpx.net import HttpxNet, Places
+from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
+from hermes_actors.consumer.senders.oauth.request import ask_for_token
+from hermes_actors.consumer.senders.oauth.sender import OAuthSender, ProviderOf
+from hermes_actors.consumer.senders.oauth.tokens import Tokens
+from hermes_actors.consumer.senders.plugins import SenderProvider, load_providers
+from hermes_actors.consumer.senders.proxying import Proxy, read_proxy
+from hermes_actors.consumer.senders.push_tasks import PushTasks
+from hermes_actors.consumer.senders.resolving import Resolver
+from hermes_actors.consumer.senders.sender import Sender
+from hermes_actors.errors import StartupError
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.endpoints import split_addresses
+from hermes_actors.model.subscription import Subscription
+from hermes_actors.runtime.clock import system_rng
+from hermes_actors.security.address_guard import AddressGuard
+from hermes_actors.telemetry.metrics import Metrics
+
+_logger = logging.getLogger(__name__)
+
+WAITING_FOR_TOKENS_MAX = 10_000
+"""Pushes of a node that may wait for OAuth tokens at once."""
+
+TOKEN_REQUESTS_MAX = 1_000
+"""Token requests of a node that may be under way at once: one for each set of credentials."""
+
+
+@asynccontextmanager
+async def open_senders(
+    config: ConsumersConfig, provider_of: ProviderOf, metrics: Metrics
+) -> AsyncIterator[Callable[[LiveSubscription], Sender]]:
+    """Open the senders and give a subscription's: plain HTTP/1.1 by our own sender, HTTP/2 and what
+    goes through a proxy by httpx' transport, other schemes by plug-ins; with OAuth tokens where a
+    subscription says so.
+
+    `provider_of` finds a provider of tokens by its name. Raises StartupError.
+    """
+    guard = AddressGuard(config.endpoints)
+    idle_s = config.idle_connection_timeout_ms / 1_000
+    connect_timeout_s = config.connect_timeout_ms / 1_000
+    providers = load_providers(config.senders)
+    # Reading the machine's authorities takes tens of milliseconds.
+    proxy = await trio.to_thread.run_sync(_read_proxy, config)
+    resolver = Resolver(trio.lowlevel.current_trio_token().run_sync_soon, trio.current_time)
+
+    async def new_tls(*protocols: str) -> ssl.SSLContext:
+        # One for each client: httpx' transport sets what a context offers by ALPN.
+        return await trio.to_thread.run_sync(partial(endpoint_tls, config.tls, *protocols))
+
+    async def new_net() -> HttpxNet:
+        return HttpxNet(
+            guard=guard,
+            resolver=resolver,
+            tls=await new_tls(),
+            connect_timeout_s=connect_timeout_s,
+            connections_max=config.connections_per_origin_max,
+            idle_s=idle_s,
+            proxy=proxy,
+            places=Places(config.connections_per_host_max),
+            response_bytes_max=config.response_bytes_max,
+        )
+
+    async with AsyncExitStack() as stack:
+        plain = await stack.enter_async_context(
+            open_http1_sender(
+                PoolLimits(
+                    connections_max=config.connections_per_origin_max,
+                    response_bytes_max=config.response_bytes_max,
+                    idle_s=idle_s,
+                    connections_per_host_max=config.connections_per_host_max,
+                ),
+                guard=guard,
+                connect_timeout_s=connect_timeout_s,
+                tls=await new_tls("http/1.1"),
+            )
+        )
+        faults = metrics.counter("sender_faults")
+
+        def on_fault(_error: Exception) -> None:
+            faults.add()
+
+        open_other = partial(open_httpx_sender, on_fault=on_fault)
+        http2 = await stack.enter_async_context(open_other(await new_net()))
+        proxied: Sender | None = None
+        if proxy is not None:
+            proxied = await stack.enter_async_context(open_other(await new_net(), http2=False))
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        asking = PushTasks(nursery, TOKEN_REQUESTS_MAX, on_fault)
+        tokens = Tokens(asking, partial(ask_for_token, await new_net()), metrics)
+        waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX, on_fault)
+        # One that stays broken takes neither the others nor the node down.
+        supervisor = await stack.enter_async_context(open_supervisor(system_rng(), _log_crash))
+        for scheme, each in providers.items():
+            supervisor.start_task(f"sender of {scheme}", partial(_run, each), restart=TENANT)
+        choice = SenderChoice(
+            plain=plain,
+            http2=http2,
+            proxied=proxied,
+            proxy=proxy,
+            has_resolver=bool(config.recipients.resolver),
+            tokens=tokens,
+            waiting=waiting,
+            provider_of=provider_of,
+            providers=providers,
+        )
+        try:
+            yield choice.sender_of
+        finally:
+            tokens.close()
+            asking.close()
+            waiting.close()
+            nursery.cancel_scope.cancel()
+
+
+async def _run(provider: SenderProvider, _stop: trio.Event) -> None:
+    # It ends by itself, or is cancelled.
+    await provider.run()
+
+
+def _log_crash(crash: Crash) -> None:
+    again = "is not restarted" if crash.delay_s is None else f"restarts in {crash.delay_s:.1f} s"
+    _logger.error("%s failed and %s: %r", crash.name, again, crash.error, exc_info=crash.error)
+
+
+def _read_proxy(config: ConsumersConfig) -> Proxy | None:
+    """Read the configured proxy. Raises StartupError."""
+    return read_proxy(config.proxy, endpoint_tls(config.tls)) if config.proxy.url else None
+
+
+class SenderChoice(Struct, frozen=True):
+    """All senders of a node. `proxied` speaks HTTP/1.1 through `proxy`, or straight to the hosts
+    that need none; None without a proxy. `has_resolver`: an operator's resolver says where
+    pushes go, whatever the endpoint. `providers` have the senders of other schemes.
+    """
+
+    plain: Sender
+    http2: Sender
+    proxied: Sender | None
+    proxy: Proxy | None
+    tokens: Tokens
+    waiting: PushTasks
+    provider_of: ProviderOf
+    has_resolver: bool = False
+    providers: Mapping[str, SenderProvider] = field(default_factory=dict)
+
+    def sender_of(self, live: LiveSubscription) -> Sender:
+        """The sender for this version of a subscription, with a token where it wants one."""
+        sender = self._without_token(live)
+        policy = live.subscription.o_auth_policy
+        if policy is None:
+            return sender
+        return OAuthSender(sender, policy, self.provider_of, self.tokens, self.waiting)
+
+    def _without_token(self, live: LiveSubscription) -> Sender:
+        subscription = live.subscription
+        provider = self.providers.get(subscription.endpoint.partition("://")[0].lower())
+        if provider is not None:
+            return provider.sender_of(live)
+        if subscription.http2_enabled:
+            return self.http2
+        if self.proxied is not None and self._may_be_proxied(subscription):
+            return self.proxied
+        return self.plain
+
+    def _may_be_proxied(self, subscription: Subscription) -> bool:
+        """Return False only where each address is known to be reached without the proxy."""
+        assert self.proxy is not None, "there is a sender through it"
+        hosts = [_host(each) for each in split_addresses(subscription.endpoint)]
+        return self.has_resolver or any("{" in each or self.proxy.is_for(each) for each in hosts)
+
+
+def _host(address: str) -> str:
+    """The host of a valid endpoint; with its variables where it is a template."""
+    authority = address.partition("://")[2]
+    end = min((at for mark in "/?#" if (at := authority.find(mark)) >= 0), default=len(authority))
+    host = authority[:end].rpartition("@")[2]
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def endpoint_tls(config: EndpointTlsConfig, *protocols: str) -> ssl.SSLContext:
+    """A context that verifies certificates and host names and offers these protocols by ALPN.
+
+    Raises StartupError that names the field of a file which cannot be used.
+    """
+    try:
+        context = ssl.create_default_context(cafile=config.ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise _unusable(
+            "ca_file", [config.ca_file], error, "certificates of authorities"
+        ) from error
+    if config.certificate_file:
+        files = [config.certificate_file, config.key_file]
+        try:
+            context.load_cert_chain(config.certificate_file, config.key_file, _no_password)
+        except (OSError, ssl.SSLError) as error:
+            what = "a certificate, key_file of its key without a password"
+            raise _unusable("certificate_file", files, error, what) from error
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def _no_password() -> str:
+    # Without this OpenSSL would ask the terminal.
+    return ""
+
+
+def _unusable(name: str, files: Sequence[str], error: Exception, what: str) -> StartupError:
+    return StartupError(
+        f"consumers.tls.{name}: {' with '.join(files)} cannot be used: {error}; it is a PEM file "
+        f"of {what}"
+    )
