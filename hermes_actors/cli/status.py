@@ -5,15 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    ManagementOption,
     Output,
     OutputOption,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     counted,
@@ -33,11 +30,11 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 _COLUMNS = ("DC", "Node", "State", "Age", "Publ./s", "Deliv./s", "Subscr.", "Ill", "Roles")
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples("hermes status", "hermes status --watch", "hermes status --check || page me"),
+@management_command(
+    app, "hermes status", "hermes status --watch", "hermes status --check || page me"
 )
 def status(
+    client: ManagementClient,
     check: Annotated[
         bool,
         typer.Option(
@@ -45,16 +42,14 @@ def status(
         ),
     ] = False,
     watch: WatchOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show all nodes of all datacentres, as the node that is asked has heard of them."""
     if check and watch:
         raise UsageWrong("--check is done once: leave out --watch")
-    with ManagementClient(management) as client:
-        if check:
-            raise typer.Exit(_checked(client, output))
-        watched(lambda: show_answer(client.get("/status/nodes"), output, _show_nodes), watch)
+    if check:
+        raise typer.Exit(_checked(client, output))
+    watched(lambda: show_answer(client.get("/status/nodes"), output, _show_nodes), watch)
 
 
 _WELL, _UNHEALTHY, _UNKNOWN = 0, 1, 2

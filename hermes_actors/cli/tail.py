@@ -8,17 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    ManagementOption,
     Output,
     OutputOption,
     TopicArgument,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.output.render import printable
 from hermes_actors.model.moments import iso_ms
@@ -26,17 +23,16 @@ from hermes_actors.model.moments import iso_ms
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes tail shop.orders",
-        "hermes tail shop.orders --from beginning --no-follow",
-        "hermes tail shop.orders -n 10",
-        "hermes tail shop.orders --from 15m --limit 10 --format '{offset} {key} {body}'",
-        "hermes tail shop.orders --output json | jq .body",
-    ),
+@management_command(
+    app,
+    "hermes tail shop.orders",
+    "hermes tail shop.orders --from beginning --no-follow",
+    "hermes tail shop.orders -n 10",
+    "hermes tail shop.orders --from 15m --limit 10 --format '{offset} {key} {body}'",
+    "hermes tail shop.orders --output json | jq .body",
 )
 def tail(
+    client: ManagementClient,
     topic: TopicArgument,
     start: Annotated[
         str | None,
@@ -74,7 +70,6 @@ def tail(
             "{headers} {body}, \\t and \\n.",
         ),
     ] = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Print a topic's messages, as the DC of this management API holds them. Ctrl-C ends it."""
@@ -91,17 +86,16 @@ def tail(
     if limit is not None:
         params["limit"] = str(limit)
     left = limit
-    with ManagementClient(management) as client:
-        for line in client.stream_lines(f"/topics/{quoted(topic)}/messages", params):
-            # A server may send empty lines to keep the connection open.
-            if not line.strip():
-                continue
-            sys.stdout.write((line if output is Output.JSON else shown(line)) + "\n")
-            sys.stdout.flush()
-            if left is not None:
-                left -= 1
-                if left == 0:
-                    return
+    for line in client.stream_lines(f"/topics/{quoted(topic)}/messages", params):
+        # A server may send empty lines to keep the connection open.
+        if not line.strip():
+            continue
+        sys.stdout.write((line if output is Output.JSON else shown(line)) + "\n")
+        sys.stdout.flush()
+        if left is not None:
+            left -= 1
+            if left == 0:
+                return
     if follow:
         raise CommandFailed(
             "the server ended the stream: it is stopping, its log is away, or the topic was "

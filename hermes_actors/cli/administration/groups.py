@@ -1,29 +1,26 @@
 """`hermes group …`: groups of topics through the management API."""
 
 from hermes_actors.cli.administration.resource import GROUP
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
     GroupArgument,
-    ManagementOption,
     Output,
     OutputOption,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.management import ManagementClient
 
 app = command_group("Groups of topics.")
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes group create shop"))
+@management_command(app, "hermes group create shop")
 def create(
+    client: ManagementClient,
     group: GroupArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a group."""
-    with ManagementClient(management) as client:
-        GROUP.create(client, {"groupName": group}, output, group=group)
+    GROUP.create(client, {"groupName": group}, output, group=group)
 
 
 GROUP.add_list(app, "List the groups.", "Group", "hermes group list --output json")

@@ -7,19 +7,17 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.administration.resource import Resource
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.bodies import from_file as body_from_file
 from hermes_actors.cli.command_line.bodies import merged, patch
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
     FromFileOption,
-    ManagementOption,
     Output,
     OutputOption,
     PatchArgument,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.management import ManagementClient
 
 _DEFAULTS = {
@@ -45,14 +43,13 @@ PROVIDER = Resource(
 app = command_group("Providers of OAuth tokens for subscriptions.")
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes oauth-provider create sso --token-endpoint https://id.example.com/token \\",
-        "    --client-id hermes --client-secret-file secret.txt",
-    ),
+@management_command(
+    app,
+    "hermes oauth-provider create sso --token-endpoint https://id.example.com/token \\",
+    "    --client-id hermes --client-secret-file secret.txt",
 )
 def create(
+    client: ManagementClient,
     provider: ProviderArgument,
     token_endpoint: Annotated[
         str | None, typer.Option("--token-endpoint", metavar="URL", help="Where tokens come from.")
@@ -62,7 +59,6 @@ def create(
     ] = None,
     client_secret_file: SecretOption = None,
     from_file: FromFileOption = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a provider. Delays and time-outs have defaults: 100 ms to 60 s, and 1 s."""
@@ -70,27 +66,24 @@ def create(
     body = merged(_DEFAULTS, body_from_file(from_file))
     body = merged(body, {key: value for key, value in options.items() if value is not None})
     body = merged(body, _secret(client_secret_file))
-    with ManagementClient(management) as client:
-        PROVIDER.create(client, body, output, provider=provider)
+    PROVIDER.create(client, body, output, provider=provider)
 
 
 PROVIDER.add_list(app, "List the providers.", "Provider", "hermes oauth-provider list -o json")
 PROVIDER.add_show(app, "Show a provider, its secret masked.", "hermes oauth-provider show sso")
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes oauth-provider update sso requestTimeout=2000",
-        "hermes oauth-provider update sso --client-secret-file new-secret.txt",
-    ),
+@management_command(
+    app,
+    "hermes oauth-provider update sso requestTimeout=2000",
+    "hermes oauth-provider update sso --client-secret-file new-secret.txt",
 )
 def update(
+    client: ManagementClient,
     provider: ProviderArgument,
     pairs: PatchArgument = None,
     client_secret_file: SecretOption = None,
     from_file: FromFileOption = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Update a provider; what is not named stays, the secret too."""
@@ -101,7 +94,7 @@ def update(
             "nothing to update: give key=value pairs (requestTimeout=2000), --client-secret-file "
             "or --from-file patch.json"
         )
-    PROVIDER.change(management, body, output, {"provider": provider})
+    PROVIDER.change(client, body, output, {"provider": provider})
 
 
 PROVIDER.add_delete(

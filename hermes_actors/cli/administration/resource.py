@@ -1,30 +1,28 @@
 """The description of a resource of management, and the commands that all have, made of that."""
 
-import inspect
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import typer
 
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.bodies import changes
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
     FromFileOption,
     GroupArgument,
-    ManagementOption,
     Output,
     OutputOption,
     PatchArgument,
     SubscriptionArgument,
     TopicArgument,
     YesOption,
-    examples,
+    confirm,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.connection.management import ManagementClient, quoted
-from hermes_actors.cli.output.outcome import delete_object, show_changed, show_updated
-from hermes_actors.cli.output.render import show_names, show_object
+from hermes_actors.cli.output.outcome import show_changed, show_updated
+from hermes_actors.cli.output.render import say, show_names, show_object
 
 Body = Callable[[dict[str, str], dict[str, Any]], dict[str, Any]]
 
@@ -59,37 +57,32 @@ class Resource:
         show_changed(client, self.path(**names), answer, line, output)
 
     def change(
-        self, management: str, body: dict[str, Any], output: Output, names: Mapping[str, str]
+        self,
+        client: ManagementClient,
+        body: dict[str, Any],
+        output: Output,
+        names: Mapping[str, str],
     ) -> None:
         """Change one, say so, and warn of fields that it does not have."""
         path, line = self.path(**names), f"updated {self.words.format(**names)}"
-        with ManagementClient(management) as client:
-            answer = client.put(path, body)
-            show_updated(client, path, answer, line, output, body, self.unshown)
+        answer = client.put(path, body)
+        show_updated(client, path, answer, line, output, body, self.unshown)
 
     def add_list(self, app: typer.Typer, about: str, title: str, *lines: str) -> None:
         """Add the command `list`: the names of all of them."""
 
-        @app.command("list", cls=PlainCommand, help=about, epilog=examples(*lines))
-        def list_names(
-            management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-            output: OutputOption = Output.TABLE,
-        ) -> None:
-            with ManagementClient(management) as client:
-                show_names(client.get(self.all_path()), title, output)
+        @management_command(app, *lines, name="list", about=about)
+        def list_names(client: ManagementClient, output: OutputOption = Output.TABLE) -> None:
+            show_names(client.get(self.all_path()), title, output)
 
     def add_show(self, app: typer.Typer, about: str, *lines: str) -> None:
         """Add the command `show`: one of them."""
 
+        @management_command(app, *lines, name="show", about=about, arguments=self.arguments)
         def show(
-            management: ManagementOption = MANAGEMENT_URL_DEFAULT,
-            output: OutputOption = Output.TABLE,
-            **names: str,
+            client: ManagementClient, output: OutputOption = Output.TABLE, **names: str
         ) -> None:
-            with ManagementClient(management) as client:
-                show_object(client.get(self.path(**names)), output)
-
-        self._add(app, "show", show, about, lines)
+            show_object(client.get(self.path(**names)), output)
 
     def add_update(
         self, app: typer.Typer, about: str, *lines: str, body: Body | None = None
@@ -99,54 +92,32 @@ class Resource:
         `body` makes a body of its name and its changes.
         """
 
+        @management_command(app, *lines, name="update", about=about, arguments=self.arguments)
         def update(
+            client: ManagementClient,
             pairs: PatchArgument = None,
             from_file: FromFileOption = None,
-            management: ManagementOption = MANAGEMENT_URL_DEFAULT,
             output: OutputOption = Output.TABLE,
             **names: str,
         ) -> None:
             patch = changes(pairs, from_file)
-            self.change(management, body(names, patch) if body else patch, output, names)
-
-        self._add(app, "update", update, about, lines)
+            self.change(client, body(names, patch) if body else patch, output, names)
 
     def add_delete(self, app: typer.Typer, about: str, *lines: str, also: str = "") -> None:
         """Add the command `delete`: one of them, and what `also` says goes with it."""
 
+        @management_command(app, *lines, name="delete", about=about, arguments=self.arguments)
         def delete(
+            client: ManagementClient,
             yes: YesOption = False,
-            management: ManagementOption = MANAGEMENT_URL_DEFAULT,
             output: OutputOption = Output.TABLE,
             **names: str,
         ) -> None:
-            own_name = names[[*self.arguments][-1]]
-            words = self.words.format(**names)
-            delete_object(self.path(**names), own_name, words, yes, management, output, also)
-
-        self._add(app, "delete", delete, about, lines)
-
-    def _add(
-        self,
-        app: typer.Typer,
-        verb: str,
-        command: Callable[..., None],
-        about: str,
-        lines: Collection[str],
-    ) -> None:
-        """The command, with this resource's arguments in the place of its `names`."""
-        *options, _ = inspect.signature(command).parameters.values()
-        own = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-            for name, kind in self.arguments.items()
-        ]
-        keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
-        signature = inspect.Signature([*own, *keywords])
-        command.__dict__["__signature__"] = signature
-        command.__annotations__ = {
-            name: each.annotation for name, each in signature.parameters.items()
-        }
-        app.command(verb, cls=PlainCommand, help=about, epilog=examples(*lines))(command)
+            path, words = self.path(**names), self.words.format(**names)
+            confirm(words + also, yes)
+            client.delete(path)
+            deleted = json.dumps({"deleted": names[[*self.arguments][-1]]})
+            say(deleted if output is Output.JSON else f"deleted {words}")
 
 
 GROUP = Resource("group {group}", "/groups/{group}", {"group": GroupArgument})

@@ -6,18 +6,16 @@ import typer
 
 from hermes_actors.cli.administration.resource import TOPIC
 from hermes_actors.cli.command_line import bodies
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
     FromFileOption,
-    ManagementOption,
     Named,
     Output,
     OutputOption,
     completed,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.management import ManagementClient, Refusal
 from hermes_actors.cli.output.render import show_names
 from hermes_actors.model.topic import (
@@ -33,17 +31,16 @@ OWNER_DEFAULT = "Plaintext:dev"
 app = command_group("Topics: what is published to.")
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes topic create shop.orders",
-        "hermes topic create shop.orders --create-group --retention 7d --ack ALL",
-        "hermes topic create shop.orders --owner Plaintext:team-shop --fallback",
-        "hermes topic create --from-file topic.json",
-        "hermes topic show shop.orders -o json > topic.json",
-    ),
+@management_command(
+    app,
+    "hermes topic create shop.orders",
+    "hermes topic create shop.orders --create-group --retention 7d --ack ALL",
+    "hermes topic create shop.orders --owner Plaintext:team-shop --fallback",
+    "hermes topic create --from-file topic.json",
+    "hermes topic show shop.orders -o json > topic.json",
 )
 def create(
+    client: ManagementClient,
     topic: Annotated[
         str | None, typer.Argument(metavar="TOPIC", help="group.topic; may be in the file.")
     ] = None,
@@ -83,7 +80,6 @@ def create(
         bool, typer.Option("--create-group", help="Create its group too, where missing.")
     ] = False,
     from_file: FromFileOption = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a topic; options win over the file."""
@@ -100,10 +96,9 @@ def create(
     }
     body = topic_body(bodies.from_file(from_file), given)
     name = str(body["name"])
-    with ManagementClient(management) as client:
-        if create_group:
-            ensure_group(client, name.rpartition(".")[0])
-        TOPIC.create(client, body, output, topic=name)
+    if create_group:
+        ensure_group(client, name.rpartition(".")[0])
+    TOPIC.create(client, body, output, topic=name)
 
 
 def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -145,12 +140,11 @@ def ensure_group(client: ManagementClient, group: str) -> None:
             raise
 
 
-@app.command(
-    cls=PlainCommand,
-    name="list",
-    epilog=examples("hermes topic list", "hermes topic list --group shop --output json"),
+@management_command(
+    app, "hermes topic list", "hermes topic list --group shop --output json", name="list"
 )
 def list_topics(
+    client: ManagementClient,
     group: Annotated[
         str | None,
         typer.Option(
@@ -158,15 +152,13 @@ def list_topics(
         ),
     ] = None,
     tracked: Annotated[bool, typer.Option("--tracked", help="Only those with tracking.")] = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the topics."""
     params = {} if group is None else {"groupName": group}
     if tracked:
         params["tracked"] = "true"
-    with ManagementClient(management) as client:
-        show_names(client.get("/topics", params), "Topic", output)
+    show_names(client.get("/topics", params), "Topic", output)
 
 
 TOPIC.add_show(app, "Show a topic.", "hermes topic show shop.orders")

@@ -18,15 +18,12 @@ from hermes_actors.cli.balancer.tables import (
     show_troubles,
     skews,
 )
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    JsonOption,
-    ManagementOption,
     Output,
     OutputOption,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     counted,
@@ -44,16 +41,15 @@ app.add_typer(draining.app)
 app.add_typer(constraints.app)
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes balancer status",
-        "hermes balancer status --odd",
-        "hermes balancer status --node node-a",
-        "hermes balancer status --subscription 'shop.orders$billing' --json",
-    ),
+@management_command(
+    app,
+    "hermes balancer status",
+    "hermes balancer status --odd",
+    "hermes balancer status --node node-a",
+    "hermes balancer status --subscription 'shop.orders$billing' --json",
 )
 def status(
+    client: ManagementClient,
     subscription: Annotated[
         str,
         typer.Option(
@@ -66,15 +62,11 @@ def status(
     only_odd: Annotated[
         bool, typer.Option("--odd", help="Only what is not as it should be, and why.")
     ] = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """Show who takes part, who leads, who runs what, and what waits for what."""
     asked = {"subscription": subscription, "node": node}
-    with ManagementClient(management) as client:
-        content = client.get("/balancer", {key: each for key, each in asked.items() if each})
-    output = Output.JSON if json else output
+    content = client.get("/balancer", {key: each for key, each in asked.items() if each})
     if only_odd:
         _show_odd(fields_of(parsed_object(content), "datacenters"), output)
     else:
@@ -118,11 +110,9 @@ def _show_odd(datacenters: list[dict[str, Any]], output: Output) -> None:
     show_troubles(left)
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples("hermes balancer plan --dry-run"),
-)
+@management_command(app, "hermes balancer plan --dry-run")
 def plan(
+    client: ManagementClient,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", show_default=False, help="Always so: the leader alone plans."),
@@ -130,15 +120,12 @@ def plan(
     dc: Annotated[
         str, typer.Option("--dc", metavar="DC", help="By default that of the node asked.")
     ] = "",
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """Show what the planner would change now, with reasons; nothing is changed."""
     del dry_run
-    with ManagementClient(management) as client:
-        content = client.get("/balancer/plan", {"dc": dc} if dc else None)
-    show_answer(content, Output.JSON if json else output, _show_plan)
+    content = client.get("/balancer/plan", {"dc": dc} if dc else None)
+    show_answer(content, output, _show_plan)
 
 
 def _show_plan(found: dict[str, Any]) -> None:
@@ -161,16 +148,15 @@ def _show_plan(found: dict[str, Any]) -> None:
         say("the next round would go on: this one moves no more than its budget")
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes balancer explain",
-        "hermes balancer explain --limit 10",
-        "hermes balancer explain shop.orders billing",
-        "hermes balancer explain node-a",
-    ),
+@management_command(
+    app,
+    "hermes balancer explain",
+    "hermes balancer explain --limit 10",
+    "hermes balancer explain shop.orders billing",
+    "hermes balancer explain node-a",
 )
 def explain(
+    client: ManagementClient,
     about: Annotated[
         str,
         typer.Argument(metavar="SUBSCRIPTION|NODE", help="'group.topic$name', or a node's name."),
@@ -185,21 +171,17 @@ def explain(
             "--limit", min=0, metavar="N", help="The newest N moves.", show_default="all known"
         ),
     ] = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """Show why a subscription runs where it runs, and the last moves with their reasons."""
     asked = f"{about}${name}" if name else about
-    with ManagementClient(management) as client:
-        content = client.get("/balancer/explain", {"about": asked} if asked else None)
+    content = client.get("/balancer/explain", {"about": asked} if asked else None)
     left_out = 0
     if limit is not None:
         found = parsed_object(content)
         datacenters, left_out = newest(fields_of(found, "datacenters"), limit)
         content = json_text.dumps({**found, "datacenters": datacenters}).encode()
     show = partial(_show_explained, asked, has_moves=limit != 0)
-    output = Output.JSON if json else output
     show_answer(content, output, show)
     if left_out and output is Output.TABLE:
         say(f"{left_out} older ones are not shown; without --limit all are")

@@ -5,19 +5,16 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    JsonOption,
-    ManagementOption,
     Named,
     Output,
     OutputOption,
     TopicArgument,
     completed,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.plain import PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
 from hermes_actors.cli.output.render import (
     counted,
@@ -32,16 +29,14 @@ app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 _PATH = "/workload-constraints"
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes balancer constraints --json"))
+@management_command(app, "hermes balancer constraints --json")
 def constraints(
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
+    client: ManagementClient,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """List how many nodes are to consume topics and subscriptions, where that was asked for."""
-    with ManagementClient(management) as client:
-        content = client.get(_PATH)
-    show_answer(content, Output.JSON if json else output, _show_constraints)
+    content = client.get(_PATH)
+    show_answer(content, output, _show_constraints)
 
 
 def _show_constraints(found: dict[str, Any]) -> None:
@@ -54,15 +49,14 @@ def _show_constraints(found: dict[str, Any]) -> None:
     show_rows(columns, rows, "nothing is constrained", has_sentences=True)
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes balancer constrain shop.orders billing --nodes 1 --reason 'takes one connection'",
-        "hermes balancer constrain shop.orders --nodes 4",
-        "hermes balancer constrain shop.orders --remove",
-    ),
+@management_command(
+    app,
+    "hermes balancer constrain shop.orders billing --nodes 1 --reason 'takes one connection'",
+    "hermes balancer constrain shop.orders --nodes 4",
+    "hermes balancer constrain shop.orders --remove",
 )
 def constrain(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: Annotated[
         str,
@@ -80,7 +74,6 @@ def constrain(
         str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")
     ] = "",
     remove: Annotated[bool, typer.Option("--remove", help="Take the constraint away.")] = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
 ) -> None:
     """Say how many nodes are to consume a subscription, or each one of a topic.
 
@@ -89,17 +82,16 @@ def constrain(
     if remove == (nodes is not None):
         raise UsageWrong("give --nodes N, or --remove to take the constraint away")
     name = f"{topic}${subscription}" if subscription else topic
-    with ManagementClient(management) as client:
-        if nodes is None:
-            end = f"subscription/{quoted(topic)}/{quoted(subscription)}" if subscription else ""
-            client.delete(f"{_PATH}/{end or f'topic/{quoted(topic)}'}")
-            say(printable(f"{name}: is not constrained"))
-            return
-        kind = "subscription" if subscription else "topic"
-        wanted = {"consumersNumber": nodes, **({"reason": reason} if reason else {})}
-        client.put(f"{_PATH}/{kind}", {f"{kind}Name": name, "constraints": wanted})
-        say(printable(f"{name}: is to be consumed by {counted(nodes, 'node')}"))
-        _warn_where_missing(client, topic, subscription)
+    if nodes is None:
+        end = f"subscription/{quoted(topic)}/{quoted(subscription)}" if subscription else ""
+        client.delete(f"{_PATH}/{end or f'topic/{quoted(topic)}'}")
+        say(printable(f"{name}: is not constrained"))
+        return
+    kind = "subscription" if subscription else "topic"
+    wanted = {"consumersNumber": nodes, **({"reason": reason} if reason else {})}
+    client.put(f"{_PATH}/{kind}", {f"{kind}Name": name, "constraints": wanted})
+    say(printable(f"{name}: is to be consumed by {counted(nodes, 'node')}"))
+    _warn_where_missing(client, topic, subscription)
 
 
 def _warn_where_missing(client: ManagementClient, topic: str, subscription: str) -> None:

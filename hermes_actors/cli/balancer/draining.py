@@ -8,13 +8,9 @@ import trio
 import typer
 
 from hermes_actors.cli.balancer.tables import drained
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
-from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    ManagementOption,
-    examples,
-)
-from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.plain import PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
 from hermes_actors.cli.output.render import counted, fields_of, parsed_object, printable, say
 
@@ -24,15 +20,14 @@ POLL_S = 0.5
 _TIMEOUT_S_DEFAULT = 120.0
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes balancer drain node-a --wait",
-        "hermes balancer drain node-a --dc dc2 --reason 'new disks'",
-        "hermes balancer drain node-a --undo",
-    ),
+@management_command(
+    app,
+    "hermes balancer drain node-a --wait",
+    "hermes balancer drain node-a --dc dc2 --reason 'new disks'",
+    "hermes balancer drain node-a --undo",
 )
 def drain(
+    client: ManagementClient,
     node: Annotated[str, typer.Argument(metavar="NODE", help="A consuming node's name.")],
     dc: Annotated[
         str, typer.Option("--dc", metavar="DC", help="Where nodes of several are called so.")
@@ -48,7 +43,6 @@ def drain(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Why, for whoever looks.")
     ] = "",
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
 ) -> None:
     """Move all work away from a node, and give it none, until that is undone.
 
@@ -57,22 +51,21 @@ def drain(
     """
     if undo and (wait or force or reason):
         raise UsageWrong("--undo goes with neither --wait, --force nor --reason")
-    with ManagementClient(management) as client:
-        dc = dc or _datacenter_of(client, node)
-        path = f"/balancer/drains/{quoted(dc)}/{quoted(node)}"
-        if undo:
-            _undo(client, path, dc, node)
-            return
-        query = "?" + urlencode({"force": "true"}) if force else ""
-        try:
-            client.put(path + query, {"reason": reason} if reason else {})
-        except Refusal as refusal:
-            if "force it" in refusal.message:
-                raise CommandFailed(f"{refusal.message}: --force") from refusal
-            raise
-        say(printable(f"{dc} {node}: its work moves away; --undo lets it own something again"))
-        if wait:
-            trio.run(wait_empty, lambda: _drained(client, dc, node), f"{dc} {node}", timeout_s)
+    dc = dc or _datacenter_of(client, node)
+    path = f"/balancer/drains/{quoted(dc)}/{quoted(node)}"
+    if undo:
+        _undo(client, path, dc, node)
+        return
+    query = "?" + urlencode({"force": "true"}) if force else ""
+    try:
+        client.put(path + query, {"reason": reason} if reason else {})
+    except Refusal as refusal:
+        if "force it" in refusal.message:
+            raise CommandFailed(f"{refusal.message}: --force") from refusal
+        raise
+    say(printable(f"{dc} {node}: its work moves away; --undo lets it own something again"))
+    if wait:
+        trio.run(wait_empty, lambda: _drained(client, dc, node), f"{dc} {node}", timeout_s)
 
 
 def _undo(client: ManagementClient, path: str, dc: str, node: str) -> None:

@@ -6,19 +6,16 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    JsonOption,
-    ManagementOption,
     Output,
     OutputOption,
     SubscriptionArgument,
     TopicArgument,
     YesOption,
     confirm,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.dlq.selection import (
     AllOption,
@@ -49,15 +46,14 @@ app = command_group(
 )
 
 
-@app.command(
-    cls=PlainCommand,
+@management_command(
+    app,
+    "hermes dlq list shop.orders billing",
+    "hermes dlq list shop.orders billing --reason expired --since 1h",
     name="list",
-    epilog=examples(
-        "hermes dlq list shop.orders billing",
-        "hermes dlq list shop.orders billing --reason expired --since 1h",
-    ),
 )
 def list_letters(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
     reason: ReasonOption = None,
@@ -69,17 +65,14 @@ def list_letters(
     before: Annotated[
         str | None, typer.Option(metavar="NEXT", help="The page after one that said so.")
     ] = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """List open dead letters of all datacentres, newest first."""
     params = chosen(reason, status, message_id, since, until)
     if before is not None:
         params["before"] = before
-    with ManagementClient(management) as client:
-        content = client.get(_path(topic, subscription), {**params, "limit": str(limit)})
-    show_answer(content, Output.JSON if json else output, _show_letters)
+    content = client.get(_path(topic, subscription), {**params, "limit": str(limit)})
+    show_answer(content, output, _show_letters)
 
 
 def _show_letters(found: dict[str, Any]) -> None:
@@ -106,30 +99,27 @@ def _row(letter: dict[str, Any]) -> list[str]:
     ]
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes dlq show shop.orders billing dc1:0:3:1042"))
+@management_command(app, "hermes dlq show shop.orders billing dc1:0:3:1042")
 def show(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
     letter: Annotated[str, typer.Argument(metavar="ID", help="From 'hermes dlq list'.")],
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """Show one dead letter with its message, key and headers."""
-    with ManagementClient(management) as client:
-        content = client.get(f"{_path(topic, subscription)}/{quoted(letter)}")
-    show_object(content, Output.JSON if json else output)
+    content = client.get(f"{_path(topic, subscription)}/{quoted(letter)}")
+    show_object(content, output)
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes dlq redrive shop.orders billing --all --dry-run",
-        "hermes dlq redrive shop.orders billing --reason expired --rate 20",
-        "hermes dlq redrive shop.orders billing dc1:0:3:1042",
-    ),
+@management_command(
+    app,
+    "hermes dlq redrive shop.orders billing --all --dry-run",
+    "hermes dlq redrive shop.orders billing --reason expired --rate 20",
+    "hermes dlq redrive shop.orders billing dc1:0:3:1042",
 )
 def redrive(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
     ids: IdsArgument = None,
@@ -144,17 +134,14 @@ def redrive(
         typer.Option(min=1, metavar="N", help="Messages a second, each DC.", show_default="50"),
     ] = None,
     dry_run: DryRunOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """Deliver dead letters again, to this subscription only; see 'hermes dlq progress'."""
     body = meant(ids, all_, reason, status, message_id, since, until)
     body |= {"dryRun": dry_run} | ({} if rate is None else {"ratePerSecond": rate})
-    with ManagementClient(management) as client:
-        content = client.post(f"{_path(topic, subscription)}/redrive", body)
+    content = client.post(f"{_path(topic, subscription)}/redrive", body)
     show = partial(_show_redrive, topic, subscription, dry_run)
-    show_answer(content, Output.JSON if json else output, show)
+    show_answer(content, output, show)
 
 
 def _show_redrive(topic: str, subscription: str, dry_run: bool, found: dict[str, Any]) -> None:
@@ -169,19 +156,17 @@ def _show_redrive(topic: str, subscription: str, dry_run: bool, found: dict[str,
     _say_unreachable(found)
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes dlq progress shop.orders billing"))
+@management_command(app, "hermes dlq progress shop.orders billing")
 def progress(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """Show how far the last re-drive has come in each datacentre, also of one that is cancelled."""
-    with ManagementClient(management) as client:
-        content = client.get(f"{_path(topic, subscription)}/redrive")
+    content = client.get(f"{_path(topic, subscription)}/redrive")
     show = partial(_show_progress, topic, subscription)
-    show_answer(content, Output.JSON if json else output, show)
+    show_answer(content, output, show)
 
 
 def _show_progress(topic: str, subscription: str, found: dict[str, Any]) -> None:
@@ -209,38 +194,36 @@ def _show_progress(topic: str, subscription: str, found: dict[str, Any]) -> None
         )
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes dlq cancel shop.orders billing"))
+@management_command(app, "hermes dlq cancel shop.orders billing")
 def cancel(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
 ) -> None:
     """Stop a re-drive; what is under way still ends, the other letters stay open."""
-    with ManagementClient(management) as client:
-        path = f"{_path(topic, subscription)}/redrive"
-        before = parsed_object(client.get(path))
-        if before.get("isDone"):
-            say(
-                f"the last re-drive of {subscription} of {topic} was done already "
-                f"({before.get('redriven')} re-driven, {before.get('failed')} failed): "
-                "nothing to cancel"
-            )
-            return
-        client.delete(path)
+    path = f"{_path(topic, subscription)}/redrive"
+    before = parsed_object(client.get(path))
+    if before.get("isDone"):
+        say(
+            f"the last re-drive of {subscription} of {topic} was done already "
+            f"({before.get('redriven')} re-driven, {before.get('failed')} failed): "
+            "nothing to cancel"
+        )
+        return
+    client.delete(path)
     say(
         f"cancelled the re-drive of subscription {subscription} of {topic}; what it has not "
         f"delivered stays open, see 'hermes dlq progress {topic} {subscription}'"
     )
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes dlq expire shop.orders billing dc1:0:3:1042",
-        "hermes dlq expire shop.orders billing --until 2d --yes",
-    ),
+@management_command(
+    app,
+    "hermes dlq expire shop.orders billing dc1:0:3:1042",
+    "hermes dlq expire shop.orders billing --until 2d --yes",
 )
 def expire(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
     ids: IdsArgument = None,
@@ -252,20 +235,17 @@ def expire(
     until: UntilOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """Close dead letters that nobody will need; nothing re-drives them any more."""
     body = meant(ids, all_, reason, status, message_id, since, until) | {"dryRun": dry_run}
     if not ids and not dry_run:
         what = f"those dead letters of subscription {subscription} of {topic}"
         confirm(what, yes, "expire")
-    with ManagementClient(management) as client:
-        content = client.post(f"{_path(topic, subscription)}/expire", body)
+    content = client.post(f"{_path(topic, subscription)}/expire", body)
     verb = "would expire" if dry_run else "expired"
     show = partial(_show_expired, subscription, verb)
-    show_answer(content, Output.JSON if json else output, show)
+    show_answer(content, output, show)
 
 
 def _show_expired(subscription: str, verb: str, found: dict[str, Any]) -> None:

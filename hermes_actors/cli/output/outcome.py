@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from hermes_actors.cli.command_line.failures import CommandFailed, warn
-from hermes_actors.cli.command_line.options import Output, confirm
+from hermes_actors.cli.command_line.options import Output
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import printable, say, write_json
 
@@ -55,19 +55,6 @@ def show_updated(
         if name in known:
             continue
         warn(f"unknown field {printable(name)} was ignored by the server")
-
-
-def delete_object(
-    path: str, name: str, named: str, yes: bool, management: str, output: Output, also: str = ""
-) -> None:
-    """Ask, unless that is answered, and delete what has that path; say so, as JSON by its name.
-
-    `named` is the object in words; `also` is what goes with it. Raises as `confirm` does.
-    """
-    confirm(named + also, yes)
-    with ManagementClient(management) as client:
-        client.delete(path)
-    say(json.dumps({"deleted": name}) if output is Output.JSON else f"deleted {named}")
 
 
 def unknown_fields(patch: dict[str, Any], shown: Any, prefix: str = "") -> Iterator[str]:

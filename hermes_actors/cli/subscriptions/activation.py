@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    ManagementOption,
     Named,
     Output,
     OutputOption,
@@ -20,9 +19,8 @@ from hermes_actors.cli.command_line.options import (
     YesOption,
     completed,
     confirm,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.plain import PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.outcome import show_changed
 from hermes_actors.cli.output.render import counted, listed, printable
@@ -41,63 +39,58 @@ _WILD = "*?["
 _NAMED_MAX = 10
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes subscription suspend shop.orders billing",
-        "hermes subscription suspend shop.orders 'billing-*' --yes",
-    ),
+@management_command(
+    app,
+    "hermes subscription suspend shop.orders billing",
+    "hermes subscription suspend shop.orders 'billing-*' --yes",
 )
 def suspend(
+    client: ManagementClient,
     topic: TopicArgument,
     subscriptions: SubscriptionsArgument,
     yes: YesOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Stop deliveries; the place in the topic is kept."""
-    _set_states(topic, subscriptions, "SUSPENDED", yes, management, output)
+    _set_states(client, topic, subscriptions, "SUSPENDED", yes, output)
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes subscription activate shop.orders billing",
-        "hermes subscription activate shop.orders billing search mail",
-        "hermes subscription activate shop.orders '*'",
-    ),
+@management_command(
+    app,
+    "hermes subscription activate shop.orders billing",
+    "hermes subscription activate shop.orders billing search mail",
+    "hermes subscription activate shop.orders '*'",
 )
 def activate(
+    client: ManagementClient,
     topic: TopicArgument,
     subscriptions: SubscriptionsArgument,
     yes: YesOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Go on with deliveries where they stopped."""
-    _set_states(topic, subscriptions, "ACTIVE", yes, management, output)
+    _set_states(client, topic, subscriptions, "ACTIVE", yes, output)
 
 
 def _set_states(
-    topic: str, asked: list[str], state: str, yes: bool, management: str, output: Output
+    client: ManagementClient, topic: str, asked: list[str], state: str, yes: bool, output: Output
 ) -> None:
-    with ManagementClient(management) as client:
-        names = list(dict.fromkeys(asked))
-        if any(_is_pattern(each) for each in asked):
-            names = fitting(asked, partial(_listed, client, topic), topic)
-            verb = "activate" if state == "ACTIVE" else "suspend"
-            shown = listed(names, _NAMED_MAX)
-            what = f"{counted(len(names), 'subscription')} of {topic} ({shown})"
-            confirm(printable(what), yes, verb)
-        # All are looked at before the first is changed.
-        paths = {name: subscription_path(topic, name) for name in names}
-        failed: list[CommandFailed] = []
-        for name, path in paths.items():
-            try:
-                _set_state(client, path, name, topic, state, output)
-            except CommandFailed as failure:
-                # The others are asked for all the same: that one is missing holds up none.
-                failed.append(failure)
+    names = list(dict.fromkeys(asked))
+    if any(_is_pattern(each) for each in asked):
+        names = fitting(asked, partial(_listed, client, topic), topic)
+        verb = "activate" if state == "ACTIVE" else "suspend"
+        shown = listed(names, _NAMED_MAX)
+        what = f"{counted(len(names), 'subscription')} of {topic} ({shown})"
+        confirm(printable(what), yes, verb)
+    # All are looked at before the first is changed.
+    paths = {name: subscription_path(topic, name) for name in names}
+    failed: list[CommandFailed] = []
+    for name, path in paths.items():
+        try:
+            _set_state(client, path, name, topic, state, output)
+        except CommandFailed as failure:
+            # The others are asked for all the same: that one is missing holds up none.
+            failed.append(failure)
     if failed and len(names) == 1:
         raise failed[0]
     if failed:

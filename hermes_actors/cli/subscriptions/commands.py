@@ -9,11 +9,10 @@ import typer
 from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
 from hermes_actors.cli.administration.topics import OWNER_DEFAULT
 from hermes_actors.cli.command_line import bodies
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
     FromFileOption,
-    ManagementOption,
     Output,
     OutputOption,
     TopicArgument,
@@ -45,17 +44,16 @@ from hermes_actors.runtime.clock import IdSource
 app = command_group("Subscriptions: where a topic's messages are pushed to.")
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes subscription create shop.orders a --endpoint http://127.0.0.1:9000/",
-        "hermes subscription create shop.orders b --endpoint http://... --rate 50",
-        "hermes subscription create shop.orders c --endpoint http://... "
-        "--filter 'jsonpath:$.country=PL|DE' --filter header:Channel=web",
-        "hermes subscription create shop.orders --from-file subscription.json",
-    ),
+@management_command(
+    app,
+    "hermes subscription create shop.orders a --endpoint http://127.0.0.1:9000/",
+    "hermes subscription create shop.orders b --endpoint http://... --rate 50",
+    "hermes subscription create shop.orders c --endpoint http://... "
+    "--filter 'jsonpath:$.country=PL|DE' --filter header:Channel=web",
+    "hermes subscription create shop.orders --from-file subscription.json",
 )
 def create(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: Annotated[
         str | None, typer.Argument(metavar="SUBSCRIPTION", help="May be in the file.")
@@ -112,7 +110,6 @@ def create(
     ] = None,
     description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
     from_file: FromFileOption = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a subscription; options win over the file. It gets what is published from then on."""
@@ -144,17 +141,16 @@ def create(
     body = subscription_body(file, given)
     name = str(body["name"])
     secret = _sign_anew(body)
-    with ManagementClient(management) as client:
-        answer = client.post(subscription_path(topic), body)
-        line = f"created subscription {name} of {topic}"
-        path = subscription_path(topic, name)
-        if secret:
-            # Nobody can show it again, whatever comes after this.
-            warn(
-                "the signing secrets in the file are masked, so it signs with a new one, which the "
-                f"subscriber has to be told: {secret}"
-            )
-        show_updated(client, path, answer, line, output, body, known_fields)
+    answer = client.post(subscription_path(topic), body)
+    line = f"created subscription {name} of {topic}"
+    path = subscription_path(topic, name)
+    if secret:
+        # Nobody can show it again, whatever comes after this.
+        warn(
+            "the signing secrets in the file are masked, so it signs with a new one, which the "
+            f"subscriber has to be told: {secret}"
+        )
+    show_updated(client, path, answer, line, output, body, known_fields)
 
 
 def _sign_anew(body: dict[str, Any]) -> str:

@@ -7,20 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    ManagementOption,
     Output,
     OutputOption,
     SubscriptionArgument,
     TopicArgument,
     YesOption,
     confirm,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.plain import PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.dlq.selection import say_letters
 from hermes_actors.cli.output.render import (
@@ -42,19 +40,18 @@ RETRANSMISSION_TIMEOUT_S = 60.0
 """The server waits up to 30 s for the consumers, and before that for logs that do not answer."""
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes subscription lag shop.orders billing"))
+@management_command(app, "hermes subscription lag shop.orders billing")
 def lag(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show for each datacentre and partition what is not delivered yet.
 
     A message that waits for its retry counts as one, whatever was delivered after it.
     """
-    with ManagementClient(management) as client:
-        content = client.get(f"{subscription_path(topic, subscription)}/lag")
+    content = client.get(f"{subscription_path(topic, subscription)}/lag")
     show_answer(content, output, partial(_show_lag, topic, subscription))
 
 
@@ -78,15 +75,14 @@ def _figures(partition: dict[str, Any]) -> list[str]:
     return [known(partition.get(name)) for name in names]
 
 
-@app.command(
-    cls=PlainCommand,
-    epilog=examples(
-        "hermes subscription retransmit shop.orders billing --to 2026-01-31T12:00:00Z --dry-run",
-        "hermes subscription retransmit shop.orders billing --to end",
-        "hermes subscription retransmit shop.orders billing --offset dc1/0=4200 --offset dc2/3=0",
-    ),
+@management_command(
+    app,
+    "hermes subscription retransmit shop.orders billing --to 2026-01-31T12:00:00Z --dry-run",
+    "hermes subscription retransmit shop.orders billing --to end",
+    "hermes subscription retransmit shop.orders billing --offset dc1/0=4200 --offset dc2/3=0",
 )
 def retransmit(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
     to: Annotated[
@@ -103,7 +99,6 @@ def retransmit(
         bool, typer.Option("--dry-run", help="Only show where it would go on, and what that means.")
     ] = False,
     yes: YesOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Go on somewhere else in the topic: back, to deliver again, or forward, to skip.
@@ -117,10 +112,9 @@ def retransmit(
     path = f"{subscription_path(topic, subscription)}/retransmission"
     if dry_run:
         path += "?dryRun=true"
-    with ManagementClient(management) as client:
-        content = client.put(path, body, timeout_s=RETRANSMISSION_TIMEOUT_S)
-        is_shown = dry_run and output is Output.TABLE
-        now = client.get(f"{subscription_path(topic, subscription)}/lag") if is_shown else b"{}"
+    content = client.put(path, body, timeout_s=RETRANSMISSION_TIMEOUT_S)
+    is_shown = dry_run and output is Output.TABLE
+    now = client.get(f"{subscription_path(topic, subscription)}/lag") if is_shown else b"{}"
     show = partial(_show_offsets, body, _positions(parsed_object(now)) if dry_run else None)
     show_answer(content, output, show)
     if output is Output.TABLE:

@@ -9,18 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    ManagementOption,
     Named,
     Output,
     OutputOption,
     TopicArgument,
     completed,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.plain import PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.output.render import parsed_object, printable, say, show_answer
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
@@ -39,17 +37,16 @@ FileOption = Annotated[
 ]
 
 
-@app.command(
-    cls=PlainCommand,
+@management_command(
+    app,
+    'hermes subscription filter-test shop.orders billing -m \'{"country":"PL"}\'',
+    "hermes subscription filter-test shop.orders billing --file order.json",
+    "hermes subscription filter-test shop.orders --file order.json --filter "
+    "'jsonpath:$.country=PL|DE'",
     name="filter-test",
-    epilog=examples(
-        'hermes subscription filter-test shop.orders billing -m \'{"country":"PL"}\'',
-        "hermes subscription filter-test shop.orders billing --file order.json",
-        "hermes subscription filter-test shop.orders --file order.json --filter "
-        "'jsonpath:$.country=PL|DE'",
-    ),
 )
 def filter_test(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: Annotated[
         str | None,
@@ -66,7 +63,6 @@ def filter_test(
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header that was propagated."),
     ] = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Say whether a message passes filters: MATCHED, NOT_MATCHED, or ERROR with the reason."""
@@ -77,13 +73,12 @@ def filter_test(
         "message": base64.b64encode(body_of(message, file)).decode(),
         "headers": dict(_header(each) for each in headers or []),
     }
-    with ManagementClient(management) as client:
-        if subscription is not None:
-            found = parsed_object(client.get(subscription_path(topic, subscription)))
-            given = found.get("filters") or []
-        asked = {**body, "filters": given}
-        _require_fitting(asked, len(body["message"]) * 3 // 4)
-        content = client.post(f"/filters/{quoted(topic)}", asked)
+    if subscription is not None:
+        found = parsed_object(client.get(subscription_path(topic, subscription)))
+        given = found.get("filters") or []
+    asked = {**body, "filters": given}
+    _require_fitting(asked, len(body["message"]) * 3 // 4)
+    content = client.post(f"/filters/{quoted(topic)}", asked)
     show_answer(content, output, _show_result)
 
 

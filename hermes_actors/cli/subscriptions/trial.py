@@ -6,17 +6,15 @@ from typing import Any
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    ManagementOption,
     Output,
     OutputOption,
     SubscriptionArgument,
     TopicArgument,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.plain import PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     counted,
@@ -32,21 +30,19 @@ from hermes_actors.cli.subscriptions.filter_test import FileOption, MessageOptio
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
 
-@app.command(
-    cls=PlainCommand,
+@management_command(
+    app,
+    "hermes subscription test shop.orders billing",
+    'hermes subscription test shop.orders billing -m \'{"id":1,"total":9.5}\'',
+    "hermes subscription test shop.orders billing --file order.json -o json",
     name="test",
-    epilog=examples(
-        "hermes subscription test shop.orders billing",
-        'hermes subscription test shop.orders billing -m \'{"id":1,"total":9.5}\'',
-        "hermes subscription test shop.orders billing --file order.json -o json",
-    ),
 )
 def try_endpoint(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
     message: MessageOption = None,
     file: FileOption = None,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Push one made-up message to the endpoint now, and show the request and its answer.
@@ -56,8 +52,7 @@ def try_endpoint(
     body = {}
     if message is not None or file is not None:
         body["message"] = base64.b64encode(body_of(message, file)).decode()
-    with ManagementClient(management) as client:
-        content = client.post(f"{subscription_path(topic, subscription)}/test", body)
+    content = client.post(f"{subscription_path(topic, subscription)}/test", body)
     show_answer(content, output, _show)
     found = parsed_object(content)
     if found.get("isDelivered") is not True:

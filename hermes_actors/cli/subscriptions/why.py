@@ -8,16 +8,14 @@ from typing import Any
 import typer
 
 from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    ManagementOption,
     Output,
     OutputOption,
     SubscriptionArgument,
     TopicArgument,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.plain import PlainGroup
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.dlq.selection import say_letters
 from hermes_actors.cli.output.render import (
@@ -38,19 +36,18 @@ from hermes_actors.cli.output.watching import WatchOption, watched
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
 
-@app.command(cls=PlainCommand, epilog=examples("hermes subscription why shop.orders billing"))
+@management_command(app, "hermes subscription why shop.orders billing")
 def why(
+    client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
     watch: WatchOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Say for each datacentre and node what holds a subscription back, or that it is delivered."""
-    with ManagementClient(management) as client:
-        path = f"{subscription_path(topic, subscription)}/why"
-        show_one = partial(_show_why, topic, subscription)
-        watched(lambda: show_answer(client.get(path), output, show_one), watch)
+    path = f"{subscription_path(topic, subscription)}/why"
+    show_one = partial(_show_why, topic, subscription)
+    watched(lambda: show_answer(client.get(path), output, show_one), watch)
 
 
 def _show_why(topic: str, subscription: str, found: dict[str, Any]) -> None:
