@@ -309,6 +309,33 @@ def test_a_node_that_owns_much_more_than_others_is_found() -> None:
     assert found == "the nodes of dc1 own {'n1': 8, 'n2': 0}, and carry {'n1': 8.0, 'n2': 0}"
 
 
+def test_a_node_may_own_all_that_has_moved_twice_while_nodes_were_restarted() -> None:
+    """Each node goes when the other is back and has got nothing yet."""
+
+    def all_to(boot: str, term: int, base: int) -> Plan:
+        targets = (Target(boot, (0, 1)),)
+        return Plan(boot, term, base, tuple(Assignment(f"g.t${n}", targets) for n in range(8)))
+
+    first = log(
+        all_to("one", 1, 3),
+        Leave("one"),
+        Claim("two", 2),
+        all_to("two", 2, 4),
+        Join("one again", "n1"),
+        first=4,
+    )
+    second = log(
+        Leave("two"),
+        Claim("one again", 3),
+        all_to("one again", 3, 7),
+        Join("two again", "n2"),
+        first=9,
+    )
+    assert balancer_settles(*BEGUN, *first, *second, Rested(1.0)) == []
+    # One move is no reason.
+    assert len(balancer_settles(*BEGUN, *first, Rested(1.0))) == 1
+
+
 def test_one_that_costs_as_much_as_fourteen_others_may_have_a_node_for_itself() -> None:
     light = [Assignment(f"g.t${n}", (ONE,)) for n in range(14)]
     plan = Plan("one", 1, 3, (*light, Assignment(S, (TWO,))))

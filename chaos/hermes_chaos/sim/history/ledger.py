@@ -22,6 +22,7 @@ from hermes_chaos.sim.history.standing import Coordinated
 _LEASE_MS = 3_000
 _STEP_MAX_MS = 1_000
 _IDLE_WEIGHT = 0.2
+_MOVES_MAX = 2
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Ledger:
         """By subscription."""
         self.moves: list[int] = []
         """The offsets of the plans that have changed who is to own something."""
+        self._grants: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        self._went: list[tuple[int, str]] = []
         self._heard_ms: dict[str, int] = {}
         self._gone: set[str] = set()
         self._stopping: set[str] = set()
@@ -72,6 +75,8 @@ class Ledger:
             case Heartbeat(boot=boot) if boot in self.members:
                 self._heard_ms[boot] = self.clock_ms
             case Stopping(boot=boot) if boot in self.members:
+                if boot not in self._stopping:
+                    self._went.append((self.clock_ms, self.members[boot]))
                 self._stopping.add(boot)
                 if self._leader == boot:
                     self._leader = ""
@@ -107,6 +112,25 @@ class Ledger:
         """The subscriptions that are to have owners."""
         return [name for name, targets in self._targets.items() if targets]
 
+    def may_move(self, boot: str) -> bool:
+        """True when the node has a partition that has not had another node twice since the first
+        of its nodes went, of those that went one after the other, each once: as in a restart of
+        all, in which nothing moves a third time.
+        """
+        since_ms, seen = self.clock_ms, set[str]()
+        for at_ms, node in reversed(self._went):
+            if node in seen:
+                break
+            seen.add(node)
+            since_ms = at_ms
+        return any(
+            sum(at_ms >= since_ms for at_ms, _ in self._grants[name, partition][1:]) < _MOVES_MAX
+            for name, some in self.holdings.items()
+            for each in some
+            if each.boot == boot
+            for partition in each.partitions
+        )
+
     def tasks(self, weights: Mapping[str, float] | None = None) -> dict[str, list[float]]:
         """Return the costs of the subscriptions that each living boot owns something of: each is
         its part of the subscription's weight, but no less than an idle one; without weights, 1
@@ -124,8 +148,11 @@ class Ledger:
         return found
 
     def _forget(self, boot: str) -> None:
-        if self.members.pop(boot, None) is None:
+        node = self.members.pop(boot, None)
+        if node is None:
             return
+        if boot not in self._stopping:
+            self._went.append((self.clock_ms, node))
         del self._heard_ms[boot]
         self._gone.add(boot)
         if self._leader == boot:
@@ -158,8 +185,15 @@ class Ledger:
                 continue
             held = {partition for each in before for partition in each.partitions}
             others = {each.boot for each in before} | self._stopping
-            self.holdings[name] = before + [
+            granted = [
                 Holding(boot, partitions, offset)
                 for boot, partitions in targets.items()
                 if boot in self.members and boot not in others and held.isdisjoint(partitions)
             ]
+            self.holdings[name] = before + granted
+            for each in granted:
+                node = self.members[each.boot]
+                for partition in each.partitions:
+                    grants = self._grants.setdefault((name, partition), [])
+                    if not grants or grants[-1][1] != node:
+                        grants.append((self.clock_ms, node))
