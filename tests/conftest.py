@@ -1,6 +1,7 @@
 """What all tests share: how many examples a property has, and one real broker, started when needed.
 
-Tests marked `kafka` run in guest mode, because the Kafka client lives on an asyncio host loop.
+Tests marked `guest` run in guest mode, because the HTTP servers and the sender live on an asyncio
+host loop, and so do those marked `kafka`, because its client does.
 """
 
 import faulthandler
@@ -38,7 +39,7 @@ def run_as_guest(
     main: Callable[[], Awaitable[Any]], *, clock: object = None, instruments: Sequence[object] = ()
 ) -> Any:
     """What pytest-trio calls in place of `trio.run`, fixtures included."""
-    assert clock is None, "a test on real Kafka has no other clock than the real one"
+    assert clock is None, "a guest has no other clock than the real one"
     assert not instruments, "guest mode takes no instruments"
     return guest.run(main)
 
@@ -64,7 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
-        if item.get_closest_marker("kafka") is None:
+        if item.get_closest_marker("kafka") is None and item.get_closest_marker("guest") is None:
             if "autojump_clock" in item.fixturenames:
                 item.add_marker(pytest.mark.trio(run=_by_its_fixtures_clock(item)), append=False)
             continue

@@ -41,6 +41,7 @@ from examples.flights.reconciling import reconcile  # noqa: E402
 from examples.flights.tables import show  # noqa: E402
 from examples.flights.verify import rows  # noqa: E402
 from hermes_actors.cli.publishing.publisher import Outcome, Unreachable  # noqa: E402
+from hermes_actors.runtime import guest  # noqa: E402
 from hermes_actors.runtime.clock import SystemClock  # noqa: E402
 
 FLIGHTS = HERE / "flights-2013-01.ndjson.gz"
@@ -165,7 +166,9 @@ def demonstrate(
     # The last of them are published while a node is lost.
     calm = len(flights) - (len(flights) // LOST_PART if victim is not None else 0)
     try:
-        outcomes, seconds = trio.run(publish_all, flights[:calm], dcs, TOPIC, console, options.rate)
+        outcomes, seconds = guest.run(
+            publish_all, flights[:calm], dcs, TOPIC, console, options.rate
+        )
         wait_until_settled(files, ids_of(outcomes), cluster)
         stored = {dc.name: count_stored(dc.management) for dc in dcs}
         show(console, outcomes, seconds, options.rate, stored, files)

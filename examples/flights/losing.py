@@ -15,6 +15,7 @@ from rich.table import Table
 from examples.flights.deliveries import DeliveryFile
 from examples.flights.publishing import Datacentre, publish_all
 from hermes_actors.cli.publishing.publisher import Outcome, Unreachable
+from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 
 AFTER_S = 0.3
@@ -75,7 +76,7 @@ def lose_while_publishing(
     """Publish the flights, take the node away in the middle of it, and wait until others deliver
     what was its work. Raises Unreachable, also where the first datacentre's management is.
     """
-    return trio.run(_lose, flights, dcs, topic, console, rate_per_s, victim)
+    return guest.run(_lose, flights, dcs, topic, console, rate_per_s, victim)
 
 
 async def _lose(

@@ -7,12 +7,14 @@ Prints one JSON line when ready; writes DIRECTORY/A.ndjson, B.ndjson and C.ndjso
 
 import json
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import trio
 
-from hermes_actors.cli.connection.http_server import HttpServer
 from hermes_actors.cli.sink.server import Journal, Sink, SinkRules
+from hermes_actors.publisher.edges.endpoint import EndpointServer
+from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.runtime.signals import stop_on_signal
 
@@ -26,30 +28,22 @@ RULES = {
 async def main(directory: Path) -> None:
     """Serve until SIGTERM; what was taken is in the files when this returns."""
     clock = SystemClock()
-    servers: list[HttpServer] = []
-
-    def drain() -> None:
-        for server in servers:
-            server.drain()
-
+    stopped = trio.Event()
     ready = []
-    async with trio.open_nursery() as files:
-        await files.start(stop_on_signal, drain)
-        async with trio.open_nursery() as serving:
-            for name, rules in RULES.items():
-                path = directory / f"{name}.ndjson"
-                journal = Journal(path)
-                await files.start(journal.run)
-                listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-                port = listeners[0].socket.getsockname()[1]
-                server = HttpServer(Sink(rules, clock.now_ms, journal).respond)
-                servers.append(server)
-                await serving.start(server.serve, listeners)
-                url = f"http://127.0.0.1:{port}/{name}"
-                ready.append({"name": name, "url": url, "file": str(path)})
-            print(json.dumps({"ready": True, "sinks": ready}), flush=True)
+    async with trio.open_nursery() as files, AsyncExitStack() as serving:
+        await files.start(stop_on_signal, stopped.set)
+        for name, rules in RULES.items():
+            path = directory / f"{name}.ndjson"
+            journal = Journal(path)
+            files.start_soon(journal.run)
+            server = EndpointServer(Sink(rules, clock.now_ms, journal).respond)
+            await serving.enter_async_context(server.serving())
+            ready.append({"name": name, "url": server.url + name, "file": str(path)})
+        print(json.dumps({"ready": True, "sinks": ready}), flush=True)
+        await stopped.wait()
+        await serving.aclose()
         files.cancel_scope.cancel()
 
 
 if __name__ == "__main__":
-    trio.run(main, Path(sys.argv[1]))
+    guest.run(main, Path(sys.argv[1]))

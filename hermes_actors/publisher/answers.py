@@ -28,7 +28,9 @@ class Answer(Struct, frozen=True, gc=False):
 
     def fields(self) -> list[tuple[bytes, bytes]]:
         """All its headers, but of what the connection says for itself."""
-        fields = [(b"content-length", b"%d" % len(self.body))]
+        # These have no body and must not announce one.
+        has_length = self.status not in (204, 304)
+        fields = [(b"content-length", b"%d" % len(self.body))] if has_length else []
         if self.content_type:
             fields.append((b"content-type", self.content_type.encode()))
         if self.message_id:

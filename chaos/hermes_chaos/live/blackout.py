@@ -157,7 +157,7 @@ async def black_out(site: Site, lengths: Lengths) -> Blackout:
         account.deaths_s.append(trio.current_time())
         await in_thread(site.second.kill)
         # It is up again soon, but not ready before it can read its metadata.
-        await loop.leave_out(site.second.url)
+        loop.leave_out(site.second.url)
         site.second.begin()
         await trio.sleep(lengths.dark_s / 2)
         account.waiting_max = round((await _look(*site.nodes)).sum(_WAITING))

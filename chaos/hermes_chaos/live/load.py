@@ -1,25 +1,31 @@
 """Load on real nodes over HTTP, and the account of it: every 201 is owed to every subscriber."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
-from hermes_actors.cli.connection.http_client import (
+from hermes_actors.cli.connection.poster import (
     CannotConnect,
-    Connection,
-    ConnectionLost,
-    Origin,
+    NoAnswer,
+    Poster,
+    header_lines,
+    open_poster,
+    route_to,
 )
-from hermes_actors.cli.connection.http_server import HttpServer, Request, answer
+from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.edges.endpoint import EndpointServer, Reply
+from hermes_actors.publisher.edges.http1.wire import Request
 
 _ANSWER_TIMEOUT_S = 15.0
 _REFUSED_PAUSE_S = 0.1
 _BODY = b'{"number":%d,"padding":"%s"}'
 _PADDING = b"x" * 200
-_TAKEN = answer(200)
+_LINES = header_lines([("Content-Type", "application/json")])
+_TAKEN = Answer(200)
 NO_ANSWER = "no answer"
 NO_CONNECTION = "no connection"
 
@@ -148,7 +154,10 @@ class Account:
 
 
 class Subscribers:
-    """Takes every push and enters it into the account; the path names the subscriber."""
+    """Takes every push and enters it into the account; the path names the subscriber.
+
+    For a guest of the host loop.
+    """
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -157,22 +166,20 @@ class Subscribers:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Listen on a free port of the loopback; `url` + a subscriber's name is its endpoint."""
-        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        self.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/"
-        async with trio.open_nursery() as nursery:
-            await nursery.start(HttpServer(self._take).serve, listeners)
+        server = EndpointServer(self._take)
+        self.url = server.url
+        async with server.serving():
             yield
-            nursery.cancel_scope.cancel()
 
-    async def _take(self, request: Request) -> bytes:
-        headers = request.headers
+    def _take(self, request: Request, body: bytes, reply: Reply) -> None:
+        headers = request.fields
         self._account.deliver(
             request.path.removeprefix("/"),
             headers[b"hermes-message-id"].decode(),
-            request.body,
+            body,
             is_retry=headers.get(b"hermes-retry-count", b"0") != b"0",
         )
-        return _TAKEN
+        reply(_TAKEN, 0.0)
 
 
 @asynccontextmanager
@@ -183,7 +190,8 @@ async def publishing(
     rate_per_s: float,
     connections_each: int = 2,
 ) -> AsyncIterator[None]:
-    """Publish for the length of the block; at its end requests under way are still answered.
+    """Publish for the length of the block; at its end requests under way are still answered. For a
+    guest of the host loop.
 
     Each connection sends a message when the one before was answered, to one topic at one frontend,
     and no message twice: what was not acknowledged is not owed.
@@ -191,53 +199,49 @@ async def publishing(
     is_over = trio.Event()
     targets = [(url, topic) for url in frontends for topic in account.subscribers]
     interval_s = len(targets) * connections_each / rate_per_s
-    async with trio.open_nursery() as nursery:
+    async with (
+        open_poster(len(targets) * connections_each, timeout_s=_ANSWER_TIMEOUT_S) as poster,
+        trio.open_nursery() as nursery,
+    ):
         for count in range(connections_each):
             for number, (url, topic) in enumerate(targets):
                 shift = (count * len(targets) + number) / (len(targets) * connections_each)
-                nursery.start_soon(
-                    _publish_on, account, url, topic, interval_s, shift * interval_s, is_over
-                )
+                publish = partial(_publish, account, poster, url, topic)
+                nursery.start_soon(_repeat, account, publish, interval_s, shift, is_over)
         try:
             yield
         finally:
             is_over.set()
 
 
-async def _publish_on(
+async def _repeat(
     account: Account,
-    url: str,
-    topic: str,
+    publish: Callable[[], Awaitable[str]],
     interval_s: float,
-    first_after_s: float,
+    shift: float,
     is_over: trio.Event,
 ) -> None:
-    connection = Connection(Origin.parse(url))
-    at_s = trio.current_time() + first_after_s
-    try:
-        while not is_over.is_set():
-            # Who was kept waiting does not make up for it in a burst.
-            at_s = max(at_s + interval_s, trio.current_time())
-            await trio.sleep_until(at_s)
-            why = await _publish(account, connection, url, topic)
-            if why:
-                account.refuse(why)
-                await trio.sleep(_REFUSED_PAUSE_S)
-    finally:
-        await connection.aclose()
+    at_s = trio.current_time() + shift * interval_s
+    while not is_over.is_set():
+        # Who was kept waiting does not make up for it in a burst.
+        at_s = max(at_s + interval_s, trio.current_time())
+        await trio.sleep_until(at_s)
+        why = await publish()
+        if why:
+            account.refuse(why)
+            await trio.sleep(_REFUSED_PAUSE_S)
 
 
-async def _publish(account: Account, connection: Connection, url: str, topic: str) -> str:
+async def _publish(account: Account, poster: Poster, url: str, topic: str) -> str:
     """Publish one message; return "" when it was acknowledged, else what came instead of a 201."""
     number, body = account.next_body()
     began_s = trio.current_time()
     try:
-        answered = await connection.post(
-            f"/topics/{topic}", (("Content-Type", "application/json"),), body, _ANSWER_TIMEOUT_S
-        )
+        route = route_to(url, f"/topics/{topic}")
+        answered = await poster.post(route, _LINES, body, _ANSWER_TIMEOUT_S)
     except CannotConnect:
         return NO_CONNECTION
-    except (ConnectionLost, trio.TooSlowError):
+    except NoAnswer:
         return NO_ANSWER
     if answered.status != 201:
         return str(answered.status)

@@ -13,16 +13,20 @@ from itertools import pairwise
 
 import trio
 
-from hermes_actors.cli.connection.http_client import (
+from hermes_actors.cli.connection.poster import (
     CannotConnect,
-    Connection,
-    ConnectionLost,
-    Origin,
+    NoAnswer,
+    Poster,
+    header_lines,
+    open_poster,
+    route_to,
 )
 from hermes_actors.cli.publishing.publisher import percentile
 
 _ANSWER_TIMEOUT_S = 15.0
+# Not idle for so long that a frontend may be about to close it.
 _IDLE_MAX_S = 1.0
+_CONNECTIONS_MAX = 20_000
 _JSON = ("Content-Type", "application/json")
 NO_ANSWER = 0
 """The status of a message whose connection ended before the answer: nobody knows."""
@@ -95,19 +99,16 @@ class OpenLoop:
 
     `keys`: how many there are of each topic. As with a load balancer, a frontend that cannot be
     connected to, or is left out, gets nothing: the message goes to the next one, and nothing of
-    it was sent before.
+    it was sent before. For a guest of the host loop.
     """
 
     def __init__(
         self, frontends: Sequence[str], topics: Sequence[str], *, rate_per_s: float, keys: int
     ) -> None:
-        self._origins = [Origin.parse(url) for url in frontends]
         self._names = list(frontends)
         self._topics = list(topics)
         self._interval_s = 1 / rate_per_s
         self._keys = keys
-        # Each with the time since when; the last one is the youngest.
-        self._idle: list[list[tuple[Connection, float]]] = [[] for _ in frontends]
         self._left_out: set[str] = set()
         self.sent: list[Sent] = []
         self.phases: list[Phase] = []
@@ -120,12 +121,9 @@ class OpenLoop:
         self.phases.append(Phase(name, now_s))
         return self.phases[-1]
 
-    async def leave_out(self, frontend: str) -> None:
-        """Send nothing there any more; its connections are dropped."""
+    def leave_out(self, frontend: str) -> None:
+        """Send nothing there any more."""
         self._left_out.add(frontend)
-        idle = self._idle[self._names.index(frontend)]
-        while idle:
-            await idle.pop()[0].aclose()
 
     def take_in(self, frontend: str) -> None:
         """Send there again."""
@@ -136,22 +134,23 @@ class OpenLoop:
         """Publish for the length of the block; then wait for the answers still under way."""
         sending = trio.CancelScope()
 
-        async def send() -> None:
+        async def send(poster: Poster) -> None:
             with sending:
-                await self._send(requests)
+                await self._send(poster, requests)
 
-        async with trio.open_nursery() as requests:
-            requests.start_soon(send)
+        async with (
+            open_poster(_CONNECTIONS_MAX, idle_s=_IDLE_MAX_S) as poster,
+            trio.open_nursery() as requests,
+        ):
+            requests.start_soon(send, poster)
             try:
                 yield
             finally:
                 sending.cancel()
                 if self.phases:
                     self.phases[-1].end_s = trio.current_time()
-        for name in self._names:
-            await self.leave_out(name)
 
-    async def _send(self, requests: trio.Nursery) -> None:
+    async def _send(self, poster: Poster, requests: trio.Nursery) -> None:
         due_s = trio.current_time()
         while True:
             due_s += self._interval_s
@@ -163,13 +162,13 @@ class OpenLoop:
             self.sent.append(sent)
             if self.phases:
                 self.phases[-1].sent.append(sent)
-            requests.start_soon(self._publish, sent)
+            requests.start_soon(self._publish, poster, sent)
 
-    async def _publish(self, sent: Sent) -> None:
+    async def _publish(self, poster: Poster, sent: Sent) -> None:
         sent.began_s = trio.current_time()
         body = json.dumps({"number": sent.number, "padding": "x" * 100}).encode()
-        headers = (_JSON, ("Partition-Key", sent.key))
-        count = len(self._origins)
+        lines = header_lines([_JSON, ("Partition-Key", sent.key)])
+        count = len(self._names)
         # One key always goes to one frontend, as long as that is there: the order is a node's.
         first = (sent.number // len(self._topics) % self._keys) % count
         sent.status = NO_CONNECTION
@@ -177,15 +176,13 @@ class OpenLoop:
             at = (first + shift) % count
             if self._names[at] in self._left_out:
                 continue
-            connection = await self._connection(at)
             sent.frontend = self._names[at]
             try:
-                answer = await connection.post(
-                    f"/topics/{sent.topic}", headers, body, _ANSWER_TIMEOUT_S
-                )
+                route = route_to(sent.frontend, f"/topics/{sent.topic}")
+                answer = await poster.post(route, lines, body, _ANSWER_TIMEOUT_S)
             except CannotConnect:
                 continue
-            except (ConnectionLost, trio.TooSlowError) as error:
+            except NoAnswer as error:
                 sent.status = NO_ANSWER
                 sent.error = repr(error)
             else:
@@ -193,18 +190,5 @@ class OpenLoop:
                 sent.message_id = answer.headers.get(b"hermes-message-id", b"").decode()
                 if not sent.is_accepted:
                     sent.error = answer.body.decode(errors="replace")
-                self._idle[at].append((connection, trio.current_time()))
             break
         sent.ended_s = trio.current_time()
-
-    async def _connection(self, at: int) -> Connection:
-        """Return an idle connection, not idle for so long that the frontend may be about to close
-        it, or a new one.
-        """
-        idle = self._idle[at]
-        if idle and idle[-1][1] < trio.current_time() - _IDLE_MAX_S:
-            old, self._idle[at] = idle, []
-            for connection, _ in old:
-                await connection.aclose()
-        idle = self._idle[at]
-        return idle.pop()[0] if idle else Connection(self._origins[at])

@@ -7,7 +7,13 @@ from contextlib import suppress
 import msgspec
 import trio
 
-from hermes_actors.cli.connection.http_client import CannotConnect, Connection, ConnectionLost
+from hermes_actors.cli.connection.poster import (
+    CannotConnect,
+    NoAnswer,
+    Poster,
+    header_lines,
+    route_to,
+)
 from hermes_actors.cli.publishing.publisher import (
     BulkPublisher,
     Message,
@@ -38,7 +44,7 @@ _decoder = msgspec.json.Decoder(_Line)
 class BatchPublisher(BulkPublisher):
     """As BulkPublisher, with `plan.batch` messages at most in a request."""
 
-    async def _serve(self, link: Connection, of: trio.MemoryReceiveChannel[Message]) -> None:
+    async def _serve(self, poster: Poster, of: trio.MemoryReceiveChannel[Message]) -> None:
         async for message in of:
             if self._is_left_out():
                 continue
@@ -46,9 +52,9 @@ class BatchPublisher(BulkPublisher):
             with trio.move_on_after(_GATHER_S), suppress(trio.EndOfChannel):
                 while len(group) < self._plan.batch:
                     group.append(await of.receive())
-            await self._publish_group(link, group)
+            await self._publish_group(poster, group)
 
-    async def _publish_group(self, link: Connection, group: list[Message]) -> None:
+    async def _publish_group(self, poster: Poster, group: list[Message]) -> None:
         """One request, and others for what is to be tried again. Raises CannotConnect."""
         plan = self._plan
         sent_ms = self._clock.now_ms()
@@ -56,7 +62,7 @@ class BatchPublisher(BulkPublisher):
         while group:
             attempt += 1
             began_s = self._clock.monotonic_s()
-            lines = await self._attempt(link, group, is_last=attempt > plan.retries)
+            lines = await self._attempt(poster, group, is_last=attempt > plan.retries)
             latency_ms = (self._clock.monotonic_s() - began_s) * 1_000
             again: list[Message] = []
             asked_ms = 0.0
@@ -71,7 +77,7 @@ class BatchPublisher(BulkPublisher):
                 await trio.sleep(self._pause_ms(attempt, asked_ms) / 1_000)
 
     async def _attempt(
-        self, link: Connection, group: Sequence[Message], *, is_last: bool
+        self, poster: Poster, group: Sequence[Message], *, is_last: bool
     ) -> list[Told]:
         """Send the group once; return what is said of each message.
 
@@ -81,16 +87,15 @@ class BatchPublisher(BulkPublisher):
         content_type, body = _body(group)
         headers = [pair for pair in plan.headers if pair[0].lower() != "content-type"]
         headers.append(("Content-Type", content_type))
+        route = route_to(plan.url, self._path + "/batch")
         try:
-            answer = await link.post(self._path + "/batch", headers, body, plan.timeout_s)
+            answer = await poster.post(route, header_lines(headers), body, plan.timeout_s)
         except CannotConnect as error:
             if is_last:
                 raise
             return [Told(0, error=str(error))] * len(group)
-        except ConnectionLost as lost:
+        except NoAnswer as lost:
             return [Told(0, error=str(lost))] * len(group)
-        except trio.TooSlowError:
-            return [Told(0, error=f"no answer within {plan.timeout_s:g} s")] * len(group)
         if answer.status != 200:
             # A request that is too large for the node, or a batch that it does not take.
             if refuses_all(answer.status) or answer.status == 413:

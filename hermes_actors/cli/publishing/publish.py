@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-import trio
 import typer
 
 from hermes_actors.cli.command_line.credentials import authorization, tls_context
@@ -39,6 +38,7 @@ from hermes_actors.cli.publishing.publisher import (
     Unreachable,
     percentile,
 )
+from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock, system_rng
 
 _ERRORS_SHOWN_MAX = 10
@@ -126,7 +126,7 @@ def publish(
     report = Report(topic, output)
     with _progress(total) as advance:
         report.advance = advance
-        trio.run(_run, plan, messages, report)
+        guest.run(_run, plan, messages, report)
     report.finish()
 
 

@@ -12,12 +12,14 @@ import trio
 
 from hermes_actors.cli.command_line.credentials import SHOW_WHO
 from hermes_actors.cli.command_line.failures import CommandFailed
-from hermes_actors.cli.connection.http_client import (
+from hermes_actors.cli.connection.poster import (
     Answer,
     CannotConnect,
-    Connection,
-    ConnectionLost,
-    Origin,
+    NoAnswer,
+    Poster,
+    header_lines,
+    open_poster,
+    route_to,
 )
 from hermes_actors.consumer.delivery.retry import retry_after_ms
 from hermes_actors.runtime.clock import Clock
@@ -127,7 +129,7 @@ def backoff_ms(attempt: int, rng: random.Random) -> float:
 
 
 class BulkPublisher:
-    """Publishes a stream of messages by a plan.
+    """Publishes a stream of messages by a plan, for a guest of the host loop.
 
     `done` is called once for each message that was sent, in the order of their answers. A refusal
     that every message would get ends the run: `is_cut_short` says that some were then not sent.
@@ -140,8 +142,9 @@ class BulkPublisher:
         self._done = done
         self._clock = clock
         self._rng = rng
-        self._origin = Origin.parse(plan.url)
         self._path = f"/topics/{quote(plan.topic, safe='')}"
+        self._route = route_to(plan.url, self._path)
+        self._lines = header_lines(plan.headers)
         self._is_refused = False
         self._source_scope = trio.CancelScope()
         self.is_cut_short = False
@@ -156,20 +159,21 @@ class BulkPublisher:
         unreachable: list[CannotConnect] = []
         source_failed: list[CommandFailed] = []
 
-        async def connection(of: trio.MemoryReceiveChannel[Message]) -> None:
-            link = Connection(self._origin, tls=self._plan.tls)
+        async def connection(poster: Poster, of: trio.MemoryReceiveChannel[Message]) -> None:
             try:
                 async with of:
-                    await self._serve(link, of)
+                    await self._serve(poster, of)
             except CannotConnect as error:
                 unreachable.append(error)
                 nursery.cancel_scope.cancel()
-            finally:
-                await link.aclose()
 
-        async with trio.open_nursery() as nursery:
-            for _ in range(self._plan.connections):
-                nursery.start_soon(connection, receive.clone())
+        plan = self._plan
+        async with (
+            open_poster(plan.connections, timeout_s=plan.timeout_s, tls=plan.tls) as poster,
+            trio.open_nursery() as nursery,
+        ):
+            for _ in range(plan.connections):
+                nursery.start_soon(connection, poster, receive.clone())
             receive.close()
             async with send, aclosing(messages):
                 try:
@@ -184,10 +188,10 @@ class BulkPublisher:
         if unreachable:
             raise Unreachable(str(unreachable[0])) from unreachable[0]
 
-    async def _serve(self, link: Connection, of: trio.MemoryReceiveChannel[Message]) -> None:
+    async def _serve(self, poster: Poster, of: trio.MemoryReceiveChannel[Message]) -> None:
         async for message in of:
             if not self._is_left_out():
-                self._done(await self._publish(link, message))
+                self._done(await self._publish(poster, message))
 
     def _is_left_out(self) -> bool:
         """True for a message that need not be sent any more."""
@@ -203,12 +207,12 @@ class BulkPublisher:
         """How long to wait after the given attempt: as long as the server asks for, at least."""
         return max(backoff_ms(attempt, self._rng), min(asked_ms, _RETRY_AFTER_MAX_MS))
 
-    async def _publish(self, link: Connection, message: Message) -> Outcome:
+    async def _publish(self, poster: Poster, message: Message) -> Outcome:
         """One message, with its retries. Raises CannotConnect after the last one."""
         plan = self._plan
-        headers = list(plan.headers)
+        lines = self._lines
         if message.key is not None:
-            headers.append(("Partition-Key", message.key))
+            lines += header_lines([("Partition-Key", message.key)])
         sent_ms = self._clock.now_ms()
         attempt = 0
         while True:
@@ -216,15 +220,13 @@ class BulkPublisher:
             began_s = self._clock.monotonic_s()
             told = Told(0)
             try:
-                answer = await link.post(self._path, headers, message.body, plan.timeout_s)
+                answer = await poster.post(self._route, lines, message.body, plan.timeout_s)
                 told = read_answer(answer, plan.url, self._clock.now_ms())
             except CannotConnect:
                 if attempt > plan.retries:
                     raise
-            except ConnectionLost as lost:
+            except NoAnswer as lost:
                 told = Told(0, error=str(lost))
-            except trio.TooSlowError:
-                told = Told(0, error=f"no answer within {plan.timeout_s:g} s")
             latency_ms = (self._clock.monotonic_s() - began_s) * 1_000
             if not told.is_for_later or attempt > plan.retries:
                 if refuses_all(told.status):

@@ -11,9 +11,11 @@ import typer
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand
-from hermes_actors.cli.connection.http_server import HttpServer
 from hermes_actors.cli.output.render import printable
 from hermes_actors.cli.sink.server import Delivery, Journal, Sink, SinkCounts, SinkRules
+from hermes_actors.errors import StartupError
+from hermes_actors.publisher.edges.endpoint import EndpointServer
+from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.runtime.signals import stop_on_signal
 
@@ -63,15 +65,20 @@ def sink(
     """Be a subscriber: take pushes at any path, print them, count them. Ctrl-C ends it."""
     rules = SinkRules(status=status, delay_ms=delay_ms, fail_first_percent=percent(fail_first))
     show = None if quiet else (_show_json if as_json else _show_text)
-    journal = None if write is None else Journal(write)
-    endpoint = Sink(rules, SystemClock().now_ms, journal, show)
     try:
-        trio.run(_run, endpoint, host, port, as_json)
+        journal = None if write is None else Journal(write)
     except OSError as error:
         raise CommandFailed(
-            f"cannot listen on {host}:{port} or write the file: {error.strerror or error}; "
-            "choose another --port (0 takes a free one), --host or --write"
+            f"--write {write}: cannot be written: {error.strerror}; name another file"
         ) from error
+    endpoint = Sink(rules, SystemClock().now_ms, journal, show)
+    try:
+        server = EndpointServer(endpoint.respond, host, port)
+    except StartupError as error:
+        raise CommandFailed(
+            f"{error.message}; --port 0 takes a free one, --host names another address"
+        ) from error
+    guest.run(_run, endpoint, server, as_json)
 
 
 def percent(text: str) -> float:
@@ -87,27 +94,21 @@ def percent(text: str) -> float:
     return value
 
 
-async def _run(endpoint: Sink, host: str, port: int, as_json: bool) -> None:
+async def _run(endpoint: Sink, server: EndpointServer, as_json: bool) -> None:
     """Serve until SIGTERM or Ctrl-C, answer what is under way, then print the counts."""
-    listeners = await trio.open_tcp_listeners(port, host=host)
-    server = HttpServer(endpoint.respond)
+    stopped = trio.Event()
     async with trio.open_nursery() as nursery:
-        await nursery.start(stop_on_signal, server.drain)
+        await nursery.start(stop_on_signal, stopped.set)
         if endpoint.journal is not None:
-            await nursery.start(endpoint.journal.run)
-        await _ready(bound_url(listeners[0], host), as_json)
-        await server.serve(listeners)
+            nursery.start_soon(endpoint.journal.run)
+        async with server.serving(_DRAIN_S):
+            _ready(server.url, as_json)
+            await stopped.wait()
         nursery.cancel_scope.cancel()
     _summary(endpoint.counts, as_json)
 
 
-def bound_url(listener: trio.SocketListener, host: str) -> str:
-    """The URL under which a listener is reached, with the port that it really has."""
-    bound_port = listener.socket.getsockname()[1]
-    return f"http://{f'[{host}]' if ':' in host else host}:{bound_port}/"
-
-
-async def _ready(url: str, as_json: bool) -> None:
+def _ready(url: str, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"ready": True, "url": url}), flush=True)
     else:

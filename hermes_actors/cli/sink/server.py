@@ -3,16 +3,18 @@
 import hashlib
 import json
 from base64 import b64encode
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import partial
 from io import FileIO
 from pathlib import Path
 
 import trio
 
-from hermes_actors.cli.connection.http_server import Request, answer
+from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.edges.endpoint import Reply
+from hermes_actors.publisher.edges.http1.wire import Request
 
 _IDS_MAX = 1_000_000
 
@@ -95,43 +97,50 @@ class SinkCounts:
 
 
 class Journal:
-    """Lines wait in memory, at most `lines_max`; `add` then waits until the file caught up.
+    """A file of lines, empty when made; those that it has not been given yet wait in memory, at
+    most `lines_max`.
 
-    `run` writes them until it is cancelled, and what is left then as well.
+    `run` writes them until it is cancelled, and what is left then as well. Raises OSError.
     """
 
     def __init__(self, path: Path, *, interval_s: float = 0.1, lines_max: int = 10_000) -> None:
-        self._path = path
+        self._file = path.open("wb", buffering=0)
         self._interval_s = interval_s
         self._lines_max = lines_max
         self._lines: list[bytes] = []
+        self._waiting: deque[tuple[bytes, Callable[[], None]]] = deque()
         self._filled = trio.Event()
-        self._emptied = trio.Event()
 
-    async def add(self, line: bytes) -> None:
-        """Take one line, with its line end."""
-        while len(self._lines) >= self._lines_max:
-            await self._emptied.wait()
-        self._lines.append(line)
+    def add(self, line: bytes, taken: Callable[[], None]) -> None:
+        """Take one line, with its line end, and call `taken`: at once, or when there is room."""
+        self._waiting.append((line, taken))
+        self._take_waiting()
         self._filled.set()
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Create or empty the file and write to it. Raises OSError."""
-        with self._path.open("wb", buffering=0) as file:
-            task_status.started()
+    async def run(self) -> None:
+        """Write the lines. Raises OSError."""
+        with self._file:
             try:
                 while True:
                     await self._filled.wait()
-                    await self._write(file)
+                    await self._write(self._file)
                     await trio.sleep(self._interval_s)
             finally:
-                await self._write(file)
+                while self._lines:
+                    await self._write(self._file)
+
+    def _take_waiting(self) -> None:
+        while self._waiting and len(self._lines) < self._lines_max:
+            line, taken = self._waiting.popleft()
+            self._lines.append(line)
+            taken()
 
     async def _write(self, file: FileIO) -> None:
         batch, self._lines = b"".join(self._lines), []
         self._filled = trio.Event()
-        self._emptied.set()
-        self._emptied = trio.Event()
+        self._take_waiting()
+        if self._lines:
+            self._filled.set()
         if batch:
             # Shielded: once taken off the list, the lines are nowhere but in this call.
             with trio.CancelScope(shield=True):
@@ -146,7 +155,7 @@ def _write_all(file: FileIO, data: bytes) -> None:
 
 @dataclass(slots=True)
 class Sink:
-    """One endpoint: `take` decides at once; `respond` also waits as its rules say.
+    """One endpoint: `take` decides; `respond` also answers, when its rules say.
 
     `now_ms` gives the wall-clock time in milliseconds.
     """
@@ -159,13 +168,13 @@ class Sink:
     _accepted: RecentIds = field(default_factory=RecentIds)
     _failed_once: RecentIds = field(default_factory=RecentIds)
 
-    def take(self, request: Request) -> Delivery:
+    def take(self, request: Request, body: bytes) -> Delivery:
         """Decide on one request and count it."""
-        headers = request.headers
+        headers = request.fields
         raw_id = headers.get(b"hermes-message-id") or headers.get(b"hermes-batch-id") or b""
         message_id = raw_id.decode("latin-1")
         # Without an id, equal bodies are the same message: the best that can be said of them.
-        identity = message_id or hashlib.sha256(request.body).hexdigest()
+        identity = message_id or hashlib.sha256(body).hexdigest()
         retry_text = headers.get(b"hermes-retry-count", b"0")
         status = self.rules.status
         if self.rules.picks(identity) and self._failed_once.is_new(identity):
@@ -175,8 +184,8 @@ class Sink:
             message_id=message_id,
             retry_count=int(retry_text) if retry_text.isdigit() else 0,
             method=request.method,
-            path=request.path,
-            body=request.body,
+            path=request.target,
+            body=body,
             status=status,
         )
         self._count(delivery, identity)
@@ -196,18 +205,13 @@ class Sink:
         else:
             counts.refused += 1
 
-    async def respond(self, request: Request) -> bytes:
-        """The answer to one request, after the delay of the rules; written down before it."""
-        delivery = self.take(request)
-        if self.rules.delay_ms:
-            await trio.sleep(self.rules.delay_ms / 1_000)
-        if self.journal is not None:
-            await self.journal.add(delivery.line())
+    def respond(self, request: Request, body: bytes, reply: Reply) -> None:
+        """Answer one request after the delay of the rules; it is written down before."""
+        delivery = self.take(request, body)
         if self.show is not None:
             self.show(delivery)
-        return _answer(delivery.status, request.keeps_alive)
-
-
-@lru_cache(maxsize=64)
-def _answer(status: int, keeps_alive: bool) -> bytes:
-    return answer(status, keeps_alive=keeps_alive)
+        answer = partial(reply, Answer(delivery.status), self.rules.delay_ms / 1_000)
+        if self.journal is None:
+            answer()
+        else:
+            self.journal.add(delivery.line(), answer)

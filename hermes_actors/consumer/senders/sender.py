@@ -118,8 +118,8 @@ class Route(Struct, frozen=True):
 
 
 BODY_BYTES_KEPT = 18_432
-"""The most of an answer's body that is kept: what is shown of it, and the longest secret that may
-begin there and has to be known whole to be left out."""
+"""The most of an answer's body that is kept for people: what is shown of it, and the longest secret
+that may begin there and has to be known whole to be left out."""
 
 
 class Witness:
@@ -130,9 +130,11 @@ class Witness:
     was read.
     """
 
-    __slots__ = ("body", "body_bytes", "headers", "lines")
+    __slots__ = ("_kept_bytes_max", "body", "body_bytes", "headers", "lines")
 
-    def __init__(self) -> None:
+    def __init__(self, kept_bytes_max: int = BODY_BYTES_KEPT) -> None:
+        """Keep so many bytes of the answer's body at most."""
+        self._kept_bytes_max = kept_bytes_max
         self.lines = b""
         self.begin()
 
@@ -145,8 +147,8 @@ class Witness:
     def hear(self, piece: bytes) -> None:
         """Take in a piece of the answer's body."""
         self.body_bytes += len(piece)
-        if len(self.body) < BODY_BYTES_KEPT:
-            self.body += piece[: BODY_BYTES_KEPT - len(self.body)]
+        if len(self.body) < self._kept_bytes_max:
+            self.body += piece[: self._kept_bytes_max - len(self.body)]
 
 
 class Push(Struct, frozen=True, gc=False):

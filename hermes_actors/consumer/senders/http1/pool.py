@@ -33,7 +33,8 @@ SWEEP_INTERVAL_S = 0.025
 class PoolLimits(Struct, frozen=True):
     """Bounds of each pool; `connections_per_host_max` of all pools to one host and port.
 
-    `waiting_max` pushes may wait for a connection, the next one fails.
+    `waiting_max` pushes may wait for a connection, the next one fails. With `repeats_stale` a push
+    whose connection the peer has closed in the meantime is written once more, to another one.
     """
 
     connections_max: int = 100
@@ -41,6 +42,7 @@ class PoolLimits(Struct, frozen=True):
     response_bytes_max: int = 65_536
     idle_s: float = 30.0
     connections_per_host_max: int = 1_000
+    repeats_stale: bool = True
 
 
 class _Pool:
@@ -388,7 +390,11 @@ class Http1Sender(Sender):
         pool = self._pools.get((route.lane, route.origin)) or self._open_pool(route)
         now_s = self._net.now_s()
         request = Request(
-            push, done, now_s + push.request_timeout_ms / 1_000, push.socket_timeout_ms / 1_000
+            push,
+            done,
+            now_s + push.request_timeout_ms / 1_000,
+            push.socket_timeout_ms / 1_000,
+            is_second_try=not self._limits.repeats_stale,
         )
         if not pool.submit(request, now_s):
             outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")

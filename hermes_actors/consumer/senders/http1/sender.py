@@ -15,7 +15,7 @@ from hermes_actors.consumer.senders.http1.connection import PooledConnection, Wi
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.resolving import Found, Resolver, in_turns
 from hermes_actors.consumer.senders.sender import Failure, Origin
-from hermes_actors.runtime.network_causes import PUSHES, tls_cause
+from hermes_actors.runtime.network_causes import PUSHES, TlsSettings, tls_cause
 from hermes_actors.security.address_guard import AddressGuard
 
 _NEXT_ADDRESS_S = 0.25
@@ -30,16 +30,20 @@ class AsyncioNet:
     def __init__(
         self,
         *,
-        guard: AddressGuard,
+        guard: AddressGuard | None,
         connect_timeout_s: float = 15.0,
         tls: ssl.SSLContext | None = None,
+        settings: TlsSettings = PUSHES,
         resolver: Resolver | None = None,
     ) -> None:
-        """`tls` serves https origins; None: the machine's trust store, host names verified."""
+        """`guard` None: any address is connected to. `tls` serves https origins; None: the
+        machine's trust store, host names verified. `settings` are named where TLS fails.
+        """
         self._loop = asyncio.get_running_loop()
         self._guard = guard
         self._connect_timeout_s = connect_timeout_s
         self._tls = tls
+        self.settings = settings
         self._dials: set[asyncio.Task[None]] = set()
         self.now_s = self._loop.time
         self.resolver = resolver or Resolver(self._loop.call_soon_threadsafe, self.now_s)
@@ -70,18 +74,23 @@ class AsyncioNet:
             async with asyncio.timeout(self._connect_timeout_s):
                 known = origin.address
                 addresses = [known] if known else await self._addresses(origin.host)
-                refusals = [self._guard.refusal(origin.host, each) for each in addresses]
+                guard = self._guard
+                refusals = [
+                    "" if guard is None else guard.refusal(origin.host, each) for each in addresses
+                ]
                 allowed = [each for each, no in zip(addresses, refusals, strict=True) if not no]
                 if not allowed:
                     connection.dial_failed(refusals[0], Failure.FORBIDDEN)
                     return
                 missing = "no connection"
-                await self._race(_Race(connection), origin, in_turns(allowed)[:_ADDRESSES_MAX])
+                await self._race(
+                    _Race(connection, self.settings), origin, in_turns(allowed)[:_ADDRESSES_MAX]
+                )
         except TimeoutError:
             connection.dial_failed(f"{origin}: {missing} within {self._connect_timeout_s:g} s")
         # ValueError: names that cannot be encoded, certificates that cannot be read.
         except (OSError, ValueError) as error:
-            connection.dial_failed(f"{origin}: {tls_cause(error, PUSHES) or error}")
+            connection.dial_failed(f"{origin}: {tls_cause(error, self.settings) or error}")
 
     async def _addresses(self, host: str) -> Sequence[str]:
         answer: asyncio.Future[Found] = self._loop.create_future()
@@ -159,8 +168,9 @@ class AsyncioNet:
 class _Race:
     """Attempts at one connection, of which the first that stands is taken."""
 
-    def __init__(self, connection: PooledConnection) -> None:
+    def __init__(self, connection: PooledConnection, settings: TlsSettings) -> None:
         self.connection = connection
+        self.settings = settings
         self.is_won = False
 
 
@@ -191,7 +201,7 @@ class _Socket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
-            why = "" if exc is None else tls_cause(exc, PUSHES) or str(exc)
+            why = "" if exc is None else tls_cause(exc, self._race.settings) or str(exc)
             self._connection.ended(why)
 
 
@@ -199,16 +209,20 @@ class _Socket(asyncio.Protocol):
 async def open_http1_sender(
     limits: PoolLimits,
     *,
-    guard: AddressGuard,
+    guard: AddressGuard | None,
     connect_timeout_s: float = 15.0,
     tls: ssl.SSLContext | None = None,
+    settings: TlsSettings = PUSHES,
     resolver: Resolver | None = None,
 ) -> AsyncIterator[Http1Sender]:
-    """A sender on the running host loop (also from trio as its guest), closed after the block."""
+    """A sender on the running host loop (also from trio as its guest), closed after the block; the
+    rest is as for `AsyncioNet`.
+    """
     net = AsyncioNet(
         guard=guard,
         connect_timeout_s=connect_timeout_s,
         tls=tls,
+        settings=settings,
         resolver=resolver,
     )
     sender = Http1Sender(net, limits)

@@ -10,7 +10,11 @@ from hermes_actors.publisher.batches.forms import ANSWERS
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"
-_LINES = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in HTTPStatus}
+_PHRASES = {each.value: each.phrase for each in HTTPStatus}
+_LINES = {
+    status: f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode()
+    for status in range(100, 600)
+}
 
 
 class Renderer:

@@ -72,6 +72,7 @@ class Request:
         "pairs",
         "path",
         "refusal",
+        "target",
         "topic",
     )
 
@@ -102,7 +103,7 @@ class Request:
             and fields[b"expect"].lower() == b"100-continue"
         )
         self.method = line[1].decode()
-        target = line[2].decode()
+        self.target = target = line[2].decode()
         path, _, query = target.partition("?")
         if not path.startswith("/"):
             path = origin_form(path)
