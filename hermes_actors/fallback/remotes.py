@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.breaker import Breaker, Sent
@@ -11,32 +12,29 @@ from hermes_actors.log.base import Log, Outcome, RefusedRecord, stored_count
 from hermes_actors.model.topic import Ack
 
 
+@dataclass(eq=False)
 class Datacentre:
     """One datacentre's log, and what all topics together know of it."""
 
-    def __init__(
-        self,
-        log: Log,
-        config: FallbackConfig,
-        rng: random.Random,
-        measures: FallbackMeasures,
-        is_ready: Callable[[str], bool],
-    ) -> None:
-        self.log = log
-        self.name = log.dc
-        self.config = config
-        self.rng = rng
-        self.measures = measures
-        self._is_ready = is_ready
-        self.breaker = Breaker(config, rng)
-        self._delays = {waits: AdaptiveDelay(config) for waits in (False, True)}
+    log: Log
+    config: FallbackConfig
+    rng: random.Random
+    measures: FallbackMeasures
+    may_use: Callable[[str], bool]
+
+    def __post_init__(self) -> None:
+        self.name = self.log.dc
+        self.breaker = Breaker(self.config, self.rng)
+        self._delays = {waits: AdaptiveDelay(self.config) for waits in (False, True)}
         self.paths: dict[Path, None] = {}
-        measures.watch_breakers(self.name, self.breaker, lambda: [p.breaker for p in self.paths])
+        self.measures.watch_breakers(
+            self.name, self.breaker, lambda: [path.breaker for path in self.paths]
+        )
 
     @property
     def is_ready(self) -> bool:
         """True while the datacentre may be used."""
-        return self._is_ready(self.name)
+        return self.may_use(self.name)
 
     def delay(self, ack: Ack) -> AdaptiveDelay:
         """The hedge delay of all topics with this ack level."""

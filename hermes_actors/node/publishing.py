@@ -16,7 +16,6 @@ from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.publisher.router import Router
-from hermes_actors.publisher.spooling import reserve_ms, spool_of
 from hermes_actors.schema.validation import Schemas
 from hermes_actors.status.preview_reporter import PreviewReporter
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -60,8 +59,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             environment.clock,
             environment.ids,
             envelope=node.config.log.envelope,
-            spool_of=spool_of(spool, node.config.spool),
-            reserve_ms=reserve_ms(spool, node.config),
+            spool=spool,
             fallback=Fallback(
                 node.config.fallback,
                 environment.log,

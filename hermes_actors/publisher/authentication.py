@@ -7,6 +7,7 @@ none is a guest, and the topic decides.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.model.topic import PublishingAuth
@@ -54,32 +55,25 @@ def forbidden(topic: str, account: Account | None) -> Refused:
     )
 
 
+@dataclass(eq=False)
 class PublishSecurity:
     """Identifies the authors of publishes by the node's authenticator, in the configured mode.
 
     `routes` is the router's, read live.
     """
 
-    def __init__(
-        self,
-        authenticator: Authenticator,
-        mode: str,
-        routes: Mapping[str, Route],
-        drain: Drain,
-        measures: FrontendMeasures,
-    ) -> None:
-        self._authenticator = authenticator
-        self._is_pro_active = mode == "pro_active"
-        self._routes = routes
-        self._drain = drain
-        self._measures = measures
+    authenticator: Authenticator
+    is_pro_active: bool
+    routes: Mapping[str, Route]
+    drain: Drain
+    measures: FrontendMeasures
 
     def asks(self, topic: str) -> bool:
         """Whether a publish to the topic goes through `identify`; else its author is a guest."""
-        return self._is_pro_active or self._is_demanded(topic)
+        return self.is_pro_active or self._is_demanded(topic)
 
     def _is_demanded(self, topic: str) -> bool:
-        route = self._routes.get(topic)
+        route = self.routes.get(topic)
         return route is not None and demands_account(route.topic.auth)
 
     async def identify(self, topic: str, head: Head) -> Answer | None:
@@ -88,7 +82,7 @@ class PublishSecurity:
 
         Awaited before `Gateway.admit`, on the host loop or in trio, if the topic `asks` for it.
         """
-        if self._drain.is_refusing:
+        if self.drain.is_refusing:
             return SHUTTING_DOWN
         is_demanded = self._is_demanded(topic)
         lines = [value for name, value in head.pairs() if name.lower() == "authorization"]
@@ -98,9 +92,9 @@ class PublishSecurity:
                 head.certificate,
                 lambda name: head.get(name) or "",
             )
-            head.account = await self._authenticator.identify(credentials)
-            if head.account is None and is_demanded and not self._is_pro_active:
-                raise self._authenticator.refusal("Credentials are needed here")
+            head.account = await self.authenticator.identify(credentials)
+            if head.account is None and is_demanded and not self.is_pro_active:
+                raise self.authenticator.refusal("Credentials are needed here")
         except Unauthenticated as error:
             return self._counted(Answer(error.status, headers=error.headers, closes=True))
         except HermesError as error:
@@ -108,5 +102,5 @@ class PublishSecurity:
         return None
 
     def _counted(self, answer: Answer) -> Answer:
-        self._measures.status(answer.status).add()
+        self.measures.status(answer.status).add()
         return answer

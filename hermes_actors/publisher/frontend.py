@@ -8,18 +8,16 @@ from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
 from hermes_actors.model.message import Envelope
-from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.authentication import PublishSecurity
-from hermes_actors.publisher.batches.streams import Streams
+from hermes_actors.publisher.batches.stream import Streams
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import Tally
+from hermes_actors.publisher.pending import SchemaOf, Tally, no_schema
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
-from hermes_actors.schema.validation import Validation
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.status.record import Published
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -31,8 +29,8 @@ class Frontend:
     The owner runs `deadlines.run` in a nursery, starts a Router over `routes` under a supervisor,
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
-    the whole node and is by default these alone. `spool_of`, `reserve_ms`, `fallback` and
-    `schema_of` are those of Routes, `doubt_about` the Gateway's.
+    the whole node and is by default these alone. `spool`, `fallback` and `schema_of` are those of
+    Routes, `doubt_about` the Gateway's.
     """
 
     def __init__(
@@ -45,8 +43,7 @@ class Frontend:
         ids: IdSource,
         *,
         envelope: Envelope = Envelope.NATIVE,
-        spool_of: Callable[[Topic], Spool | None] = lambda _topic: None,
-        reserve_ms: int = 0,
+        spool: Spool | None = None,
         fallback: Fallback | None = None,
         trouble: Callable[[], str] = str,
         goes_on: Callable[[], bool] = bool,
@@ -55,7 +52,7 @@ class Frontend:
         render_all: Callable[[], Awaitable[bytes]] | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
         doubt_about: Callable[[str], str] = lambda _topic: "",
-        schema_of: Callable[[Topic], Validation | None] = lambda _topic: None,
+        schema_of: SchemaOf = no_schema,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -71,8 +68,7 @@ class Frontend:
             self.tally,
             clock,
             envelope=envelope,
-            spool_of=spool_of,
-            reserve_ms=reserve_ms,
+            spool=spool,
             fallback=fallback,
             schema_of=schema_of,
         )
@@ -102,7 +98,7 @@ class Frontend:
             assert authenticator is not None, "who asks for accounts brings the mechanisms"
             self.gateway.security = PublishSecurity(
                 authenticator,
-                config.authentication.mode,
+                config.authentication.mode == "pro_active",
                 self.routes.by_name,
                 self.drain,
                 measures,

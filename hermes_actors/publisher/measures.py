@@ -86,19 +86,6 @@ class FrontendMeasures:
 class TopicMeasures:
     """One topic's metrics. `requests` counts what got as far as being read."""
 
-    __slots__ = (
-        "_broker",
-        "_frontend",
-        "_global_latency",
-        "_labels",
-        "_latency",
-        "_published_in",
-        "_sizes",
-        "_status",
-        "_throughput",
-        "requests",
-    )
-
     def __init__(self, frontend: FrontendMeasures, name: TopicName, ack: Ack) -> None:
         metrics = frontend.metrics
         labels = {"group": name.group, "topic": name.name}

@@ -6,6 +6,7 @@ whoever is first.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -78,6 +79,7 @@ ADMITTED, VALIDATING, QUEUED, SENT, KEPT, SETTLED = State
 FIRST, LATE, LAST = Stage
 
 
+@dataclass(slots=True, eq=False)
 class Pending:
     """The `messages` of one publish, or of a part of a batch, and what has become of them.
 
@@ -92,63 +94,27 @@ class Pending:
     `outcome` is that of all messages, or of the first when `outcomes` has one for each.
     """
 
-    __slots__ = (
-        "_known",
-        "body_bytes",
-        "count",
-        "demand",
-        "expected_bytes",
-        "has_body",
-        "id",
-        "is_done",
-        "is_sent",
-        "keeper",
-        "key",
-        "limits",
-        "messages",
-        "notify",
-        "outcome",
-        "outcomes",
-        "route",
-        "started_ms",
-        "started_s",
-        "state",
-    )
-
-    def __init__(
-        self,
-        message_id: str,
-        route: "Route",
-        started_s: float,
-        key: bytes | None,
-        expected_bytes: int,
-        limits: Limits,
-        notify: "Callable[[Pending], None]",
-        demand: Demand | None = None,
-        count: int = 1,
-        started_ms: int = 0,
-    ) -> None:
-        self.id = message_id
-        self.route = route
-        self.started_s = started_s
-        self.started_ms = started_ms
-        self.key = key
-        self.expected_bytes = expected_bytes
-        self.limits = limits
-        self.notify = notify
-        self.demand = demand
-        self.state = ADMITTED
-        self.has_body = False
-        self.is_done = False
-        self.is_sent = False
-        self.messages: Sequence[Message] = ()
-        self.count = count
-        self.body_bytes = 0
-        self.keeper: Spool | None = None
-        self.outcome: Settled | None = None
-        self.outcomes: Sequence[Settled] | None = None
-        # The outcomes of those messages that are not left to the spool, while it has the others.
-        self._known: list[Settled | None] | None = None
+    id: str
+    route: "Route"
+    started_s: float
+    key: bytes | None
+    expected_bytes: int
+    limits: Limits
+    notify: "Callable[[Pending], None]"
+    demand: Demand | None = None
+    count: int = 1
+    started_ms: int = 0
+    state: State = ADMITTED
+    has_body: bool = False
+    is_done: bool = False
+    is_sent: bool = False
+    messages: Sequence[Message] = ()
+    body_bytes: int = 0
+    keeper: Spool | None = None
+    outcome: Settled | None = None
+    outcomes: Sequence[Settled] | None = None
+    # The outcomes of those messages that are not left to the spool, while it has the others.
+    _known: list[Settled | None] | None = None
 
     @property
     def is_answered(self) -> bool:
@@ -347,10 +313,19 @@ class Tally:
         self.listeners: list[Transitions] = []
 
 
+SchemaOf = Callable[[Topic], Validation | None]
+"""Tells what the schema of a topic, as it is, demands of its messages; None for nothing."""
+
+
 def _nobody() -> None:
     pass
 
 
+def no_schema(_topic: Topic) -> None:
+    """Demand nothing of any topic's messages."""
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Route:
     """One live topic: what publishing to it needs, worked out once and not for each message.
 
@@ -363,64 +338,35 @@ class Route:
     that is known, before their limit is what they are answered with.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_schema_of",
-        "batch_limits",
-        "changed",
-        "hurry",
-        "incarnation",
-        "is_open",
-        "limits",
-        "log_topic",
-        "measures",
-        "name",
-        "partitions",
-        "producer",
-        "ref",
-        "spool",
-        "tally",
-        "topic",
-        "validate",
-        "version",
-    )
+    name: str
+    log_topic: str
+    topic: Topic
+    ref: Ref[Pending]
+    limits: Limits
+    measures: TopicMeasures
+    tally: Tally
+    producer: str
+    schema_of: SchemaOf = no_schema
+    spool: Spool | None = None
+    hurry: Callable[[], None] = _nobody
+    is_open: bool = True
+    partitions: int = 0
+    version: int = 0
+    changed: trio.Event = field(default_factory=trio.Event)
+    incarnation: int = field(init=False)
+    batch_limits: Limits = field(init=False)
+    validate: Validation | None = field(init=False)
 
-    def __init__(
-        self,
-        name: str,
-        log_topic: str,
-        topic: Topic,
-        ref: Ref[Pending],
-        limits: Limits,
-        measures: TopicMeasures,
-        tally: Tally,
-        producer: str,
-        schema_of: Callable[[Topic], Validation | None] = lambda _topic: None,
-    ) -> None:
-        self.name = name
-        self.log_topic = log_topic
-        parsed = parse_log_topic(log_topic)
+    def __post_init__(self) -> None:
+        parsed = parse_log_topic(self.log_topic)
         self.incarnation = parsed[1] if parsed is not None else 0
-        self.topic = topic
-        self.validate = schema_of(topic)
-        self.ref = ref
-        self._schema_of = schema_of
-        self.limits = limits
-        self.measures = measures
-        self.tally = tally
-        self.producer = producer
-        self.spool: Spool | None = None
-        self.hurry: Callable[[], None] = _nobody
-        self.is_open = True
-        self.partitions = 0
-        self.batch_limits = limits
-        self.version = 0
-        self.changed = trio.Event()
+        self.batch_limits = self.limits
+        self.validate = self.schema_of(self.topic)
 
     def change(self, topic: Topic) -> None:
         """Take the topic as it is now, and wake who waits for `changed`."""
         self.topic = topic
-        self.validate = self._schema_of(topic)
+        self.validate = self.schema_of(topic)
         self.version += 1
         self.changed.set()
         self.changed = trio.Event()

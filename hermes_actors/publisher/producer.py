@@ -5,24 +5,30 @@ in the mailbox and are the next batch. That is what makes a loaded broker cheap.
 """
 
 import math
+from collections.abc import Sequence
 
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.node import Fallback
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import (
     Log,
     LogUnavailable,
     Outcome,
+    Stored,
     TopicSettings,
     UnavailableRecord,
     UnknownRecord,
+    stored_count,
 )
 from hermes_actors.log.batching import Batcher, PartitionBatch
-from hermes_actors.model.message import Envelope
-from hermes_actors.publisher.appending import Appending
-from hermes_actors.publisher.pending import Pending, Route
+from hermes_actors.model.message import Envelope, Via, to_record
+from hermes_actors.model.messages import joined, records_of
+from hermes_actors.model.record import Record
+from hermes_actors.publisher.hedging.hedge import Hedge
+from hermes_actors.publisher.pending import SETTLED, Pending, Route
 from hermes_actors.runtime.clock import Clock
 
 _SLOW_S = 0.020
@@ -55,16 +61,9 @@ class TopicProducer:
         self._log = log
         self._clock = clock
         self._config = config
-        self._appending = Appending(
-            route,
-            log,
-            clock,
-            envelope,
-            fallback,
-            limit_s=config.max_publish_request_duration_ms / 1_000,
-            records_max=config.batch_records_max,
-            bytes_max=config.batch_bytes_max,
-        )
+        self._envelope = envelope
+        self._fallback = fallback
+        self._hedge: Hedge | None = None
         self._first = first
         self._has_keys = False
         self._freed = trio.Event()
@@ -97,7 +96,7 @@ class TopicProducer:
         try:
             async with trio.open_nursery() as self._background:
                 self._background.start_soon(self._follow_topic)
-                self._appending.equip(self._background)
+                self._equip()
                 if await self._know_partitions():
                     await self._run()
                 self._background.cancel_scope.cancel()
@@ -110,15 +109,38 @@ class TopicProducer:
 
         Looking the remotes up takes time, which the next message may not have.
         """
-        hedge = self._appending.hedge
+        hedge = self._hedge_now
         while True:
             changed = self._route.changed
-            self._appending.equip(self._background)
-            if hedge is None and self._appending.hedge is not None:
+            self._equip()
+            if hedge is None and self._hedge_now is not None:
                 # An own log that is silent need not be waited for any more.
                 self._asking_own.cancel()
-            hedge = self._appending.hedge
+            hedge = self._hedge_now
             await changed.wait()
+
+    @property
+    def _hedge_now(self) -> Hedge | None:
+        """The sender that uses the other datacentres too; None unless there are any and the topic
+        asks for it now.
+        """
+        is_asked = self._route.topic.fallback_to_remote_datacenter_enabled
+        return self._hedge if is_asked else None
+
+    def _equip(self) -> None:
+        """Make ready what the topic, as it is now, asks for."""
+        route, fallback = self._route, self._fallback
+        if (
+            self._hedge is None
+            and fallback is not None
+            and fallback.remotes
+            and route.topic.fallback_to_remote_datacenter_enabled
+        ):
+            self._hedge = Hedge(
+                fallback, route, self._config, records=self._send, settle=self._conclude
+            )
+            route.hurry = self._hedge.hurry
+            self._background.start_soon(self._hedge.follow)
 
     async def _run(self) -> None:
         if not self._is_own_known:
@@ -234,10 +256,86 @@ class TopicProducer:
 
     async def _append(self, batch: PartitionBatch[Pending]) -> PartitionBatch[Pending] | None:
         """Append a batch; return the next one that may start then, None when none may."""
-        await self._appending.append(batch)
+        await self._store(batch)
         self._batcher.release(batch)
         self._take()
         return self._batcher.next_batch(self._clock.monotonic_s())
+
+    # The appending of a batch.
+
+    async def _store(self, batch: PartitionBatch[Pending]) -> None:
+        """Append a batch; returns when its partition may be used again."""
+        if batch.is_keyed and self._route.spool is not None:
+            await self._join_kept(self._route.spool, batch.items)
+        batch.drop_answered()
+        pendings = batch.items
+        if not pendings:
+            return
+        route = self._route
+        route.measures.taken(batch.count, batch.body_bytes)
+        hedge = self._hedge_now
+        if hedge is not None:
+            await hedge.append(pendings, batch.partition)
+            return
+        dc = self._log.dc
+        records = self._send(pendings, dc, Via.LOCAL.value)
+        outcomes = await self._log.append(
+            route.log_topic, batch.partition, records, route.topic.ack
+        )
+        self._conclude(dc, pendings, outcomes, self._clock.monotonic_s() - batch.started_s)
+
+    def _conclude(
+        self, dc: str, pendings: Sequence[Pending], outcomes: Sequence[Outcome], append_s: float
+    ) -> None:
+        """Tell each pending what became of it in that datacentre."""
+        ended: list[Pending] = []
+        at = 0
+        for pending in pendings:
+            outcome = outcomes[at]
+            following = at + pending.count
+            if type(outcome) is Stored and pending.count == 1 and pending.keeper is None:
+                # Nearly all of them: as `conclude` would have it.
+                if pending.state != SETTLED:
+                    pending.end(outcome)
+                    ended.append(pending)
+            elif pending.conclude(outcomes[at:following]):
+                ended.append(pending)
+            at = following
+        stored = stored_count(outcomes)
+        if stored:
+            self._route.measures.acknowledged(dc, stored, append_s)
+        if ended:
+            self._route.settled(ended, self._clock.monotonic_s())
+
+    async def _join_kept(self, spool: Spool, pendings: Sequence[Pending]) -> None:
+        """A key whose older messages the spool holds: its newer ones go behind them."""
+        behind = [each for each in pendings if each.is_behind(spool)]
+        if not behind:
+            return
+        # A busy key would never leave the spool if each message joined its predecessor there.
+        await spool.catch_up(
+            self._route.log_topic,
+            lambda: any(not each.is_done and each.is_behind(spool) for each in behind),
+        )
+        # Others than these may have been kept meanwhile, for want of time: all are looked at.
+        for pending in pendings:
+            if pending.is_behind(spool):
+                pending.join_kept()
+
+    def _send(self, pendings: Sequence[Pending], dc: str, via: str) -> Sequence[Record]:
+        """The records of these, which go to that datacentre's log now."""
+        count = 0
+        for pending in pendings:
+            pending.sent()
+            count += pending.count
+        for listener in self._route.tally.listeners:
+            listener.sent(pendings, dc, via)
+        envelope = self._envelope
+        if count == len(pendings):
+            return [to_record(pending.messages[0], envelope, via) for pending in pendings]
+        return joined([records_of(pending.messages, envelope, via) for pending in pendings])
+
+    # The number of partitions.
 
     async def _know_partitions(self) -> bool:
         """Wait until the log has the topic. False when asked to stop while nobody waits for an
@@ -261,7 +359,7 @@ class TopicProducer:
         until_s = self._clock.monotonic_s() + _OWN_LOG_PATIENCE_S
         delay_s = _LOOKUP_FIRST_S
         while True:
-            hedge = self._appending.hedge
+            hedge = self._hedge_now
             version = self._route.version
             settings = None
             patience_s = math.inf if hedge is None else _OWN_LOG_PATIENCE_S
@@ -298,7 +396,7 @@ class TopicProducer:
         self._batcher.rehash(settings.partitions)
         self._route.partitions = self._batcher.partitions
         self._is_own_known = True
-        hedge = self._appending.hedge
+        hedge = self._hedge_now
         if hedge is not None:
             hedge.decision.is_own_known = True
 
@@ -307,7 +405,7 @@ class TopicProducer:
         now_s = self._clock.monotonic_s()
         if version != self._route.version:
             # It may have changed just now, and `_follow_topic` not have run yet.
-            self._appending.equip(self._background)
+            self._equip()
         if version != self._route.version or now_s >= at_s + _LOOK_AGAIN_S:
             self._looked_up = (self._route.version, now_s)
             if self._is_own_known:

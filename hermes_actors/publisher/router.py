@@ -1,6 +1,7 @@
 """Keeps one TopicProducer for each live topic, and the routes that the gateway reads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import trio
 
@@ -17,56 +18,40 @@ from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Ack, Topic
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
+from hermes_actors.publisher.pending import Limits, Pending, Route, SchemaOf, Tally, no_schema
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.schema.validation import Validation
 
 _STOP_GRACE_S = 5.0
 # How long after its limit a message may still be answered 202 that a slow disk is writing.
 _KEEPING_MS = 1_000
 
 
+@dataclass(eq=False)
 class Routes:
     """The routes by `group.topic`, and how one is made, changed and taken away.
 
-    It outlives the Router actor, so that publishing goes on while that restarts.
+    It outlives the Router actor, so that publishing goes on while that restarts. `spool` keeps the
+    messages that no log takes in time; `fallback` publishes to other datacentres, for the topics
+    that ask for it; `schema_of` is what a topic's schema demands now.
     """
 
-    def __init__(
-        self,
-        config: FrontendConfig,
-        log: Log,
-        supervisor: Supervisor,
-        deadlines: Deadlines,
-        measures: FrontendMeasures,
-        tally: Tally,
-        clock: Clock,
-        *,
-        envelope: Envelope = Envelope.NATIVE,
-        spool_of: Callable[[Topic], Spool | None] = lambda _topic: None,
-        reserve_ms: int = 0,
-        fallback: Fallback | None = None,
-        schema_of: Callable[[Topic], Validation | None] = lambda _topic: None,
-    ) -> None:
-        """`spool_of` tells what keeps a topic's messages when no log takes them, and is asked
-        `reserve_ms` before their time limit. `fallback` is what publishes to other datacentres,
-        for the topics that ask for it. `schema_of` is what a topic's schema demands now.
-        """
-        self._schema_of = schema_of
-        self._fallback = fallback
-        self._spool_of = spool_of
-        self._reserve_ms = reserve_ms
-        self._config = config
-        self._log = log
-        self._supervisor = supervisor
-        self._deadlines = deadlines
-        self._measures = measures
-        self._tally = tally
-        self._clock = clock
-        self._envelope = envelope
+    config: FrontendConfig
+    log: Log
+    supervisor: Supervisor
+    deadlines: Deadlines
+    measures: FrontendMeasures
+    tally: Tally
+    clock: Clock
+    envelope: Envelope = Envelope.NATIVE
+    spool: Spool | None = None
+    fallback: Fallback | None = None
+    schema_of: SchemaOf = no_schema
+
+    def __post_init__(self) -> None:
         self._by_name: dict[str, Route] = {}
         self._started = 0
+        config = self.config
         for limit_ms in (
             config.idle_timeout_ms,
             config.long_idle_timeout_ms,
@@ -90,7 +75,7 @@ class Routes:
             self._by_name[name] = self._start(live)
             return
         if route.topic.ack is not live.topic.ack:
-            route.measures = self._measures.topic(live.name, live.topic.ack)
+            route.measures = self.measures.topic(live.name, live.topic.ack)
         self._equip(route, live.topic)
         route.change(live.topic)
 
@@ -109,29 +94,29 @@ class Routes:
             nursery.start_soon(self._stop, route.producer)
 
     async def _stop(self, child: str) -> None:
-        await self._supervisor.stop(child, grace_s=_STOP_GRACE_S)
+        await self.supervisor.stop(child, grace_s=_STOP_GRACE_S)
 
     def _start(self, live: LiveTopic) -> Route:
-        config = self._config
+        config = self.config
         self._started += 1
         first = self._started
 
         def make() -> TopicProducer:
             return TopicProducer(
                 route,
-                self._log,
-                self._clock,
+                self.log,
+                self.clock,
                 config,
-                envelope=self._envelope,
+                envelope=self.envelope,
                 first=first,
-                fallback=self._fallback,
+                fallback=self.fallback,
             )
 
         producer = f"producer {live.log_topic}"
-        if self._supervisor.has(producer):
+        if self.supervisor.has(producer):
             # The topic has come back (from a stand-in's metadata, say) and the last one still ends.
             producer += f" {first}"
-        ref: Ref[Pending] = self._supervisor.start(
+        ref: Ref[Pending] = self.supervisor.start(
             producer,
             make,
             restart=TENANT,
@@ -144,10 +129,10 @@ class Routes:
             live.topic,
             ref,
             self._limits(self._limit_ms(live.topic), has_spool=False),
-            self._measures.topic(live.name, live.topic.ack),
-            self._tally,
+            self.measures.topic(live.name, live.topic.ack),
+            self.tally,
             producer,
-            self._schema_of,
+            self.schema_of,
         )
         self._equip(route, live.topic)
         return route
@@ -155,7 +140,7 @@ class Routes:
     def _equip(self, route: Route, topic: Topic) -> None:
         """Give the route what its topic, as this says, asks for."""
         limit_ms = self._limit_ms(topic)
-        spool = self._spool_of(topic)
+        spool = self.spool_of(topic)
         if spool is not None or route.spool is None or not self._is_under_way(route):
             # Else it keeps the spool that it had: what is under way may get there yet, and newer
             # messages must not overtake it.
@@ -164,26 +149,38 @@ class Routes:
         route.limits = self._limits(limit_ms, has_spool=has_spool)
         # A batch is for throughput: a log that pauses for a moment, to write back what it has, must
         # not fail all that is under way.
-        batch_limit_ms = max(limit_ms, self._config.max_publish_request_duration_ms)
+        batch_limit_ms = max(limit_ms, self.config.max_publish_request_duration_ms)
         route.batch_limits = self._limits(batch_limit_ms, has_spool=has_spool)
+
+    def spool_of(self, topic: Topic) -> Spool | None:
+        """Return the topic's spool: none when another datacentre takes what this one's log does
+        not, unless the operator wants both, or messages of the topic wait: newer ones with their
+        keys must not overtake them.
+        """
+        spool = self.spool
+        if spool is None or not topic.fallback_to_remote_datacenter_enabled:
+            return spool
+        return spool if spool.config.for_fallback_topics or spool.has(topic.name) else None
 
     def _is_under_way(self, route: Route) -> bool:
         """Something of it waits for its answer."""
-        return any(pending.route is route for pending in self._deadlines.unanswered())
+        return any(pending.route is route for pending in self.deadlines.unanswered())
 
     def _limits(self, limit_ms: int, *, has_spool: bool) -> Limits:
         limits = Limits(limit_ms, limit_ms, limit_ms)
-        if has_spool:
-            limits = Limits(max(limit_ms - self._reserve_ms, 1), limit_ms, limit_ms + _KEEPING_MS)
-        self._deadlines.expect(limits)
+        if has_spool and self.spool is not None:
+            # The log has half of the shortest limit at least.
+            reserve_ms = min(self.spool.config.reserve_ms, self.config.idle_timeout_ms // 2)
+            limits = Limits(max(limit_ms - reserve_ms, 1), limit_ms, limit_ms + _KEEPING_MS)
+        self.deadlines.expect(limits)
         return limits
 
     def _limit_ms(self, topic: Topic) -> int:
         if topic.fallback_to_remote_datacenter_enabled:
-            return self._config.max_publish_request_duration_ms
+            return self.config.max_publish_request_duration_ms
         if topic.ack is Ack.ALL:
-            return self._config.long_idle_timeout_ms
-        return self._config.idle_timeout_ms
+            return self.config.long_idle_timeout_ms
+        return self.config.idle_timeout_ms
 
 
 class Router:

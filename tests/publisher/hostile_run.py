@@ -21,7 +21,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
-from hermes_actors.publisher.batches.streams import Streams
+from hermes_actors.publisher.batches.stream import Streams
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.edge import Edge

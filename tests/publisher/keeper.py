@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.model.message import Message
@@ -13,8 +14,15 @@ from hermes_chaos.sim.environment.clock import SimulatedClock
 class Keeper:
     """`room` is how many messages it still takes; an offer is taken whole or not at all."""
 
-    def __init__(self, room: int = 1_000, nursery: trio.Nursery | None = None) -> None:
-        """With a nursery the disk takes a millisecond, and needs no telling."""
+    config = SpoolConfig()
+
+    def __init__(
+        self, room: int = 1_000, nursery: trio.Nursery | None = None, *, holds_back: bool = True
+    ) -> None:
+        """With a nursery the disk takes a millisecond, and needs no telling. `holds_back`: newer
+        messages of a topic wait behind those that it has.
+        """
+        self.holds_back = holds_back
         self.clock = SimulatedClock()
         self.room = room
         self.taken: list[Message] = []
@@ -54,7 +62,7 @@ class Keeper:
         self.written()
 
     def has(self, topic: str) -> bool:
-        return bool(self.taken)
+        return self.holds_back and bool(self.taken)
 
     def holds(self, log_topic: str, key: bytes) -> bool:
         return key in self.keys

@@ -29,7 +29,6 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
 from hermes_actors.publisher.edges.server import FrontendServer
 from hermes_actors.publisher.frontend import Frontend
-from hermes_actors.publisher.spooling import reserve_ms, spool_of
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.signals import stop_on_signal
@@ -111,8 +110,7 @@ async def serve(
             clock,
             IdSource(),
             authenticator=authenticator,
-            spool_of=spool_of(kept, whole.spool),
-            reserve_ms=reserve_ms(kept, whole),
+            spool=kept,
             schema_of=Schemas(Catalog(), open_mailbox(1)[0]).of,
             fallback=Fallback(
                 FallbackConfig(), log, {"dc2": remote}, nursery, clock, system_rng(), metrics

@@ -15,7 +15,7 @@ from hermes_actors.publisher.batches.stream import Permits
 
 def permits_of(world) -> Permits:
     """What counts the messages of batches to shop.orders that are under way."""
-    return world.frontend.batches.bounds.of_topic(world.frontend.routes.by_name["shop.orders"])
+    return world.frontend.batches.of_topic(world.frontend.routes.by_name["shop.orders"])
 
 
 @pytest.fixture
@@ -340,7 +340,7 @@ async def test_a_stream_that_is_cut_short_while_it_waits_gives_everything_back(
         await trio.sleep(1)
         assert world.frontend.tally.in_flight == 0
         assert permits_of(world).taken == 0
-        assert world.frontend.batches.bounds.node.taken == 0
+        assert world.frontend.batches.node.taken == 0
 
 
 async def test_a_stream_without_a_piece_for_long_ends_with_a_line_that_says_so(

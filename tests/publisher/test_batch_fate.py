@@ -20,7 +20,7 @@ LIMIT_MS = 500
 async def keeping(open_world, autojump_clock):
     """A frontend whose topics have a spool that is asked 15 ms before the limit."""
     keeper = Keeper(1_000)
-    async with open_world(parts={"spool_of": lambda _topic: keeper, "reserve_ms": 15}) as world:
+    async with open_world(parts={"spool": keeper}) as world:
         world.keeper = keeper
         await world.add_topic("shop.orders", partitions=2)
         yield world

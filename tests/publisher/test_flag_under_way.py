@@ -37,13 +37,8 @@ def open_switched(open_world) -> OpenSwitched:
                 random.Random(3),
                 Metrics("hermes_frontend"),
             )
-            keeper = Keeper(nursery=nursery)
-
-            def spool_of(topic):
-                is_wanted = has_spool and not topic.fallback_to_remote_datacenter_enabled
-                return keeper if is_wanted else None
-
-            parts = {"fallback": fallback, "spool_of": spool_of, "reserve_ms": 15}
+            keeper = Keeper(nursery=nursery, holds_back=False)
+            parts = {"fallback": fallback, "spool": keeper if has_spool else None}
             async with open_world(parts=parts, log=own) as world:
                 await remote.create_topic("shop.orders_1", TopicSettings())
                 await world.add_topic("shop.orders")

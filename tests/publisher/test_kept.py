@@ -14,7 +14,7 @@ from hermes_actors.publisher.pending import Pending
 async def world(open_world, autojump_clock):
     """A frontend whose topics have a spool that begins 15 ms before the limit."""
     keeper = Keeper()
-    parts = {"spool_of": lambda _topic: keeper, "reserve_ms": 15}
+    parts = {"spool": keeper}
     async with open_world(parts=parts) as world:
         world.keeper = keeper
         await world.add_topic("shop.orders", partitions=2)
@@ -54,7 +54,7 @@ async def test_a_log_that_says_nothing_at_the_start_leaves_room_for_what_is_kept
     open_world, autojump_clock
 ) -> None:
     keeper = Keeper()
-    parts = {"spool_of": lambda _topic: keeper, "reserve_ms": 15}
+    parts = {"spool": keeper}
     async with open_world(parts=parts, waiting_per_topic_max=3) as world:
         world.log.faults.silent = world.log.faults.reads_silent = True
         await world.add_topic("shop.orders", is_created=False)
@@ -186,12 +186,8 @@ async def test_a_body_that_does_not_come_has_its_whole_limit(world, autojump_clo
 async def test_a_topic_that_loses_its_spool_tells_it_of_the_append_that_was_under_way(
     open_world, autojump_clock
 ) -> None:
-    keeper = Keeper()
-    parts = {
-        "spool_of": lambda topic: None if topic.fallback_to_remote_datacenter_enabled else keeper,
-        "reserve_ms": 15,
-    }
-    async with open_world(parts=parts) as world:
+    keeper = Keeper(holds_back=False)
+    async with open_world(parts={"spool": keeper}) as world:
         await world.add_topic("shop.orders")
         world.log.faults.silent = True
         publication = world.admit()
@@ -213,7 +209,7 @@ async def test_a_key_whose_older_message_is_kept_while_another_key_catches_up_wa
             await trio.sleep(0.025)
 
     keeper = Slow()
-    parts = {"spool_of": lambda _topic: keeper, "reserve_ms": 15}
+    parts = {"spool": keeper}
     async with open_world(parts=parts) as world:
         await world.add_topic("shop.orders", partitions=1)
         world.log.faults.delay_s = (0.040, 0.040)

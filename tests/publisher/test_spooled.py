@@ -10,14 +10,12 @@ import trio
 from hermes_actors.config import Config
 from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.opening import open_spool
-from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.message import from_record
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
-from hermes_actors.publisher.spooling import spool_of
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
@@ -36,21 +34,12 @@ def topic(*, fallback: bool = False) -> Topic:
     )
 
 
-class LateSpool:
-    """Stands in until the spool is there: the frontend and the spool need each other's parts."""
-
-    def __init__(self) -> None:
-        self.spool_of = lambda _topic: None
-
-
 @pytest.fixture
 def open_buffered(open_world):
     @asynccontextmanager
     async def opened(disk: SimulatedDisk, *, partitions: int = 2, **settings: int | bool):
-        late = LateSpool()
         config = Config(spool=SpoolConfig(**settings))
-        parts = {"spool_of": lambda each: late.spool_of(each), "reserve_ms": 15}
-        async with open_world(parts=parts) as world:
+        async with open_world() as world:
             log: MemoryLog = world.log
             clock = world.frontend.clock
             live = LiveTopic(TopicName.parse(ORDERS), topic(), 0, 0, ORDERS)
@@ -72,7 +61,7 @@ def open_buffered(open_world):
                 rng=random.Random(5),
             ) as spool:
                 world.spool = spool
-                late.spool_of = spool_of(spool, config.spool)
+                world.frontend.routes.spool = spool
                 world.frontend.routes.set(live, world.nursery)
                 yield world
 
@@ -182,14 +171,11 @@ async def test_an_outage_costs_no_answer_but_201_and_202_and_no_message_and_no_o
 async def test_a_topic_with_fallback_has_a_spool_only_if_the_operator_wants_both(
     open_buffered, autojump_clock
 ):
-    async with open_buffered(SimulatedDisk()) as world:
-
-        def of(fallback: bool, **settings: bool) -> Spool | None:
-            return spool_of(world.spool, SpoolConfig(**settings))(topic(fallback=fallback))
-
-        assert of(False) is world.spool
-        assert of(True) is None
-        assert of(True, for_fallback_topics=True) is world.spool
+    for wants_both in (False, True):
+        async with open_buffered(SimulatedDisk(), for_fallback_topics=wants_both) as world:
+            routes = world.frontend.routes
+            assert routes.spool_of(topic(fallback=False)) is world.spool
+            assert routes.spool_of(topic(fallback=True)) is (world.spool if wants_both else None)
 
 
 async def test_messages_that_wait_are_not_overtaken_when_their_topic_gets_the_fallback_flag(

@@ -33,7 +33,7 @@ class Heard(Transitions):
 async def listening(open_world, autojump_clock):
     """A frontend with a spool that is asked 15 ms before the limit, and what was heard of it."""
     keeper = Keeper()
-    async with open_world(parts={"spool_of": lambda _topic: keeper, "reserve_ms": 15}) as world:
+    async with open_world(parts={"spool": keeper}) as world:
         heard = Heard()
         world.keeper, world.heard = keeper, heard.all
         world.frontend.tally.listeners.append(heard)

@@ -134,6 +134,19 @@ def decode_entry(payload: bytes) -> tuple[int, SpoolEntry]:
         raise UndecodableEntry(str(error)) from error
 
 
+def set_aside_line(reason: str, at_ms: int, entry: SpoolEntry) -> bytes:
+    """An entry as a line of JSON; key and body in Base64."""
+    line = {
+        "reason": reason,
+        "setAsideAt": at_ms,
+        "topic": entry.topic,
+        "logTopic": entry.log_topic,
+        "spooledAt": entry.spooled_at_ms,
+        "message": entry.message,
+    }
+    return msgspec.json.encode(line) + b"\n"
+
+
 def encode_done(places: Sequence[int]) -> bytes:
     """The payload of a done mark: the entries of this segment that start at these places."""
     return struct.pack(f"<{len(places)}Q", *places)

@@ -10,7 +10,6 @@ from hermes_actors.config import Config
 from hermes_actors.fallback.spool.replay import Replayer
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore, open_segment_store
-from hermes_actors.fallback.spool.writer import QUEUED_OFFERS_MAX, SpoolWriter
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata
@@ -69,9 +68,7 @@ async def open_spool(
     async with open_store() as store:
         spool = Spool(store, config.spool, clock, metrics)
         await spool.load()
-        spool.ref = control.start(
-            "spool writer", lambda: SpoolWriter(spool), mailbox_capacity=QUEUED_OFFERS_MAX
-        )
+        spool.start(control)
         control.start_task(
             "replayer",
             lambda stop: Replayer(

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import trio
 from msgspec import Struct
@@ -71,28 +72,20 @@ class _Sending(Struct, eq=False):
     next_partition: int = 0
 
 
+@dataclass(eq=False)
 class Replayer:
     """The actor. Batches are bounded by `records_max` and `bytes_max`."""
 
-    def __init__(
-        self,
-        spool: Spool,
-        metadata: Metadata,
-        logs: Logs,
-        rng: random.Random,
-        *,
-        envelope: Envelope = Envelope.NATIVE,
-        records_max: int = 1_000,
-        bytes_max: int = 1_000_000,
-    ) -> None:
-        self._spool = spool
-        self._clock = spool.clock
-        self._metadata = metadata
-        self._logs = logs
-        self._rng = rng
-        self._envelope = envelope
-        self._records_max = records_max
-        self._bytes_max = bytes_max
+    spool: Spool
+    metadata: Metadata
+    logs: Logs
+    rng: random.Random
+    envelope: Envelope = Envelope.NATIVE
+    records_max: int = 1_000
+    bytes_max: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        self._clock = self.spool.clock
         self._topics: dict[str, _Sending] = {}
         self._returns = Returns(self._asked)
         # Whoever failed last waits among the like: topics that are away take no healthy one's turn.
@@ -113,7 +106,7 @@ class Replayer:
         """
         while True:
             unknown = 0
-            queues = self._spool.index.queues
+            queues = self.spool.index.queues
             for at in range(0, len(queues), AT_ONCE):
                 known = [each for each in queues[at : at + AT_ONCE] if self._is_known(each)]
                 unknown += len(queues[at : at + AT_ONCE]) - len(known)
@@ -121,8 +114,8 @@ class Replayer:
                 if len(queues) > AT_ONCE:
                     await trio.sleep(PAUSE_S if any(begun) else 0)
             with trio.move_on_after(_LOOK_EVERY_S if unknown else math.inf):
-                await self._spool.changed.wait()
-            self._spool.changed = trio.Event()
+                await self.spool.changed.wait()
+            self.spool.changed = trio.Event()
             await trio.sleep(_LOOK_S)
 
     def _start_lanes(self, queue: TopicQueue, nursery: trio.Nursery) -> bool:
@@ -142,8 +135,8 @@ class Replayer:
     async def _send_lane(self, sending: _Sending, lane: int, nursery: trio.Nursery) -> None:
         """Send until the lane is empty or its topic not known; at first only arrange the lanes."""
         queue = sending.queue
-        pauses = Pauses(self._returns, self._rng, self._spool.config.replay_backoff_max_ms / 1_000)
-        records_max = min(_FIRST_RECORDS, self._records_max)
+        pauses = Pauses(self._returns, self.rng, self.spool.config.replay_backoff_max_ms / 1_000)
+        records_max = min(_FIRST_RECORDS, self.records_max)
         while queue.count and self._is_known(queue):
             if not sending.is_arranged:
                 if await self._arrange(sending, pauses.tries):
@@ -152,7 +145,7 @@ class Replayer:
                 continue
             now_s = self._clock.monotonic_s()
             batch, again_s = queue.select(
-                lane, now_s, records_max=records_max, bytes_max=self._bytes_max
+                lane, now_s, records_max=records_max, bytes_max=self.bytes_max
             )
             if not batch:
                 if again_s is None:
@@ -166,9 +159,9 @@ class Replayer:
             queue.is_flowing = is_ok
             if is_ok:
                 pauses.reset()
-                records_max = min(records_max * 2, self._records_max)
+                records_max = min(records_max * 2, self.records_max)
             else:
-                records_max = min(_FIRST_RECORDS, self._records_max)
+                records_max = min(_FIRST_RECORDS, self.records_max)
                 await pauses.rest()
         sending.lanes.discard(lane)
         if queue.count and self._is_known(queue):
@@ -178,7 +171,7 @@ class Replayer:
             del self._topics[queue.log_topic]
         if queue.count:
             queue.is_flowing = False
-            self._spool.changed.set()
+            self.spool.changed.set()
 
     async def _arrange(self, sending: _Sending, failures: int) -> bool:
         """Stand what waits in lanes, as many as the log has partitions; what goes to no log needs
@@ -191,7 +184,7 @@ class Replayer:
             if partitions is None:
                 return False
             queue.arrange(partitions)
-            sending.next_partition = self._rng.randrange(partitions)
+            sending.next_partition = self.rng.randrange(partitions)
         sending.is_arranged = True
         return True
 
@@ -201,20 +194,20 @@ class Replayer:
 
     def _live(self, queue: TopicQueue) -> LiveTopic | None:
         """Return the topic if this life of it goes on, else None."""
-        live = self._metadata.catalog.topics.get(queue.topic)
+        live = self.metadata.catalog.topics.get(queue.topic)
         return live if live is not None and live.log_topic == queue.log_topic else None
 
     def _is_gone(self, queue: TopicQueue) -> bool:
         """True when that life of the topic is over for good: what is only not known is waited
         for.
         """
-        return self._metadata.has_ended(queue.topic, queue.incarnation)
+        return self.metadata.has_ended(queue.topic, queue.incarnation)
 
     def _has_expired(self, queue: TopicQueue) -> bool:
         """True when its oldest entry has waited too long, perhaps for a topic that nobody knows."""
         oldest = queue.oldest()
         now_s = self._clock.monotonic_s()
-        return oldest is not None and self._spool.has_expired(oldest, now_s)
+        return oldest is not None and self.spool.has_expired(oldest, now_s)
 
     async def _replay(
         self, sending: _Sending, lane: int, batch: list[Waiting], failures: int
@@ -224,7 +217,7 @@ class Replayer:
         live = self._live(queue)
         try:
             if self._is_gone(queue):
-                await self._spool.set_aside(batch, "topic_gone")
+                await self.spool.set_aside(batch, "topic_gone")
                 return True
             if live is None:
                 await self._set_expired_aside(batch)
@@ -247,7 +240,7 @@ class Replayer:
 
     def _next_log(self, sending: _Sending, live: LiveTopic, failures: int) -> Log:
         """Return the first of the topic's logs that has not failed of late, else each in turn."""
-        logs = self._logs(live)
+        logs = self.logs(live)
         now_s = self._clock.monotonic_s()
         for log in logs:
             if sending.away_until_s.get(log.dc, now_s) <= now_s:
@@ -260,8 +253,8 @@ class Replayer:
         """
         found: dict[str, tuple[Log, str]] = {}
         for sending in self._topics.values():
-            live = self._metadata.catalog.topics.get(sending.queue.topic)
-            for log in self._logs(live) if live is not None else ():
+            live = self.metadata.catalog.topics.get(sending.queue.topic)
+            for log in self.logs(live) if live is not None else ():
                 found.setdefault(log.dc, (log, sending.queue.log_topic))
         return found
 
@@ -273,17 +266,17 @@ class Replayer:
         aside.
         """
         await self._set_expired_aside(batch)
-        read = await self._spool.read([each for each in batch if not each.is_settled])
+        read = await self.spool.read([each for each in batch if not each.is_settled])
         damaged = [each for each, entry in read if entry is None]
         if damaged:
-            await self._spool.set_aside(damaged, "unreadable")
+            await self.spool.set_aside(damaged, "unreadable")
         return [(each, entry) for each, entry in read if entry is not None]
 
     async def _set_expired_aside(self, batch: list[Waiting]) -> None:
         now_s = self._clock.monotonic_s()
-        expired = [each for each in batch if self._spool.has_expired(each, now_s)]
+        expired = [each for each in batch if self.spool.has_expired(each, now_s)]
         if expired:
-            await self._spool.set_aside(expired, "expired")
+            await self.spool.set_aside(expired, "expired")
 
     def _spread(
         self, sending: _Sending, lane: int, items: list[Item], partitions: int
@@ -304,14 +297,14 @@ class Replayer:
         if not items:
             return True
         strictest = Ack.ALL if any(entry.ack is Ack.ALL for _, entry in items) else Ack.LEADER
-        records = [to_record(entry.message, self._envelope) for _, entry in items]
+        records = [to_record(entry.message, self.envelope) for _, entry in items]
         outcomes = await log.append(sending.queue.log_topic, partition, records, strictest)
         by_kind: dict[type[Outcome], list[Waiting]] = {}
         for (each, _), outcome in zip(items, outcomes, strict=True):
             by_kind.setdefault(type(outcome), []).append(each)
         stored, refused = by_kind.pop(Stored, []), by_kind.get(RefusedRecord, [])
-        self._spool.settle(stored)
-        measures = self._spool.measures
+        self.spool.settle(stored)
+        measures = self.spool.measures
         measures.replayed.add(len(stored))
         for kind, failed in by_kind.items():
             measures.replay_failures(_FAILURES[kind]).add(len(failed))
@@ -320,7 +313,7 @@ class Replayer:
         sending.partitions.clear()
         if await self._partitions(sending, log) is None:
             return False  # The topic is not there yet; that is no refusal of the message.
-        await self._spool.set_aside(refused, "refused")
+        await self.spool.set_aside(refused, "refused")
         return len(by_kind) == 1
 
     async def _partitions(self, sending: _Sending, log: Log) -> int | None:

@@ -1,19 +1,19 @@
 """The spool: what it has said yes to is on the disk, and stays there until a log has it.
 
-`Spool` outlives its actors: offers are made to it and read from it while `SpoolWriter`, the one
-that waits for the disk, restarts. What is offered while a write is under way is the next write, one
-fsync for all of it.
+It is the one actor that writes to the spool's disk, and outlives its own failures: offers are made
+to it and read from it while it restarts. What is offered while a write is under way is the next
+write, one fsync for all of it.
 """
 
 import logging
 import math
 from collections.abc import Callable, Hashable, Sequence
 
-import msgspec
 import trio
 from msgspec import Struct
 
-from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
+from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
+from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.measures import SpoolMeasures
 from hermes_actors.fallback.spool.format import (
@@ -21,6 +21,7 @@ from hermes_actors.fallback.spool.format import (
     SpoolEntry,
     decode_entry,
     encode_entry,
+    set_aside_line,
 )
 from hermes_actors.fallback.spool.index import Place, SpoolIndex, Waiting
 from hermes_actors.fallback.spool.store import SegmentStore, SpoolUnavailable
@@ -33,6 +34,20 @@ _TRIED_MIN_S = 60.0
 _CATCH_UP_S = 0.025
 _CATCH_UP_POLL_S = 0.002
 _NEARLY_CAUGHT_UP_MAX = 1_000
+# The bound in bytes is the configuration's.
+_QUEUED_OFFERS_MAX = 20_000
+
+_GROUP_BYTES_MAX = 4 * 1024 * 1024
+_GROUP_OFFERS_MAX = 4_096
+_AFTER_FAILURE_S = 1.0
+_TIDY_AGAIN_S = 5.0
+_TIDY_TIMEOUT_S = 2.0
+_LOOK_INTERVAL_S = 1.0
+_MARKS_A_TIME_MAX = 10_000
+_ROLL_BYTES = 1024 * 1024
+"""A segment of which nothing is needed is deleted, but not for every message a new one begun."""
+_COPIED_AT_MOST = 0.25
+"""Of a segment that keeps others from being written, this share may be copied to be rid of it."""
 
 Done = Callable[[SpoolUnavailable | None], None]
 
@@ -47,7 +62,7 @@ class Offer(Struct, eq=False):
 
 
 class Spool:
-    """One node's spool. `load` it, and start a `SpoolWriter` with `ref` as its mailbox's end."""
+    """One node's spool. `load` it, then `start` it; `ref` is its mailbox's end."""
 
     def __init__(
         self, store: SegmentStore, config: SpoolConfig, clock: Clock, metrics: Metrics
@@ -66,10 +81,9 @@ class Spool:
         self._held: dict[Hashable, list[Waiting]] = {}
         self.changed = trio.Event()
         """Set when there is more to send."""
-        # What the writer knows, and its next life must.
-        self.done: list[Place] = []
-        self.failing_until_s = -math.inf
-        self.tidy_at_s = math.inf
+        self._done: list[Place] = []
+        self._failing_until_s = self._look_at_s = -math.inf
+        self._tidy_at_s = math.inf
         self.measures = SpoolMeasures(metrics)
         self.measures.watch(self.index, store, self._oldest_age_s, lambda: self.trouble)
 
@@ -98,6 +112,12 @@ class Spool:
         if index.entries:
             _logger.warning("spool: %d messages of an earlier run wait to be stored", index.entries)
 
+    def start(self, supervisor: Supervisor) -> None:
+        """Write what is offered, under this supervisor."""
+        self.ref = supervisor.start(
+            "spool writer", lambda: self, mailbox_capacity=_QUEUED_OFFERS_MAX
+        )
+
     # Offering.
 
     def offer(
@@ -116,7 +136,7 @@ class Spool:
         ref = self.ref
         if ref is None or not self.is_open:
             return self._refuse(len(entries), "closed")
-        if self.lost or now_s < self.failing_until_s:
+        if self.lost or now_s < self._failing_until_s:
             return self._refuse(len(entries), "disk")
         payloads = [
             encode_entry(self._sequence + number, entry) for number, entry in enumerate(entries, 1)
@@ -245,8 +265,8 @@ class Spool:
             if each.held_by is not None:
                 self._held.pop(each.held_by, None)
             if self.index.settle(each) and each.place is not None:
-                self.done.append(each.place)
-        self.tidy_soon()
+                self._done.append(each.place)
+        self._tidy_soon()
 
     async def set_aside(self, batch: Sequence[Waiting], reason: str) -> None:
         """Put these where people can find them. Raises SpoolUnavailable; then they still wait."""
@@ -255,7 +275,7 @@ class Spool:
         read = await self.read(batch)
         for each, entry in read:
             if entry is not None:
-                lines.append(_set_aside_line(reason, now_ms, entry))
+                lines.append(set_aside_line(reason, now_ms, entry))
             elif each.place is not None:
                 await self.store.copy_aside(each.place)
         if lines:
@@ -269,9 +289,172 @@ class Spool:
         self.measures.set_aside(reason).add(len(read))
         self.settle([each for each, _entry in read])
 
-    # For the writer.
+    # Writing: the actor.
 
-    def written(self, offer: Offer, places: Sequence[Place]) -> None:
+    async def run(self, inbox: Inbox[Offer | None]) -> None:
+        """Write what is offered until the inbox ends; what waits then is written first."""
+        taken: list[Offer] = []
+        try:
+            await self._tidy()
+            self.is_open = True
+            while await self._wait(inbox):
+                await self._look()
+                received = inbox.receive_nowait(_GROUP_OFFERS_MAX)
+                taken = [each for each in received if each]
+                while taken:
+                    group = _group(taken)
+                    taken = taken[len(group) :]
+                    await self._write(group)
+                if received or self._tidy_at_s <= self.clock.monotonic_s():
+                    await self._tidy()
+            await self._tidy(at_end=True)
+        finally:
+            self.is_open = False
+            error = SpoolUnavailable("closed", "the spool is stopped; the message was not stored")
+            while left := [*taken, *inbox.receive_nowait(_GROUP_OFFERS_MAX)]:
+                taken = []
+                for offer in left:
+                    if offer is not None:
+                        self._not_written(offer, error)
+
+    async def _wait(self, inbox: Inbox[Offer | None]) -> bool:
+        look_at_s = math.inf if self.lost else self._look_at_s
+        next_s = min(self._tidy_at_s, look_at_s) - self.clock.monotonic_s()
+        with trio.move_on_after(max(next_s, 0.0)):
+            return await inbox.wait()
+        return True
+
+    async def _look(self) -> None:
+        """Look once a second whether the files are still those that are written to."""
+        now_s = self.clock.monotonic_s()
+        if self.lost or now_s < self._look_at_s:
+            return
+        self._look_at_s = now_s + _LOOK_INTERVAL_S
+        try:
+            self.lost = await self.store.lost()
+        except OSError as error:
+            self.trouble = f"the spool's disk: {error}"
+            return
+        if self.lost:
+            self.trouble = self.lost
+            _logger.error("spool: %s", self.lost)
+
+    async def _write(self, offers: Sequence[Offer]) -> None:
+        """Write these with one fsync and say so to each."""
+        found: list[Place] | SpoolUnavailable = SpoolUnavailable(
+            "closed", "the spool was stopped while it wrote the message, which may be stored yet"
+        )
+        started_s = self.clock.monotonic_s()
+        try:
+            found = await self._append([each for offer in offers for each in offer.payloads])
+            if isinstance(found, SpoolUnavailable):
+                self._failed(found)
+        finally:
+            at = 0
+            for offer in offers:
+                if isinstance(found, SpoolUnavailable):
+                    self._not_written(offer, found)
+                else:
+                    self._written(offer, found[at : at + len(offer.waiting)])
+                    at += len(offer.waiting)
+        self.measures.write.observe(self.clock.monotonic_s() - started_s)
+
+    async def _append(self, payloads: Sequence[bytes]) -> list[Place] | SpoolUnavailable:
+        """Where they lie, or why not; it may take too long, unless the process stood still."""
+        timeout_s = self.config.write_timeout_ms / 1_000
+        found: list[Place] | SpoolUnavailable = SpoolUnavailable(
+            "slow", f"the spool's disk did not write within {timeout_s:g} s"
+        )
+
+        async def give_up(scope: trio.CancelScope) -> None:
+            # In two halves: a pause of the process ends only one of them, and a disk that works
+            # has the other.
+            for _half in range(2):
+                await trio.sleep(timeout_s / 2)
+            scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(give_up, nursery.cancel_scope)
+            try:
+                found = await self.store.append(payloads)
+            except SpoolUnavailable as error:
+                found = error
+            nursery.cancel_scope.cancel()
+        return found
+
+    def _failed(self, error: SpoolUnavailable) -> None:
+        if not self.trouble:
+            _logger.error("spool: %s; messages that no log takes are refused", error.message)
+        self.trouble = error.message
+        self._failing_until_s = self.clock.monotonic_s() + _AFTER_FAILURE_S
+        self._tidy_soon()
+
+    # House-keeping.
+
+    async def _tidy(self, *, at_end: bool = False) -> None:
+        """Record what is settled, and delete what nobody needs. What fails is tried again."""
+        if self.lost:
+            return
+        self._tidy_at_s = math.inf
+        trouble = "the spool's disk is slow"
+        try:
+            with trio.move_on_after(_TIDY_TIMEOUT_S):
+                await self._delete_unneeded(at_end=at_end)
+                await self._mark_done()
+                if not at_end:
+                    await self._make_room()
+                    # A new file that could be made also shows that the disk takes something again.
+                    await self.store.prepare()
+                trouble = ""
+        except SpoolUnavailable as error:
+            trouble = error.message
+        self.trouble = trouble
+        if trouble:
+            self._tidy_at_s = self.clock.monotonic_s() + _TIDY_AGAIN_S
+
+    async def _delete_unneeded(self, *, at_end: bool) -> None:
+        store, index = self.store, self.index
+        if not index.entries and not index.being_written:
+            sealed_bytes = sum(size for _number, size in store.sealed())
+            if at_end or store.size_bytes - sealed_bytes > _ROLL_BYTES:
+                await store.seal()
+        gone = [number for number, _size in store.sealed() if not index.is_needed(number)]
+        for number in gone:
+            await store.delete(number)
+        if gone:
+            self._done = [place for place in self._done if place.segment not in gone]
+
+    async def _mark_done(self) -> None:
+        done = self._done
+        while done:
+            places = done[:_MARKS_A_TIME_MAX]
+            await self.store.mark_done(places)
+            del done[: len(places)]
+
+    async def _make_room(self) -> None:
+        """Copy the little that is needed of a segment, when such segments take half the space."""
+        store = self.store
+        if store.size_bytes <= self.config.disk_bytes_max / 2:
+            return
+        for number, size_bytes in store.sealed():
+            needed = self.index.unsettled(number)
+            if sum(each.size_bytes for each in needed) > size_bytes * _COPIED_AT_MOST:
+                continue
+            read = await store.read([each.place for each in needed if each.place])
+            payloads = [payload for payload in read if payload is not None]
+            if len(payloads) < len(needed):
+                continue  # The replayer will meet the damage, and set it aside.
+            places = await store.append(payloads)
+            for each, place in zip(needed, places, strict=True):
+                if each.is_settled:
+                    # While it was copied: the copy must not be found by the next run.
+                    self._done.append(place)
+                else:
+                    self.index.move(each, place)
+            self._tidy_soon()
+            return
+
+    def _written(self, offer: Offer, places: Sequence[Place]) -> None:
         """The disk has an offer's entries."""
         for each, place in zip(offer.waiting, places, strict=True):
             self.index.written(each, place)
@@ -280,7 +463,7 @@ class Spool:
         self.settle([each for each in offer.waiting if each.is_stored])
         self.changed.set()
 
-    def refuse(self, offer: Offer, error: SpoolUnavailable) -> None:
+    def _not_written(self, offer: Offer, error: SpoolUnavailable) -> None:
         """An offer could not be written."""
         for each in offer.waiting:
             if each.held_by is not None:
@@ -289,24 +472,21 @@ class Spool:
         self.measures.refused(error.reason).add(len(offer.waiting))
         offer.done(error)
 
-    def tidy_soon(self) -> None:
+    def _tidy_soon(self) -> None:
         """There is something to be recorded, or deleted."""
-        if self.tidy_at_s == math.inf and self.ref is not None:
-            self.tidy_at_s = self.clock.monotonic_s()
+        if self._tidy_at_s == math.inf and self.ref is not None:
+            self._tidy_at_s = self.clock.monotonic_s()
             try:
                 self.ref.tell(None)
             except (MailboxFull, MailboxClosed):
                 return  # The writer tidies up after each write, and when it ends.
 
 
-def _set_aside_line(reason: str, at_ms: int, entry: SpoolEntry) -> bytes:
-    """An entry as a line of JSON; key and body in Base64."""
-    line = {
-        "reason": reason,
-        "setAsideAt": at_ms,
-        "topic": entry.topic,
-        "logTopic": entry.log_topic,
-        "spooledAt": entry.spooled_at_ms,
-        "message": entry.message,
-    }
-    return msgspec.json.encode(line) + b"\n"
+def _group(offers: Sequence[Offer]) -> list[Offer]:
+    """The first of them that are written together: at least one."""
+    size_bytes = 0
+    for count, offer in enumerate(offers):
+        size_bytes += offer.size_bytes
+        if count and size_bytes > _GROUP_BYTES_MAX:
+            return list(offers[:count])
+    return list(offers)

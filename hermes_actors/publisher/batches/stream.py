@@ -15,13 +15,14 @@ from weakref import WeakKeyDictionary
 from msgspec.structs import replace
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.errors import HermesError, Refused
+from hermes_actors.errors import HermesError, Refused, Unavailable
 from hermes_actors.model.message import Message
 from hermes_actors.model.messages import MessageRun
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.publisher.answers import too_long_for_topic
-from hermes_actors.publisher.batches.forms import Form, Parcel
+from hermes_actors.publisher.answers import Answer, too_long_for_topic
+from hermes_actors.publisher.batches.forms import Form, Parcel, form_of
 from hermes_actors.publisher.batches.slices import LINE_BYTES, Slice, end_line
+from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Pending, Route
 from hermes_actors.schema.validation import UNITS_MAX
@@ -75,25 +76,90 @@ class Permits:
         return not self._taken or self._taken + units <= self._total
 
 
-class Bounds:
-    """The limits on a node's streams of batches. `messages_max` and `bytes_max` are those of a
-    slice; `node` counts bytes in flight; `enforces_size`: a topic's own limit holds too.
+class Streams:
+    """The streams of one node that are open, and the bounds that they share.
+
+    `messages_max` and `bytes_max` are those of a slice; `node` counts bytes in flight.
     """
 
-    def __init__(self, config: FrontendConfig) -> None:
+    def __init__(self, config: FrontendConfig, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self.config = config
         self.messages_max = min(config.batch_records_max, _MESSAGES_MAX)
         self.bytes_max = config.batch_bytes_max
-        self.answer_bytes_max = config.batch_answer_bytes_max
-        self.enforces_size = config.force_topic_max_message_size
+        self.idle_s = config.batch_idle_timeout_ms / 1_000
         self.node = Permits(config.batch_in_flight_bytes_max)
-        self._messages_a_topic = _APPENDS_A_TOPIC * config.batch_records_max
         self._topics: WeakKeyDictionary[Route, Permits] = WeakKeyDictionary()
+        self._open: dict[BatchStream, None] = {}
+
+    def __len__(self) -> int:
+        """How many streams are open."""
+        return len(self._open)
 
     def of_topic(self, route: Route) -> Permits:
         """Return the permits for the topic's messages in flight, the same for as long as it has
         this route.
         """
-        return self._topics.setdefault(route, Permits(self._messages_a_topic))
+        total = _APPENDS_A_TOPIC * self.config.batch_records_max
+        return self._topics.setdefault(route, Permits(total))
+
+    def open(self, topic: str, key: bytes | None, head: Head) -> "BatchStream | Answer":
+        """Check what the headers say: the answer at once, or a stream that wants its body."""
+        route = self.gateway.admit_batch(topic, head)
+        if isinstance(route, Answer):
+            return route
+        try:
+            stream = self._stream(route, key, head)
+        except HermesError as error:
+            return self.gateway.refuse(error, route, closes=True)
+        self._open[stream] = None
+        route.tally.in_flight += 1
+        return stream
+
+    def end_all(self) -> None:
+        """The node is about to end: streams read no further, and answer what they have read."""
+        error = Unavailable(
+            "The server is shutting down: lines after this were not read; send them again, to "
+            "another node"
+        )
+        for stream in list(self._open):
+            stream.stop(error)
+
+    def _stream(self, route: Route, key: bytes | None, head: Head) -> "BatchStream":
+        if head.get("idempotency-key") is not None:
+            raise Refused(
+                "Idempotency-Key is for one message; in a batch give each an id, as a line of "
+                "application/vnd.hermes.messages+ndjson"
+            )
+        if head.get("hermes-replay-id") is not None:
+            raise Refused("Hermes-Replay-Id is for one message; send each in a request of its own")
+        coding = head.get("content-encoding") or "identity"
+        if coding.strip().lower() != "identity":
+            raise Refused(
+                f"Content-Encoding {coding} is not read: a batch is taken apart; send it as it is",
+                status=415,
+            )
+        if len(self._open) >= self.config.batch_streams_max:
+            error = Unavailable(
+                f"{len(self._open)} batches are being published on this node; try again later"
+            )
+            error.headers = (("retry-after", "1"),)
+            raise error
+        demands = self.gateway.demands
+        common = demands.common(head)
+        form = form_of(
+            head.get("content-type"),
+            self.config.body_bytes_max,
+            common,
+            demands.pick,
+            takes_events=self.config.cloud_events,
+        )
+        return BatchStream(self, route, form, key, head.account, common)
+
+    def closed(self, stream: "BatchStream") -> None:
+        """Record that a stream has ended."""
+        del self._open[stream]
+        stream.route.tally.in_flight -= 1
 
 
 class BatchStream:
@@ -105,24 +171,21 @@ class BatchStream:
 
     def __init__(
         self,
-        gateway: Gateway,
-        bounds: Bounds,
+        streams: Streams,
         route: Route,
         form: Form,
         key: bytes | None,
         account: Account | None,
         common: Message,
-        on_close: Callable[["BatchStream"], None],
     ) -> None:
         self.route = route
         self.form = form
         self.wake: Callable[[], None] = _nobody
-        self._gateway = gateway
-        self._bounds = bounds
+        self._streams = streams
+        self._gateway = streams.gateway
         self._key = key
         self._account = account
         self._common = common
-        self._on_close = on_close
         self._parcels: deque[Parcel] = deque()
         self._slices: deque[Slice] = deque()
         self._owed_bytes = 0
@@ -184,7 +247,7 @@ class BatchStream:
             if not self._is_waiting:
                 # Who waits for a permit gives them back when it comes.
                 _give_back(self._taken)
-            self._on_close(self)
+            self._streams.closed(self)
 
     # Writing.
 
@@ -192,7 +255,7 @@ class BatchStream:
         """Return the lines that are due, b"" if none is. `sent` must be told when they are out."""
         slices = self._slices
         lines: list[bytes] = []
-        while slices and not slices[0].left and self._unsent_bytes < self._bounds.bytes_max:
+        while slices and not slices[0].left and self._unsent_bytes < self._streams.bytes_max:
             due = slices.popleft()
             part = due.lines(self.route.name)
             self._owed_bytes -= len(due.ids) * LINE_BYTES
@@ -227,16 +290,16 @@ class BatchStream:
 
     def _may_owe(self) -> bool:
         owed_bytes = self._owed_bytes + self._unsent_bytes
-        return self._is_left or owed_bytes < self._bounds.answer_bytes_max
+        return self._is_left or owed_bytes < self._streams.config.batch_answer_bytes_max
 
     def _cut(self) -> bool:
         """Make ready the next slice's messages; False when nothing waits."""
         if not self._parcels or self._is_closed:
             return False
-        bounds, parcel = self._bounds, self._parcels[0]
-        count = min(len(parcel.bodies), bounds.messages_max)
+        streams, parcel = self._streams, self._parcels[0]
+        count = min(len(parcel.bodies), streams.messages_max)
         while count > 1 and (
-            parcel.size_of_first(count) > bounds.bytes_max or self._is_costly(parcel, count)
+            parcel.size_of_first(count) > streams.bytes_max or self._is_costly(parcel, count)
         ):
             count //= 2
         if count == len(parcel.bodies):
@@ -247,8 +310,8 @@ class BatchStream:
         self._next = parcel
         self._taken = []
         self._wanted = [
-            (bounds.of_topic(self.route), count),
-            (bounds.node, parcel.size_of_first(count)),
+            (streams.of_topic(self.route), count),
+            (streams.node, parcel.size_of_first(count)),
         ]
         return True
 
@@ -340,7 +403,10 @@ class BatchStream:
     def _refuse_large(self, parcel: Parcel) -> None:
         """Refuse the messages that the topic does not take, where that is checked at all."""
         limit = self.route.topic.max_message_size
-        if self._bounds.enforces_size and max(map(len, parcel.bodies)) > limit:
+        if (
+            self._streams.config.force_topic_max_message_size
+            and max(map(len, parcel.bodies)) > limit
+        ):
             for at, body in enumerate(parcel.bodies):
                 if len(body) > limit:
                     parcel.refused[at] = too_long_for_topic(len(body), self.route.topic)

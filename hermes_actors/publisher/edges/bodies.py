@@ -85,11 +85,6 @@ class BatchExchange:
     takes at once.
     """
 
-    __slots__ = (
-        "_edge", "_frame", "_has_left", "_idle_s", "_is_held", "_is_over",
-        "_is_read", "_is_woken", "_line", "_rest", "_since_s", "_start", "_stream", "_taken_bytes",
-    )  # fmt: skip
-
     def __init__(
         self,
         line: Line,

@@ -9,7 +9,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer, error_answer
-from hermes_actors.publisher.batches.streams import Streams
+from hermes_actors.publisher.batches.stream import Streams
 from hermes_actors.publisher.edges.http1.rendering import Renderer
 from hermes_actors.publisher.edges.http1.wire import Heads
 from hermes_actors.publisher.gateway import Gateway

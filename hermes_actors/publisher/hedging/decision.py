@@ -8,12 +8,11 @@ case, and so does what a log has failed, and what waits for one whose breaker ha
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from msgspec import Struct
 
-from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.account import Cause, HedgeBudget
-from hermes_actors.fallback.measures import FallbackMeasures
 from hermes_actors.fallback.remotes import Path
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnknownRecord
 from hermes_actors.publisher.hedging.flight import Attempts, Flight, Part
@@ -45,6 +44,7 @@ Orders = Iterator[Send | Told]
 """What is to be done, each at once: what comes next may depend on what became of it."""
 
 
+@dataclass(eq=False)
 class Decision:
     """One topic's (`group.topic`), over its ways into the own datacentre and the others, in the
     order to ask them.
@@ -53,24 +53,17 @@ class Decision:
     and gives orders, all of which are followed; what is to be sent is taken as sent.
     """
 
-    def __init__(
-        self,
-        own: Path,
-        remotes: Sequence[Path],
-        config: FallbackConfig,
-        measures: FallbackMeasures,
-        topic: str,
-        *,
-        limit_s: float,
-    ) -> None:
-        self.own = own
-        self.remotes = remotes
-        self.paths = (own, *remotes)
+    own: Path
+    remotes: Sequence[Path]
+    topic: str
+    limit_s: float
+
+    def __post_init__(self) -> None:
+        self.paths = (self.own, *self.remotes)
         self.is_own_known = True
         self._by_name = {path.name: path for path in self.paths}
-        self._measures = measures
-        self._topic = topic
-        self._limit_s = limit_s
+        config = self.own.dc.config
+        self._measures = self.own.dc.measures
         self._rescue_s = config.rescue_before_limit_ms / 1_000
         self._cap_s = config.speculative_send_delay_ms / 1_000
         self._is_off = config.hedge_mode == "off"
@@ -97,7 +90,7 @@ class Decision:
             flight.wake_s = min(
                 now_s + self.own.delay_s(now_s),
                 started_s + self._rescue_after_s(now_s),
-                started_s + self._limit_s - _END_MARGIN_S,
+                started_s + self.limit_s - _END_MARGIN_S,
             )
             yield Send(self.own, flight, None)
             return
@@ -127,7 +120,7 @@ class Decision:
         late = [each for each in waiting if each.is_open and each.rescue_s <= now_s]
         yield from self._rescue(late, now_s)
         # Silence is looked for once in each hedge delay.
-        flight.wake_s = now_s + max(min(self.own.delay_s(now_s), self._limit_s), _LOOK_AGAIN_MIN_S)
+        flight.wake_s = now_s + max(min(self.own.delay_s(now_s), self.limit_s), _LOOK_AGAIN_MIN_S)
         for each in waiting:
             if each.is_open:
                 flight.wake_s = min(flight.wake_s, each.due_s, each.rescue_s, each.end_s)
@@ -211,7 +204,7 @@ class Decision:
     def _count_copies(self, each: Attempts, dc: str, found: Sequence[Outcome], again: int) -> None:
         """Count known copies, `again` of them new, and those that nobody knows of."""
         if again:
-            self._measures.duplicated(self._topic, each.cause).add(again)
+            self._measures.duplicated(self.topic, each.cause).add(again)
         unknown = sum([type(outcome) is UnknownRecord for outcome in found])
         if unknown:
             each.unknown[dc] = each.unknown.get(dc, 0) + unknown
@@ -363,7 +356,7 @@ class Decision:
                     each.begun(self.own.name, each.count)
                 each.due_s = due_s
                 each.rescue_s = each.pending.started_s + rescue_s
-                each.end_s = each.pending.started_s + self._limit_s - _END_MARGIN_S
+                each.end_s = each.pending.started_s + self.limit_s - _END_MARGIN_S
         return flight.attempts
 
     # Which datacentre is the next.
@@ -420,7 +413,7 @@ class Decision:
             needed_s = 2 * target.delay_s(now_s)
             if not math.isinf(needed_s):
                 before_s = min(before_s, max(needed_s, _RESCUE_MIN_S))
-        return max(self._limit_s - before_s, 0.0)
+        return max(self.limit_s - before_s, 0.0)
 
 
 _Sends = dict[tuple[Path, Cause], list[Attempts]]

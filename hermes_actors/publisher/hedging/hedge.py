@@ -13,6 +13,7 @@ import outcome
 import trio
 from msgspec import Struct, field
 
+from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.account import OwnAppend
 from hermes_actors.fallback.chaos import Strike, roll
 from hermes_actors.fallback.node import Fallback
@@ -76,21 +77,16 @@ class Remote(Struct, eq=False):
 
 
 class Hedge:
-    """One topic's. `limit_s` is how long after its `started_s` a pending has its answer.
-
-    Run `follow` beside it.
-    """
+    """One topic's. Run `follow` beside it."""
 
     def __init__(
         self,
         fallback: Fallback,
         route: Route,
+        config: FrontendConfig,
         *,
         records: Records,
         settle: Settle,
-        limit_s: float,
-        records_max: int = 1_000,
-        bytes_max: int = 1_000_000,
     ) -> None:
         self._fallback = fallback
         self._clock = fallback.clock
@@ -101,17 +97,21 @@ class Hedge:
         self.decision = Decision(
             Path(fallback.local, ack),
             [Path(dc, ack) for dc in fallback.remotes],
-            fallback.config,
-            fallback.measures,
             route.name,
-            limit_s=limit_s,
+            config.max_publish_request_duration_ms / 1_000,
         )
         # The one partition is a guess that nothing is added by. A batch without keys never waits
         # for another one.
         self._remotes = {
             path: Remote(
                 path,
-                Batcher(1, records_max=records_max, bytes_max=bytes_max, first=0, slow_s=0.0),
+                Batcher(
+                    1,
+                    records_max=config.batch_records_max,
+                    bytes_max=config.batch_bytes_max,
+                    first=0,
+                    slow_s=0.0,
+                ),
             )
             for path in self.decision.remotes
         }

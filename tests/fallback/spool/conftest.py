@@ -14,7 +14,6 @@ from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.replay import Replayer
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
-from hermes_actors.fallback.spool.writer import QUEUED_OFFERS_MAX, SpoolWriter
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
@@ -149,9 +148,7 @@ async def _open_spooling(
     ):
         spool = Spool(store, config, clock, metrics)
         await spool.load()
-        spool.ref = supervisor.start(
-            "spool writer", lambda: SpoolWriter(spool), mailbox_capacity=QUEUED_OFFERS_MAX
-        )
+        spool.start(supervisor)
         while not spool.is_open:  # noqa: ASYNC110
             await trio.sleep(0.001)
         spooling = Spooling(spool, mounted, metrics, supervisor, clock)

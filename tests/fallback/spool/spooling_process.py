@@ -14,7 +14,6 @@ from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import open_segment_store
-from hermes_actors.fallback.spool.writer import QUEUED_OFFERS_MAX, SpoolWriter
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import IdSource, SystemClock
@@ -51,9 +50,7 @@ async def main(folder: str) -> None:
     ):
         spool = Spool(store, SpoolConfig(), clock, Metrics("hermes_frontend"))
         await spool.load()
-        spool.ref = supervisor.start(
-            "spool writer", lambda: SpoolWriter(spool), mailbox_capacity=QUEUED_OFFERS_MAX
-        )
+        spool.start(supervisor)
         while not spool.is_open:  # noqa: ASYNC110
             await trio.sleep(0.001)
         sys.stdout.write("open\n")

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import trio
 
+from hermes_actors.config import FrontendConfig
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import Outcome, Stored, TopicSettings
@@ -104,9 +105,9 @@ class World:
         self.hedge = Hedge(
             self.fallback,
             route_of(chaos),
+            FrontendConfig(max_publish_request_duration_ms=round(limit_s * 1_000)),
             records=self.records,
             settle=self.settle,
-            limit_s=limit_s,
         )
         self.keeps = False
         self.on_records: list[Callable[[], None]] = []

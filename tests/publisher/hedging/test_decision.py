@@ -78,10 +78,8 @@ class World:
         self.decision = Decision(
             paths[0],
             paths[1:],
-            config,
-            measures,
             "shop.orders",
-            limit_s=LIMIT_S,
+            LIMIT_S,
         )
         for path in paths:
             path.partitions = 1

@@ -10,6 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
+from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.topic import Ack, Chaos
 from hermes_actors.publisher.hedging.hedge import Hedge
@@ -204,9 +205,9 @@ async def test_what_one_topic_learnt_spares_another_the_wait(open_world, autojum
                 log_topic="shop.orders",
                 topic=SimpleNamespace(ack=Ack.LEADER, chaos=Chaos()),
             ),
+            FrontendConfig(max_publish_request_duration_ms=500),
             records=world.records,
             settle=lambda dc, items, _outcomes, _took_s: told.append((dc, len(items))),
-            limit_s=0.5,
         )
         world.nursery.start_soon(quiet.follow)
         await trio.sleep(0.01)

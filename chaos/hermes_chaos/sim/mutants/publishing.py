@@ -15,7 +15,6 @@ from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import PartitionBatch
-from hermes_actors.publisher.appending import Appending
 from hermes_actors.publisher.hedging.decision import Decision
 from hermes_actors.publisher.hedging.flight import Attempts, Part
 from hermes_actors.publisher.hedging.hedge import Hedge, Remote
@@ -26,19 +25,19 @@ from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
 from hermes_chaos.sim.world import Shape
 
-_append = Appending.append
+_store = TopicProducer._store
 _replay: Callable[..., Any] = Replayer._append
 _readable = Replayer._readable
 _start = Hedge._start
 
 
-async def _acknowledge_then_append(self: Appending, batch: PartitionBatch[Pending]) -> None:
+async def _acknowledge_then_append(self: TopicProducer, batch: PartitionBatch[Pending]) -> None:
     for pending in batch.items:
         # `settle` lets go of the messages, which the append still needs.
         messages = pending.messages
         pending.settle(Stored(0))
         pending.messages = messages
-    await _append(self, batch)
+    await _store(self, batch)
 
 
 async def _lead_and_leave_the_watcher(
@@ -87,7 +86,7 @@ async def _replay_once(
     self: Replayer, sending: Any, log: Log, partition: int, items: list[Item]
 ) -> bool:
     await _replay(self, sending, log, partition, items)
-    self._spool.settle([waiting for waiting, _ in items])
+    self.spool.settle([waiting for waiting, _ in items])
     return True
 
 
@@ -136,7 +135,7 @@ PUBLISHING = (
     Mutant(
         "ack-before-append",
         "a publisher is answered 201 before its message is in the log",
-        ((Appending, "append", _acknowledge_then_append),),
+        ((TopicProducer, "_store", _acknowledge_then_append),),
     ),
     Mutant(
         "wake-up-taken",

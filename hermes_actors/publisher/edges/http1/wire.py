@@ -58,24 +58,6 @@ class Request:
     head is above a limit. The same request may come many times and is then the same object.
     """
 
-    __slots__ = (
-        "expected_bytes",
-        "expects_continue",
-        "fields",
-        "head",
-        "is_batch",
-        "is_http_1_0",
-        "is_page",
-        "keeps_alive",
-        "key",
-        "method",
-        "pairs",
-        "path",
-        "refusal",
-        "target",
-        "topic",
-    )
-
     def __init__(self, raw: bytes, config: FrontendConfig) -> None:
         """`raw` is a whole head with the empty line at its end. Raises Malformed."""
         line = _REQUEST_LINE.match(raw)
