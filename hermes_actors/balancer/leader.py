@@ -22,11 +22,11 @@ from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import (
     RECORD_BYTES_MAX,
     Assignment,
-    Claim,
     Plan,
     Resign,
     Said,
     Snapshot,
+    TermClaim,
     encode,
 )
 from hermes_actors.coordination.lease import Lease
@@ -205,7 +205,7 @@ class Leader:
         if state.leader or self._is_stopping(lease) or not lease.is_open():
             return
         term = state.term + 1
-        if await self._append(Claim(lease.boot, term)) is None:
+        if await self._append(TermClaim(lease.boot, term)) is None:
             await trio.sleep(_RETRY_S)
         with trio.move_on_after(_FOLD_TIMEOUT_S):
             await coordination.until(lambda state: bool(state.leader) or state.term >= term)

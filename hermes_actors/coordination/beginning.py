@@ -4,7 +4,6 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.coordination.commands import (
-    Claim,
     Heartbeat,
     Loads,
     Plan,
@@ -13,6 +12,7 @@ from hermes_actors.coordination.commands import (
     Said,
     Snapshot,
     Stopping,
+    TermClaim,
     Undecodable,
     decode,
 )
@@ -118,6 +118,6 @@ def said_by(stored: StoredRecord) -> Said | None:
 def is_strange(state: CoordinationState, said: Said | None) -> bool:
     """True when a boot speaks as a member and is none: the state may not know all members."""
     return (
-        isinstance(said, Heartbeat | Loads | Stopping | Claim | Resign | Plan | Release)
+        isinstance(said, Heartbeat | Loads | Stopping | TermClaim | Resign | Plan | Release)
         and said.boot not in state.members
     )

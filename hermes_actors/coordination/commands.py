@@ -84,7 +84,7 @@ class Stopping(_Said, frozen=True, array_like=True, tag="stopping"):
     """
 
 
-class Claim(_Said, frozen=True, array_like=True, tag="claim"):
+class TermClaim(_Said, frozen=True, array_like=True, tag="claim"):
     """The node wants to lead in this term. The first that is valid wins."""
 
     term: int
@@ -155,7 +155,7 @@ class Snapshot(_Said, frozen=True, array_like=True, tag="snapshot"):
     parts: int = 1
 
 
-Said = Join | Heartbeat | Loads | Stopping | Leave | Claim | Resign | Plan | Release | Snapshot
+Said = Join | Heartbeat | Loads | Stopping | Leave | TermClaim | Resign | Plan | Release | Snapshot
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from hermes_actors.coordination import owning
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Heartbeat,
     Join,
     Leave,
@@ -27,6 +26,7 @@ from hermes_actors.coordination.commands import (
     Stopping,
     Target,
     TaskLoad,
+    TermClaim,
 )
 from hermes_actors.coordination.snapshots import SnapshotContent, pack_in_steps, unpack
 from hermes_actors.coordination.values import (
@@ -192,7 +192,7 @@ class CoordinationState:
             has_changed = self._stop(said)
         elif isinstance(said, Leave):
             self._remove(said.boot, offset, timestamp_ms, is_expired=False)
-        elif isinstance(said, Claim):
+        elif isinstance(said, TermClaim):
             self._claim(said)
         elif isinstance(said, Resign):
             self._resign(said, timestamp_ms)
@@ -295,7 +295,7 @@ class CoordinationState:
             load = said.tasks.get(name, idle)
             self._put(name, owning.measured(self._ownerships[name], said.boot, load, interval_ms))
 
-    def _claim(self, said: Claim) -> None:
+    def _claim(self, said: TermClaim) -> None:
         member = self._members.get(said.boot)
         if self.leader or member is None or member.is_stopping:
             return

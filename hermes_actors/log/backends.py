@@ -37,7 +37,7 @@ LOG = meanings(
 )
 
 
-class Logs(Struct, frozen=True):
+class NodeLogs(Struct, frozen=True):
     """A datacentre's own log and the other ones', with what a node tells of them.
 
     `trouble` says why the own log cannot be used now, "" when it can; `remote_trouble` says it of
@@ -55,7 +55,7 @@ class Logs(Struct, frozen=True):
 @asynccontextmanager
 async def open_logs(
     config: Config, clock: Clock, *, accepts_damage: bool = False
-) -> AsyncIterator[Logs]:
+) -> AsyncIterator[NodeLogs]:
     """The logs of a configuration: in Kafka where it names clusters, else an embedded one.
 
     `accepts_damage`: an embedded log that has lost messages is opened all the same.
@@ -78,7 +78,7 @@ async def open_logs(
             for dc, cluster in config.kafka.clusters.items()
         }
         own = logs.pop(config.dc)
-        yield Logs(
+        yield NodeLogs(
             own,
             logs,
             kafka_log_metrics(own),
@@ -87,10 +87,10 @@ async def open_logs(
         )
 
 
-def embedded_logs(logs: Mapping[str, EmbeddedLog], dc: str) -> Logs:
+def embedded_logs(logs: Mapping[str, EmbeddedLog], dc: str) -> NodeLogs:
     """The embedded logs of these datacentres as a node of `dc` has them."""
     own = logs[dc]
-    return Logs(
+    return NodeLogs(
         own,
         {name: log for name, log in logs.items() if name != dc},
         embedded_log_metrics(own),

@@ -16,7 +16,7 @@ from hermes_actors.management.access.roles import (
     SecurityProvider,
 )
 from hermes_actors.management.balancing.drains import ConsumingNodes, Drains
-from hermes_actors.management.balancing.ownership import Balancing, Planning, unweighed
+from hermes_actors.management.balancing.ownership import Balancing, DryRunPlanner, unweighed
 from hermes_actors.management.balancing.placements import Followed, Placements
 from hermes_actors.management.balancing.workload_constraints import WorkloadConstraints
 from hermes_actors.management.catalog.groups import Groups
@@ -68,7 +68,7 @@ class ClusterView:
     status: StatusFold | None = None
     previews: PreviewRegister | None = None
     coordinations: Mapping[str, Followed] = field(default_factory=dict)
-    planning: Mapping[str, Planning] = field(default_factory=dict)
+    planning: Mapping[str, DryRunPlanner] = field(default_factory=dict)
     weights: Callable[[CoordinationState], PlannerWeights] = unweighed
 
 

@@ -4,8 +4,6 @@
 A constraint is for a name, not for one life of it: who makes a topic anew need not think of it.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from hermes_actors.metadata.bodies import UndecodableBody, decode_body
@@ -67,10 +65,3 @@ def decode_constraint(body: bytes) -> Constraints:
 def decode_drain(body: bytes) -> NodeDrain:
     """Decode a node's draining. Raises UndecodableBody."""
     return decode_body(body, NodeDrain)
-
-
-def constraint_of(
-    constraints: Mapping[str, Constraints], name: SubscriptionName
-) -> Constraints | None:
-    """Give the constraint of a subscription: its own, else its topic's, else None."""
-    return constraints.get(str(name)) or constraints.get(str(name.topic))

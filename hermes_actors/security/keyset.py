@@ -23,19 +23,6 @@ _ALGORITHMS = {
     ("OKP", "Ed25519"): ("EdDSA",),
     ("oct", ""): ("HS256", "HS384", "HS512"),
 }
-ASYMMETRIC = (
-    "RS256",
-    "RS384",
-    "RS512",
-    "PS256",
-    "PS384",
-    "PS512",
-    "ES256",
-    "ES384",
-    "ES512",
-    "EdDSA",
-)
-SYMMETRIC = ("HS256", "HS384", "HS512")
 
 
 class VerificationKey(Struct, frozen=True):

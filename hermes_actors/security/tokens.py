@@ -50,10 +50,6 @@ class Claims(Struct, frozen=True):
     from_s: float
     until_s: float
 
-    def hold_at(self, now_s: float) -> bool:
-        """True while the token is in force."""
-        return self.from_s <= now_s < self.until_s
-
 
 def header_of(token: str, rules: TokenRules) -> TokenHeader:
     """Which key and algorithm a token wants. Raises BadCredentials."""

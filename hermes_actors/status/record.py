@@ -35,11 +35,6 @@ TEXT_BYTES_MAX = 300
 REASONS_MAX = 8
 
 
-def status_topic(namespace: str = "") -> str:
-    """The log topic that holds the records."""
-    return f"{namespace}_{STATUS_TOPIC}" if namespace else STATUS_TOPIC
-
-
 class Published(Struct, frozen=True, array_like=True, gc=False):
     """The messages that a node published to one topic: counters since its start, or thousandths a
     second.

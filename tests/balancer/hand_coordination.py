@@ -8,12 +8,12 @@ from hermes_actors.balancer.presence import Presence
 from hermes_actors.balancer.releases import Releases
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Heartbeat,
     Join,
     Leave,
     Plan,
     Target,
+    TermClaim,
     decode,
     encode,
 )
@@ -76,7 +76,7 @@ class HandCoordination:
     def join(self, boot, node):
         self.say(Join(boot, node))
         if not self.state.leader:
-            self.say(Claim(boot, self.state.term + 1))
+            self.say(TermClaim(boot, self.state.term + 1))
 
     def leave(self, boot):
         self.say(Leave(boot))

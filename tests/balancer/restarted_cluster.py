@@ -8,7 +8,6 @@ from hermes_actors.balancer.leader import Ownable, Workload, in_parts
 from hermes_actors.balancer.planning import WorkloadPlanner
 from hermes_actors.balancer.workload.problem import PlannerSettings
 from hermes_actors.coordination.commands import (
-    Claim,
     Heartbeat,
     Join,
     Leave,
@@ -16,6 +15,7 @@ from hermes_actors.coordination.commands import (
     Plan,
     Release,
     TaskLoad,
+    TermClaim,
 )
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import LEASE_MS
@@ -95,7 +95,7 @@ class Cluster:
         if not self.boots:
             return False
         if not state.leader:
-            self.say(Claim(min(self.boots.values()), state.term + 1))
+            self.say(TermClaim(min(self.boots.values()), state.term + 1))
             # Each leader has a planner of its own.
             self.planner = WorkloadPlanner(self.settings, lambda _name: 0.0)
         workload = Workload({name: Ownable(count) for name, count in self.wanted.items()})

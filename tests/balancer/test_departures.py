@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from hermes_actors.balancer.departures import Departures
-from hermes_actors.coordination.commands import Assignment, Claim, Heartbeat, Join, Plan, Target
+from hermes_actors.coordination.commands import Assignment, Heartbeat, Join, Plan, Target, TermClaim
 from hermes_actors.coordination.state import CoordinationState
 
 
@@ -71,7 +71,7 @@ def test_a_node_that_is_back_before_its_former_life_is_over_is_said_to_be(news):
     state = CoordinationState()
     said = [
         Join("a1", "a", 1.0, "1"),
-        Claim("a1", 1),
+        TermClaim("a1", 1),
         Join("b1", "b", 1.0, "1"),
         Plan("a1", 1, -1, (Assignment("g.t$s", (Target("b1", (0,)),)),)),
     ]

@@ -20,12 +20,12 @@ from hermes_actors.balancer.workload.problem import (
 )
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Join,
     Loads,
     Plan,
     Target,
     TaskLoad,
+    TermClaim,
 )
 from hermes_actors.coordination.plan_views import plan_view_in_steps
 from hermes_actors.coordination.state import CoordinationState
@@ -68,7 +68,7 @@ def state():
     for at, said in enumerate(
         (
             Join("b1", "node-a"),
-            Claim("b1", 1),
+            TermClaim("b1", 1),
             Plan("b1", 1, -1, plan),
             Loads("b1", 0.6, 1.0, loads),
             Plan("b1", 1, 2, (Assignment(NEW, (Target("b2", (0,)),)),)),
@@ -124,7 +124,7 @@ class Cluster:
         boots = [f"b{at}" for at in range(nodes)]
         wanted = {f"shop.t{at}$s": Ownable(rng.randint(1, 4)) for at in range(works)}
         self.say(*(Join(boot, f"node-{boot}", rng.choice([1.0, 4.0])) for boot in boots))
-        self.say(Claim("b0", 1))
+        self.say(TermClaim("b0", 1))
         assignments = at_once(self.planner().plan(self.state, Workload(wanted)))
         self.say(Plan("b0", 1, self.state.plan_offset, assignments))
         self.workload = Workload(

@@ -7,12 +7,12 @@ from hermes_actors.balancer.leader import Ownable, Workload, in_parts
 from hermes_actors.coordination.commands import (
     COORDINATION_TOPIC,
     Assignment,
-    Claim,
     Plan,
     Resign,
     Snapshot,
     Stopping,
     Target,
+    TermClaim,
     decode,
     encode,
 )
@@ -261,7 +261,7 @@ async def test_a_node_that_is_stopping_claims_nothing(cluster, autojump_clock):
     await cluster.log.append(COORDINATION_TOPIC, 0, [record], Ack.ALL)
     await cluster.sleep(20)
     assert not node.state.leader
-    assert len(said(cluster, Claim)) == 1
+    assert len(said(cluster, TermClaim)) == 1
 
 
 async def test_who_is_alone_keeps_the_lead_and_tries_on(cluster, autojump_clock):

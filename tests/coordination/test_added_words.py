@@ -4,7 +4,6 @@ import pytest
 
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Join,
     Plan,
     Release,
@@ -12,6 +11,7 @@ from hermes_actors.coordination.commands import (
     Said,
     Stopping,
     Target,
+    TermClaim,
 )
 from hermes_actors.coordination.state import CoordinationState
 
@@ -28,7 +28,7 @@ def test_an_added_word_counts_for_nothing_once_a_member_is_of_another_version(wo
             for boot, version in (("a", "1"), ("b", "1"), ("c", "0"))
         ]
         story += [
-            Claim("a", 1),
+            TermClaim("a", 1),
             Plan("a", 1, -1, (Assignment(SUB, (Target("b", (0, 1)),)),)),
             read,
             # What it releases is its own again, unless it stops.

@@ -7,13 +7,13 @@ import trio
 
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Heartbeat,
     Join,
     Leave,
     Loads,
     Plan,
     Target,
+    TermClaim,
     encode,
 )
 from hermes_actors.coordination.lease import Lease
@@ -72,7 +72,7 @@ async def cluster(autojump_clock, nursery):
 
 async def test_the_figures_are_the_states(cluster):
     cluster.lease = Lease("b1", cluster.clock)
-    cluster.say(Join("b1", "node-a", 2.0), Join("b2", "node-b", 2.0), Claim("b1", 1))
+    cluster.say(Join("b1", "node-a", 2.0), Join("b2", "node-b", 2.0), TermClaim("b1", 1))
     cluster.say(Plan("b1", 1, -1, (Assignment(ORDERS, (Target("b1", (0, 1)),)),)))
     cluster.say(Loads("b1", 0.75, 2.0, {}))
     cluster.draining = ["node-c"]
@@ -101,7 +101,7 @@ async def test_the_figures_are_the_states(cluster):
 
 
 async def test_who_waits_is_counted(cluster):
-    cluster.say(Join("b1", "node-a", 2.0), Join("b2", "node-b", 2.0), Claim("b1", 1))
+    cluster.say(Join("b1", "node-a", 2.0), Join("b2", "node-b", 2.0), TermClaim("b1", 1))
     cluster.say(Plan("b1", 1, -1, (Assignment(ORDERS, (Target("b1", (0, 1)),)),)))
     cluster.say(Plan("b1", 1, 3, (Assignment(ORDERS, (Target("b2", (0, 1)),)),)))
     await trio.sleep(SUM_INTERVAL_S + 1)
@@ -110,7 +110,7 @@ async def test_who_waits_is_counted(cluster):
 
 
 async def test_a_cluster_without_a_leader_has_no_age_of_his_lease(cluster):
-    cluster.say(Join("b1", "node-a", 2.0), Claim("b1", 1), Leave("b1"))
+    cluster.say(Join("b1", "node-a", 2.0), TermClaim("b1", 1), Leave("b1"))
     figures = cluster.figures()
     assert figures["hermes_balancer_leader_lease_age_seconds"] == "NaN"
     assert figures["hermes_balancer_is_leader"] == "0.0"
@@ -150,7 +150,7 @@ async def test_a_life_that_is_lost_is_closed_until_the_next_one_opens(cluster):
 
 
 async def test_many_moves_are_all_counted_also_over_a_snapshot(cluster):
-    cluster.say(Join("b1", "node-a", 2.0), Join("b2", "node-b", 2.0), Claim("b1", 1))
+    cluster.say(Join("b1", "node-a", 2.0), Join("b2", "node-b", 2.0), TermClaim("b1", 1))
     rng = random.Random(3)
     state = cluster.coordination.state
     for _ in range(250):
@@ -166,7 +166,7 @@ async def test_many_moves_are_all_counted_also_over_a_snapshot(cluster):
 
 
 async def test_what_has_no_room_is_counted(cluster):
-    cluster.say(Join("b1", "node-a", 2.0), Claim("b1", 1))
+    cluster.say(Join("b1", "node-a", 2.0), TermClaim("b1", 1))
     await trio.sleep(SUM_INTERVAL_S + 1)
     figures = cluster.figures()
     assert figures["hermes_balancer_full_nodes"] == "0.0"

@@ -10,11 +10,11 @@ import trio.testing
 from hermes_actors.coordination.commands import (
     COORDINATION_TOPIC,
     SETTINGS,
-    Claim,
     Heartbeat,
     Join,
     Leave,
     Snapshot,
+    TermClaim,
     encode,
 )
 from hermes_actors.coordination.lease import Lease
@@ -104,7 +104,7 @@ async def test_a_topic_that_its_writers_stamp_is_stamped_by_the_log_from_then_on
 async def test_a_record_appears_without_a_wait(site, autojump_clock):
     async with site.reading() as coordination:
         began_s = trio.current_time()
-        await site.say(Join("a", "node-a"), Claim("a", 1))
+        await site.say(Join("a", "node-a"), TermClaim("a", 1))
         await coordination.until(lambda state: state.leader == "a")
         assert trio.current_time() == began_s
 
@@ -113,7 +113,7 @@ async def test_it_begins_with_the_newest_snapshot_and_has_the_state_of_who_read_
     site, autojump_clock
 ):
     async with site.reading() as first:
-        await site.say(Join("a", "node-a"), Join("b", "node-b"), Claim("a", 1))
+        await site.say(Join("a", "node-a"), Join("b", "node-b"), TermClaim("a", 1))
         await site.hold_heartbeats("a", "b", for_s=30)
         await site.snapshot(first.state)
         await site.hold_heartbeats("a", "b", for_s=30)
@@ -147,7 +147,7 @@ async def test_a_snapshot_of_long_ago_is_found_too(site, autojump_clock):
 @pytest.mark.parametrize("spoil", ["damaged", "a part missing", "as of another record"])
 async def test_a_snapshot_that_cannot_be_used_is_passed_over(site, autojump_clock, spoil):
     async with site.reading() as first:
-        await site.say(Join("a", "node-a"), Claim("a", 1))
+        await site.say(Join("a", "node-a"), TermClaim("a", 1))
         await site.hold_heartbeats("a", for_s=2)
         await site.snapshot(first.state)
         await site.hold_heartbeats("a", for_s=2)
@@ -181,7 +181,7 @@ async def test_what_cannot_be_decoded_changes_nothing_and_is_counted(site, autoj
         await site.say(Join("a", "node-a"))
         for value in (b"", b"{}", b'["join"]', b'["join","x",7]', b"\xff\xfe", b'["dance","a"]'):
             await site.log.append(COORDINATION_TOPIC, 0, [Record(None, value, (), 0)], Ack.ALL)
-        await site.say(Claim("a", 1))
+        await site.say(TermClaim("a", 1))
         await coordination.until(lambda state: state.leader == "a")
         assert set(coordination.state.members) == {"a"}
         assert coordination.undecodable == 6
@@ -210,7 +210,7 @@ async def test_a_reader_that_is_restarted_goes_on_with_the_same_state(site, auto
         await site.say(Join("a", "node-a"))
         await coordination.until(lambda state: "a" in state.members)
         state = coordination.state
-    await site.say(Claim("a", 1))
+    await site.say(TermClaim("a", 1))
     async with site.reading(coordination):
         assert coordination.state is state
         assert state.leader == "a"
@@ -267,7 +267,7 @@ async def test_a_log_cut_above_what_was_read_is_read_anew(site, autojump_clock):
 
 async def test_who_finds_a_cut_log_with_strangers_waits_for_their_snapshot(site, autojump_clock):
     async with site.reading() as first:
-        await site.say(Join("a", "node-a"), Claim("a", 1))
+        await site.say(Join("a", "node-a"), TermClaim("a", 1))
         await site.hold_heartbeats("a", for_s=3)
         await trio.sleep(0.1)
         partition = site.log.topic_or_raise(COORDINATION_TOPIC).partitions[0]
@@ -307,7 +307,7 @@ async def test_a_log_cut_after_what_its_only_snapshot_knows_is_begun_without_it(
     site, autojump_clock
 ):
     async with site.reading() as first:
-        await site.say(Join("a", "node-a"), Claim("a", 1))
+        await site.say(Join("a", "node-a"), TermClaim("a", 1))
         await first.until(lambda state: state.leader == "a")
         packed, as_of = first.state.snapshot(), first.state.position - 1
     # It takes a while to make one.
@@ -337,12 +337,12 @@ async def test_who_was_there_before_a_long_silence_begins_where_a_newcomer_does(
     site, autojump_clock
 ):
     async with site.reading() as old:
-        await site.say(Join("a", "node-a"), Claim("a", 1), Claim("z", 7))
+        await site.say(Join("a", "node-a"), TermClaim("a", 1), TermClaim("z", 7))
         await old.until(lambda state: state.leader == "a")
         await trio.sleep(7 * 3_600)
         site.log.expire(site.clock.now_ms())
         async with site.reading() as new:
-            await site.say(Join("b", "node-b"), Claim("b", 1))
+            await site.say(Join("b", "node-b"), TermClaim("b", 1))
             with trio.fail_after(5):
                 await new.until(lambda state: state.leader == "b")
                 await old.until(lambda state: state.leader == "b")
@@ -356,7 +356,7 @@ async def test_whose_log_has_forgotten_him_is_lost_at_once_though_strangers_are_
     async with site.reading() as coordination:
         lease = Lease("a", site.clock)
         coordination.hold(lease)
-        await site.say(Join("a", "node-a"), Claim("a", 1))
+        await site.say(Join("a", "node-a"), TermClaim("a", 1))
         await coordination.until(lambda state: state.leader == "a")
         await trio.sleep(7 * 3_600)
         site.log.expire(site.clock.now_ms())
@@ -369,7 +369,7 @@ async def test_whose_log_has_forgotten_him_is_lost_at_once_though_strangers_are_
 
 async def test_a_long_silence_that_the_log_remembers_ends_nothing(site, autojump_clock):
     async with site.reading() as coordination:
-        await site.say(Join("a", "node-a"), Claim("a", 1))
+        await site.say(Join("a", "node-a"), TermClaim("a", 1))
         await trio.sleep(5 * 3_600)
         await site.say(Heartbeat("a", 1), Join("b", "node-b"))
         await coordination.until(lambda state: "b" in state.members)

@@ -4,7 +4,6 @@ import pytest
 
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Heartbeat,
     Join,
     Leave,
@@ -17,6 +16,7 @@ from hermes_actors.coordination.commands import (
     Stopping,
     Target,
     TaskLoad,
+    TermClaim,
     Undecodable,
 )
 from hermes_actors.coordination.state import CoordinationState
@@ -41,7 +41,7 @@ class Story:
         """They join; the first leads in term 1."""
         for boot in boots:
             self.say(Join(boot, f"node-{boot}"))
-        self.say(Claim(boots[0], 1))
+        self.say(TermClaim(boots[0], 1))
         return self
 
     def plan(self, *targets: Target, sub: str = SUB, reason: str = "", leader: str = "") -> Changed:
@@ -82,7 +82,7 @@ def test_who_gives_the_lead_up_goes_on_owning_and_another_may_claim_the_next_ter
     assert resignation.reason == "x" * 200
     # What it planned meanwhile comes too late.
     assert story.plan(Target("b", (0,)), leader="a") is NOTHING
-    story.say(Claim("b", 2))
+    story.say(TermClaim("b", 2))
     assert story.state.leader == "b"
     assert CoordinationState.restored(story.state.snapshot()) == story.state
 
@@ -147,12 +147,12 @@ def test_timestamps_that_step_back_do_not_move_log_time(story):
 def test_the_first_claim_of_the_next_term_wins(story):
     story.say(Join("a", "node-a"))
     story.say(Join("b", "node-b"))
-    assert story.say(Claim("b", 1)).leader
-    assert story.say(Claim("a", 1)) is NOTHING
+    assert story.say(TermClaim("b", 1)).leader
+    assert story.say(TermClaim("a", 1)) is NOTHING
     assert (story.state.leader, story.state.term) == ("b", 1)
 
 
-@pytest.mark.parametrize("claim", [Claim("a", 0), Claim("a", 2), Claim("stranger", 1)])
+@pytest.mark.parametrize("claim", [TermClaim("a", 0), TermClaim("a", 2), TermClaim("stranger", 1)])
 def test_a_claim_of_another_term_or_of_no_member_changes_nothing(story, claim):
     story.say(Join("a", "node-a"))
     assert story.say(claim) is NOTHING
@@ -161,10 +161,10 @@ def test_a_claim_of_another_term_or_of_no_member_changes_nothing(story, claim):
 
 def test_nobody_leads_while_the_leader_lives_but_he(story):
     story.begin("a", "b")
-    assert story.say(Claim("b", 2)) is NOTHING
+    assert story.say(TermClaim("b", 2)) is NOTHING
     story.say(Leave("a"))
     assert story.state.leader == ""
-    assert story.say(Claim("b", 2)).leader
+    assert story.say(TermClaim("b", 2)).leader
 
 
 def test_a_plan_grants_free_partitions_at_once(story):
@@ -384,9 +384,9 @@ def test_what_a_stopping_node_releases_is_not_its_own_again(story: Story) -> Non
 def test_a_leader_that_stops_leads_no_more_and_cannot_claim(story: Story) -> None:
     story.begin("a", "b")
     assert story.say(Stopping("a")) == Changed((), members=True, leader=True)
-    story.say(Claim("a", 2))
+    story.say(TermClaim("a", 2))
     assert story.state.leader == ""
-    story.say(Claim("b", 2))
+    story.say(TermClaim("b", 2))
     assert story.state.leader == "b"
     assert story.say(Stopping("a")) == NOTHING
     assert story.say(Stopping("stranger")) == NOTHING

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Heartbeat,
     Join,
     Leave,
@@ -27,6 +26,7 @@ from hermes_actors.coordination.commands import (
     Stopping,
     Target,
     TaskLoad,
+    TermClaim,
     Undecodable,
     decode,
     encode,
@@ -43,7 +43,7 @@ MEANINGLESS = (
     Heartbeat("stranger", 1),
     Leave("stranger"),
     Stopping("stranger"),
-    Claim("stranger", 1),
+    TermClaim("stranger", 1),
     Plan("stranger", 1, -1, ()),
     Loads("stranger", 1.0, 1.0, {}),
     Release("stranger", SUBSCRIPTIONS[0], 1),
@@ -124,7 +124,7 @@ class Story:
             self.lives[number] = Life(f"{life.boot}+")
             return
         if not life.state.leader and rng.random() < 0.3:
-            self._append(Claim(life.boot, life.state.term + 1))
+            self._append(TermClaim(life.boot, life.state.term + 1))
         if rng.random() < (0.3 if life.state.leader == life.boot else 0.01):
             self._plan(life)
         if life.state.leader == life.boot and rng.random() < 0.01:
@@ -266,7 +266,7 @@ def test_what_means_nothing_changes_nothing(said, seed):
     story.now_s = 1.0
     for number, life in enumerate(story.lives):
         story._be_heard(number, life)
-    story._append(Claim("boot-0", 1))
+    story._append(TermClaim("boot-0", 1))
     story._read(story.lives[0], 100)
     story._plan(story.lives[0])
     before = CoordinationState.restored(story.truth.snapshot())

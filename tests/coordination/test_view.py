@@ -5,11 +5,11 @@ import trio
 
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Heartbeat,
     Join,
     Plan,
     Target,
+    TermClaim,
 )
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.state import CoordinationState
@@ -54,7 +54,7 @@ def told():
 
 
 def test_a_watch_begins_with_all_there_is(told):
-    told.say(Join("a", "node-a"), Claim("a", 1))
+    told.say(Join("a", "node-a"), TermClaim("a", 1))
     told.plan("g.t$two", "g.t$one")
     with told.coordination.watch() as watch:
         assert watch.take_nowait() == ViewChanges(("g.t$one", "g.t$two"), True, True, True)
@@ -64,7 +64,7 @@ def test_a_watch_begins_with_all_there_is(told):
 async def test_what_changed_often_is_told_once_to_who_is_slow(told):
     with told.coordination.watch() as watch:
         watch.take_nowait()
-        told.say(Join("a", "node-a"), Claim("a", 1))
+        told.say(Join("a", "node-a"), TermClaim("a", 1))
         for number in range(1_000):
             told.plan(f"g.t${number % 3}")
         assert await watch.wait()

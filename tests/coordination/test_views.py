@@ -4,7 +4,6 @@ import pytest
 
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Heartbeat,
     Join,
     Leave,
@@ -13,6 +12,7 @@ from hermes_actors.coordination.commands import (
     Release,
     Target,
     TaskLoad,
+    TermClaim,
 )
 from hermes_actors.coordination.plan_views import NodePlanView, Proposal, plan_view_in_steps
 from hermes_actors.coordination.room import OwnershipLimits, drained, is_drain_ignored
@@ -78,7 +78,7 @@ def orders(*targets, reason="new: 2 owners", name=ORDERS):
 def book():
     """Two nodes, b1 leads, and one subscription on both."""
     book = Book()
-    book.say(Join("b1", "node-a", 4.0, "1.0"), Join("b2", "node-b", 2.0, "1.1"), Claim("b1", 1))
+    book.say(Join("b1", "node-a", 4.0, "1.0"), Join("b2", "node-b", 2.0, "1.1"), TermClaim("b1", 1))
     book.plan(orders(("b1", (0, 2), 0.75), ("b2", (1,), 0.25)))
     return book
 

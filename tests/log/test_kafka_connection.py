@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.errors import StartupError
-from hermes_actors.log.kafka.connection import RECONNECT_BACKOFF_MAX_S, ClientArguments
+from hermes_actors.log.kafka.connection import RECONNECT_BACKOFF_MAX_S, KafkaCluster
 
 SERVERS = ["kafka1.example.com:9092", "[::1]:9093"]
 
@@ -37,23 +37,17 @@ def secured(files, **changes):
         "sasl_username": "alice",
         "sasl_password_file": str(files / "password"),
     }
-    return ClientArguments("dc1", KafkaClusterConfig(**{**fields, **changes}), KafkaConfig())
+    return KafkaCluster("dc1", KafkaClusterConfig(**{**fields, **changes}), KafkaConfig())
 
 
 def test_a_plain_cluster_needs_its_addresses_only():
-    arguments = ClientArguments("dc1", KafkaClusterConfig(SERVERS), KafkaConfig()).client_arguments(
-        "x"
-    )
-    assert arguments["bootstrap_servers"] == SERVERS
-    assert arguments["security_protocol"] == "PLAINTEXT"
-    assert arguments["client_id"] == "hermes-x"
-    assert arguments["request_timeout_ms"] == 5_000
-    assert "sasl_mechanism" not in arguments
-    assert "ssl_context" not in arguments
+    cluster = KafkaCluster("dc1", KafkaClusterConfig(SERVERS), KafkaConfig())
+    assert cluster.bootstrap_servers == SERVERS
+    assert cluster.security() == {"security_protocol": "PLAINTEXT"}
 
 
 def test_tls_and_a_login_are_read_from_files(files):
-    arguments = secured(files).client_arguments("x")
+    arguments = secured(files).security()
     assert arguments["sasl_mechanism"] == "SCRAM-SHA-512"
     assert arguments["sasl_plain_username"] == "alice"
     assert arguments["sasl_plain_password"] == "s3cret"
@@ -66,22 +60,22 @@ def test_tls_and_a_login_are_read_from_files(files):
 def test_a_renewed_password_is_used_by_the_next_client(files):
     connection = secured(files)
     (files / "password").write_text("renewed")
-    assert connection.client_arguments("x")["sasl_plain_password"] == "renewed"
+    assert connection.security()["sasl_plain_password"] == "renewed"
 
 
 def test_a_tls_context_is_made_once_for_files_that_stay_the_same(files):
     connection = secured(files)
-    context = connection.client_arguments("x")["ssl_context"]
-    assert connection.client_arguments("y")["ssl_context"] is context
+    context = connection.security()["ssl_context"]
+    assert connection.security()["ssl_context"] is context
     ca = files / "ca.pem"
     ca.write_bytes(ca.read_bytes() + b"\n")
-    assert connection.client_arguments("x")["ssl_context"] is not context
+    assert connection.security()["ssl_context"] is not context
 
 
 def test_while_a_file_is_away_what_it_held_last_is_used(files):
     connection = secured(files)
     (files / "password").unlink()
-    assert connection.client_arguments("x")["sasl_plain_password"] == "s3cret"
+    assert connection.security()["sasl_plain_password"] == "s3cret"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +166,6 @@ def test_a_level_that_somebody_set_for_the_clients_own_messages_stays(files):
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers())
 def test_the_wait_before_an_attempt_is_jittered_and_bounded(attempt, first_ms, seed):
     settings = KafkaConfig(reconnect_backoff_ms=first_ms)
-    connection = ClientArguments("dc1", KafkaClusterConfig(SERVERS), settings)
+    connection = KafkaCluster("dc1", KafkaClusterConfig(SERVERS), settings)
     delay_s = connection.reconnect_delay_s(attempt, random.Random(seed))
     assert first_ms / 2_000 <= delay_s <= max(RECONNECT_BACKOFF_MAX_S, first_ms / 1_000)

@@ -12,7 +12,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings, UnknownTopic
 from hermes_actors.log.kafka.brokers import Brokers
-from hermes_actors.log.kafka.connection import ClientArguments
+from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.groups import GroupOffsets
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import system_rng
@@ -74,7 +74,7 @@ class ScriptedBrokers(Brokers):
     def __init__(self, codes):
         cluster = KafkaClusterConfig(["127.0.0.1:1"])
         settings = KafkaConfig(request_timeout_ms=500, reconnect_backoff_ms=1)
-        super().__init__(ClientArguments("dc1", cluster, settings), system_rng())
+        super().__init__(KafkaCluster("dc1", cluster, settings), system_rng())
         self.codes = list(codes)
         self.lookups = 0
 

@@ -11,7 +11,7 @@ import pytest
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import RefusedRecord, UnavailableRecord
 from hermes_actors.log.kafka.brokers import Brokers
-from hermes_actors.log.kafka.connection import RECONNECT_BACKOFF_MAX_S, ClientArguments
+from hermes_actors.log.kafka.connection import RECONNECT_BACKOFF_MAX_S, KafkaCluster
 from hermes_actors.log.kafka.leaders import Leaders
 from hermes_actors.log.kafka.perpetual import Perpetual
 from hermes_actors.log.kafka.producers import Producers
@@ -30,7 +30,7 @@ class ScriptedBrokers(Brokers):
     def __init__(self, *codes):
         cluster = KafkaClusterConfig(["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"])
         settings = KafkaConfig(reconnect_backoff_ms=1)
-        super().__init__(ClientArguments("dc1", cluster, settings), system_rng())
+        super().__init__(KafkaCluster("dc1", cluster, settings), system_rng())
         self.codes = list(codes)
 
     async def describe(self, topics, *, node=None):
@@ -122,7 +122,7 @@ def test_a_broker_that_knows_no_better_is_not_asked_next():
     assert asyncio.run(main()) == [2, 3, 1, 2]
 
 
-class AwayUntil(ClientArguments):
+class AwayUntil(KafkaCluster):
     """A cluster whose brokers refuse connections until `up_s`, then answer."""
 
     def __init__(self, up_s):

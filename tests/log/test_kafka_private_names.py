@@ -1,6 +1,6 @@
 """The private names of aiokafka that the log uses mean what it takes them for.
 
-An upgrade of aiokafka that fails here needs `Session` or `ClientArguments._follow` to follow it
+An upgrade of aiokafka that fails here needs `Session` or `KafkaCluster._follow` to follow it
 (docs/adr/0005).
 """
 
@@ -12,7 +12,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.kafka import produce
-from hermes_actors.log.kafka.connection import ClientArguments, client_id
+from hermes_actors.log.kafka.connection import KafkaCluster, client_id
 from hermes_actors.runtime import guest
 
 
@@ -24,7 +24,7 @@ async def test_a_connection_has_the_names_that_are_used_and_answers_what_is_writ
     host, _, port = cluster.bootstrap_servers[0].rpartition(":")
 
     async def main():
-        reached = ClientArguments("dc1", cluster, KafkaConfig())
+        reached = KafkaCluster("dc1", cluster, KafkaConfig())
         connection = await reached.connect(host, int(port), "test")
         try:
             transport = connection._protocol._transport

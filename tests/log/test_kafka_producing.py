@@ -19,7 +19,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.log.kafka.brokers import Brokers
-from hermes_actors.log.kafka.connection import ClientArguments
+from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.producers import Producers
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -141,7 +141,7 @@ class Kafka:
         return self.partitions[number].append(data)
 
 
-class Links(ClientArguments):
+class Links(KafkaCluster):
     """Connections to the broker of the test."""
 
     def __init__(self, kafka):

@@ -14,7 +14,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import LogUnavailable, OffsetOutOfRange
 from hermes_actors.log.kafka.brokers import Brokers
-from hermes_actors.log.kafka.connection import ClientArguments
+from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.reader import KafkaReader
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import system_rng
@@ -37,7 +37,7 @@ class ScriptedBrokers(Brokers):
     def __init__(self):
         cluster = KafkaClusterConfig(["127.0.0.1:1"])
         settings = KafkaConfig(request_timeout_ms=500, reconnect_backoff_ms=1)
-        super().__init__(ClientArguments("dc1", cluster, settings), system_rng())
+        super().__init__(KafkaCluster("dc1", cluster, settings), system_rng())
         self.fetches = []
 
     async def leaders(self, topic, *, fresh=False):

@@ -1,10 +1,7 @@
-import ssl
-
 import pytest
 from aiokafka import errors
 
-from hermes_actors.log.base import LogUnavailable, UnknownTopic
-from hermes_actors.log.kafka.translate import Fate, error_name, log_error, produce_verdict
+from hermes_actors.log.kafka.translate import Fate, error_name, produce_verdict
 
 
 @pytest.mark.parametrize(
@@ -57,10 +54,3 @@ def test_every_failure_has_a_reason_to_show():
 def test_error_codes_have_names():
     assert error_name(6) == "NOT_LEADER_FOR_PARTITION (6)"
     assert error_name(999) == "error 999"
-
-
-def test_only_a_missing_topic_is_an_unknown_topic():
-    missing = errors.UnknownTopicOrPartitionError()
-    assert isinstance(log_error(missing, "why", "t"), UnknownTopic)
-    assert isinstance(log_error(missing, "why"), LogUnavailable)
-    assert str(log_error(ssl.SSLError("x"), "why", "t")) == "why"

@@ -9,7 +9,6 @@ from hermes_actors.metadata.workload import (
     constrained_by,
     constraint_body,
     constraint_key,
-    constraint_of,
     drain_body,
     drain_key,
     drained_by,
@@ -36,13 +35,6 @@ def test_constraints_are_found_by_the_name_they_are_for():
     catalog.apply(register(constraint_key(TOPIC), None, 11))
     catalog.forget(constraint_key(BILLING))
     assert catalog.constraints == {}
-
-
-def test_a_subscriptions_own_constraint_counts_before_its_topics():
-    constraints = {str(TOPIC): THREE, str(BILLING): ONE}
-    assert constraint_of(constraints, BILLING) == ONE
-    assert constraint_of(constraints, SubscriptionName(TOPIC, "other")) == THREE
-    assert constraint_of({}, BILLING) is None
 
 
 @pytest.mark.parametrize("body", [b"nonsense", b"{}", b'{"consumersNumber":0}', b"[3]"])

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.security.account import BadCredentials
-from hermes_actors.security.keyset import ASYMMETRIC, parse_key_set
+from hermes_actors.security.keyset import parse_key_set
 from hermes_actors.security.tokens import (
     Claims,
     TokenRules,
@@ -233,9 +233,8 @@ def test_claims_of_any_shape_make_an_account_or_are_refused(claims):
 @given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
 def test_a_token_is_in_force_between_its_times_only(from_s, until_s, now_s):
     claims = Claims(None, from_s, until_s)  # type: ignore[arg-type]
-    if claims.hold_at(now_s):
+    if from_s <= now_s < until_s:
         require_in_force(claims, now_s)
-        assert from_s <= now_s < until_s
     else:
         with pytest.raises(BadCredentials):
             require_in_force(claims, now_s)
@@ -271,7 +270,9 @@ def test_a_key_set_leaves_out_what_cannot_verify(signer):
 
 def test_a_key_that_names_its_algorithm_has_no_other(signer):
     key_set = parse_key_set(key_set_of(signer.jwk("rsa", alg="PS256")))
-    assert [alg for alg in ASYMMETRIC if key_set.candidates("rsa", alg)] == ["PS256"]
+    assert [
+        alg for alg in ("PS256", "PS384", "RS256", "ES256") if key_set.candidates("rsa", alg)
+    ] == ["PS256"]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 from hermes_actors.config import Config, FrontendConfig
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Join,
     Plan,
     Said,
     Target,
+    TermClaim,
 )
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import CommitOwner, encode
@@ -106,7 +106,7 @@ ALL_OWNED = tuple(
 )
 SAID: tuple[Said, ...] = (
     Join("boot", "n1"),
-    Claim("boot", 1),
+    TermClaim("boot", 1),
     Plan("boot", 1, -1, ALL_OWNED),
 )
 FOLDED = Folded("dc1-n1#1", "dc1", "metadata", 0, 1, b"", 70.0, {"topic/g.t": (1, 1, "dc1", b"")})

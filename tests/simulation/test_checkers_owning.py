@@ -7,7 +7,6 @@ import pytest
 
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Heartbeat,
     Join,
     Leave,
@@ -15,6 +14,7 @@ from hermes_actors.coordination.commands import (
     Release,
     Said,
     Target,
+    TermClaim,
 )
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import CommitOwner, encode
@@ -71,7 +71,7 @@ BEGUN: list[Event] = [
     Named(NEW, "two"),
     Stored(("dc1", "g_t", 0), 0, "id0", b""),
     Stored(("dc1", "g_t", 1), 0, "id1", b""),
-    *log(Join("one", "n1"), Join("two", "n2"), Claim("one", 1), plan("one", -1, ONE)),
+    *log(Join("one", "n1"), Join("two", "n2"), TermClaim("one", 1), plan("one", -1, ONE)),
 ]
 MOVED = log(plan("one", 3, TWO), first=4)
 
@@ -119,9 +119,9 @@ def test_the_log_s_clock_moves_log_time_by_a_second_at_most_and_never_back() -> 
 
 def test_what_an_expiry_frees_goes_by_the_plan_before_the_record_that_shows_it() -> None:
     # The planner goes on; the owner has been silent since it was granted all.
-    begun = log(Join("one", "n1"), Join("two", "n2"), Claim("two", 1), plan("two", -1, ONE)) + log(
-        plan("two", 3, TWO), first=4
-    )
+    begun = log(
+        Join("one", "n1"), Join("two", "n2"), TermClaim("two", 1), plan("two", -1, ONE)
+    ) + log(plan("two", 3, TWO), first=4)
     beats = log(*[(ms, Heartbeat("two", 1)) for ms in (1_000, 2_000, 3_000)], first=5)
     both = plan("two", 4, Target("two", (0,)), Target("one", (1,)))
     ledger = ledger_of([*begun, *beats, *log((3_001, both), first=8)])
@@ -136,7 +136,7 @@ def test_what_an_expiry_frees_goes_by_the_plan_before_the_record_that_shows_it()
         plan("two", 3, TWO),
         plan("one", -1, TWO),
         plan("one", 3, TWO, term=2),
-        Claim("two", 2),
+        TermClaim("two", 2),
         Join("two", "n2"),
     ],
     ids=["not the leader's", "on another plan", "of another term", "while one leads", "again"],
@@ -149,7 +149,7 @@ def test_what_is_not_valid_changes_nothing(said: Said) -> None:
 def test_who_leaves_owns_nothing_and_does_not_come_back() -> None:
     left = [*BEGUN, *log(Leave("one"), first=4)]
     assert owner_of(*left) == ("", -1)
-    again = log(Join("one", "n1"), Claim("two", 2), plan("two", 3, TWO, term=2), first=5)
+    again = log(Join("one", "n1"), TermClaim("two", 2), plan("two", 3, TWO, term=2), first=5)
     assert owner_of(*left, *again) == ("two", 7)
     assert list(ledger_of([*left, *again]).members) == ["two"]
 

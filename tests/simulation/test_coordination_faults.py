@@ -10,10 +10,10 @@ from hermes_actors.coordination.commands import (
     COORDINATION_TOPIC,
     SETTINGS,
     Assignment,
-    Claim,
     Join,
     Plan,
     Target,
+    TermClaim,
 )
 from hermes_actors.log.base import (
     Commit,
@@ -149,7 +149,7 @@ async def test_a_topic_grows_while_it_is_read_to_its_bound(log: WatchedLog) -> N
 def test_the_ledger_counts_terms_from_one_again_when_all_is_forgotten() -> None:
     ledgers = Ledgers()
     plan = Plan("new", 1, -1, (Assignment("g.t$s", (Target("new", (0,)),)),))
-    said = [Join("old", "n1"), Claim("old", 1), Join("new", "n2"), Claim("new", 1), plan]
+    said = [Join("old", "n1"), TermClaim("old", 1), Join("new", "n2"), TermClaim("new", 1), plan]
     events = [Coordinated("dc1", at, 1_000 * at, each, at) for at, each in enumerate(said)]
     for event in events[:2]:
         ledgers.watch(event)

@@ -15,7 +15,6 @@ from hermes_actors.status.record import (
     UndecodableStatus,
     clip,
     decode,
-    status_topic,
 )
 
 counts = st.integers(0, 2**63 - 1)
@@ -106,10 +105,8 @@ def test_a_text_that_fits_is_not_clipped():
     assert clip("x" * (TEXT_BYTES_MAX + 1)).endswith("x…")
 
 
-def test_the_topic_has_one_partition_stamped_by_the_log_and_a_namespace_where_there_is_one():
+def test_the_topic_has_one_partition_stamped_by_the_log():
     assert (SETTINGS.partitions, SETTINGS.log_append_time) == (1, True)
-    assert status_topic() == "_hermes.status"
-    assert status_topic("eu") == "eu__hermes.status"
 
 
 def _encoded():

@@ -19,7 +19,7 @@ from hermes_actors.consumer.opening import open_senders
 from hermes_actors.errors import HermesError, StartupError
 from hermes_actors.fallback.spool.opening import open_spool_store
 from hermes_actors.listeners import Addresses, serve_node
-from hermes_actors.log.backends import Logs
+from hermes_actors.log.backends import NodeLogs
 from hermes_actors.node import NodeEnvironment
 from hermes_actors.publisher.edges.listener import PortUnusable
 from hermes_actors.runtime import guest
@@ -92,7 +92,7 @@ async def serve_nodes(
         signals.cancel_scope.cancel()
 
 
-def environment_of(config: Config, logs: Logs, *, accepts_damage: bool) -> NodeEnvironment:
+def environment_of(config: Config, logs: NodeLogs, *, accepts_damage: bool) -> NodeEnvironment:
     """Return what a node finds around it, with these logs.
 
     `accepts_damage`: a spool that has lost messages is opened all the same.

@@ -20,7 +20,7 @@ from aiokafka import errors
 from aiokafka.conn import CloseReason
 
 from hermes_actors.log.kafka import produce
-from hermes_actors.log.kafka.connection import ClientArguments
+from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.session import Session
 from hermes_actors.log.kafka.translate import CLIENT_ERRORS
 from hermes_actors.runtime.clock import Clock
@@ -122,7 +122,7 @@ class BrokerConnections:
 
     def __init__(
         self,
-        connection: ClientArguments,
+        connection: KafkaCluster,
         clock: Clock,
         address: tuple[str, int],
         *,

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from hermes_actors.log.base import LogUnavailable
-from hermes_actors.log.kafka.connection import ClientArguments
+from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.session import Session
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Brokers:
     connection's requests one after the other, so what may wait long has a purpose of its own.
     """
 
-    def __init__(self, connection: ClientArguments, rng: random.Random) -> None:
+    def __init__(self, connection: KafkaCluster, rng: random.Random) -> None:
         self.connection = connection
         self.settings = connection.settings
         self._rng = rng
@@ -89,7 +89,7 @@ class Brokers:
         self._open.clear()
         self._pool.clear()
         self._lent.clear()
-        # How long they may take to end is `ClientArguments.close`'s to say: a broker that hangs
+        # How long they may take to end is `KafkaCluster.close`'s to say: a broker that hangs
         # does not take part in the end of a TLS connection.
         for connection in connections:
             connection.close()

@@ -1,4 +1,4 @@
-"""How one datacentre's Kafka is reached: every client of the package is made from these arguments.
+"""How one datacentre's Kafka is reached: every connection of the package is made here.
 
 What cannot work is said when the node starts, by the name of its field; what goes wrong later is
 explained in one line that names the datacentre and the field. Secrets are in neither.
@@ -29,8 +29,8 @@ _GOODBYE_S = 1.0
 _EXAMPLE = "for example kafka1.example.com:9092"
 
 
-class ClientArguments:
-    """The arguments of aiokafka's clients for one cluster.
+class KafkaCluster:
+    """The Kafka of one datacentre: connects to its brokers, and explains why it cannot.
 
     Raises StartupError for a missing, unreadable or useless file and for an address that is none.
     Certificates and the password are read again for each new client, so that they can be renewed
@@ -54,28 +54,12 @@ class ClientArguments:
         self._ends: dict[asyncio.Future[None], asyncio.Transport] = {}
 
     def __repr__(self) -> str:
-        return f"<Connection {self.dc} {','.join(self._cluster.bootstrap_servers)}>"
+        return f"<KafkaCluster {self.dc} {','.join(self._cluster.bootstrap_servers)}>"
 
     @property
     def bootstrap_servers(self) -> list[str]:
         """Where a client that knows no broker asks first."""
         return list(self._cluster.bootstrap_servers)
-
-    def client_arguments(self, purpose: str) -> dict[str, Any]:
-        """For AIOKafkaClient, and for producers, consumers and admin clients, which take all of it.
-
-        `purpose` becomes a part of the client id, which brokers show in their logs and quotas.
-        """
-        settings = self.settings
-        return {
-            "bootstrap_servers": self.bootstrap_servers,
-            "client_id": client_id(purpose),
-            "request_timeout_ms": settings.request_timeout_ms,
-            "metadata_max_age_ms": settings.metadata_max_age_ms,
-            "retry_backoff_ms": settings.reconnect_backoff_ms,
-            "connections_max_idle_ms": CONNECTIONS_IDLE_MS,
-            **self._current_security(),
-        }
 
     async def connect(
         self, host: str, port: int, purpose: str, *, timeout_ms: int | None = None
@@ -90,7 +74,7 @@ class ClientArguments:
             client_id=client_id(purpose),
             request_timeout_ms=timeout_ms or self.settings.request_timeout_ms,
             max_idle_ms=CONNECTIONS_IDLE_MS,
-            **self._current_security(),
+            **self.security(),
         )
         try:
             await connection.connect()
@@ -164,7 +148,8 @@ class ClientArguments:
             return f"{where}: ended the connection; if it does so each time, see {hint}"
         return f"{where}: {_first_line(error)}"
 
-    def _current_security(self) -> dict[str, Any]:
+    def security(self) -> dict[str, Any]:
+        """The arguments that say how a client logs in, by the files as they are now."""
         # Making a TLS context may take 20 ms of the loop: only for files that have changed.
         versions = self._file_versions()
         if versions != self._versions:

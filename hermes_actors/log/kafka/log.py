@@ -14,7 +14,7 @@ import trio
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import Commit, Outcome, Reader, TopicSettings
 from hermes_actors.log.kafka.brokers import Brokers
-from hermes_actors.log.kafka.connection import ClientArguments
+from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.groups import GroupOffsets
 from hermes_actors.log.kafka.limits import LimitedAppend
 from hermes_actors.log.kafka.positions import Positions
@@ -36,7 +36,7 @@ async def open_kafka_log(
     Opens at once whether Kafka is up or not. Raises StartupError for a configuration that cannot
     work: no address, a certificate or password file that cannot be read.
     """
-    connection = ClientArguments(dc, cluster, settings)
+    connection = KafkaCluster(dc, cluster, settings)
     rng = system_rng()
     brokers = Brokers(connection, random.Random(rng.random()))  # noqa: S311 -- jitter
     producers = Producers(brokers, clock, random.Random(rng.random()))  # noqa: S311 -- jitter
@@ -57,7 +57,7 @@ class KafkaLog:
 
     def __init__(
         self,
-        connection: ClientArguments,
+        connection: KafkaCluster,
         producers: Producers,
         brokers: Brokers,
         positions: Positions,

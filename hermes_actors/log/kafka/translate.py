@@ -12,9 +12,6 @@ from enum import Enum
 import msgspec
 from aiokafka import errors
 
-from hermes_actors.log.base import LogUnavailable, UnknownTopic
-
-NO_ERROR = 0
 UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
@@ -137,13 +134,5 @@ def error_name(code: int) -> str:
     return f"{known.message} ({code})" if known is not None else f"error {code}"
 
 
-_NO_SUCH_TOPIC = (errors.UnknownTopicOrPartitionError, errors.InvalidTopicError)
 CLIENT_ERRORS = (errors.KafkaError, OSError, asyncio.TimeoutError)
 """What aiokafka's clients raise for an operating error; asyncio.TimeoutError is TimeoutError."""
-
-
-def log_error(error: BaseException, reason: str, topic: str = "") -> LogUnavailable | UnknownTopic:
-    """The seam's error for a failed request about `topic`; `reason` is `Connection.explain`'s."""
-    if topic and isinstance(error, _NO_SUCH_TOPIC):
-        return UnknownTopic(topic)
-    return LogUnavailable(reason)

@@ -45,7 +45,7 @@ def unweighed(_state: CoordinationState) -> PlannerWeights:
     return PlannerWeights()
 
 
-class Planning(Protocol):
+class DryRunPlanner(Protocol):
     """The planner of one datacentre, asked what it would do."""
 
     async def propose(self, state: CoordinationState) -> Proposal:
@@ -63,7 +63,7 @@ class Balancing:
         self,
         metadata: Metadata,
         followed: Mapping[str, Followed],
-        planning: Mapping[str, Planning],
+        planning: Mapping[str, DryRunPlanner],
         weights: Callable[[CoordinationState], PlannerWeights],
         limits: OwnershipLimits = DEFAULT_LIMITS,
     ) -> None:

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from hermes_actors.config.delivery import BalancerConfig
 from hermes_actors.coordination.commands import (
     Assignment,
-    Claim,
     Join,
     Leave,
     Plan,
     Release,
     Resign,
     Target,
+    TermClaim,
 )
 from hermes_actors.coordination.plan_views import Proposal
 from hermes_actors.coordination.tally import PlannerWeights
@@ -46,7 +46,7 @@ class Planning:
 @pytest.fixture
 def here():
     here = Followed()
-    here.say(Join("b1", "node-a", 2.0), Join("b2", "node-b", 2.0), Claim("b1", 1))
+    here.say(Join("b1", "node-a", 2.0), Join("b2", "node-b", 2.0), TermClaim("b1", 1))
     here.plan(ORDERS, ("b1", (0, 1)), reason="new: 1 owner")
     return here
 

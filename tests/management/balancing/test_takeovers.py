@@ -4,7 +4,7 @@ import pytest
 import trio
 from coordination_scene import ORDERS, T0_MS, Followed
 
-from hermes_actors.coordination.commands import Claim, Join, Leave
+from hermes_actors.coordination.commands import Join, Leave, TermClaim
 from hermes_actors.management.balancing.placements import takeover
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus
@@ -18,7 +18,7 @@ def plan(followed, reason, *boots):
 
 @pytest.fixture
 def followed():
-    followed = Followed(Join("b1", "node-a", 1.0), Join("b2", "node-b", 1.0), Claim("b1", 1))
+    followed = Followed(Join("b1", "node-a", 1.0), Join("b2", "node-b", 1.0), TermClaim("b1", 1))
     plan(followed, "new: 1 owner", "b2")
     return followed
 
@@ -26,7 +26,7 @@ def followed():
 def test_who_took_it_over_tells_since_when_from_whom_and_why(followed):
     followed.say(Leave("b2"))
     plan(followed, "node node-b left", "b1")
-    followed.say(Claim("b1", 9), Claim("b1", 9))
+    followed.say(TermClaim("b1", 9), TermClaim("b1", 9))
     assert takeover(followed.state, ORDERS, "node-a") == {
         "ownedForS": 0.2,
         "takenOverFrom": ["node-b"],

@@ -3,7 +3,7 @@
 import trio
 from coordination_scene import ORDERS, Followed
 
-from hermes_actors.coordination.commands import Claim, Join
+from hermes_actors.coordination.commands import Join, TermClaim
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import NodeHeader, Page, SubscriptionStatus
 from hermes_actors.status.record import decode as decode_status
@@ -18,7 +18,7 @@ def heard_of(fold, node):
 
 
 async def test_members_of_a_group_have_the_partitions_that_they_own(api):
-    followed = Followed(Join("b1", "node-a"), Join("b2", "node-b"), Claim("b1", 1))
+    followed = Followed(Join("b1", "node-a"), Join("b2", "node-b"), TermClaim("b1", 1))
     followed.plan(ORDERS, ("b1", (0, 2)), ("b2", (1,)))
     fold = StatusFold()
     fold.report("dc1", "", 0, trio.current_time())

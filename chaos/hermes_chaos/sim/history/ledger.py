@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hermes_actors.coordination.commands import (
-    Claim,
     Heartbeat,
     Join,
     Leave,
@@ -16,6 +15,7 @@ from hermes_actors.coordination.commands import (
     Release,
     Resign,
     Stopping,
+    TermClaim,
 )
 from hermes_chaos.sim.history.standing import Coordinated
 
@@ -82,7 +82,7 @@ class Ledger:
                     self._leader = ""
             case Leave(boot=boot):
                 self._forget(boot)
-            case Claim(boot=boot, term=term):
+            case TermClaim(boot=boot, term=term):
                 may_lead = boot in self.members and boot not in self._stopping
                 if not self._leader and may_lead and term == self._term + 1:
                     self._leader, self._term = boot, term
