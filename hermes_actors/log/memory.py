@@ -254,6 +254,12 @@ class MemoryLog:
 
     async def read_gate(self) -> None:
         """Wait for, and raise, what the faults of reading say; always a checkpoint."""
+        await self._answer()
+        if self.faults.reads_failing:
+            raise LogUnavailable(f"the log of {self._dc} cannot be read")
+
+    async def _answer(self) -> None:
+        """Wait for as long as the faults keep an answer back; always a checkpoint."""
         faults = self.faults
         if faults.read_delay_s is not None:
             await trio.sleep(faults.draw_between(faults.read_delay_s))
@@ -261,8 +267,6 @@ class MemoryLog:
             await trio.lowlevel.checkpoint()
         while faults.reads_silent:
             await faults.healed()
-        if faults.reads_failing:
-            raise LogUnavailable(f"the log of {self._dc} cannot be read")
 
     async def _look_up(self, topic: str) -> MemoryTopic:
         await self.read_gate()
@@ -280,14 +284,8 @@ class MemoryLog:
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """As `Log.commit`."""
         check_commits(commits)
-        faults = self.faults
-        if faults.read_delay_s is not None:
-            await trio.sleep(faults.draw_between(faults.read_delay_s))
-        else:
-            await trio.lowlevel.checkpoint()
-        while faults.reads_silent:
-            await faults.healed()
-        if faults.commits_failing:
+        await self._answer()
+        if self.faults.commits_failing:
             raise LogUnavailable(f"the log of {self._dc} takes no commits")
         partitions = self.topic_or_raise(topic).settings.partitions
         for partition in commits:

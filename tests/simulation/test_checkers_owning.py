@@ -319,14 +319,14 @@ def test_a_node_may_own_all_that_has_moved_twice_while_nodes_were_restarted() ->
     first = log(
         all_to("one", 1, 3),
         Leave("one"),
-        Claim("two", 2),
+        TermClaim("two", 2),
         all_to("two", 2, 4),
         Join("one again", "n1"),
         first=4,
     )
     second = log(
         Leave("two"),
-        Claim("one again", 3),
+        TermClaim("one again", 3),
         all_to("one again", 3, 7),
         Join("two again", "n2"),
         first=9,

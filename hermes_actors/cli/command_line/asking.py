@@ -35,11 +35,13 @@ def management_command(
     name: str | None = None,
     about: str | None = None,
     arguments: Mapping[str, Any] = MappingProxyType({}),
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a command that is called with a client of management; `lines` are its examples.
 
     It has `--management` too, and `--json` beside `--output`. `about` is its help in the place of
-    its docstring; `arguments` come before its own ones, as its `**names`.
+    its docstring. It is given `arguments`, which come before its own ones, and `options`, which may
+    be left out (None), by keywords.
     """
 
     def add(ask: Callable[..., None]) -> Callable[..., None]:
@@ -55,9 +57,13 @@ def management_command(
             inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, annotation=kind)
             for each, kind in arguments.items()
         ]
+        left_out = [
+            inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for each, kind in options.items()
+        ]
         for each in own:
             if each.name == "output":
-                parameters += [_MANAGEMENT, each, _JSON]
+                parameters += [*left_out, _MANAGEMENT, each, _JSON]
             elif each.kind is not inspect.Parameter.VAR_KEYWORD:
                 parameters.append(each)
         if _MANAGEMENT not in parameters:

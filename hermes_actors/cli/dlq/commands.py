@@ -18,14 +18,10 @@ from hermes_actors.cli.command_line.options import (
 from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.dlq.selection import (
+    CHOICE,
     AllOption,
     DryRunOption,
     IdsArgument,
-    MessageIdOption,
-    ReasonOption,
-    SinceOption,
-    StatusOption,
-    UntilOption,
     chosen,
     counted_letters,
     meant,
@@ -51,24 +47,21 @@ app = command_group(
     "hermes dlq list shop.orders billing",
     "hermes dlq list shop.orders billing --reason expired --since 1h",
     name="list",
+    options=CHOICE,
 )
 def list_letters(
     client: ManagementClient,
     topic: TopicArgument,
     subscription: SubscriptionArgument,
-    reason: ReasonOption = None,
-    status: StatusOption = None,
-    message_id: MessageIdOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
     limit: Annotated[int, typer.Option(min=1, max=500, help="The most to show.")] = 50,
     before: Annotated[
         str | None, typer.Option(metavar="NEXT", help="The page after one that said so.")
     ] = None,
     output: OutputOption = Output.TABLE,
+    **choice: str | None,
 ) -> None:
     """List open dead letters of all datacentres, newest first."""
-    params = chosen(reason, status, message_id, since, until)
+    params = chosen(**choice)
     if before is not None:
         params["before"] = before
     content = client.get(_path(topic, subscription), {**params, "limit": str(limit)})
@@ -117,6 +110,7 @@ def show(
     "hermes dlq redrive shop.orders billing --all --dry-run",
     "hermes dlq redrive shop.orders billing --reason expired --rate 20",
     "hermes dlq redrive shop.orders billing dc1:0:3:1042",
+    options=CHOICE,
 )
 def redrive(
     client: ManagementClient,
@@ -124,20 +118,16 @@ def redrive(
     subscription: SubscriptionArgument,
     ids: IdsArgument = None,
     all_: AllOption = False,
-    reason: ReasonOption = None,
-    status: StatusOption = None,
-    message_id: MessageIdOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
     rate: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Messages a second, each DC.", show_default="50"),
     ] = None,
     dry_run: DryRunOption = False,
     output: OutputOption = Output.TABLE,
+    **choice: str | None,
 ) -> None:
     """Deliver dead letters again, to this subscription only; see 'hermes dlq progress'."""
-    body = meant(ids, all_, reason, status, message_id, since, until)
+    body = meant(ids, all_, choice)
     body |= {"dryRun": dry_run} | ({} if rate is None else {"ratePerSecond": rate})
     content = client.post(f"{_path(topic, subscription)}/redrive", body)
     show = partial(_show_redrive, topic, subscription, dry_run)
@@ -221,6 +211,7 @@ def cancel(
     app,
     "hermes dlq expire shop.orders billing dc1:0:3:1042",
     "hermes dlq expire shop.orders billing --until 2d --yes",
+    options=CHOICE,
 )
 def expire(
     client: ManagementClient,
@@ -228,17 +219,13 @@ def expire(
     subscription: SubscriptionArgument,
     ids: IdsArgument = None,
     all_: AllOption = False,
-    reason: ReasonOption = None,
-    status: StatusOption = None,
-    message_id: MessageIdOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     output: OutputOption = Output.TABLE,
+    **choice: str | None,
 ) -> None:
     """Close dead letters that nobody will need; nothing re-drives them any more."""
-    body = meant(ids, all_, reason, status, message_id, since, until) | {"dryRun": dry_run}
+    body = meant(ids, all_, choice) | {"dryRun": dry_run}
     if not ids and not dry_run:
         what = f"those dead letters of subscription {subscription} of {topic}"
         confirm(what, yes, "expire")

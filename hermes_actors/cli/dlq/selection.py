@@ -1,5 +1,6 @@
 """The dead letters that a command means, by ids or by options, and how many there are."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -27,21 +28,21 @@ SinceOption = Annotated[
     str | None, typer.Option(metavar="TIME", help=f"Given up then or later: {TIME_HELP}.")
 ]
 UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Given up before then.")]
+CHOICE = {
+    "reason": ReasonOption,
+    "status": StatusOption,
+    "message_id": MessageIdOption,
+    "since": SinceOption,
+    "until": UntilOption,
+}
+"""The options that choose letters by what they are, of each command that can."""
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
 
 
-def meant(
-    ids: list[str] | None,
-    is_all: bool,
-    reason: str | None,
-    status: str | None,
-    message_id: str | None,
-    since: str | None,
-    until: str | None,
-) -> dict[str, Any]:
+def meant(ids: list[str] | None, is_all: bool, choice: Mapping[str, str | None]) -> dict[str, Any]:
     """The body that says which letters. Raises UsageWrong where the options do not."""
     body: dict[str, Any] = {"ids": ids} if ids else {}
-    body |= chosen(reason, status, message_id, since, until)
+    body |= chosen(**choice)
     if is_all == bool(body):
         raise UsageWrong("say which dead letters: their ids, or options that mean some, or --all")
     return {"all": True} if is_all else body
@@ -54,7 +55,7 @@ def chosen(
     since: str | None,
     until: str | None,
 ) -> dict[str, str]:
-    """The fields that the options give, as they are sent. Raises UsageWrong."""
+    """The fields that the options of `CHOICE` give, as they are sent. Raises UsageWrong."""
     given = {
         "reason": reason,
         "status": status,

@@ -66,6 +66,16 @@ class DevPlan(msgspec.Struct, frozen=True):
         return [each.node for each in nodes if each.dc == dc and "consumers" in each.roles]
 
 
+def _port(default: str) -> Any:
+    return typer.Option(
+        min=0,
+        max=65_535,
+        metavar="PORT",
+        help="The first DC's; the others count up. 0: free ones.",
+        show_default=default,
+    )
+
+
 # As the other commands' `app`; the root command loads it by this name.
 dev = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
@@ -73,26 +83,8 @@ dev = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 @dev.command(cls=PlainCommand, epilog=examples("hermes dev", "hermes dev --data ./my-data --json"))
 def run_dev(
     dcs: Annotated[str, typer.Option(metavar="NAMES", help="Datacentres, by commas.")] = "dc1,dc2",
-    publish_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            metavar="PORT",
-            help="The first DC's; the others count up. 0: free ones.",
-            show_default="frontend.port, 8080",
-        ),
-    ] = None,
-    management_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            metavar="PORT",
-            help="The first DC's; the others count up. 0: free ones.",
-            show_default="management.port, 8090",
-        ),
-    ] = None,
+    publish_port: Annotated[int | None, _port("frontend.port, 8080")] = None,
+    management_port: Annotated[int | None, _port("management.port, 8090")] = None,
     data: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Keep data here. Without it: a temporary folder."),

@@ -16,9 +16,8 @@ from hermes_actors.cli.command_line.options import (
     Output,
     OutputOption,
     TopicArgument,
-    examples,
 )
-from hermes_actors.cli.command_line.plain import PlainCommand, command_group
+from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.outcome import show_updated
 from hermes_actors.cli.subscriptions import (
@@ -217,14 +216,12 @@ _SUBSCRIPTION.add_delete(
     "Delete a subscription and its place in the topic.",
     "hermes subscription delete shop.orders billing --yes",
 )
-app.command(
-    cls=PlainCommand,
+management_command(
+    app,
+    "hermes subscription list",
+    "hermes subscription list --unhealthy",
+    "hermes subscription list shop.orders --sort lag",
     name="list",
-    epilog=examples(
-        "hermes subscription list",
-        "hermes subscription list --unhealthy",
-        "hermes subscription list shop.orders --sort lag",
-    ),
 )(listing.list_subscriptions)
 
 # What they do: suspend, activate, lag, retransmit, why; how they sign, what filters let pass, how

@@ -9,9 +9,6 @@ import typer
 from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    JsonOption,
-    ManagementOption,
     Named,
     Output,
     OutputOption,
@@ -43,6 +40,7 @@ _COLUMNS = ("Subscription", "State", "Level", "Deliv./s", "Lag", "Dead", "Reason
 
 
 def list_subscriptions(
+    client: ManagementClient,
     topic: Annotated[
         str | None,
         typer.Argument(
@@ -61,36 +59,32 @@ def list_subscriptions(
         bool, typer.Option("--tracked", help="Names of those of TOPIC with tracking.")
     ] = False,
     watch: WatchOption = False,
-    management: ManagementOption = MANAGEMENT_URL_DEFAULT,
     output: OutputOption = Output.TABLE,
-    json: JsonOption = False,
 ) -> None:
     """List how all subscriptions fare, or the names of one topic's.
 
     With --unhealthy or --sort, how that topic's fare.
     """
-    output = Output.JSON if json else output
     fares = topic is None or unhealthy or sort is not None
     if watch and not fares:
         raise UsageWrong("--watch shows how they fare: leave out TOPIC, or add --sort name")
     if tracked and fares:
         raise UsageWrong("--tracked lists names: give TOPIC, and neither --unhealthy nor --sort")
-    with ManagementClient(management) as client:
-        if topic is not None and not fares:
-            params = {"tracked": "true"} if tracked else None
-            show_names(client.get(subscription_path(topic), params), "Subscription", output)
-            return
-        asked = {"topicName": topic, "sort": None if sort is None else sort.value}
-        params = {name: value for name, value in asked.items() if value is not None}
-        if unhealthy:
-            params["unhealthy"] = "true"
-        nothing = "no subscription has a problem" if unhealthy else "no subscriptions"
+    if topic is not None and not fares:
+        params = {"tracked": "true"} if tracked else None
+        show_names(client.get(subscription_path(topic), params), "Subscription", output)
+        return
+    asked = {"topicName": topic, "sort": None if sort is None else sort.value}
+    params = {name: value for name, value in asked.items() if value is not None}
+    if unhealthy:
+        params["unhealthy"] = "true"
+    nothing = "no subscription has a problem" if unhealthy else "no subscriptions"
 
-        def show() -> None:
-            content = client.get("/status/subscriptions", params or None)
-            show_answer(content, output, partial(_show_fares, nothing))
+    def show() -> None:
+        content = client.get("/status/subscriptions", params or None)
+        show_answer(content, output, partial(_show_fares, nothing))
 
-        watched(show, watch)
+    watched(show, watch)
 
 
 def _show_fares(nothing: str, found: dict[str, Any]) -> None:
