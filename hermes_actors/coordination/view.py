@@ -1,8 +1,6 @@
 """One datacentre's coordination as the parts of its node see it: read, and watched."""
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 import trio
 from msgspec import Struct
@@ -12,6 +10,7 @@ from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Changed
 from hermes_actors.log.base import Log
+from hermes_actors.log.watch import FoldWatch
 from hermes_actors.model.record import StoredRecord
 
 
@@ -32,19 +31,16 @@ class ViewChanges(Struct, frozen=True):
     anew: bool
 
 
-class CoordinationWatch:
-    """Tells one task what changes: first all there is, then the changes, each thing once however
-    often it changed. So it is bounded by the state, and the fold never waits for it.
+class CoordinationWatch(FoldWatch):
+    """Tells one task what changes of who takes part and who owns what: all there is first.
 
-    Use it as a context manager (`with coordination.watch() as watch`).
+    As a context manager: `with coordination.watch() as watch`.
     """
 
     def __init__(
         self, state: CoordinationState, on_close: Callable[["CoordinationWatch"], None]
     ) -> None:
-        self._on_close = on_close
-        self._wakeup = trio.Event()
-        self._is_closed = False
+        super().__init__(on_close)
         self._names: dict[str, None] = dict.fromkeys(state.subscriptions)
         self._members = self._leader = self._anew = True
 
@@ -61,15 +57,10 @@ class CoordinationWatch:
         self._members = self._leader = self._anew = True
         self._wakeup.set()
 
-    async def wait(self) -> bool:
-        """Wait until there is something to take (True) or the watch is closed (False)."""
-        await trio.lowlevel.checkpoint()
-        while not (self._names or self._members or self._leader or self._anew):
-            if self._is_closed:
-                return False
-            self._wakeup = trio.Event()
-            await self._wakeup.wait()
-        return not self._is_closed
+    @property
+    def has_changes(self) -> bool:
+        """True while there is something to take."""
+        return bool(self._names or self._members or self._leader or self._anew)
 
     def take_nowait(self) -> ViewChanges:
         """Return all that has changed, perhaps nothing."""
@@ -77,23 +68,6 @@ class CoordinationWatch:
         self._names = {}
         self._members = self._leader = self._anew = False
         return seen
-
-    def close(self) -> None:
-        """End the watch."""
-        self._is_closed = True
-        self._wakeup.set()
-        self._on_close(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class Coordination:

@@ -5,11 +5,8 @@ once. So a watch is bounded by the size of the catalog, and the fold never waits
 """
 
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
-import trio
-
+from hermes_actors.log.watch import FoldWatch
 from hermes_actors.metadata.catalog import (
     Catalog,
     CatalogChange,
@@ -22,17 +19,15 @@ from hermes_actors.metadata.catalog import (
 _Dirty = tuple[type[CatalogChange], str]
 
 
-class Watch:
+class Watch(FoldWatch):
     """Iterate it (`async for change in watch`), or `wait` and `take_nowait`; ends when closed.
 
-    For one task. Use it as a context manager (`with metadata.watch() as watch`).
+    As a context manager: `with metadata.watch() as watch`.
     """
 
     def __init__(self, catalog: Catalog, on_close: Callable[["Watch"], None]) -> None:
+        super().__init__(on_close)
         self._catalog = catalog
-        self._on_close = on_close
-        self._wakeup = trio.Event()
-        self._is_closed = False
         # Insertion-ordered: names are told in the order in which they first changed.
         self._dirty: dict[_Dirty, None] = {
             **{(GroupChanged, name): None for name in catalog.groups},
@@ -56,21 +51,10 @@ class Watch:
             taken.append(self._change(*dirty))
         return taken
 
-    async def wait(self) -> bool:
-        """Wait until there is a change to take (True) or the watch is closed (False)."""
-        await trio.lowlevel.checkpoint()
-        while not self._dirty:
-            if self._is_closed:
-                return False
-            self._wakeup = trio.Event()
-            await self._wakeup.wait()
-        return not self._is_closed
-
-    def close(self) -> None:
-        """End the watch."""
-        self._is_closed = True
-        self._wakeup.set()
-        self._on_close(self)
+    @property
+    def has_changes(self) -> bool:
+        """True while there is a change to take."""
+        return bool(self._dirty)
 
     def __aiter__(self) -> "Watch":
         return self
@@ -79,17 +63,6 @@ class Watch:
         if not await self.wait():
             raise StopAsyncIteration
         return self.take_nowait(1)[0]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _change(self, kind: type[CatalogChange], name: str) -> CatalogChange:
         catalog = self._catalog
