@@ -134,12 +134,3 @@ class Resolver:
 
 def _domain(host: str) -> str:
     return ".".join(host.lower().removesuffix(".").rsplit(".", 2)[-2:])
-
-
-def in_turns(addresses: Sequence[str]) -> list[str]:
-    """The addresses with their families in turns, the first one's first (RFC 8305, section 4)."""
-    first = [each for each in addresses if (":" in each) == (":" in addresses[0])]
-    others = [each for each in addresses if (":" in each) != (":" in addresses[0])]
-    shared = min(len(first), len(others))
-    pairs = [each for pair in zip(first, others, strict=False) for each in pair]
-    return [*pairs, *first[shared:], *others[shared:]]

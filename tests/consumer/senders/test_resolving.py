@@ -3,17 +3,13 @@
 import queue
 import socket
 import threading
-from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hermes_actors.consumer.senders.resolving import (
     KEPT_S,
     OF_DOMAIN_MAX,
     Resolver,
-    in_turns,
     look_up,
 )
 
@@ -135,16 +131,6 @@ def test_no_more_look_ups_than_allowed_are_under_way(resolver, names):
 def test_a_host_that_is_no_name_has_no_address():
     with pytest.raises(OSError, match="no host's name"):
         look_up("a" * 70)
-
-
-@given(st.lists(st.sampled_from(["10.0.0.1", "10.0.0.2", "::1", "::2", "::3"]), min_size=1))
-def test_families_take_turns_and_the_preferred_one_begins(addresses):
-    ordered = in_turns(addresses)
-    assert sorted(ordered) == sorted(addresses)
-    assert ordered[0] == addresses[0]
-    families = [":" in each for each in ordered]
-    shared = 2 * min(families.count(True), families.count(False))
-    assert all(a != b for a, b in pairwise(families[:shared]))
 
 
 def test_a_name_that_cannot_be_looked_up_is_told_in_words(monkeypatch):

@@ -7,21 +7,22 @@ look-up behind it, while Host, SNI and the certificate's name stay the endpoint'
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import cast
 
+from hermes_actors.consumer.senders.connecting import (
+    ForbiddenAddress,
+    allowed_addresses,
+    connect_to_first,
+)
 from hermes_actors.consumer.senders.http1.connection import PooledConnection, Wire
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
-from hermes_actors.consumer.senders.resolving import Found, Resolver, in_turns
+from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Failure, Origin
 from hermes_actors.runtime.network_causes import PUSHES, TlsSettings, tls_cause
 from hermes_actors.security.address_guard import AddressGuard
-
-_NEXT_ADDRESS_S = 0.25
-"""How long an address is waited for before the next one is tried beside it (RFC 8305)."""
-
-_ADDRESSES_MAX = 8
 
 
 class AsyncioNet:
@@ -72,72 +73,18 @@ class AsyncioNet:
         missing = "no address was found"
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                known = origin.address
-                addresses = [known] if known else await self._addresses(origin.host)
-                guard = self._guard
-                refusals = [
-                    "" if guard is None else guard.refusal(origin.host, each) for each in addresses
-                ]
-                allowed = [each for each, no in zip(addresses, refusals, strict=True) if not no]
-                if not allowed:
-                    connection.dial_failed(refusals[0], Failure.FORBIDDEN)
-                    return
+                addresses = await allowed_addresses(origin, self.resolver, self._guard)
                 missing = "no connection"
-                await self._race(
-                    _Race(connection, self.settings), origin, in_turns(allowed)[:_ADDRESSES_MAX]
+                await connect_to_first(
+                    addresses, partial(self._to, _Race(connection, self.settings), origin)
                 )
+        except ForbiddenAddress as error:
+            connection.dial_failed(str(error), Failure.FORBIDDEN)
         except TimeoutError:
             connection.dial_failed(f"{origin}: {missing} within {self._connect_timeout_s:g} s")
         # ValueError: names that cannot be encoded, certificates that cannot be read.
         except (OSError, ValueError) as error:
             connection.dial_failed(f"{origin}: {tls_cause(error, self.settings) or error}")
-
-    async def _addresses(self, host: str) -> Sequence[str]:
-        answer: asyncio.Future[Found] = self._loop.create_future()
-
-        def on_found(found: Found) -> None:
-            if not answer.done():
-                answer.set_result(found)
-
-        self.resolver.resolve(host, on_found)
-        found = await answer
-        if isinstance(found, OSError):
-            # Each waiter raises one of its own: a shared one would collect their tracebacks.
-            raise OSError(*found.args)
-        if not found:
-            raise OSError("the name has no address")
-        return found
-
-    async def _race(self, race: "_Race", origin: Origin, addresses: Sequence[str]) -> None:
-        """Connect; each further address is tried beside those before, the first to stand wins."""
-        if len(addresses) == 1:
-            await self._to(race, origin, addresses[0])
-            return
-        left = list(addresses)
-        trying: set[asyncio.Task[None]] = set()
-        problem: BaseException | None = None
-        try:
-            while left or trying:
-                if left:
-                    trying.add(self._loop.create_task(self._to(race, origin, left.pop(0))))
-                ended, trying = await asyncio.wait(
-                    trying,
-                    timeout=_NEXT_ADDRESS_S if left else None,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if race.is_won:
-                    trying |= ended
-                    return
-                # Each is asked, or asyncio would complain of those that nobody did.
-                problems = [task.exception() for task in ended]
-                problem = problem or next(iter(problems), None)
-        finally:
-            for task in trying:
-                task.cancel()
-                # What a loser says is looked at, so that asyncio does not complain of it.
-                task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        assert problem is not None, "no address at all"
-        raise problem
 
     async def _to(self, race: "_Race", origin: Origin, address: str) -> None:
         is_tls = origin.scheme == "https"

@@ -5,7 +5,7 @@ endpoint's.
 
 import re
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 from weakref import WeakSet
@@ -15,17 +15,17 @@ import httpcore
 import trio
 from msgspec import Struct, field
 
+from hermes_actors.consumer.senders.connecting import (
+    ForbiddenAddress,
+    allowed_addresses,
+    connect_to_first,
+)
 from hermes_actors.consumer.senders.httpx.frames import FrameBudget
 from hermes_actors.consumer.senders.proxying import Proxy
-from hermes_actors.consumer.senders.resolving import Found, Resolver, in_turns
+from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Origin
 from hermes_actors.runtime.network_causes import PUSHES, tls_cause
 from hermes_actors.security.address_guard import AddressGuard
-
-_NEXT_ADDRESS_S = 0.25
-"""How long an address is waited for before the next one is tried beside it (RFC 8305)."""
-
-_ADDRESSES_MAX = 8
 
 PIECE_BYTES_MIN = 64
 """The least that a piece of an answer's body counts as: thousands of chunks of one byte cost more
@@ -57,10 +57,6 @@ TRANSPORT_ERRORS: tuple[type[Exception], ...] = (
     ValueError,
 )
 """The errors that httpcore raises for a failed request: any other is a fault of somebody's."""
-
-
-class ForbiddenAddress(httpcore.ConnectError):
-    """The guard allows none of the addresses; the message says why."""
 
 
 class CrowdedHost(httpcore.ConnectError):
@@ -129,14 +125,13 @@ class HttpxNet(Struct, frozen=True):
         is told: to its address, or to what its name means.
         """
         if self.proxy is not None and self.is_proxied(origin):
-            guard, host, address = self.proxy.guard, self.proxy.origin.host, ""
+            guard, to = self.proxy.guard, self.proxy.origin
         else:
-            guard, host, address = self.guard, origin.host, origin.address
+            guard, to = self.guard, origin
         return GuardedBackend(
             guard,
             self.resolver,
-            host,
-            address,
+            to,
             places=self.places,
             key=(origin.host, origin.port),
             stream_window_bytes=self.response_bytes_max,
@@ -187,23 +182,21 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         self,
         guard: AddressGuard,
         resolver: Resolver,
-        host: str,
-        address: str = "",
+        to: Origin,
         *,
         places: Places,
         key: tuple[str, int],
         stream_window_bytes: int,
     ) -> None:
-        """`address` is connected to without a look-up; it has to be allowed all the same. `key` is
-        what the connections' `places` are counted by.
+        """An address that `to` names is connected to without a look-up; it has to be allowed all
+        the same. `key` is what the connections' `places` are counted by.
         """
         self._places = places
         self._key = key
         self._stream_window_bytes = stream_window_bytes
         self._guard = guard
         self._resolver = resolver
-        self._host = host
-        self._address = address
+        self._to = to
         self._plain = httpcore.TrioBackend()
 
     async def connect_tcp(
@@ -230,14 +223,18 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     async def _connect(self, port: int, timeout_s: float) -> httpcore.AsyncNetworkStream:
         stream: httpcore.AsyncNetworkStream | None = None
         with trio.move_on_after(timeout_s):
-            addresses = [self._address] if self._address else await self._look_up()
-            refusals = [self._guard.refusal(self._host, each) for each in addresses]
-            allowed = [each for each, no in zip(addresses, refusals, strict=True) if not no]
-            if not allowed:
-                raise ForbiddenAddress(refusals[0])
-            stream = await self._first_of(in_turns(allowed)[:_ADDRESSES_MAX], port)
+            try:
+                addresses = await allowed_addresses(self._to, self._resolver, self._guard)
+            except ForbiddenAddress:
+                raise
+            except OSError as error:
+                raise httpcore.ConnectError(f"{self._to.host}: {error}") from error
+            connect = partial(self._plain.connect_tcp, port=port)
+            stream, *late = await connect_to_first(addresses, connect, (httpcore.ConnectError,))
+            for each in late:
+                await each.aclose()
         if stream is None:
-            raise httpcore.ConnectTimeout(f"no connection to {self._host}")
+            raise httpcore.ConnectTimeout(f"no connection to {self._to.host}")
         return stream
 
     async def connect_unix_socket(
@@ -252,51 +249,6 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await trio.sleep(seconds)
-
-    async def _look_up(self) -> Sequence[str]:
-        answers: list[Found] = []
-        found = trio.Event()
-
-        def on_found(answer: Found) -> None:
-            answers.append(answer)
-            found.set()
-
-        self._resolver.resolve(self._host, on_found)
-        await found.wait()
-        answer = answers[0]
-        if isinstance(answer, OSError):
-            raise httpcore.ConnectError(f"{self._host}: {answer}")
-        if not answer:
-            raise httpcore.ConnectError(f"{self._host} has no address")
-        return answer
-
-    async def _first_of(self, addresses: Sequence[str], port: int) -> httpcore.AsyncNetworkStream:
-        """The first connection that stands; each further address is tried beside those before."""
-        made: list[httpcore.AsyncNetworkStream] = []
-        problems: list[Exception] = []
-
-        async def attempt(address: str, ended: trio.Event, whole: trio.CancelScope) -> None:
-            try:
-                stream = await self._plain.connect_tcp(address, port)
-            except httpcore.ConnectError as error:
-                problems.append(error)
-            else:
-                made.append(stream)
-                whole.cancel()
-            finally:
-                ended.set()
-
-        async with trio.open_nursery() as nursery:
-            for address in addresses:
-                ended = trio.Event()
-                nursery.start_soon(attempt, address, ended, nursery.cancel_scope)
-                with trio.move_on_after(_NEXT_ADDRESS_S):
-                    await ended.wait()
-        for late in made[1:]:
-            await late.aclose()
-        if not made:
-            raise httpcore.ConnectError(str(problems[0])) from problems[0]
-        return made[0]
 
 
 class _Bounded(httpcore.AsyncNetworkStream):

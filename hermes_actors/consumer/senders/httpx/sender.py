@@ -12,12 +12,12 @@ from typing import Any
 import httpcore
 import trio
 
+from hermes_actors.consumer.senders.connecting import ForbiddenAddress
 from hermes_actors.consumer.senders.httpx.net import (
     PIECE_BYTES_MIN,
     TRANSPORT_ERRORS,
     Body,
     CrowdedHost,
-    ForbiddenAddress,
     HttpxNet,
     said,
 )
