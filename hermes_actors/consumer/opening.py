@@ -16,7 +16,7 @@ from hermes_actors.actors.supervisor import Crash, open_supervisor
 from hermes_actors.config import ConsumersConfig, EndpointTlsConfig
 from hermes_actors.consumer.senders.http1.pool import PoolLimits
 from hermes_actors.consumer.senders.http1.sender import open_http1_sender
-from hermes_actors.consumer.senders.httpx.net import HttpxNet, Places
+from hermes_actors.consumer.senders.httpx.net import HostConnections, HttpxNet
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
 from hermes_actors.consumer.senders.oauth.request import ask_for_token
 from hermes_actors.consumer.senders.oauth.sender import OAuthSender, ProviderOf
@@ -74,7 +74,7 @@ async def open_senders(
             connections_max=config.connections_per_origin_max,
             idle_s=idle_s,
             proxy=proxy,
-            places=Places(config.connections_per_host_max),
+            host_connections=HostConnections(config.connections_per_host_max),
             response_bytes_max=config.response_bytes_max,
         )
 

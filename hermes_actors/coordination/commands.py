@@ -124,8 +124,8 @@ class Plan(_Said, frozen=True, array_like=True, tag="plan"):
 
 
 class RateState(Struct, frozen=True, array_like=True, gc=False):
-    """An owner's knowledge of the endpoint: the ladder's level, and the rate that the endpoint was
-    trusted with, in messages a second.
+    """An owner's knowledge of the endpoint: the rate control's level, and the rate that the
+    endpoint was trusted with, in messages a second.
     """
 
     level: str

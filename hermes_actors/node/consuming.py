@@ -77,7 +77,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
 
         def forget(gone: LiveSubscription) -> None:
             name = gone.name
-            parts.ladders.forget(str(name))
+            parts.rate_controls.forget(str(name))
             metrics.forget(group=name.topic.group, topic=name.topic.name, subscription=name.name)
 
         resting = Resting(environment.log, environment.clock, config.consumers.clock_skew_max_ms)

@@ -7,7 +7,7 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 
 from hermes_actors.config import EndpointsConfig
-from hermes_actors.consumer.senders.httpx.net import HttpxNet, Places
+from hermes_actors.consumer.senders.httpx.net import HostConnections, HttpxNet
 from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Push
 from hermes_actors.security.address_guard import AddressGuard
@@ -159,7 +159,7 @@ def net_of(
         connections_max=10,
         idle_s=idle_s,
         proxy=proxy,
-        places=Places(per_host_max),
+        host_connections=HostConnections(per_host_max),
         response_bytes_max=response_bytes_max,
     )
 

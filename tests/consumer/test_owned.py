@@ -328,7 +328,7 @@ async def test_a_dead_endpoint_is_no_better_trusted_after_a_handover(world, auto
         await trio.sleep(60)
         assert consumer.status().level == "HEARTBEAT"
         known = consumer.made[-1].known()
-    world.parts.ladders.forget("shop.orders$push")
+    world.parts.rate_controls.forget("shop.orders$push")
     before = len(world.sender.pushes)
     async with world.consuming(world.live(policy={"rate": 100}), owned=Owned(rate=known)) as second:
         await trio.sleep(10)

@@ -17,7 +17,7 @@ from hermes_actors.consumer.delivery.dispatching import FILL_MAX, PAUSED, Dispat
 from hermes_actors.consumer.delivery.letter import DeadLetters
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.retry import Decision, ending_detail
-from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.rates.limit import BatchRate, messages_max
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.commands import RateState

@@ -22,7 +22,7 @@ from enum import Enum, auto
 
 from hermes_actors.consumer.delivery.retry import Discard, Gone, RetryPolicy, is_refused
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
-from hermes_actors.consumer.rates.ladder import IN_AN_EARLIER_LIFE_S
+from hermes_actors.consumer.rates.control import IN_AN_EARLIER_LIFE_S
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.senders.sender import Route, SendOutcome
 from hermes_actors.model.dead_letter import DiscardReason, Letter
@@ -112,9 +112,9 @@ class Delivery(Attempts):
 
     `message` is made when it is taken up, or before, by what looks into it; `route` and
     `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
-    that of the ladder at its last attempt, `failed_s` the failure that counted there, `last` the
-    last attempt's outcome. `redriven` is the dead letter that it was before it is tried again on
-    demand. `served` remembers, where there are several recipients, who has it.
+    that of the rate control at its last attempt, `failed_s` the failure that counted there, `last`
+    the last attempt's outcome. `redriven` is the dead letter that it was before it is tried again
+    on demand. `served` remembers, where there are several recipients, who has it.
     """
 
     __slots__ = (

@@ -28,7 +28,7 @@ from hermes_actors.consumer.delivery.retry import (
     Settled,
     decide,
 )
-from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned

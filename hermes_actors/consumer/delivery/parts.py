@@ -9,8 +9,7 @@ from hermes_actors.config import ConsumersConfig, FiltersConfig
 from hermes_actors.consumer.delivery.delivery import Transitions
 from hermes_actors.consumer.delivery.measures import Undelivered
 from hermes_actors.consumer.offsets.progress import Uncommitted
-from hermes_actors.consumer.rates.ladder import Level
-from hermes_actors.consumer.rates.ladders import Ladders
+from hermes_actors.consumer.rates.control import Level, RateControls
 from hermes_actors.consumer.recipients.resolver import EndpointResolver
 from hermes_actors.consumer.recipients.resolver_dns import Names
 from hermes_actors.consumer.senders.sender import Sender
@@ -50,7 +49,7 @@ class ConsumerParts(Struct, frozen=True):
     metrics: Metrics
     config: ConsumersConfig
     namespace: str = ""
-    ladders: Ladders = field(default_factory=Ladders)
+    rate_controls: RateControls = field(default_factory=RateControls)
     uncommitted: Uncommitted = field(default_factory=Uncommitted)
     redrives: FollowedRedrives | None = None
     suspend: Callable[[LiveSubscription, str], None] = _suspend_nobody

@@ -52,7 +52,7 @@ has just been made may not be known to every broker for some seconds.
 _BACKOFF_MAX_S = 5.0
 
 
-class _Waiting:
+class _PendingLetter:
     """A letter on its way."""
 
     __slots__ = ("has_raised", "is_cut", "kept", "letter", "record", "refusals")
@@ -103,7 +103,7 @@ class KeptDeadLetters:
         self._name = str(live.name)
         self._key = self._name.encode()
         self.topic = dlq_topic(live.name.topic.group, parts.namespace)
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_PendingLetter] = deque()
         self._wakeup = Wakeup()
         self._backoff = Backoff(parts.rng, wait_max_s=_BACKOFF_MAX_S)
         # As the topic is; None until that is known.
@@ -135,7 +135,7 @@ class KeptDeadLetters:
         if not is_wanted and letter.reason is not DiscardReason.POISON:
             kept(Settlement.DROPPED)
             return
-        self._waiting.append(_Waiting(self._whole(letter), kept))
+        self._waiting.append(_PendingLetter(self._whole(letter), kept))
         self._wakeup.set()
 
     def _whole(self, letter: DeadLetter) -> Letter:
@@ -198,8 +198,8 @@ class KeptDeadLetters:
                 self.trouble = ""
                 self._backoff.reset()
 
-    def _next_batch(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
+    def _next_batch(self) -> list[_PendingLetter]:
+        batch: list[_PendingLetter] = []
         room_bytes = BATCH_BYTES_MAX
         for each in self._waiting:
             room_bytes -= each.record.size_bytes
@@ -208,7 +208,7 @@ class KeptDeadLetters:
             batch.append(each)
         return batch
 
-    async def _try_to_keep(self, batch: Sequence[_Waiting]) -> str:
+    async def _try_to_keep(self, batch: Sequence[_PendingLetter]) -> str:
         """Append the batch; "", or why some of it was not stored and is to be tried again."""
         try:
             settings = await self._require_topic()
@@ -232,14 +232,14 @@ class KeptDeadLetters:
         )
 
     def _take_in(
-        self, batch: Sequence[_Waiting], outcomes: Sequence[Outcome]
-    ) -> tuple[_Waiting, RefusedRecord] | None:
+        self, batch: Sequence[_PendingLetter], outcomes: Sequence[Outcome]
+    ) -> tuple[_PendingLetter, RefusedRecord] | None:
         """Settle what is stored, keep the others waiting; return the first that was refused, or
         None.
         """
-        rest: list[_Waiting] = []
+        rest: list[_PendingLetter] = []
         refused = None
-        stored: list[_Waiting] = []
+        stored: list[_PendingLetter] = []
         for each, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Stored):
                 stored.append(each)
@@ -281,7 +281,7 @@ class KeptDeadLetters:
         self._settings = held
         return held
 
-    async def _mend(self, waiting: _Waiting, refused: RefusedRecord) -> str:
+    async def _mend(self, waiting: _PendingLetter, refused: RefusedRecord) -> str:
         """A letter was refused for good: find a form that the log takes, or say that it is lost.
 
         Returns why the same is to be tried again later, "" when something has changed. Raises
@@ -319,7 +319,7 @@ class KeptDeadLetters:
             return False
         return True
 
-    def _cut(self, waiting: _Waiting, reason: str) -> None:
+    def _cut(self, waiting: _PendingLetter, reason: str) -> None:
         _logger.warning(
             "%s: dead letter %s is kept without its message of %d bytes, which stays in %s as long "
             "as that keeps it: %s",
@@ -334,7 +334,7 @@ class KeptDeadLetters:
         waiting.is_cut = True
         self._measures.dead_letters_truncated.add()
 
-    def _lose(self, waiting: _Waiting, reason: str) -> None:
+    def _lose(self, waiting: _PendingLetter, reason: str) -> None:
         _logger.error(
             "%s: dead letter %s (message %s, %s) is lost, the log refuses even its head: %s",
             self._name,

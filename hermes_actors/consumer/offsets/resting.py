@@ -24,7 +24,7 @@ _AT_ONCE_MAX = 16
 _ASSERT_S = sum(ASSERT_PAUSES_S)
 
 
-class _Place(Struct):
+class _RestingSubscription(Struct):
     """A subscription at rest. `committed` is the version that its last commit was made for, or that
     another system's commits stand for. `due_s` infinite: it is left alone.
     """
@@ -49,7 +49,7 @@ class Resting:
         self._namespace = namespace
         self._skew_ms = skew_ms
         # One for each subscription at rest: bounded by those that exist.
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _RestingSubscription] = {}
         self._wakeup = Wakeup()
 
     def keep(self, live: LiveSubscription, log_topic: str, owned: Owned) -> None:
@@ -69,7 +69,7 @@ class Resting:
             if is_same and not (is_ours and isinf(place.due_s)):
                 return
             before = place.committed
-        self._places[name] = _Place(live, log_topic, owned, due_s, before)
+        self._places[name] = _RestingSubscription(live, log_topic, owned, due_s, before)
         self._wakeup.set()
 
     def release(self, name: str) -> None:
@@ -125,7 +125,7 @@ class Resting:
         at_work.discard(name)
         self._wakeup.set()
 
-    async def _commit(self, place: _Place) -> None:
+    async def _commit(self, place: _RestingSubscription) -> None:
         live = place.live
         progress = TopicProgress.of(
             place.committed or live,

@@ -44,7 +44,7 @@ class Finding(Enum):
     """There are too few to lower anything, and some fail."""
 
 
-class Tally(NamedTuple):
+class RoundCounts(NamedTuple):
     """The messages of a round; of the failures `pressed` said themselves that it is too much."""
 
     failures: int
@@ -120,10 +120,10 @@ class Round:
         self.failures += 1
         self._pressed += is_pressed
 
-    def tally(self, now_s: float) -> Tally:
+    def tally(self, now_s: float) -> RoundCounts:
         """Return the counts of the round; some time must have passed."""
         age_s = self.age_s(now_s)
-        return Tally(
+        return RoundCounts(
             self.failures,
             self.failures + self._successes,
             self.sent / age_s,

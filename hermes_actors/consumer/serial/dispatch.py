@@ -13,7 +13,7 @@ from hermes_actors.consumer.delivery.dispatching import FILL_MAX, PAUSED, Dispat
 from hermes_actors.consumer.delivery.letter import DeadLetters
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.retry import Decision, ending_detail
-from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.consumer.serial.pacing import Pacing
@@ -53,7 +53,7 @@ class Dispatch(Dispatching[Delivery]):
         self._lanes = lanes
         self._is_filling = False
         self._pacing = Pacing(live, _policy(live).rate, parts, owned)
-        self._limit, self._ladder = self._pacing.limit, self._pacing.ladder
+        self._limit, self._control = self._pacing.limit, self._pacing.control
         self.adopt(live)
 
     def adopt(self, live: LiveSubscription) -> None:
@@ -132,17 +132,17 @@ class Dispatch(Dispatching[Delivery]):
             # The actor waits for it.
             self._around.wake()
             return 0
-        lanes, limit, ladder = self._lanes, self._limit, self._ladder
+        lanes, limit, control = self._lanes, self._limit, self._control
         sent = looked_at = 0
         self._is_filling = True
-        if not ladder.is_full:
+        if not control.is_full:
             self._pacing.probe(self._pushing.sender, now_s, self._around.wake)
-            if ladder.level.is_half_open:
+            if control.level.is_half_open:
                 looked_at = self._expire(now_s)
         allowed = limit.available(now_s)
         while sent < allowed and looked_at < FILL_MAX and lanes.inflight < lanes.window:
             # Asked each time: an attempt may fail at once, and lower the rate.
-            if not ladder.is_full and not ladder.available(now_s):
+            if not control.is_full and not control.available(now_s):
                 break
             # Each time, for the process may have been stopped between any two.
             if looked_at and not self._is_lease_open():
@@ -158,8 +158,8 @@ class Dispatch(Dispatching[Delivery]):
                     break
             elif delivery.taken_up_s is not None or self._take_up(delivery, now_s):
                 sent += 1
-                if not ladder.is_full:
-                    ladder.take(now_s)
+                if not control.is_full:
+                    control.take(now_s)
                 self.taken_bytes += len(delivery.record.value)
                 self._attempt(delivery, now_s)
         self._is_filling = False
@@ -252,27 +252,27 @@ class Dispatch(Dispatching[Delivery]):
             delivery.version = self._version
         delivery.sent(now_s)
         self._transitions.sent((delivery,), is_retry=delivery.attempts > 0)
-        delivery.epoch = self._ladder.epoch
+        delivery.epoch = self._control.epoch
         self._pushing.send(delivery, partial(self._on_outcome, delivery))
 
     # Outcomes. These run in the sender's callback, on either loop.
 
     def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome, and use the room that it makes."""
-        transitions, ladder = self._transitions, self._ladder
+        transitions, control = self._transitions, self._control
         now_s = self._monotonic_s()
         if outcome.recipients is None:
             transitions.answered((delivery,), outcome, now_s - delivery.sent_s)
         else:
-            self._pacing.teach_each(outcome.recipients, self._retry_policy, delivery, now_s)
+            self._pacing.on_answers(outcome.recipients, self._retry_policy, delivery, now_s)
         if outcome.is_success:
             delivery.settled()
             self._lanes.remove(delivery)
             transitions.settled((delivery,), Settlement.DELIVERED)
             self.last_success_ms = self._clock.now_ms()
             if outcome.recipients is None:
-                ladder.success_s = now_s
-                if ladder.is_watching:
+                control.success_s = now_s
+                if control.is_watching:
                     self._pacing.on_success(delivery, now_s)
             self._around.note_settled()
         else:
@@ -287,10 +287,10 @@ class Dispatch(Dispatching[Delivery]):
     ) -> None:
         self._pacing.last_failure = delivery.last = outcome
         if outcome.recipients is None:
-            self._pacing.teach(decision, delivery, outcome, now_s)
+            self._pacing.on_failure(decision, delivery, outcome, now_s)
 
     def _repeat(self, delivery: Delivery, now_s: float) -> None:
-        self._pacing.forgo(delivery, now_s)
+        self._pacing.on_neutral(delivery, now_s)
         self._lanes.wait(delivery, now_s)
 
     def _wait(self, delivery: Delivery, due_s: float) -> None:

@@ -18,7 +18,7 @@ from hermes_actors.consumer.delivery.retry import (
     asked_pause_ms,
     is_refused,
 )
-from hermes_actors.consumer.rates.ladder import Ladder, Level, noted_s
+from hermes_actors.consumer.rates.control import Level, RateControl, noted_s
 from hermes_actors.consumer.rates.limit import LEAST_PER_S, RateLimit
 from hermes_actors.consumer.senders.sender import Failure, Route, Sender, SendOutcome
 from hermes_actors.consumer.serial.lanes import Lanes
@@ -30,18 +30,18 @@ _logger = logging.getLogger(__name__)
 
 
 class Pacing:
-    """The `limit` that no second exceeds, and the `ladder` below it: this owner's share of them.
+    """The `limit` that no second exceeds, and the rate `control` below it: this owner's share.
 
-    Use: both are asked before each push and told of it (the ladder only while it is not full);
-    `teach` of each attempt that was no success. `last_failure` is that of the last attempt which
-    failed, set by its user.
+    Use: both are asked before each push and told of it (the rate control only while it is not
+    full); `on_failure` is told of each attempt that was no success. `last_failure` is that of the
+    last attempt which failed, set by its user.
     """
 
     def __init__(
         self, live: LiveSubscription, rate_per_s: float, parts: ConsumerParts, owned: Owned
     ) -> None:
         self._clock = parts.clock
-        self._ladders = parts.ladders
+        self._rate_controls = parts.rate_controls
         self._name = str(live.name)
         self._identity = _identity(live)
         self._last_route: Route | None = None
@@ -52,26 +52,28 @@ class Pacing:
         # A restart, or a suspension that is taken back at once, must not double a second's rate,
         # nor may who owned it before and this one.
         self.limit.drain(now_s)
-        self.ladder = self._begin(now_s)
-        self._level = self.ladder.level
+        self.control = self._begin(now_s)
+        self._level = self.control.level
         self.last_failure: SendOutcome | None = None
 
-    def _begin(self, now_s: float) -> Ladder:
-        """Return the ladder as this node's consumer of the same grant, or the owner before, left
-        it.
+    def _begin(self, now_s: float) -> RateControl:
+        """Return the rate control as this node's consumer of the same grant left it, or the owner
+        before.
         """
-        owned, share = self._owned, self._ladder_share
+        owned, share = self._owned, self._control_share
         maximum = self._rate_per_s * share
-        is_known = self._ladders.has(self._name, self._identity, epoch=owned.epoch)
-        ladder = self._ladders.of(self._name, self._identity, maximum, now_s, epoch=owned.epoch)
-        ladder.share = share
+        is_known = self._rate_controls.has(self._name, self._identity, epoch=owned.epoch)
+        control = self._rate_controls.of(
+            self._name, self._identity, maximum, now_s, epoch=owned.epoch
+        )
+        control.share = share
         if owned.rate is not None and not is_known:
-            ladder.take_over(owned.rate, now_s)
-        return ladder
+            control.take_over(owned.rate, now_s)
+        return control
 
     @property
-    def _ladder_share(self) -> float:
-        # While the share is nothing, nothing is sent: the ladder stays as it is.
+    def _control_share(self) -> float:
+        # While the share is nothing, nothing is sent: the rate control stays as it is.
         share = self._owned.share.value
         return share if self._rate_per_s * share >= LEAST_PER_S else 1.0
 
@@ -83,18 +85,18 @@ class Pacing:
         if was_nothing:
             self.limit.drain(now_s)
         self.limit.relax(now_s)
-        share = self._ladder_share
-        self.ladder.divide(self._rate_per_s * share, share, now_s)
+        share = self._control_share
+        self.control.divide(self._rate_per_s * share, share, now_s)
 
     def known(self) -> RateState:
-        """Return the ladder's level and rate, for the next owner to begin with."""
-        self.ladder.forgive(self._clock.monotonic_s())
-        return self.ladder.known()
+        """Return the rate control's level and rate, for the next owner to begin with."""
+        self.control.recover(self._clock.monotonic_s())
+        return self.control.known()
 
     @property
     def rate_now(self) -> float:
         """How many messages a second may be sent now."""
-        return min(self.limit.rate_per_s, self.ladder.rate)
+        return min(self.limit.rate_per_s, self.control.rate)
 
     def adopt(self, live: LiveSubscription, rate_per_s: float) -> None:
         """Go on with this version of the subscription."""
@@ -103,64 +105,64 @@ class Pacing:
         allowed = rate_per_s * self._owned.share.value
         if self.limit.rate_per_s != allowed:
             self.limit.change(allowed)
-        self.ladder.change(rate_per_s * self._ladder_share, now_s)
+        self.control.change(rate_per_s * self._control_share, now_s)
         identity = _identity(live)
         if identity != self._identity:
             # Nothing is known of another endpoint.
             self._identity = identity
-            self.ladder.reset(now_s)
-            self._ladders.keep(self._name, identity, self.ladder, epoch=self._owned.epoch)
+            self.control.reset(now_s)
+            self._rate_controls.keep(self._name, identity, self.control, epoch=self._owned.epoch)
             self._last_route = None
-        self.ladder.hasten(now_s)
+        self.control.push_at_once(now_s)
 
     @property
     def level(self) -> Level:
-        """The ladder's level: how much the endpoint is trusted with."""
-        self.ladder.forgive(self._clock.monotonic_s())
-        return self.ladder.level
+        """The rate control's level: how much the endpoint is trusted with."""
+        self.control.recover(self._clock.monotonic_s())
+        return self.control.level
 
     def wait_s(self, due_s: float, now_s: float) -> float:
         """How long there is nothing to do, if in `due_s` there is something to push."""
         wait_s = max(due_s, self.limit.wait_s(now_s))
-        ladder = self.ladder
-        if ladder.is_full:
+        control = self.control
+        if control.is_full:
             return wait_s
-        return min(max(wait_s, ladder.wait_s(now_s)), ladder.connect_wait_s(now_s))
+        return min(max(wait_s, control.wait_s(now_s)), control.connect_wait_s(now_s))
 
     def probe(self, sender: Sender, now_s: float, wake: Callable[[], None]) -> None:
         """If it is time, find out whether a dead endpoint takes connections again."""
-        ladder = self.ladder
-        if ladder.connect_wait_s(now_s) > 0.0:
+        control = self.control
+        if control.connect_wait_s(now_s) > 0.0:
             return
-        ladder.on_connecting(now_s)
-        route, epoch = self._last_route, ladder.epoch
+        control.on_connecting(now_s)
+        route, epoch = self._last_route, control.epoch
 
         def done(failure: Failure | None) -> None:
             # One of an earlier epoch asked another endpoint, or for another consumer.
-            if ladder.epoch == epoch:
-                ladder.on_connect(self._clock.monotonic_s(), is_made=failure is None)
+            if control.epoch == epoch:
+                control.on_connect(self._clock.monotonic_s(), is_made=failure is None)
                 wake()
 
         if route is None or not sender.probe(route, done):
             # Then a single push finds it out.
-            ladder.on_connect(now_s, is_made=True)
+            control.on_connect(now_s, is_made=True)
 
     def on_success(self, delivery: Delivery, now_s: float) -> None:
         """Take in that a push was taken."""
-        ladder = self.ladder
-        ladder.success_s = now_s
-        if ladder.is_watching:
-            ladder.on_success(now_s, delivery.epoch)
+        control = self.control
+        control.success_s = now_s
+        if control.is_watching:
+            control.on_success(now_s, delivery.epoch)
             self._note_level()
 
-    def teach(
+    def on_failure(
         self, decision: Decision, delivery: Delivery, outcome: SendOutcome, now_s: float
     ) -> None:
-        """Tell the ladder what an attempt that was no success says of the endpoint."""
-        ladder, is_answered = self.ladder, outcome.failure is None
+        """Tell the rate control what an attempt that was no success says of the endpoint."""
+        control, is_answered = self.control, outcome.failure is None
         match decision:
             case Again(slows=True) | Discard(slows=True):
-                if ladder.on_failure(
+                if control.on_failure(
                     now_s,
                     delivery.epoch,
                     failed_before_s=delivery.failed_s,
@@ -170,27 +172,27 @@ class Pacing:
                     delivery.failed_s = noted_s(delivery.failed_s, now_s)
                 self._last_route = delivery.route
             case Discard(reason) if reason.is_the_messages:
-                ladder.on_success(now_s, delivery.epoch)
+                control.on_success(now_s, delivery.epoch)
             case Again() | Discard() | Gone() | Settled():
-                ladder.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
+                control.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
             case _:
                 assert_never(decision)
         self._note_level()
 
-    def forgo(self, delivery: Delivery, now_s: float) -> None:
+    def on_neutral(self, delivery: Delivery, now_s: float) -> None:
         """An attempt has ended in a way that says nothing of the endpoint."""
-        self.ladder.on_neutral(now_s, delivery.epoch, is_answered=False)
+        self.control.on_neutral(now_s, delivery.epoch, is_answered=False)
 
-    def teach_each(
+    def on_answers(
         self,
         outcomes: Sequence[SendOutcome],
         policy: RetryPolicy,
         delivery: Delivery,
         now_s: float,
     ) -> None:
-        """Tell the ladder what each recipient's answer to one attempt says of the endpoint."""
-        has_failed = teach(
-            self.ladder,
+        """Tell the rate control what each recipient's answer to an attempt says of the endpoint."""
+        has_failed = take_in_answers(
+            self.control,
             outcomes,
             policy,
             epoch=delivery.epoch,
@@ -206,16 +208,16 @@ class Pacing:
     def words(self, lanes: Lanes) -> str:
         """For people: what keeps the lanes from being sent faster now; "" when nothing does."""
         now_s = self._clock.monotonic_s()
-        self.ladder.forgive(now_s)
+        self.control.recover(now_s)
         reasons = []
-        if words := self.ladder.words(now_s):
+        if words := self.control.words(now_s):
             failure = self.last_failure
             reasons.append(f"{words} ({failure.reason()})" if failure is not None else words)
         if lanes.inflight >= lanes.window:
             reasons.append(f"all {lanes.window} of its requests at a time are open (inflightSize)")
         elif lanes.fresh and not self.limit.rate_per_s:
             reasons.append("its share of the rate is another owner's for some seconds yet")
-        elif lanes.fresh and self.ladder.is_full and self.limit.wait_s(now_s) > 0:
+        elif lanes.fresh and self.control.is_full and self.limit.wait_s(now_s) > 0:
             whole = self._owned.share.value == 1.0
             of = "" if whole else f", its share of {self._rate_per_s:g}/s,"
             reasons.append(f"its rate of {self.limit.rate_per_s:.4g}/s{of} is used up")
@@ -225,30 +227,30 @@ class Pacing:
 
     def _note_level(self) -> None:
         """Log a change of the level, once."""
-        ladder, before = self.ladder, self._level
-        if ladder.level is before:
+        control, before = self.control, self._level
+        if control.level is before:
             return
-        self._level = ladder.level
+        self._level = control.level
         # A warning once for each outage, not each time that a sick endpoint is tried again.
-        is_outage = before is Level.FULL and ladder.level.is_half_open
+        is_outage = before is Level.FULL and control.level.is_half_open
         _logger.log(
             logging.WARNING if is_outage else logging.INFO,
             "%s: its rate was %s and is %s now, at most %.4g/s; last failure: %s",
             self._name,
             before,
-            ladder.level,
-            ladder.rate,
+            control.level,
+            control.rate,
             "none" if self.last_failure is None else self.last_failure.reason(),
         )
 
 
 def _identity(live: LiveSubscription) -> tuple[int, str]:
-    """Return what tells one ladder's endpoint from another: the incarnation and the address."""
+    """Return what tells one endpoint's rate control from another: incarnation and address."""
     return live.incarnation, live.subscription.endpoint
 
 
-def teach(
-    ladder: Ladder,
+def take_in_answers(
+    control: RateControl,
     outcomes: Sequence[SendOutcome],
     policy: RetryPolicy,
     *,
@@ -257,23 +259,23 @@ def teach(
     now_ms: int,
     failed_before_s: float | None,
 ) -> bool:
-    """Tell the ladder what each recipient's answer says; True when this is the time to hand over
-    for the next failure.
+    """Tell the rate control what each recipient's answer says; True when this is the time to hand
+    over for the next failure.
 
-    A half-open ladder, which tries whether anybody is there, hears the best of them only.
+    A half-open one, which tries whether anybody is there, hears the best of them only.
     """
     well = [each for each in outcomes if each.is_success or is_refused(each, policy)]
     ill = [each for each in outcomes if not each.is_success and not is_refused(each, policy)]
     failed = [each for each in ill if _is_failure(each, now_ms)]
     is_answered = any(each.failure is None for each in outcomes)
-    if ladder.level.is_half_open:
+    if control.level.is_half_open:
         well, failed = well[:1], [] if well else failed[:1]
     if not well and not failed:
-        ladder.on_neutral(now_s, epoch, is_answered=is_answered)
+        control.on_neutral(now_s, epoch, is_answered=is_answered)
     for _ in well:
-        ladder.on_success(now_s, epoch)
+        control.on_success(now_s, epoch)
     counts = [
-        ladder.on_failure(
+        control.on_failure(
             now_s,
             epoch,
             failed_before_s=failed_before_s,

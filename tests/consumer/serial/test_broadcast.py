@@ -16,12 +16,12 @@ from hermes_actors.consumer.delivery.retry import (
     Settled,
     decide,
 )
-from hermes_actors.consumer.rates.ladder import Ladder, Level
+from hermes_actors.consumer.rates.control import Level, RateControl
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 from hermes_actors.consumer.serial.broadcast import Broadcast, summed_up, who_missed
-from hermes_actors.consumer.serial.pacing import teach
+from hermes_actors.consumer.serial.pacing import take_in_answers
 from hermes_actors.model.dead_letter import (
     DiscardReason,
     Letter,
@@ -233,16 +233,18 @@ def test_nobody_who_is_served_is_pushed_to_and_the_sum_says_what_is_left(rounds)
             break
 
 
-def ladder_after(outcomes, ladder=None, now_s=0.0):
-    ladder = ladder or Ladder(1_000, 0.0)
-    teach(ladder, outcomes, POLICY, epoch=ladder.epoch, now_s=now_s, now_ms=0, failed_before_s=None)
-    return ladder
+def control_after(outcomes, control=None, now_s=0.0):
+    control = control or RateControl(1_000, 0.0)
+    take_in_answers(
+        control, outcomes, POLICY, epoch=control.epoch, now_s=now_s, now_ms=0, failed_before_s=None
+    )
+    return control
 
 
 def test_each_recipients_answer_counts_for_the_rate() -> None:
-    dead = ladder_after([SendOutcome(500)] * 10)
+    dead = control_after([SendOutcome(500)] * 10)
     assert dead.level is Level.SLOW
-    assert ladder_after([SendOutcome(500)] * 10 + [OK] * 10).level is Level.FULL
+    assert control_after([SendOutcome(500)] * 10 + [OK] * 10).level is Level.FULL
 
 
 @pytest.mark.parametrize(
@@ -250,15 +252,15 @@ def test_each_recipients_answer_counts_for_the_rate() -> None:
     [SendOutcome(404), SendOutcome(503, "1"), SendOutcome(0, "", Failure.UNRESOLVED)],
 )
 def test_what_is_no_fault_of_a_recipient_slows_nothing(outcome) -> None:
-    assert ladder_after([outcome] * 50).level is Level.FULL
+    assert control_after([outcome] * 50).level is Level.FULL
 
 
-def test_a_half_open_ladder_opens_when_anybody_answers() -> None:
-    ladder = ladder_after([SendOutcome(500)] * 10)
-    ladder_after([SendOutcome(500), TIMEOUT], ladder, 2.0)
-    assert ladder.level is Level.SLOW
-    ladder_after([TIMEOUT, OK, TIMEOUT], ladder, 4.0)
-    assert ladder.level is Level.ADAPTING
+def test_a_half_open_control_opens_when_anybody_answers() -> None:
+    control = control_after([SendOutcome(500)] * 10)
+    control_after([SendOutcome(500), TIMEOUT], control, 2.0)
+    assert control.level is Level.SLOW
+    control_after([TIMEOUT, OK, TIMEOUT], control, 4.0)
+    assert control.level is Level.ADAPTING
 
 
 def test_the_sum_of_local_failures_is_local() -> None:

@@ -2,7 +2,7 @@
 
 import trio
 
-from hermes_actors.consumer.rates.ladder import Level
+from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.model.subscription import TtlFrom
 

@@ -6,8 +6,7 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.consumer.rates.ladder import Level
-from hermes_actors.consumer.rates.ladders import Ladders
+from hermes_actors.consumer.rates.control import Level, RateControls
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 
 OK = SendOutcome(200)
@@ -254,7 +253,7 @@ async def test_what_failed_before_a_restart_slows_nothing_that_is_healthy_behind
     await world.publish(*(b"fresh %d" % n for n in range(2_000)))
     restarted_s = trio.current_time()
     # As after the end of its process: nothing is known of the endpoint.
-    world.parts = replace(world.parts, ladders=Ladders())
+    world.parts = replace(world.parts, rate_controls=RateControls())
     async with world.consuming(world.live(policy=policy)) as consumer:
         await trio.sleep(5)
         assert consumer.status().level is Level.FULL
@@ -278,7 +277,7 @@ async def test_a_quiet_restart_with_much_that_failed_before_slows_nothing_either
         for n in range(500):
             await world.publish(b"bad %d" % n, *(b"good %d %d" % (n, i) for i in range(20)))
         await trio.sleep(20)
-    world.parts = replace(world.parts, ladders=Ladders())
+    world.parts = replace(world.parts, rate_controls=RateControls())
     async with world.consuming(world.live(policy=policy)) as consumer:
         await trio.sleep(20)
         assert consumer.status().level is Level.FULL

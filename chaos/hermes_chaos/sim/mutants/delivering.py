@@ -1,5 +1,5 @@
 """Seeded bugs of delivering: commits, retries, rates, order, filters, batches, dead letters,
-retransmission, the ladder.
+retransmission, the rate control.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from hermes_actors.consumer.letters.kept import KeptDeadLetters
 from hermes_actors.consumer.letters.redrive import Redriver
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.offsets.progress import TopicProgress
-from hermes_actors.consumer.rates.ladder import Ladder
+from hermes_actors.consumer.rates.control import RateControl
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
@@ -107,7 +107,7 @@ def _wait_without_key(self: Lanes, delivery: Delivery, due_s: float) -> None:
             self._fresh.appendleft(following)
 
 
-def _stay(_self: Ladder, _level: object, _now_s: float) -> None:
+def _stay(_self: RateControl, _level: object, _now_s: float) -> None:
     pass
 
 
@@ -221,9 +221,12 @@ DELIVERING = (
         seed=5,
     ),
     Mutant(
-        "ladder-never-slows",
+        "rate-never-falls",
         "an endpoint at which everything fails is pushed to as fast as before",
-        ((Ladder, "_fall", _stay), (Ladder, "_decrease", lambda _self, _sent_per_s, _now_s: None)),
+        (
+            (RateControl, "_fall", _stay),
+            (RateControl, "_decrease", lambda _self, _sent_per_s, _now_s: None),
+        ),
     ),
     Mutant(
         "filter-inverted",

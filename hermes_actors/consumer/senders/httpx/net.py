@@ -63,7 +63,7 @@ class CrowdedHost(httpcore.ConnectError):
     """As many connections lead to this host and port as may."""
 
 
-class Places:
+class HostConnections:
     """The connections that stand to each host and port, over all lanes: at most `limit`."""
 
     def __init__(self, limit: int = 1_000) -> None:
@@ -113,7 +113,7 @@ class HttpxNet(Struct, frozen=True):
     connections_max: int
     idle_s: float
     proxy: Proxy | None = None
-    places: Places = field(default_factory=Places)
+    host_connections: HostConnections = field(default_factory=HostConnections)
     response_bytes_max: int = 65_536
 
     def is_proxied(self, origin: Origin) -> bool:
@@ -132,7 +132,7 @@ class HttpxNet(Struct, frozen=True):
             guard,
             self.resolver,
             to,
-            places=self.places,
+            host_connections=self.host_connections,
             key=(origin.host, origin.port),
             stream_window_bytes=self.response_bytes_max,
         )
@@ -184,14 +184,14 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         resolver: Resolver,
         to: Origin,
         *,
-        places: Places,
+        host_connections: HostConnections,
         key: tuple[str, int],
         stream_window_bytes: int,
     ) -> None:
         """An address that `to` names is connected to without a look-up; it has to be allowed all
-        the same. `key` is what the connections' `places` are counted by.
+        the same. `key` is what the connections' `host_connections` are counted by.
         """
-        self._places = places
+        self._host_connections = host_connections
         self._key = key
         self._stream_window_bytes = stream_window_bytes
         self._guard = guard
@@ -210,14 +210,14 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         """Connect. Raises ForbiddenAddress, CrowdedHost, and httpcore's ConnectError and
         ConnectTimeout.
         """
-        self._places.dial(self._key)
+        self._host_connections.dial(self._key)
         bounded: _Bounded | None = None
         try:
             stream = await self._connect(port, float("inf") if timeout is None else timeout)
-            on_closed = partial(self._places.give_back, self._key)
+            on_closed = partial(self._host_connections.give_back, self._key)
             bounded = _Bounded(stream, self._stream_window_bytes, on_closed)
         finally:
-            self._places.dialed(self._key, bounded)
+            self._host_connections.dialed(self._key, bounded)
         return bounded
 
     async def _connect(self, port: int, timeout_s: float) -> httpcore.AsyncNetworkStream:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.rates.blame import Blame, Verdict
-from hermes_actors.consumer.rates.ladder import Ladder, Level
+from hermes_actors.consumer.rates.cause import FailureCause, Verdict
+from hermes_actors.consumer.rates.control import Level, RateControl
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.rates.rounds import Tally
+from hermes_actors.consumer.rates.rounds import RoundCounts
 
 TICK_S = 0.005
 MAXIMUM = 10_000
@@ -68,7 +68,7 @@ class Delivery:
     ):
         self.is_pressed = is_pressed
         self.endpoint, self.offered, self.latency_s = endpoint, offered, latency_s
-        self.ladder, self.limit = Ladder(maximum, 0.0), RateLimit(maximum)
+        self.control, self.limit = RateControl(maximum, 0.0), RateLimit(maximum)
         self.window, self.now_s, self.arrived = window, 0.0, 0
         self.fresh, self.retries, self.flying = deque(), [], deque()
         self.latencies_s, self.sent_s, self.taken_s = [], [], []
@@ -84,39 +84,39 @@ class Delivery:
                 self.arrived += 1
             self._land()
             self._push()
-            if self.ladder.level is not self.levels[-1]:
-                self.levels.append(self.ladder.level)
-            self.rates.append(self.ladder.rate)
+            if self.control.level is not self.levels[-1]:
+                self.levels.append(self.control.level)
+            self.rates.append(self.control.rate)
         return self
 
     def _push(self):
-        ladder, now_s = self.ladder, self.now_s
+        control, now_s = self.control, self.now_s
         while len(self.flying) < self.window and self.limit.available(now_s):
             is_retry = bool(self.retries) and self.retries[0][0] <= now_s
             if not (is_retry or self.fresh):
                 return
-            if not ladder.is_full:
-                if not ladder.available(now_s):
+            if not control.is_full:
+                if not control.available(now_s):
                     return
-                ladder.take(now_s)
+                control.take(now_s)
             self.limit.take(now_s)
             message = heapq.heappop(self.retries)[1] if is_retry else self.fresh.popleft()
             is_taken = self.endpoint.takes(now_s, message[0])
-            self.flying.append((now_s + self.latency_s, ladder.epoch, is_taken, message))
+            self.flying.append((now_s + self.latency_s, control.epoch, is_taken, message))
             self.sent_s.append(now_s)
 
     def _land(self):
-        ladder, now_s = self.ladder, self.now_s
+        control, now_s = self.control, self.now_s
         while self.flying and self.flying[0][0] <= now_s:
             _, epoch, is_taken, (number, arrived_s, attempts, failed_s) = self.flying.popleft()
             if is_taken:
                 self.latencies_s.append(now_s - arrived_s)
                 self.taken_s.append(now_s)
-                ladder.success_s = now_s
-                if ladder.is_watching:
-                    ladder.on_success(now_s, epoch)
+                control.success_s = now_s
+                if control.is_watching:
+                    control.on_success(now_s, epoch)
                 continue
-            if ladder.on_failure(
+            if control.on_failure(
                 now_s,
                 epoch,
                 failed_before_s=failed_s,
@@ -258,11 +258,11 @@ def test_an_endpoint_that_can_take_less_than_the_lowest_rate_is_not_tried_over_a
 def test_who_says_that_it_is_too_much_is_sent_less_whatever_the_share():
     """429 and 503 are no matter of experiments."""
     run = Delivery(Refusing(0.2), is_pressed=True).run(20)
-    assert run.ladder.rate == MAXIMUM / 64
+    assert run.control.rate == MAXIMUM / 64
     assert run.sent_between(10, 20) <= 10 * MAXIMUM / 64
 
 
-def test_a_dead_endpoint_still_goes_down_the_ladder_at_once():
+def test_a_dead_endpoint_still_goes_down_the_control_at_once():
     run = Delivery(Refusing(1)).run(30)
     assert run.levels == [Level.FULL, Level.SLOW]
     assert run.sent_between(1, 30) <= 30
@@ -294,7 +294,7 @@ def test_an_excuse_fades_when_less_fails():
     """An endpoint whose share was excused is slowed by an overload like any other afterwards."""
     endpoint = Limited(10_000, 0.3)
     run = Delivery(endpoint, maximum=1_000, offered=900).run(20)
-    assert run.ladder.is_full
+    assert run.control.is_full
     endpoint.others.share = 0
     run.run(30)
     endpoint.capacity = 700
@@ -317,63 +317,63 @@ def test_the_full_rate_is_back_within_ten_seconds_whatever_was_excused(
     endpoint = Refusing(lambda now_s: share if now_s < heals_s else 0, seed=seed)
     run = Delivery(endpoint, maximum=1_000, offered=300, latency_s=latency_s)
     run.run(heals_s + 10)
-    assert run.ladder.is_full
+    assert run.control.is_full
     times_s = run.sent_s
     assert all(times_s[n + 1_000] - times_s[n] > 1 - 1e-6 for n in range(len(times_s) - 1_000))
 
 
-def judged(blame, share, sent_per_s, *, now_s=0.0, outcomes=500, is_lowest=False):
-    tally = Tally(round(share * outcomes), outcomes, sent_per_s, sent_per_s * (1 - share))
-    return blame.judge(tally, now_s, is_lowest=is_lowest)
+def judged(cause, share, sent_per_s, *, now_s=0.0, outcomes=500, is_lowest=False):
+    tally = RoundCounts(round(share * outcomes), outcomes, sent_per_s, sent_per_s * (1 - share))
+    return cause.judge(tally, now_s, is_lowest=is_lowest)
 
 
 def test_cuts_that_lower_nothing_end_and_the_share_is_excused():
-    blame = Blame()
-    verdicts = [judged(blame, 0.2, sent_per_s) for sent_per_s in (1_000, 800, 640, 512)]
+    cause = FailureCause()
+    verdicts = [judged(cause, 0.2, sent_per_s) for sent_per_s in (1_000, 800, 640, 512)]
     assert verdicts == [Verdict.FALL, Verdict.FALL, Verdict.FALL, Verdict.HOLD]
-    assert not blame.excused
-    assert judged(blame, 0.2, 512) is Verdict.HOLD
-    assert blame.excused == pytest.approx(0.2)
-    assert judged(blame, 0.2, 512) is Verdict.RISE
+    assert not cause.excused
+    assert judged(cause, 0.2, 512) is Verdict.HOLD
+    assert cause.excused == pytest.approx(0.2)
+    assert judged(cause, 0.2, 512) is Verdict.RISE
     # More of it as the rate rises is the load's.
-    assert judged(blame, 0.35, 900) is Verdict.FALL
+    assert judged(cause, 0.35, 900) is Verdict.FALL
 
 
 def test_cuts_that_lower_the_share_go_on():
-    blame = Blame()
-    assert judged(blame, 0.4, 1_000) is Verdict.FALL
-    assert judged(blame, 0.2, 500) is Verdict.HOLD
-    assert judged(blame, 0.2, 500) is Verdict.FALL
-    assert not blame.excused
+    cause = FailureCause()
+    assert judged(cause, 0.4, 1_000) is Verdict.FALL
+    assert judged(cause, 0.2, 500) is Verdict.HOLD
+    assert judged(cause, 0.2, 500) is Verdict.FALL
+    assert not cause.excused
 
 
 def test_what_fails_half_the_time_is_never_excused():
-    blame = Blame()
+    cause = FailureCause()
     for _ in range(50):
-        assert judged(blame, 0.5, 500) is Verdict.FALL
-    assert not blame.excused
+        assert judged(cause, 0.5, 500) is Verdict.FALL
+    assert not cause.excused
 
 
 def test_cuts_of_what_is_allowed_prove_nothing_while_as_much_is_sent():
-    blame = Blame()
+    cause = FailureCause()
     for _ in range(50):
-        assert judged(blame, 0.3, 500) is Verdict.FALL
-    assert not blame.excused
+        assert judged(cause, 0.3, 500) is Verdict.FALL
+    assert not cause.excused
 
 
 def test_an_excuse_after_which_nearly_all_fails_is_taken_back_for_a_minute():
-    blame = Blame()
+    cause = FailureCause()
     for _ in range(3):
-        judged(blame, 0.3, 150, is_lowest=True)
-    assert blame.excused == pytest.approx(0.3)
+        judged(cause, 0.3, 150, is_lowest=True)
+    assert cause.excused == pytest.approx(0.3)
     # More is taken as more is sent: so far the excuse was right.
-    blame.on_overload(130.0, 1.0)
-    assert blame.excused == pytest.approx(0.3)
-    blame.on_overload(110.0, 1.0)
-    assert not blame.excused
+    cause.on_overload(130.0, 1.0)
+    assert cause.excused == pytest.approx(0.3)
+    cause.on_overload(110.0, 1.0)
+    assert not cause.excused
     for _ in range(50):
-        assert judged(blame, 0.3, 150, now_s=59.0, is_lowest=True) is not Verdict.RISE
-    assert not blame.excused
+        assert judged(cause, 0.3, 150, now_s=59.0, is_lowest=True) is not Verdict.RISE
+    assert not cause.excused
     for _ in range(3):
-        judged(blame, 0.3, 150, now_s=62.0, is_lowest=True)
-    assert blame.excused == pytest.approx(0.3)
+        judged(cause, 0.3, 150, now_s=62.0, is_lowest=True)
+    assert cause.excused == pytest.approx(0.3)

@@ -10,10 +10,11 @@ No answers are no evidence: an idle subscription keeps its level.
 """
 
 from enum import StrEnum
+from typing import NamedTuple
 
-from hermes_actors.consumer.rates.blame import Blame, Verdict
+from hermes_actors.consumer.rates.cause import FailureCause, Verdict
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.rates.rounds import EVIDENCE_AGE_S, Finding, Round, Tally
+from hermes_actors.consumer.rates.rounds import EVIDENCE_AGE_S, Finding, Round, RoundCounts
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.model.moments import span
@@ -62,7 +63,7 @@ class Level(StrEnum):
         return self is Level.SLOW or self is Level.HEARTBEAT
 
 
-class Ladder:
+class RateControl:
     """The rate of one endpoint, up to `maximum` a second.
 
     Use: `available` before each push and `take` at each, while not `is_full`; then one of
@@ -72,7 +73,7 @@ class Ladder:
     """
 
     __slots__ = (
-        "_blame",
+        "_cause",
         "_connect_s",
         "_has_connected",
         "_is_connecting",
@@ -104,7 +105,7 @@ class Ladder:
         self.since_s = now_s
         self._unanswered = 0
         self._round = Round(now_s)
-        self._blame = Blame()
+        self._cause = FailureCause()
         self._limit = RateLimit(self.rate)
         self.reset(now_s)
 
@@ -115,7 +116,7 @@ class Ladder:
         self._connect_s = self._next_s = now_s
         self._unanswered = 0
         self.epoch += 1
-        self._blame.clear()
+        self._cause.clear()
         self._round.clear(now_s)
         self._move(Level.FULL, self.maximum, now_s)
 
@@ -170,7 +171,7 @@ class Ladder:
         self._begin_round(now_s)
         self.epoch += 1
 
-    def hasten(self, now_s: float) -> None:
+    def push_at_once(self, now_s: float) -> None:
         """Let a half-open level push at once: somebody has done something about the endpoint."""
         self._next_s = now_s
 
@@ -180,7 +181,7 @@ class Ladder:
         """How many may be pushed now, beside the subscription's maximum; while not `is_full`."""
         if self.level.is_half_open:
             return int(not self._is_pushing and now_s >= self._next_s)
-        self.forgive(now_s)
+        self.recover(now_s)
         return self._limit.available(now_s)
 
     def take(self, now_s: float) -> None:
@@ -202,12 +203,12 @@ class Ladder:
             return self._limit.wait_s(now_s)
         return _NEVER_S if self._is_pushing else max(0.0, self._next_s - now_s)
 
-    def forgive(self, now_s: float) -> None:
+    def recover(self, now_s: float) -> None:
         """Back to full rate once nothing has failed for long, however little was pushed."""
         calm_s = EVIDENCE_AGE_S if self._round.failures else _CALM_S
         is_calm = self._round.age_s(now_s) >= calm_s
         if self.level is Level.ADAPTING and is_calm:
-            self._blame.clear()
+            self._cause.clear()
             self._move(Level.FULL, self.maximum, now_s)
 
     # Probing a dead endpoint with a mere connection.
@@ -283,7 +284,7 @@ class Ladder:
             if failed_before_s == IN_AN_EARLIER_LIFE_S or failed_before_s < self.success_s:
                 return True
             if now_s - failed_before_s < _RECOUNT_S:
-                if self._round.is_outage(now_s, self.success_s, is_open=self._blame.is_open):
+                if self._round.is_outage(now_s, self.success_s, is_open=self._cause.is_open):
                     self._judge(now_s)
                 return False
         if not self.is_watching:
@@ -322,17 +323,17 @@ class Ladder:
 
     def _judge(self, now_s: float) -> None:
         finding = self._round.find(
-            now_s, self.success_s, is_full=self.is_full, is_open=self._blame.is_open
+            now_s, self.success_s, is_full=self.is_full, is_open=self._cause.is_open
         )
         if finding is Finding.OUTAGE:
-            self._blame.on_outage(now_s)
+            self._cause.on_outage(now_s)
             self._fall(Level.SLOW, now_s)
         elif finding is Finding.OVERLOAD:
             self._yield(now_s)
         elif finding is Finding.SHARE:
             self._follow(now_s)
         elif finding is Finding.CALM:
-            self._blame.abandon()
+            self._cause.abandon()
             self._increase(now_s)
             self._begin_round(now_s)
         elif finding is Finding.FEW:
@@ -343,8 +344,8 @@ class Ladder:
         probe.
         """
         tally = self._round.tally(now_s)
-        self._blame.on_overload(tally.taken_per_s, now_s)
-        rate = tally.taken_per_s / (1.0 - self._blame.excused)
+        self._cause.on_overload(tally.taken_per_s, now_s)
+        rate = tally.taken_per_s / (1.0 - self._cause.excused)
         if min(self.rate, rate) > self._floor:
             self._decrease(min(rate, self._lowered(tally)), now_s)
         else:
@@ -352,7 +353,7 @@ class Ladder:
 
     def _follow(self, now_s: float) -> None:
         tally = self._round.tally(now_s)
-        verdict = self._blame.judge(tally, now_s, is_lowest=self.rate <= self._floor)
+        verdict = self._cause.judge(tally, now_s, is_lowest=self.rate <= self._floor)
         if verdict is Verdict.FALL:
             self._decrease(self._lowered(tally), now_s)
             return
@@ -362,7 +363,7 @@ class Ladder:
             self._is_slow_start = False
         self._begin_round(now_s)
 
-    def _lowered(self, tally: Tally) -> float:
+    def _lowered(self, tally: RoundCounts) -> float:
         # To allow less than before, but more than is sent, would change nothing (RFC 7661).
         return min(self.rate, tally.sent_per_s) * _DECREASE
 
@@ -435,6 +436,51 @@ class Ladder:
         self._begin_round(now_s)
         if level is Level.ADAPTING:
             self._limit.change(rate)
+
+
+class _Kept(NamedTuple):
+    identity: object
+    epoch: int
+    control: RateControl
+
+
+class RateControls:
+    """The rate control of each subscription, by name.
+
+    Bounded by the subscriptions that exist: `forget` what does not.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+
+    def of(
+        self, name: str, identity: object, maximum: float, now_s: float, *, epoch: int = 0
+    ) -> RateControl:
+        """The rate control of the subscription; a new one when it, its endpoint or the grant
+        (`epoch`) is another: what happened between two grants is for another owner to tell.
+        """
+        kept = self._kept.get(name)
+        if kept is not None and (kept.identity, kept.epoch) == (identity, epoch):
+            control = kept.control
+            control.resume(now_s)
+            control.change(maximum, now_s)
+            return control
+        control = RateControl(maximum, now_s)
+        self.keep(name, identity, control, epoch=epoch)
+        return control
+
+    def has(self, name: str, identity: object, *, epoch: int) -> bool:
+        """True when `of` would go on with a rate control."""
+        kept = self._kept.get(name)
+        return kept is not None and (kept.identity, kept.epoch) == (identity, epoch)
+
+    def keep(self, name: str, identity: object, control: RateControl, *, epoch: int = 0) -> None:
+        """Keep the rate control as that of this identity."""
+        self._kept[name] = _Kept(identity, epoch, control)
+
+    def forget(self, name: str) -> None:
+        """Forget a subscription that is no more."""
+        self._kept.pop(name, None)
 
 
 _LEVELS = {level.value: level for level in Level}

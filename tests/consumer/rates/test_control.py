@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.rates.ladder import Ladder, Level
-from hermes_actors.consumer.rates.ladders import Ladders
+from hermes_actors.consumer.rates.control import Level, RateControl, RateControls
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.rates.rounds import ROUND_S
 from hermes_actors.coordination.commands import RateState
@@ -24,13 +23,13 @@ class Endpoint:
     """
 
     def __init__(self, maximum, *, fails, connects=lambda _now_s: True, latency_s=0.01, window=100):
-        self.ladder = Ladder(maximum, 0.0)
+        self.control = RateControl(maximum, 0.0)
         self.limit = RateLimit(maximum)
         self.fails, self.connects = fails, connects
         self.latency_s, self.window = latency_s, window
         self.now_s = 0.0
         self.sent_s, self.probed_s = [], []
-        self.levels, self.rates = [(0.0, Level.FULL)], [(0.0, self.ladder.rate)]
+        self.levels, self.rates = [(0.0, Level.FULL)], [(0.0, self.control.rate)]
         self.inflight_high = 0
         self._ends = []
         self._probe_ends_s = float("inf")
@@ -47,51 +46,51 @@ class Endpoint:
         return self
 
     def _push(self):
-        ladder, limit = self.ladder, self.limit
+        control, limit = self.control, self.limit
         while len(self._ends) < self.window:
             if not limit.available(self.now_s):
                 return limit.wait_s(self.now_s)
-            if not ladder.is_full and not ladder.available(self.now_s):
-                wait_s = min(ladder.wait_s(self.now_s), ladder.connect_wait_s(self.now_s))
+            if not control.is_full and not control.available(self.now_s):
+                wait_s = min(control.wait_s(self.now_s), control.connect_wait_s(self.now_s))
                 return min(wait_s, self._probe_ends_s - self.now_s)
             limit.take(self.now_s)
-            if not ladder.is_full:
-                ladder.take(self.now_s)
+            if not control.is_full:
+                control.take(self.now_s)
             self.sent_s.append(self.now_s)
             self._sequence += 1
-            end = (self.now_s + self.latency_s, self._sequence, ladder.epoch, self.now_s)
+            end = (self.now_s + self.latency_s, self._sequence, control.epoch, self.now_s)
             heapq.heappush(self._ends, end)
             self.inflight_high = max(self.inflight_high, len(self._ends))
         return float("inf")
 
     def _probe(self):
-        if self.ladder.connect_wait_s(self.now_s) <= 0:
-            self.ladder.on_connecting(self.now_s)
+        if self.control.connect_wait_s(self.now_s) <= 0:
+            self.control.on_connecting(self.now_s)
             self.probed_s.append(self.now_s)
             self._probe_ends_s = self.now_s + self.latency_s
         if self._probe_ends_s <= self.now_s:
             self._probe_ends_s = float("inf")
-            self.ladder.on_connect(self.now_s, is_made=self.connects(self.now_s))
+            self.control.on_connect(self.now_s, is_made=self.connects(self.now_s))
 
     def _land(self):
         while self._ends and self._ends[0][0] <= self.now_s:
             _, _, epoch, sent_s = heapq.heappop(self._ends)
             how = self.fails(sent_s)
             if how is None:
-                self.ladder.success_s = self.now_s
-                if self.ladder.is_watching:
-                    self.ladder.on_success(self.now_s, epoch)
+                self.control.success_s = self.now_s
+                if self.control.is_watching:
+                    self.control.on_success(self.now_s, epoch)
             else:
-                self.ladder.on_failure(
+                self.control.on_failure(
                     self.now_s, epoch, failed_before_s=None, is_answered=how == "sick"
                 )
             self._note()
 
     def _note(self):
-        if self.levels[-1][1] is not self.ladder.level:
-            self.levels.append((self.now_s, self.ladder.level))
-        if self.rates[-1][1] != self.ladder.rate:
-            self.rates.append((self.now_s, self.ladder.rate))
+        if self.levels[-1][1] is not self.control.level:
+            self.levels.append((self.now_s, self.control.level))
+        if self.rates[-1][1] != self.control.rate:
+            self.rates.append((self.now_s, self.control.rate))
 
     def sent_between(self, start_s, end_s):
         return bisect.bisect_left(self.sent_s, end_s) - bisect.bisect_left(self.sent_s, start_s)
@@ -191,12 +190,12 @@ def test_an_endpoint_that_begins_to_answer_with_errors_is_no_longer_dead():
 def test_half_open_levels_have_one_push_under_way():
     run = Endpoint(1_000, fails=lambda _: "dead", latency_s=7.0, connects=lambda _: True)
     run.run(8)
-    assert run.ladder.level is Level.SLOW
+    assert run.control.level is Level.SLOW
     run.inflight_high = 0
     run.run(120)
     # What was sent before the fall has landed by then.
     assert run.inflight_high == 1
-    assert run.ladder.level is Level.HEARTBEAT
+    assert run.control.level is Level.HEARTBEAT
 
 
 @pytest.mark.parametrize("maximum", [50, 1_000])
@@ -224,87 +223,87 @@ def test_the_rate_doubles_each_round_after_an_outage():
 
 def test_no_answers_are_no_evidence_of_health():
     """Hermes lets an idle subscription climb to its full rate against a dead endpoint (D16)."""
-    ladder = Ladder(1_000, 0.0)
+    control = RateControl(1_000, 0.0)
     for _ in range(20):
-        ladder.on_failure(1.0, ladder.epoch, failed_before_s=None, is_answered=True)
-    assert ladder.level is Level.SLOW
+        control.on_failure(1.0, control.epoch, failed_before_s=None, is_answered=True)
+    assert control.level is Level.SLOW
     # An hour in which nothing is published.
-    assert ladder.available(3_600.0) == 1
-    assert ladder.level is Level.SLOW
-    assert ladder.rate == 1.0
+    assert control.available(3_600.0) == 1
+    assert control.level is Level.SLOW
+    assert control.rate == 1.0
 
 
 def test_a_message_that_fails_again_and_again_counts_once_while_others_succeed():
-    ladder, now_s, failed_s = Ladder(1_000, 0.0), 0.0, None
+    control, now_s, failed_s = RateControl(1_000, 0.0), 0.0, None
     for _ in range(1_000):
         now_s += 0.1
-        if ladder.on_failure(now_s, ladder.epoch, failed_before_s=failed_s, is_answered=True):
+        if control.on_failure(now_s, control.epoch, failed_before_s=failed_s, is_answered=True):
             failed_s = now_s
         now_s += 0.1
-        ladder.success_s = now_s
-        if ladder.is_watching:
-            ladder.on_success(now_s, ladder.epoch)
-    assert ladder.is_full
+        control.success_s = now_s
+        if control.is_watching:
+            control.on_success(now_s, control.epoch)
+    assert control.is_full
 
 
 def test_a_message_that_fails_again_and_again_alone_is_evidence_after_half_a_minute():
-    ladder, now_s, failed_s = Ladder(1_000, 0.0), 0.0, None
-    while ladder.is_full and now_s < 100:
+    control, now_s, failed_s = RateControl(1_000, 0.0), 0.0, None
+    while control.is_full and now_s < 100:
         now_s += 0.1
-        if ladder.on_failure(now_s, ladder.epoch, failed_before_s=failed_s, is_answered=True):
+        if control.on_failure(now_s, control.epoch, failed_before_s=failed_s, is_answered=True):
             failed_s = now_s
-    assert ladder.level is Level.SLOW
+    assert control.level is Level.SLOW
     assert 25 < now_s < 30
 
 
 def test_a_dozen_messages_that_are_all_there_is_show_an_outage_when_they_fail_again():
-    ladder, now_s = Ladder(1_000, 0.0), 0.1
-    ladder.success_s = now_s
+    control, now_s = RateControl(1_000, 0.0), 0.1
+    control.success_s = now_s
     failed_s = [None] * 12
-    while ladder.is_full and now_s < 10:
+    while control.is_full and now_s < 10:
         for at, before_s in enumerate(failed_s):
             now_s += 0.01
-            if ladder.on_failure(now_s, ladder.epoch, failed_before_s=before_s, is_answered=True):
+            if control.on_failure(now_s, control.epoch, failed_before_s=before_s, is_answered=True):
                 failed_s[at] = now_s
-    assert ladder.level is Level.SLOW
+    assert control.level is Level.SLOW
     assert now_s < 0.1 + ROUND_S + 12 * 0.01
 
 
 def test_messages_that_fail_again_between_bursts_of_successes_count_once():
-    ladder, now_s = Ladder(1_000, 0.0), 0.0
+    control, now_s = RateControl(1_000, 0.0), 0.0
     failed_s = [None] * 20
     for _ in range(60):
         # Nothing else is on its way for two seconds, in which each is tried ten times.
         for _ in range(10):
             now_s += 0.2
             for n in range(20):
-                if ladder.on_failure(
-                    now_s, ladder.epoch, failed_before_s=failed_s[n], is_answered=True
+                if control.on_failure(
+                    now_s, control.epoch, failed_before_s=failed_s[n], is_answered=True
                 ):
                     failed_s[n] = now_s
         for _ in range(1_000):
-            ladder.success_s = now_s
-            if ladder.is_watching:
-                ladder.on_success(now_s, ladder.epoch)
-    assert ladder.is_full
+            control.success_s = now_s
+            if control.is_watching:
+                control.on_success(now_s, control.epoch)
+    assert control.is_full
 
 
 def test_a_dead_endpoint_is_found_out_however_little_there_is_to_push():
-    ladder, now_s = Ladder(1_000, 0.0), 0.0
+    control, now_s = RateControl(1_000, 0.0), 0.0
     for _ in range(10):
         now_s += 5.0
-        ladder.on_failure(now_s, ladder.epoch, failed_before_s=None, is_answered=False)
-    assert ladder.level is Level.SLOW
+        control.on_failure(now_s, control.epoch, failed_before_s=None, is_answered=False)
+    assert control.level is Level.SLOW
 
 
 def test_an_endpoint_that_dies_at_the_lowest_rate_is_found_out_too():
-    ladder, now_s = Ladder(100, 0.0), 0.0
-    ladder.take_over(RateState("ADAPTING", 1.0), now_s)
-    while ladder.level is Level.ADAPTING and now_s < 60:
-        now_s += max(0.001, ladder.wait_s(now_s))
-        ladder.take(now_s)
-        ladder.on_failure(now_s, ladder.epoch, failed_before_s=None, is_answered=False)
-    assert ladder.level is Level.SLOW
+    control, now_s = RateControl(100, 0.0), 0.0
+    control.take_over(RateState("ADAPTING", 1.0), now_s)
+    while control.level is Level.ADAPTING and now_s < 60:
+        now_s += max(0.001, control.wait_s(now_s))
+        control.take(now_s)
+        control.on_failure(now_s, control.epoch, failed_before_s=None, is_answered=False)
+    assert control.level is Level.SLOW
     assert now_s < 10
 
 
@@ -316,65 +315,65 @@ def test_an_endpoint_that_dies_at_full_rate_is_probed_after_some_ten_failures(ma
 
 
 def fallen(level=Level.HEARTBEAT):
-    ladder = Ladder(1_000, 0.0)
+    control = RateControl(1_000, 0.0)
     is_answered = level is Level.SLOW
     for _ in range(100):
-        if ladder.level is level:
+        if control.level is level:
             break
-        ladder.on_failure(1.0, ladder.epoch, failed_before_s=None, is_answered=is_answered)
-    assert ladder.level is level
-    return ladder
+        control.on_failure(1.0, control.epoch, failed_before_s=None, is_answered=is_answered)
+    assert control.level is level
+    return control
 
 
 def test_what_was_sent_before_a_fall_says_nothing_after_it():
-    ladder = Ladder(1_000, 0.0)
-    before = ladder.epoch
+    control = RateControl(1_000, 0.0)
+    before = control.epoch
     for _ in range(50):
-        ladder.on_failure(1.0, before, failed_before_s=None, is_answered=False)
-    assert ladder.level is Level.SLOW
-    ladder.on_success(1.0, before)
-    assert ladder.level is Level.SLOW
+        control.on_failure(1.0, before, failed_before_s=None, is_answered=False)
+    assert control.level is Level.SLOW
+    control.on_success(1.0, before)
+    assert control.level is Level.SLOW
 
 
 def test_an_attempt_that_says_nothing_lets_the_next_one_go():
-    ladder = fallen(Level.SLOW)
-    ladder.take(5.0)
-    assert ladder.available(6.5) == 0
-    ladder.on_neutral(6.5, ladder.epoch, is_answered=False)
-    assert ladder.available(6.5) == 1
+    control = fallen(Level.SLOW)
+    control.take(5.0)
+    assert control.available(6.5) == 0
+    control.on_neutral(6.5, control.epoch, is_answered=False)
+    assert control.available(6.5) == 1
 
 
 def test_a_connection_lets_the_next_message_go_at_once_whenever_it_comes():
-    ladder = fallen()
-    assert ladder.available(7.0) == 0
-    assert ladder.connect_wait_s(7.0) == 0
-    ladder.on_connecting(7.0)
-    assert ladder.connect_wait_s(7.0) == float("inf")
-    ladder.on_connect(7.1, is_made=True)
-    assert ladder.available(7.1) == ladder.available(1_000.0) == 1
+    control = fallen()
+    assert control.available(7.0) == 0
+    assert control.connect_wait_s(7.0) == 0
+    control.on_connecting(7.0)
+    assert control.connect_wait_s(7.0) == float("inf")
+    control.on_connect(7.1, is_made=True)
+    assert control.available(7.1) == control.available(1_000.0) == 1
 
 
 def test_a_level_survives_a_restart_and_another_endpoint_begins_anew():
-    ladders = Ladders()
-    ladder = ladders.of("a.b$c", (1, "http://x/"), 1_000, 0.0)
+    rate_controls = RateControls()
+    control = rate_controls.of("a.b$c", (1, "http://x/"), 1_000, 0.0)
     for _ in range(10):
-        ladder.on_failure(1.0, ladder.epoch, failed_before_s=None, is_answered=True)
-    ladder.take(2.0)
-    again = ladders.of("a.b$c", (1, "http://x/"), 500, 3.0)
+        control.on_failure(1.0, control.epoch, failed_before_s=None, is_answered=True)
+    control.take(2.0)
+    again = rate_controls.of("a.b$c", (1, "http://x/"), 500, 3.0)
     assert (again.level, again.maximum) == (Level.SLOW, 500)
     # Of what was under way in the earlier life nothing returns, and it may find out at once.
     assert again.available(3.0) == 1
-    assert ladders.of("a.b$c", (1, "http://y/"), 500, 4.0).is_full
-    ladders.forget("a.b$c")
-    assert ladders.of("a.b$c", (1, "http://x/"), 500, 5.0).is_full
+    assert rate_controls.of("a.b$c", (1, "http://y/"), 500, 4.0).is_full
+    rate_controls.forget("a.b$c")
+    assert rate_controls.of("a.b$c", (1, "http://x/"), 500, 5.0).is_full
 
 
 def test_another_maximum_holds_at_each_level():
-    ladder = Ladder(1_000, 0.0)
-    ladder.change(10, 1.0)
-    assert (ladder.rate, ladder.is_full) == (10, True)
-    ladder.change(2_000, 2.0)
-    assert (ladder.rate, ladder.is_full) == (2_000, True)
+    control = RateControl(1_000, 0.0)
+    control.change(10, 1.0)
+    assert (control.rate, control.is_full) == (10, True)
+    control.change(2_000, 2.0)
+    assert (control.rate, control.is_full) == (2_000, True)
     slow = fallen(Level.SLOW)
     slow.change(5, 3.0)
     assert slow.rate == 1
@@ -387,6 +386,6 @@ def test_another_maximum_holds_at_each_level():
 
 
 def test_the_words_tell_the_level_and_since_when():
-    assert Ladder(10, 0.0).words(5.0) == ""
+    assert RateControl(10, 0.0).words(5.0) == ""
     assert fallen(Level.SLOW).words(61.0).startswith("one message a second for 60 s")
     assert fallen().words(61.0).startswith("one message a minute for 60 s")

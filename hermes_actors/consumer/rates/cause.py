@@ -11,7 +11,7 @@ allowed. Pure; the state is a few numbers.
 from enum import Enum, auto
 from math import sqrt
 
-from hermes_actors.consumer.rates.rounds import RISE_TOLERANCE, Tally
+from hermes_actors.consumer.rates.rounds import RISE_TOLERANCE, RoundCounts
 
 # Of the messages: when a larger share fails, the rate falls.
 _FALL_TOLERANCE = 0.05
@@ -46,7 +46,7 @@ class Verdict(Enum):
     RISE = auto()
 
 
-class Blame:
+class FailureCause:
     """The cause of an endpoint's failures, the load or another, judged round by round.
 
     `excused` is the share of failures that does not come from what it is sent.
@@ -105,7 +105,7 @@ class Blame:
             self.excused = 0.0
             self._distrusted_s = now_s + _DISTRUST_S
 
-    def _is_more_sent(self, tally: Tally) -> bool:
+    def _is_more_sent(self, tally: RoundCounts) -> bool:
         return tally.sent_per_s > _GROWN * self._excused_sent_per_s
 
     def _is_wrong(self, taken_per_s: float, now_s: float) -> bool:
@@ -113,7 +113,7 @@ class Blame:
         is_trial = now_s - self._excused_s <= _TRIAL_S
         return is_trial and taken_per_s <= _GROWN * self._excused_taken_per_s
 
-    def judge(self, tally: Tally, now_s: float, *, is_lowest: bool) -> Verdict:
+    def judge(self, tally: RoundCounts, now_s: float, *, is_lowest: bool) -> Verdict:
         """Return how the rate is to change after a round with enough outcomes.
 
         `is_lowest`: the rate falls no further. For failures that say themselves that it is too much
@@ -142,7 +142,7 @@ class Blame:
         if self.excused < _EXCUSED_MIN:
             self.excused = 0.0
 
-    def _hold(self, tally: Tally, now_s: float) -> Verdict:
+    def _hold(self, tally: RoundCounts, now_s: float) -> Verdict:
         """A share that is tolerated at full rate must not keep the rate down for ever."""
         self._pool(tally)
         if self._rounds < _ROUNDS_HELD:
@@ -156,7 +156,7 @@ class Blame:
         self._compare_with(self._failures / self._outcomes, tally.sent_per_s)
         return Verdict.FALL
 
-    def _suspect(self, tally: Tally, now_s: float, *, is_lowest: bool) -> Verdict:
+    def _suspect(self, tally: RoundCounts, now_s: float, *, is_lowest: bool) -> Verdict:
         is_trial_lost = self._is_more_sent(tally) and self._is_wrong(tally.taken_per_s, now_s)
         if tally.share >= _EXCUSED_MAX or is_trial_lost:
             self.on_overload(tally.taken_per_s, now_s)
@@ -181,7 +181,7 @@ class Blame:
         self._before_share, self._before_per_s = share, sent_per_s
         self._begin_pool()
 
-    def _excuse(self, tally: Tally, now_s: float) -> Verdict:
+    def _excuse(self, tally: RoundCounts, now_s: float) -> Verdict:
         """The share of the rounds that were held is none of the load's."""
         share = self._failures / self._outcomes
         self.abandon()
@@ -191,7 +191,7 @@ class Blame:
             self._excused_taken_per_s = tally.taken_per_s
         return Verdict.HOLD
 
-    def _pool(self, tally: Tally) -> None:
+    def _pool(self, tally: RoundCounts) -> None:
         self._failures += tally.failures
         self._outcomes += tally.outcomes
         self._rounds += 1
