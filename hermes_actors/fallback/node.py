@@ -1,18 +1,144 @@
-"""The parts that all topics of a node share when they publish to several datacentres."""
+"""The datacentres that a node publishes to, what all its topics share of them, and each topic's way
+into them.
+"""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import trio
 
 from hermes_actors.config import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.account import Losers
+from hermes_actors.fallback.breaker import Breaker, Sent
+from hermes_actors.fallback.delay import AdaptiveDelay
 from hermes_actors.fallback.measures import FallbackMeasures
-from hermes_actors.fallback.remotes import Datacentre
-from hermes_actors.log.base import Log
+from hermes_actors.log.base import Log, Outcome, RefusedRecord, stored_count
+from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics
+
+
+@dataclass(eq=False)
+class Datacentre:
+    """One datacentre's log, and what all topics together know of it."""
+
+    log: Log
+    config: FallbackConfig
+    rng: random.Random
+    measures: FallbackMeasures
+    may_use: Callable[[str], bool]
+
+    def __post_init__(self) -> None:
+        self.name = self.log.dc
+        self.breaker = Breaker(self.config, self.rng)
+        self._delays = {waits: AdaptiveDelay(self.config) for waits in (False, True)}
+        self.paths: dict[Path, None] = {}
+        self.measures.watch_breakers(
+            self.name, self.breaker, lambda: [path.breaker for path in self.paths]
+        )
+
+    @property
+    def is_ready(self) -> bool:
+        """True while the datacentre may be used."""
+        return self.may_use(self.name)
+
+    def delay(self, ack: Ack) -> AdaptiveDelay:
+        """The hedge delay of all topics with this ack level."""
+        return self._delays[ack is Ack.ALL]
+
+
+class Path:
+    """One topic's way into one datacentre's log. Call `leave` when the topic is gone.
+
+    Its own breaker protects it, the datacentre's spares it to learn what others know already. How
+    many `partitions` the topic has there is None until the log has said so; `is_asked`: it is being
+    asked. `on_open` is called when it does not work any more.
+    """
+
+    def __init__(self, dc: Datacentre, ack: Ack) -> None:
+        self.dc = dc
+        self.name = dc.name
+        self.breaker = Breaker(dc.config, dc.rng)
+        self._breakers = (self.breaker, dc.breaker)
+        self._delay = AdaptiveDelay(dc.config, dc.delay(ack))
+        self.partitions: int | None = None
+        self.is_asked = True
+        self.on_open: Callable[[Path, float], None] = lambda _path, _now_s: None
+        dc.paths[self] = None
+
+    @property
+    def is_usable(self) -> bool:
+        """True while messages can be sent there, though it may not work."""
+        return self.partitions is not None and self.dc.is_ready
+
+    @property
+    def is_open(self) -> bool:
+        """True while sending there makes no sense, but as a probe."""
+        return self.breaker.is_open or self.dc.breaker.is_open
+
+    def delay_s(self, now_s: float) -> float:
+        """How long an acknowledgement from there is waited for before another is asked."""
+        return self._delay.delay_s(now_s)
+
+    def take_probe(self, now_s: float) -> bool:
+        """Whether one message is to be sent there to find out. While all of the datacentre is
+        away, its topics probe it together.
+        """
+        breaker = self.dc.breaker if self.dc.breaker.is_open else self.breaker
+        return breaker.take_probe(now_s)
+
+    def send(self, count: int, now_s: float) -> Sent:
+        """Record that an append of `count` messages goes out."""
+        sent = Sent(count, now_s)
+        for breaker in self._breakers:
+            breaker.add(sent)
+        return sent
+
+    def ended(
+        self, sent: Sent, found: Sequence[Outcome], now_s: float, *, is_given_up: bool = False
+    ) -> None:
+        """Let breakers and hedge delay learn from an append that ended with these outcomes, or that
+        nobody waited for any more (`is_given_up`).
+        """
+        if is_given_up:
+            for breaker in self._breakers:
+                breaker.forget(sent)
+        elif stored_count(found):
+            delay_s = self.delay_s(now_s)
+            self._delay.observe(now_s - sent.sent_s, sent.count, now_s)
+            was_open = self.dc.breaker.is_open
+            opened = [each.acknowledged(sent, delay_s, now_s) for each in self._breakers]
+            if was_open and not self.dc.breaker.is_open:
+                for path in self.dc.paths:
+                    path.breaker.probe_soon(now_s)
+            self._tell(opened, now_s)
+        elif all(type(each) is RefusedRecord for each in found):
+            for breaker in self._breakers:
+                breaker.answered(sent, now_s)
+        else:
+            self._tell([breaker.failed(sent, now_s) for breaker in self._breakers], now_s)
+
+    def check(self, now_s: float) -> None:
+        """Let the breakers notice silence."""
+        delay_s = self.delay_s(now_s)
+        self._tell([breaker.check(delay_s, now_s) for breaker in self._breakers], now_s)
+
+    def leave(self) -> None:
+        """Forget this way: the topic is gone."""
+        self.dc.paths.pop(self, None)
+
+    def _tell(self, opened: list[bool], now_s: float) -> None:
+        is_own, is_shared = opened
+        dc = self.dc
+        if is_own:
+            dc.measures.opened(dc.name, self.breaker.cause.value, "topic").add()
+        if is_shared:
+            dc.measures.opened(dc.name, dc.breaker.cause.value, "dc").add()
+        if is_own or is_shared:
+            for path in list(dc.paths) if is_shared else [self]:
+                path.on_open(path, now_s)
 
 
 class Fallback:

@@ -25,8 +25,7 @@ class ReadinessCheck:
         self._log = log
         self._interval_s = config.interval_ms / 1_000
         self._answered: set[str] = set()
-        self._waits_for_log = config.log_check_enabled
-        self._log_trouble = "the log has not been asked yet" if self._waits_for_log else ""
+        self._log_trouble = "the log has not been asked yet" if config.log_check_enabled else ""
 
     @property
     def reason(self) -> str:
@@ -37,13 +36,13 @@ class ReadinessCheck:
 
     async def run(self, stop: trio.Event) -> None:
         """Ask the log until every topic has answered, or asked to stop."""
-        await run_until(stop, self._ask_log_until_answered)
+        await run_until(stop, self._ask_until_answered)
 
-    async def _ask_log_until_answered(self) -> None:
-        while self._waits_for_log:
+    async def _ask_until_answered(self) -> None:
+        # There is some from the start where the log is waited for at all.
+        while self._log_trouble:
             await self._ask_log()
-            self._waits_for_log = bool(self._log_trouble)
-            if self._waits_for_log:
+            if self._log_trouble:
                 await trio.sleep(self._interval_s)
 
     async def _ask_log(self) -> None:

@@ -1,6 +1,7 @@
 """The frontend's pages beside publishing, and which path is what: the same on every edge."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -38,20 +39,15 @@ def origin_form(target: str) -> str:
     return "/" + rest.partition("/")[2] if separator else target
 
 
+@dataclass(eq=False)
 class Pages:
     """Answers every request that publishes nothing. `render` gives the metrics as text, `notices`
     what an operator should know of a node that can do its work all the same.
     """
 
-    def __init__(
-        self,
-        drain: Drain,
-        render: Callable[[], Awaitable[bytes]],
-        notices: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        self._drain = drain
-        self._render = render
-        self._notices = notices
+    drain: Drain
+    render: Callable[[], Awaitable[bytes]]
+    notices: Callable[[], Sequence[str]] = tuple
 
     async def answer(self, method: str, path: str) -> Answer:
         """The page, or the bare 404 or 405."""
@@ -61,9 +57,9 @@ class Pages:
         """As `answer`; None for the page that takes its time: the metrics."""
         path = path.rstrip("/") or "/"
         if path in ("/", "/status/ping", "/status/health"):
-            page = _UP if self._drain.is_up else _SHUTDOWN
+            page = _UP if self.drain.is_up else _SHUTDOWN
         elif path == "/status/ready":
-            page = _READY if self._drain.is_ready else _NOT_READY
+            page = _READY if self.drain.is_ready else _NOT_READY
         elif path == "/status/details":
             page = Answer(200, body=self._details(), content_type=JSON)
         elif path == "/status/prometheus":
@@ -76,18 +72,18 @@ class Pages:
 
     async def metrics(self) -> Answer:
         """The page with the metrics of the whole node."""
-        return Answer(200, body=await self._render(), content_type=_PROMETHEUS)
+        return Answer(200, body=await self.render(), content_type=_PROMETHEUS)
 
     def _details(self) -> bytes:
         """Return, as JSON, what a probe's bare word leaves out: where the node stands, why it is
         not ready, and what else is to be known of it.
         """
-        drain = self._drain
+        drain = self.drain
         return msgspec.json.encode(
             {
                 "phase": drain.phase.name,
                 "isReady": drain.is_ready,
                 "reason": drain.trouble,
-                "notices": self._notices(),
+                "notices": self.notices(),
             }
         )

@@ -9,7 +9,7 @@ counted, never dropped.
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.index import KEYLESS, TopicQueue, Waiting
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
-from hermes_actors.fallback.spool.waking import AT_ONCE, PAUSE_S, Pauses, Returns
+from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
     Log,
     LogUnavailable,
@@ -36,6 +36,16 @@ from hermes_actors.model.message import Envelope, to_record
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.topic import Ack
 
+_FIRST_REST_S = 0.1
+_FIRST_REST_AFTER_RETURN_S = 1.0
+"""After a log was back: it may answer some seconds before it takes anything."""
+_ASK_EVERY_S = 1.0
+_ANSWER_MAX_S = 1.0
+_TELL_EVERY_S = 30.0
+"""A log that comes and goes is not tried by all each time it comes."""
+_AT_ONCE = 64
+_PAUSE_S = 0.01
+"""So many go on at a time: there may be thousands, and a node has other things to do."""
 _LOOK_EVERY_S = 0.5
 _LOOK_S = 0.01
 """New entries wait this long before a sender looks for them: many come at once."""
@@ -107,12 +117,12 @@ class Replayer:
         while True:
             unknown = 0
             queues = self.spool.index.queues
-            for at in range(0, len(queues), AT_ONCE):
-                known = [each for each in queues[at : at + AT_ONCE] if self._is_known(each)]
-                unknown += len(queues[at : at + AT_ONCE]) - len(known)
+            for at in range(0, len(queues), _AT_ONCE):
+                known = [each for each in queues[at : at + _AT_ONCE] if self._is_known(each)]
+                unknown += len(queues[at : at + _AT_ONCE]) - len(known)
                 begun = [self._start_lanes(queue, nursery) for queue in known]
-                if len(queues) > AT_ONCE:
-                    await trio.sleep(PAUSE_S if any(begun) else 0)
+                if len(queues) > _AT_ONCE:
+                    await trio.sleep(_PAUSE_S if any(begun) else 0)
             with trio.move_on_after(_LOOK_EVERY_S if unknown else math.inf):
                 await self.spool.changed.wait()
             self.spool.changed = trio.Event()
@@ -331,3 +341,99 @@ class Replayer:
             return None
         sending.partitions[log.dc] = (settings.partitions, now_s)
         return settings.partitions
+
+
+class Returns:
+    """Run `watch` beside those who `rest`. It asks only while somebody rests.
+
+    A log that answers and yet takes nothing wakes nobody: only one that had not answered before.
+    `count` tells how often one was back: who was trying just then, and failed, knows by that.
+    `logs` tells, of each datacentre that may take something, the log and a topic to ask it for.
+    """
+
+    def __init__(self, logs: Callable[[], Mapping[str, tuple[Log, str]]]) -> None:
+        self.count = 0
+        self._logs = logs
+        self._resting: dict[trio.Event, None] = {}
+        self._somebody_rests = trio.Event()
+
+    async def rest(self, wait_s: float) -> None:
+        """Return after that time, or when a log is back."""
+        is_back = trio.Event()
+        self._resting[is_back] = None
+        self._somebody_rests.set()
+        try:
+            with trio.move_on_after(wait_s):
+                await is_back.wait()
+        finally:
+            del self._resting[is_back]
+
+    async def watch(self) -> None:
+        """Ask, for ever."""
+        # Kept while nobody rests: whoever rests next may have tried before the log was back.
+        silent: set[str] = set()
+        next_s = 0.0
+        while True:
+            if not self._resting:
+                self._somebody_rests = trio.Event()
+                await self._somebody_rests.wait()
+            await trio.sleep(_ASK_EVERY_S)
+            asked = self._logs()
+            answering = await self._answering(asked)
+            silent |= asked.keys() - answering
+            if silent & answering and trio.current_time() >= next_s:
+                silent -= answering
+                next_s = trio.current_time() + _TELL_EVERY_S
+                await self._tell()
+
+    async def _tell(self) -> None:
+        self.count += 1
+        resting = list(self._resting)
+        for at in range(0, len(resting), _AT_ONCE):
+            for is_back in resting[at : at + _AT_ONCE]:
+                is_back.set()
+            await trio.sleep(_PAUSE_S)
+
+    async def _answering(self, asked: Mapping[str, tuple[Log, str]]) -> set[str]:
+        """The datacentres whose logs answer at once."""
+        found: set[str] = set()
+
+        async def ask(dc: str, log: Log, topic: str) -> None:
+            with suppress(LogUnavailable):
+                await log.describe_topic(topic)
+                found.add(dc)
+
+        with trio.move_on_after(_ANSWER_MAX_S):
+            async with trio.open_nursery() as nursery:
+                for dc, (log, topic) in asked.items():
+                    nursery.start_soon(ask, dc, log, topic)
+        return found
+
+
+class Pauses:
+    """The pauses of one who tries again and again; they grow, and begin anew when a log is back.
+
+    `tries` is how often in a row it has failed.
+    """
+
+    def __init__(self, returns: Returns, rng: random.Random, longest_s: float) -> None:
+        self._returns = returns
+        self._rng = rng
+        self._longest_s = longest_s
+        self._returned = returns.count
+        self._backoff = Backoff(rng, _FIRST_REST_S, longest_s)
+        self.tries = 0
+
+    async def rest(self) -> None:
+        """Count a failure, and return when it is time to try again."""
+        self.tries += 1
+        if self._returned != self._returns.count:
+            self._returned = self._returns.count
+            self._backoff = Backoff(self._rng, _FIRST_REST_AFTER_RETURN_S, self._longest_s)
+        await self._returns.rest(self._backoff.next_s())
+
+    def reset(self) -> None:
+        """Begin anew after a success."""
+        self.tries = 0
+        self._returned = self._returns.count
+        self._backoff = Backoff(self._rng, _FIRST_REST_S, self._longest_s)

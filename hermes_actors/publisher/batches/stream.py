@@ -10,6 +10,7 @@ one of these is reached the stream stops to read, and the publisher's own connec
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -162,6 +163,7 @@ class Streams:
         stream.route.tally.in_flight -= 1
 
 
+@dataclass(eq=False)
 class BatchStream:
     """One request. Made by `Streams.open`; `close` must be called when the request has ended.
 
@@ -169,23 +171,16 @@ class BatchStream:
     what the request's headers say for all. `wake` is called when there is room again, or a line.
     """
 
-    def __init__(
-        self,
-        streams: Streams,
-        route: Route,
-        form: Form,
-        key: bytes | None,
-        account: Account | None,
-        common: Message,
-    ) -> None:
-        self.route = route
-        self.form = form
+    streams: Streams
+    route: Route
+    form: Form
+    key: bytes | None
+    account: Account | None
+    common: Message
+
+    def __post_init__(self) -> None:
         self.wake: Callable[[], None] = _nobody
-        self._streams = streams
-        self._gateway = streams.gateway
-        self._key = key
-        self._account = account
-        self._common = common
+        self._gateway = self.streams.gateway
         self._parcels: deque[Parcel] = deque()
         self._slices: deque[Slice] = deque()
         self._owed_bytes = 0
@@ -247,7 +242,7 @@ class BatchStream:
             if not self._is_waiting:
                 # Who waits for a permit gives them back when it comes.
                 _give_back(self._taken)
-            self._streams.closed(self)
+            self.streams.closed(self)
 
     # Writing.
 
@@ -255,7 +250,7 @@ class BatchStream:
         """Return the lines that are due, b"" if none is. `sent` must be told when they are out."""
         slices = self._slices
         lines: list[bytes] = []
-        while slices and not slices[0].left and self._unsent_bytes < self._streams.bytes_max:
+        while slices and not slices[0].left and self._unsent_bytes < self.streams.bytes_max:
             due = slices.popleft()
             part = due.lines(self.route.name)
             self._owed_bytes -= len(due.ids) * LINE_BYTES
@@ -290,13 +285,13 @@ class BatchStream:
 
     def _may_owe(self) -> bool:
         owed_bytes = self._owed_bytes + self._unsent_bytes
-        return self._is_left or owed_bytes < self._streams.config.batch_answer_bytes_max
+        return self._is_left or owed_bytes < self.streams.config.batch_answer_bytes_max
 
     def _cut(self) -> bool:
         """Make ready the next slice's messages; False when nothing waits."""
         if not self._parcels or self._is_closed:
             return False
-        streams, parcel = self._streams, self._parcels[0]
+        streams, parcel = self.streams, self._parcels[0]
         count = min(len(parcel.bodies), streams.messages_max)
         while count > 1 and (
             parcel.size_of_first(count) > streams.bytes_max or self._is_costly(parcel, count)
@@ -351,7 +346,7 @@ class BatchStream:
             made = [own or new for own, new in zip(parcel.ids, made, strict=True)]
         parcel.ids = made
         if parcel.keys is not None:
-            parcel.keys = [self._key if key is None else key for key in parcel.keys]
+            parcel.keys = [self.key if key is None else key for key in parcel.keys]
         self._refuse_large(parcel)
         self._refuse_unfit(parcel)
         for error in parcel.refused.values():
@@ -396,7 +391,7 @@ class BatchStream:
         part.left = len(each)
         gateway.begin([pending for pending, _ in each])
         for pending, messages in each:
-            end = gateway.hand_over_batch(self._account, pending, messages)
+            end = gateway.hand_over_batch(self.account, pending, messages)
             if end is not None:
                 self.stop(end)
 
@@ -404,7 +399,7 @@ class BatchStream:
         """Refuse the messages that the topic does not take, where that is checked at all."""
         limit = self.route.topic.max_message_size
         if (
-            self._streams.config.force_topic_max_message_size
+            self.streams.config.force_topic_max_message_size
             and max(map(len, parcel.bodies)) > limit
         ):
             for at, body in enumerate(parcel.bodies):
@@ -431,10 +426,10 @@ class BatchStream:
     def _messages(self, parcel: Parcel, at_ms: int) -> Sequence[Message]:
         ids, bodies, models = parcel.ids, parcel.bodies, parcel.models
         if models is None:
-            model = replace(self._common, published_at_ms=at_ms)
-            keys = self._key if parcel.keys is None else parcel.keys
+            model = replace(self.common, published_at_ms=at_ms)
+            keys = self.key if parcel.keys is None else parcel.keys
             return MessageRun(ids, bodies, keys, model)
-        of_each = parcel.keys or [self._key] * len(ids)
+        of_each = parcel.keys or [self.key] * len(ids)
         return [
             replace(model, id=own.decode(), body=body, key=key, published_at_ms=at_ms)
             for model, own, body, key in zip(models, ids, bodies, of_each, strict=True)
@@ -448,7 +443,7 @@ class BatchStream:
         for at in range(len(parcel.bodies)):
             if at in refused:
                 continue
-            key = keys[at] if keys else self._key
+            key = keys[at] if keys else self.key
             if key not in where:
                 # As long as nobody knows how many there are, each key goes alone.
                 assert key is not None, "None is there"

@@ -45,44 +45,12 @@ _STREAMS_MAX = 1_000
 _log = logging.getLogger("hermes.http")
 
 
-class HypercornServer:
-    """A listener for an ASGI app over HTTP/1.1 and HTTP/2, bound when made.
-
-    `tls_port` is None without a certificate. Raises StartupError when an address cannot be bound
-    or a certificate cannot be read.
-    """
-
-    def __init__(
-        self,
-        app: AsgiApp,
-        config: FrontendConfig,
-        clock: Clock,
-        *,
-        field: str,
-        unread_s: float = _UNREAD_S,
-        idle_s: float = _IDLE_S,
-    ) -> None:
-        """`field` names the setting that a port in use is reported under; a connection on which
-        nothing of an answer could be sent for `unread_s`, or without a request for `idle_s`, is
-        closed.
-        """
-        self._listener = Listener(config, field)
-        self._connections = Connections(
-            app, self._listener, config, clock, unread_s=unread_s, idle_s=idle_s
-        )
-        self.port, self.tls_port = self._listener.port, self._listener.tls_port
-
-    async def start(self) -> None:
-        """Accept connections from now on; on the host loop."""
-        await self._listener.start(partial(self._connections.protocol, has_place=False))
-
-    async def stop(self, grace_s: float = 3.0) -> None:
-        """Accept no more, let the requests under way end for up to `grace_s`, close all."""
-        await self._listener.stop(grace_s)
-
-
 class Connections:
-    """The connections that hypercorn serves, on a listener that others may share."""
+    """The connections that hypercorn serves, on a listener that others may share.
+
+    A connection on which nothing of an answer could be sent for `unread_s`, or without a request
+    for `idle_s`, is closed.
+    """
 
     def __init__(
         self,
@@ -94,7 +62,6 @@ class Connections:
         unread_s: float = _UNREAD_S,
         idle_s: float = _IDLE_S,
     ) -> None:
-        """As HypercornServer."""
         self.app = app
         self.http = _hypercorn_config(config, clock)
         self.head_timeout_s = config.head_timeout_ms / 1_000
@@ -134,6 +101,31 @@ class Connections:
             writer.close()
         finally:
             self._listener.remove(connection)
+
+
+class HypercornServer(Connections):
+    """A listener for an ASGI app over HTTP/1.1 and HTTP/2, bound when made.
+
+    `tls_port` is None without a certificate. Raises StartupError when an address cannot be bound
+    or a certificate cannot be read.
+    """
+
+    def __init__(
+        self, app: AsgiApp, config: FrontendConfig, clock: Clock, *, field: str, **times_s: float
+    ) -> None:
+        """`field` names the setting that a port in use is reported under; `times_s` are those of
+        Connections.
+        """
+        super().__init__(app, Listener(config, field), config, clock, **times_s)
+        self.port, self.tls_port = self._listener.port, self._listener.tls_port
+
+    async def start(self) -> None:
+        """Accept connections from now on; on the host loop."""
+        await self._listener.start(partial(self.protocol, has_place=False))
+
+    async def stop(self, grace_s: float = 3.0) -> None:
+        """Accept no more, let the requests under way end for up to `grace_s`, close all."""
+        await self._listener.stop(grace_s)
 
 
 class _IdleMark(AsyncioSingleTask):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from hermes_actors.fallback.account import Cause, HedgeBudget
-from hermes_actors.fallback.remotes import Path
+from hermes_actors.fallback.node import Path
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnknownRecord
 from hermes_actors.publisher.hedging.flight import Attempts, Flight, Part
 from hermes_actors.publisher.pending import Pending

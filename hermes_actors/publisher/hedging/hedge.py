@@ -16,8 +16,7 @@ from msgspec import Struct, field
 from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.account import OwnAppend
 from hermes_actors.fallback.chaos import Strike, roll
-from hermes_actors.fallback.node import Fallback
-from hermes_actors.fallback.remotes import Path
+from hermes_actors.fallback.node import Fallback, Path
 from hermes_actors.log.base import (
     LogUnavailable,
     Outcome,

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import trio
 
-from hermes_actors.fallback.spool.waking import Returns
+from hermes_actors.fallback.spool.replay import Returns
 from hermes_chaos.sim.environment.disk import SimulatedDisk
 
 

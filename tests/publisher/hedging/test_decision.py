@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.account import Cause
 from hermes_actors.fallback.measures import FallbackMeasures
-from hermes_actors.fallback.remotes import Datacentre, Path
+from hermes_actors.fallback.node import Datacentre, Path
 from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.topic import Ack
