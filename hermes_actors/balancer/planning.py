@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator
 from msgspec.structs import replace
 
 from hermes_actors.balancer.leader import Ownable, Workload
-from hermes_actors.balancer.shares import Use, share_out
 from hermes_actors.balancer.workload.planner import plan_in_steps
 from hermes_actors.balancer.workload.problem import (
     Planned,
@@ -18,6 +17,7 @@ from hermes_actors.balancer.workload.problem import (
     Strategy,
     Work,
 )
+from hermes_actors.balancer.workload.shares import Use, share_out
 from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
 from hermes_actors.balancer.workload.weights import WeightHistory
 from hermes_actors.coordination.commands import Assignment

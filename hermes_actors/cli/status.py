@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
     Output,
     OutputOption,
 )
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     counted,

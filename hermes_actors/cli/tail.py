@@ -8,14 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.command_line.asking import management_command
+from hermes_actors.cli.administration.arguments import TopicArgument
 from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
-from hermes_actors.cli.command_line.options import (
-    Output,
-    OutputOption,
-    TopicArgument,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.output.render import printable
 from hermes_actors.model.moments import iso_ms

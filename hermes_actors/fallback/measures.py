@@ -1,12 +1,10 @@
-"""The metrics of publishing to several datacentres, and of the spool."""
+"""The metrics of publishing to several datacentres."""
 
 from collections.abc import Callable
 from functools import partial
 
 from hermes_actors.fallback.account import Cause, Losers
 from hermes_actors.fallback.breaker import Breaker
-from hermes_actors.fallback.spool.index import SpoolIndex
-from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.model.topic import Ack
 from hermes_actors.telemetry.metrics import Counter, Metrics, meanings
 
@@ -36,31 +34,7 @@ FALLBACK = meanings(
         "seconds",
         "Silence of the own log after which a message goes to another datacentre",
     ),
-    spool_entries=("messages", "Messages on this node's disk that no log has taken yet"),
-    spool_oldest_age_s=("seconds", "Age of the oldest message in the spool, 0 if it is empty"),
-    spool_bytes=("bytes", "Size of the messages in the spool"),
-    spool_disk_bytes=("bytes", "Disk space that the spool takes"),
-    spool_is_failing=("0 or 1", "Whether the spool's disk takes nothing"),
-    spool_written=("messages", "Messages that were put into the spool and answered 202"),
-    spool_replayed=("messages", "Messages of the spool that a log has taken"),
-    spool_late_acknowledgements=(
-        "messages",
-        "Messages of the spool that a log acknowledged late, so that they need no replay",
-    ),
-    spool_torn_tails=("segments", "Unfinished ends that were cut off when the spool opened"),
-    spool_accepted_missing=(
-        "messages",
-        "Messages that the spool lost at rest, as --accept-damage accepted",
-    ),
-    spool_refused=("messages", "Messages that the spool did not take, by reason"),
-    spool_set_aside=("messages", "Messages of the spool that will not be sent, by reason"),
-    spool_replay_failures=("messages", "Replays that no log acknowledged, by outcome"),
-    spool_write_seconds=("seconds", "Time of a write to the spool with its fsync"),
 )
-
-_REFUSED = ("closed", "disk", "full", "queue", "slow")
-SET_ASIDE = ("topic_gone", "expired", "refused", "corrupt", "undecodable", "unreadable")
-_REPLAY_FAILURES = ("refused", "unavailable", "unknown")
 
 
 class FallbackMeasures:
@@ -113,50 +87,3 @@ class FallbackMeasures:
         return self.metrics.counter(
             "topic_duplicated_message", group=group, topic=name, cause=cause.value
         )
-
-
-class SpoolMeasures:
-    """A spool's counters; `metrics` has the frontend's prefix."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self.written = metrics.counter("spool_written")
-        self.replayed = metrics.counter("spool_replayed")
-        self.late_acknowledgements = metrics.counter("spool_late_acknowledgements")
-        self.accepted_missing = metrics.counter("spool_accepted_missing")
-        self.torn_tails = metrics.counter("spool_torn_tails")
-        self.write = metrics.timer("spool_write")
-        # There from the start, so that the first event is a rise and no new series.
-        for reason in _REFUSED:
-            self.refused(reason)
-        for reason in SET_ASIDE:
-            self.set_aside(reason)
-        for outcome in _REPLAY_FAILURES:
-            self.replay_failures(outcome)
-
-    def watch(
-        self,
-        index: SpoolIndex,
-        store: SegmentStore,
-        oldest_age_s: Callable[[], float],
-        trouble: Callable[[], str],
-    ) -> None:
-        """Show what the spool holds, and whether its disk takes anything."""
-        metrics = self._metrics
-        metrics.gauge("spool_entries", lambda: index.entries)
-        metrics.gauge("spool_bytes", lambda: index.size_bytes)
-        metrics.gauge("spool_disk_bytes", lambda: store.size_bytes)
-        metrics.gauge("spool_oldest_age_s", oldest_age_s)
-        metrics.gauge("spool_is_failing", lambda: float(bool(trouble())))
-
-    def refused(self, reason: str) -> Counter:
-        """Messages that the spool did not take: `full`, `disk`, `slow`, `queue` or `closed`."""
-        return self._metrics.counter("spool_refused", reason=reason)
-
-    def set_aside(self, reason: str) -> Counter:
-        """Entries that will not be sent, and why."""
-        return self._metrics.counter("spool_set_aside", reason=reason)
-
-    def replay_failures(self, outcome: str) -> Counter:
-        """Records that a log did not acknowledge when they were replayed."""
-        return self._metrics.counter("spool_replay_failures", outcome=outcome)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from hermes_actors.consumer.delivery.measures import DELIVERING
 from hermes_actors.coordination.meter import BALANCING
 from hermes_actors.fallback.measures import FALLBACK
+from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.log.backends import LOG
 from hermes_actors.metadata.measures import METADATA
 from hermes_actors.publisher.measures import PUBLISHING
@@ -22,7 +23,7 @@ LOOP = meanings(
 
 PARTS: Mapping[str, Meanings] = {
     "Publishing": PUBLISHING,
-    "Going on without the own log": FALLBACK,
+    "Going on without the own log": {**FALLBACK, **SPOOL},
     "Delivering": {**DELIVERING, **STATUS},
     "Who owns what": BALANCING,
     "The log": LOG,

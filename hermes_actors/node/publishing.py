@@ -8,6 +8,7 @@ import trio
 from hermes_actors.actors.supervisor import Supervisor, open_supervisor
 from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.fallback.node import Fallback
+from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.fallback.spool.opening import open_spool
 from hermes_actors.node.crashes import log_crash
 from hermes_actors.node.environment import NodeEnvironment
@@ -27,7 +28,9 @@ _ROUTER_GRACE_S = 1.0
 @asynccontextmanager
 async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
     """Publish for the length of the block; at its end what waits is sent."""
-    metrics = Metrics("hermes_frontend", environment.clock.monotonic_s, {**PUBLISHING, **FALLBACK})
+    metrics = Metrics(
+        "hermes_frontend", environment.clock.monotonic_s, {**PUBLISHING, **FALLBACK, **SPOOL}
+    )
     node.metrics.append(metrics)
     async with (
         open_spool(

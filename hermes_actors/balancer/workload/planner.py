@@ -9,7 +9,6 @@ from collections.abc import Generator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.balancer.shares import whole_units
 from hermes_actors.balancer.workload.books import GRAINS, Books, Task
 from hermes_actors.balancer.workload.counting import even_out
 from hermes_actors.balancer.workload.demand import OwnerDemand, demands
@@ -18,6 +17,7 @@ from hermes_actors.balancer.workload.improving import NEAR, Tolerance, improve
 from hermes_actors.balancer.workload.placing import place
 from hermes_actors.balancer.workload.problem import Planned, PlannedNode, Problem, Strategy, Work
 from hermes_actors.balancer.workload.reasons import Reasons
+from hermes_actors.balancer.workload.shares import whole_units
 from hermes_actors.balancer.workload.slots import Restarting, divide
 from hermes_actors.balancer.workload.targets import targets
 from hermes_actors.coordination.commands import Assignment, Target

@@ -1,13 +1,10 @@
 """`hermes group …`: groups of topics through the management API."""
 
+from hermes_actors.cli.administration.arguments import GroupArgument
 from hermes_actors.cli.administration.resource import GROUP
-from hermes_actors.cli.command_line.asking import management_command
-from hermes_actors.cli.command_line.options import (
-    GroupArgument,
-    Output,
-    OutputOption,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption
 from hermes_actors.cli.command_line.plain import command_group
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
 
 app = command_group("Groups of topics.")

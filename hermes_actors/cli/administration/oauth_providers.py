@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors.cli.administration.resource import Resource
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.bodies import from_file as body_from_file
 from hermes_actors.cli.command_line.bodies import merged, patch
 from hermes_actors.cli.command_line.failures import UsageWrong
@@ -18,6 +17,7 @@ from hermes_actors.cli.command_line.options import (
     PatchArgument,
 )
 from hermes_actors.cli.command_line.plain import command_group
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
 
 _DEFAULTS = {

@@ -7,21 +7,23 @@ from typing import Any
 
 import typer
 
-from hermes_actors.cli.command_line.asking import management_command
+from hermes_actors.cli.administration.arguments import (
+    GroupArgument,
+    SubscriptionArgument,
+    TopicArgument,
+)
+from hermes_actors.cli.administration.outcome import show_changed, show_updated
 from hermes_actors.cli.command_line.bodies import changes
 from hermes_actors.cli.command_line.options import (
     FromFileOption,
-    GroupArgument,
     Output,
     OutputOption,
     PatchArgument,
-    SubscriptionArgument,
-    TopicArgument,
     YesOption,
     confirm,
 )
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient, quoted
-from hermes_actors.cli.output.outcome import show_changed, show_updated
 from hermes_actors.cli.output.render import say, show_names, show_object
 
 Body = Callable[[dict[str, str], dict[str, Any]], dict[str, Any]]

@@ -4,18 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.arguments import Named, completed
 from hermes_actors.cli.administration.resource import TOPIC
 from hermes_actors.cli.command_line import bodies
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import (
-    FromFileOption,
-    Named,
-    Output,
-    OutputOption,
-    completed,
-)
+from hermes_actors.cli.command_line.options import FromFileOption, Output, OutputOption
 from hermes_actors.cli.command_line.plain import command_group
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient, Refusal
 from hermes_actors.cli.output.render import show_names
 from hermes_actors.model.topic import (

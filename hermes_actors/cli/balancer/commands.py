@@ -18,12 +18,12 @@ from hermes_actors.cli.balancer.tables import (
     show_troubles,
     skews,
 )
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.options import (
     Output,
     OutputOption,
 )
 from hermes_actors.cli.command_line.plain import command_group
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     counted,

@@ -4,17 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.arguments import Named, TopicArgument, completed
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
-from hermes_actors.cli.command_line.options import (
-    Named,
-    Output,
-    OutputOption,
-    TopicArgument,
-    completed,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption
 from hermes_actors.cli.command_line.plain import PlainGroup
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
 from hermes_actors.cli.output.render import (
     counted,

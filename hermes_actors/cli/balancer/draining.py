@@ -8,9 +8,9 @@ import trio
 import typer
 
 from hermes_actors.cli.balancer.tables import drained
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.plain import PlainGroup
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
 from hermes_actors.cli.output.render import counted, fields_of, parsed_object, printable, say
 

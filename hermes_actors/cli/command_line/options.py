@@ -1,7 +1,6 @@
 """The options that several commands share, so that they read alike everywhere."""
 
 import sys
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
@@ -19,26 +18,6 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
-
-
-class Named(StrEnum):
-    """Things whose names a shell may complete."""
-
-    GROUP = "group"
-    TOPIC = "topic"
-    SUBSCRIPTION = "subscription"
-
-
-def completed(what: Named) -> Callable[[typer.Context, str], list[str]]:
-    """The names that management knows of such things, for `autocompletion`."""
-
-    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        # Loaded where it is used: the client takes a while, and `hermes --help` needs none.
-        from hermes_actors.cli.connection.names import names_of
-
-        return names_of(what, ctx.params, incomplete)
-
-    return complete
 
 
 OutputOption = Annotated[
@@ -62,26 +41,6 @@ PublishUrlOption = Annotated[
         metavar="URL",
         envvar="HERMES_PUBLISH_URL",
         help="A node's publishing side, or a balancer.",
-    ),
-]
-TopicArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="TOPIC",
-        help="group.topic, for example shop.orders",
-        autocompletion=completed(Named.TOPIC),
-    ),
-]
-GroupArgument = Annotated[
-    str,
-    typer.Argument(metavar="GROUP", help="for example shop", autocompletion=completed(Named.GROUP)),
-]
-SubscriptionArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="SUBSCRIPTION",
-        help="for example billing",
-        autocompletion=completed(Named.SUBSCRIPTION),
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -5,17 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.asking import management_command
-from hermes_actors.cli.command_line.options import (
-    Output,
-    OutputOption,
-    SubscriptionArgument,
-    TopicArgument,
-    YesOption,
-    confirm,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption, YesOption, confirm
 from hermes_actors.cli.command_line.plain import command_group
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.dlq.selection import (
     CHOICE,

@@ -12,7 +12,7 @@ from hermes_actors.cli.nodes.node import open_environment
 from hermes_actors.cli.nodes.serving import run_nodes
 from hermes_actors.cli.output.render import counted, say
 from hermes_actors.config import Config
-from hermes_actors.fallback.measures import FALLBACK, SET_ASIDE
+from hermes_actors.fallback.spool.measures import SET_ASIDE, SPOOL
 from hermes_actors.fallback.spool.opening import open_spool, open_spool_store, spool_folder
 from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
 from hermes_actors.fallback.spool.spool import Spool
@@ -73,7 +73,7 @@ async def _wait_for_node(config: Config, content: SpoolContent, left: list[int])
 
 async def _send(plan: _DrainPlan, left: list[int]) -> None:
     config = plan.config
-    metrics = Metrics("hermes_frontend", meanings=FALLBACK)
+    metrics = Metrics("hermes_frontend", meanings=SPOOL)
     async with AsyncExitStack() as stack:
         environment = await open_environment(config, stack, accepts_damage=plan.accepts_damage)
         control = await stack.enter_async_context(open_supervisor(environment.split_rng()))

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hermes_actors.cli.administration.arguments import TopicArgument
 from hermes_actors.cli.command_line.credentials import authorization, tls_context
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
@@ -16,7 +17,6 @@ from hermes_actors.cli.command_line.options import (
     Output,
     OutputOption,
     PublishUrlOption,
-    TopicArgument,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand

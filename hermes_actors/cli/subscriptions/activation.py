@@ -8,21 +8,14 @@ from typing import Annotated
 
 import typer
 
+from hermes_actors.cli.administration.arguments import Named, TopicArgument, completed
+from hermes_actors.cli.administration.outcome import show_changed
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
-from hermes_actors.cli.command_line.options import (
-    Named,
-    Output,
-    OutputOption,
-    TopicArgument,
-    YesOption,
-    completed,
-    confirm,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption, YesOption, confirm
 from hermes_actors.cli.command_line.plain import PlainGroup
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.output.outcome import show_changed
 from hermes_actors.cli.output.render import counted, listed, printable
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")

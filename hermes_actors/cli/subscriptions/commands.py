@@ -6,20 +6,16 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from hermes_actors.cli.administration.arguments import TopicArgument
+from hermes_actors.cli.administration.outcome import show_updated
 from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
 from hermes_actors.cli.administration.topics import OWNER_DEFAULT
 from hermes_actors.cli.command_line import bodies
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
-from hermes_actors.cli.command_line.options import (
-    FromFileOption,
-    Output,
-    OutputOption,
-    TopicArgument,
-)
+from hermes_actors.cli.command_line.options import FromFileOption, Output, OutputOption
 from hermes_actors.cli.command_line.plain import command_group
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.output.outcome import show_updated
 from hermes_actors.cli.subscriptions import (
     activation,
     deliveries,

@@ -6,19 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import (
-    Output,
-    OutputOption,
-    SubscriptionArgument,
-    TopicArgument,
-    YesOption,
-    confirm,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption, YesOption, confirm
 from hermes_actors.cli.command_line.plain import PlainGroup
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.dlq.selection import say_letters
 from hermes_actors.cli.output.render import (

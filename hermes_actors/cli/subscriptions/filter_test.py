@@ -8,17 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.arguments import Named, TopicArgument, completed
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
-from hermes_actors.cli.command_line.options import (
-    Named,
-    Output,
-    OutputOption,
-    TopicArgument,
-    completed,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption
 from hermes_actors.cli.command_line.plain import PlainGroup
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient, quoted
 from hermes_actors.cli.output.render import parsed_object, printable, say, show_answer
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of

@@ -6,14 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from hermes_actors.cli.administration.arguments import Named, completed
 from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import (
-    Named,
-    Output,
-    OutputOption,
-    completed,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     fields_of,

@@ -4,17 +4,13 @@ from typing import Any
 
 import typer
 
+from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
+from hermes_actors.cli.administration.outcome import show_changed
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.asking import management_command
-from hermes_actors.cli.command_line.options import (
-    Output,
-    OutputOption,
-    SubscriptionArgument,
-    TopicArgument,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption
 from hermes_actors.cli.command_line.plain import PlainGroup
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.output.outcome import show_changed
 from hermes_actors.cli.output.render import printable, say, show_answer
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")

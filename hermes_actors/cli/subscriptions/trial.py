@@ -5,16 +5,12 @@ from typing import Any
 
 import typer
 
+from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.asking import management_command
 from hermes_actors.cli.command_line.failures import CommandFailed
-from hermes_actors.cli.command_line.options import (
-    Output,
-    OutputOption,
-    SubscriptionArgument,
-    TopicArgument,
-)
+from hermes_actors.cli.command_line.options import Output, OutputOption
 from hermes_actors.cli.command_line.plain import PlainGroup
+from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     counted,

@@ -15,7 +15,6 @@ from msgspec import Struct
 from hermes_actors.actors.mailbox import Inbox, MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config.fallback import SpoolConfig
-from hermes_actors.fallback.measures import SpoolMeasures
 from hermes_actors.fallback.spool.format import (
     FRAME_OVERHEAD_BYTES,
     SpoolEntry,
@@ -24,6 +23,7 @@ from hermes_actors.fallback.spool.format import (
     set_aside_line,
 )
 from hermes_actors.fallback.spool.index import Place, SpoolIndex, Waiting
+from hermes_actors.fallback.spool.measures import SpoolMeasures
 from hermes_actors.fallback.spool.store import SegmentStore, SpoolUnavailable
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics

@@ -4,9 +4,9 @@ import pytest
 import trio
 import trio.testing
 
-from hermes_actors.fallback.measures import SpoolMeasures
 from hermes_actors.fallback.spool.format import decode_entry
 from hermes_actors.fallback.spool.index import Place
+from hermes_actors.fallback.spool.measures import SpoolMeasures
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.disk import SimulatedDisk

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.balancer.shares import Use, floor_of, share_out
+from hermes_actors.balancer.workload.shares import Use, floor_of, share_out
 
 RATES = st.sampled_from([0.0, 1.0, 3.0, 50.0, 1_000.0, 100_000.0])
 SHARES = st.one_of(st.none(), st.floats(0.0, 1.0))

@@ -8,12 +8,9 @@ from typing import Any
 
 import typer
 
+from hermes_actors.cli.administration.arguments import Named
 from hermes_actors.cli.administration.resource import subscription_path
-from hermes_actors.cli.command_line.options import (
-    MANAGEMENT_URL_DEFAULT,
-    MANAGEMENT_URL_VARIABLE,
-    Named,
-)
+from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT, MANAGEMENT_URL_VARIABLE
 from hermes_actors.cli.connection.management import ManagementClient
 
 TIMEOUT_S = 0.5

@@ -11,8 +11,8 @@ from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio import serve
 from typer.testing import CliRunner
 
+from hermes_actors.cli.administration import names
 from hermes_actors.cli.command_line import credentials
-from hermes_actors.cli.connection import names
 from hermes_actors.cli.main import app
 from hermes_actors.config import Config
 from hermes_actors.log.memory import MemoryLog
