@@ -18,8 +18,8 @@ from rich.progress import (
 
 from hermes_actors.cli.publishing.publisher import (
     BulkPublisher,
-    Message,
     Outcome,
+    OutgoingMessage,
     PublishPlan,
     Unreachable,
 )
@@ -40,14 +40,16 @@ def progress(console: Console) -> Progress:
     )
 
 
-def shares_of(flights: list[tuple[int, bytes]]) -> tuple[list[Message], list[Message]]:
+def shares_of(
+    flights: list[tuple[int, bytes]],
+) -> tuple[list[OutgoingMessage], list[OutgoingMessage]]:
     """EWR's flights, and JFK's and LGA's; the key is the aircraft's, where it is known."""
-    newark: list[Message] = []
-    others: list[Message] = []
+    newark: list[OutgoingMessage] = []
+    others: list[OutgoingMessage] = []
     for number, row in flights:
         flight = json.loads(row)
         share = newark if flight["origin"] == "EWR" else others
-        share.append(Message(number, row, flight["tailnum"]))
+        share.append(OutgoingMessage(number, row, flight["tailnum"]))
     return newark, others
 
 
@@ -66,7 +68,7 @@ class Datacentre:
 class Share(NamedTuple):
     """What one frontend is sent, over so many connections."""
 
-    messages: list[Message]
+    messages: list[OutgoingMessage]
     connections: int
 
 
@@ -130,8 +132,8 @@ async def publish_all(
 
 
 async def stream(
-    share: list[Message], first: int, rate_per_s: float
-) -> AsyncGenerator[Message, None]:
+    share: list[OutgoingMessage], first: int, rate_per_s: float
+) -> AsyncGenerator[OutgoingMessage, None]:
     """A list as a source of messages, each when it is due by its distance from the row `first`."""
     began_s = trio.current_time()
     for message in share:

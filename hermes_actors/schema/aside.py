@@ -18,9 +18,9 @@ from hermes_actors.schema.questions import (
     ANSWERED,
     LENGTH_BYTES,
     Answerer,
-    Asked,
     No,
     Question,
+    SentQuestion,
     framed,
 )
 
@@ -57,7 +57,7 @@ class CheckProcess:
         cpu_s = costly.cpu_s
         try:
             with trio.fail_after(_ANSWER_TIMEOUT_S):
-                answer = await self._exchange(Asked(costly.question, cpu_s))
+                answer = await self._exchange(SentQuestion(costly.question, cpu_s))
         except trio.TooSlowError:
             await self._end()
             return Unavailable("The schema could not be asked: the machine is overloaded")
@@ -68,7 +68,7 @@ class CheckProcess:
             return Unavailable(f"The schema could not be asked: no process starts: {error}")
         return None if answer is None else answer.error()
 
-    async def _exchange(self, asked: Asked) -> No | None:
+    async def _exchange(self, asked: SentQuestion) -> No | None:
         process = self._process
         if process is None:
             process = self._process = await trio.lowlevel.open_process(

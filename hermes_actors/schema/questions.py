@@ -77,20 +77,20 @@ class Answerer:
         return schema
 
 
-class Asked(Struct, frozen=True):
+class SentQuestion(Struct, frozen=True):
     """A question on its way to another process, and the CPU time that it may take there."""
 
     question: Question
     cpu_s: float
 
 
-ASKED = msgspec.msgpack.Decoder(Asked)
+ASKED = msgspec.msgpack.Decoder(SentQuestion)
 ANSWERED: msgspec.msgpack.Decoder[No | None] = msgspec.msgpack.Decoder(No | None)
 LENGTH_BYTES = 4
 """Before each question and each answer stands its length, big-endian."""
 
 
-def framed(value: Asked | No | None) -> bytes:
+def framed(value: SentQuestion | No | None) -> bytes:
     """The bytes of a question or an answer, with their length."""
     encoded = msgspec.msgpack.encode(value)
     return len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded

@@ -33,7 +33,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PostAnswer:
     """An answer, complete but for the end of a body that is too long; header names in lower
     case.
     """
@@ -49,7 +49,7 @@ class Poster:
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
-    async def post(self, route: Route, lines: bytes, body: bytes, timeout_s: float) -> Answer:
+    async def post(self, route: Route, lines: bytes, body: bytes, timeout_s: float) -> PostAnswer:
         """Send one POST with these header lines and wait for its answer.
 
         Raises CannotConnect and NoAnswer.
@@ -70,7 +70,7 @@ class Poster:
         if outcome.failure is not None:
             raise NoAnswer(_why(outcome, route))
         headers = {name.lower(): value for name, value in witness.headers}
-        return Answer(outcome.status, headers, witness.body)
+        return PostAnswer(outcome.status, headers, witness.body)
 
 
 @asynccontextmanager

@@ -16,8 +16,8 @@ from hermes_actors.cli.connection.poster import (
 )
 from hermes_actors.cli.publishing.publisher import (
     BulkPublisher,
-    Message,
-    Told,
+    MessageAnswer,
+    OutgoingMessage,
     asked_pause_ms,
     outcome,
     read_answer,
@@ -44,7 +44,7 @@ _decoder = msgspec.json.Decoder(_Line)
 class BatchPublisher(BulkPublisher):
     """As BulkPublisher, with `plan.batch` messages at most in a request."""
 
-    async def _serve(self, poster: Poster, of: trio.MemoryReceiveChannel[Message]) -> None:
+    async def _serve(self, poster: Poster, of: trio.MemoryReceiveChannel[OutgoingMessage]) -> None:
         async for message in of:
             if self._is_left_out():
                 continue
@@ -54,7 +54,7 @@ class BatchPublisher(BulkPublisher):
                     group.append(await of.receive())
             await self._publish_group(poster, group)
 
-    async def _publish_group(self, poster: Poster, group: list[Message]) -> None:
+    async def _publish_group(self, poster: Poster, group: list[OutgoingMessage]) -> None:
         """One request, and others for what is to be tried again. Raises CannotConnect."""
         plan = self._plan
         sent_ms = self._clock.now_ms()
@@ -64,7 +64,7 @@ class BatchPublisher(BulkPublisher):
             began_s = self._clock.monotonic_s()
             lines = await self._attempt(poster, group, is_last=attempt > plan.retries)
             latency_ms = (self._clock.monotonic_s() - began_s) * 1_000
-            again: list[Message] = []
+            again: list[OutgoingMessage] = []
             asked_ms = 0.0
             for message, told in zip(group, lines, strict=True):
                 if attempt <= plan.retries and told.is_for_later:
@@ -77,8 +77,8 @@ class BatchPublisher(BulkPublisher):
                 await trio.sleep(self._pause_ms(attempt, asked_ms) / 1_000)
 
     async def _attempt(
-        self, poster: Poster, group: Sequence[Message], *, is_last: bool
-    ) -> list[Told]:
+        self, poster: Poster, group: Sequence[OutgoingMessage], *, is_last: bool
+    ) -> list[MessageAnswer]:
         """Send the group once; return what is said of each message.
 
         Raises CannotConnect if it is the last attempt, and there is no connection.
@@ -93,9 +93,9 @@ class BatchPublisher(BulkPublisher):
         except CannotConnect as error:
             if is_last:
                 raise
-            return [Told(0, error=str(error))] * len(group)
+            return [MessageAnswer(0, error=str(error))] * len(group)
         except NoAnswer as lost:
-            return [Told(0, error=str(lost))] * len(group)
+            return [MessageAnswer(0, error=str(lost))] * len(group)
         if answer.status != 200:
             # A request that is too large for the node, or a batch that it does not take.
             if refuses_all(answer.status) or answer.status == 413:
@@ -104,10 +104,10 @@ class BatchPublisher(BulkPublisher):
         try:
             lines = _decoder.decode_lines(answer.body)
         except msgspec.MsgspecError as error:
-            return [Told(0, error=f"the answer cannot be read: {error}")] * len(group)
+            return [MessageAnswer(0, error=f"the answer cannot be read: {error}")] * len(group)
         asked_ms = asked_pause_ms(answer, self._clock.now_ms())
         told = [
-            Told(
+            MessageAnswer(
                 each.status,
                 each.id,
                 f"{each.code}: {each.message}" if each.message else "",
@@ -117,13 +117,13 @@ class BatchPublisher(BulkPublisher):
             if each.id
         ]
         ends = [f"{each.code}: {each.message}" for each in lines if not each.id]
-        rest = Told(0, "", "the answer ends before it", asked_ms)
+        rest = MessageAnswer(0, "", "the answer ends before it", asked_ms)
         if ends:
-            rest = Told(503, "", ends[0], asked_ms)
+            rest = MessageAnswer(503, "", ends[0], asked_ms)
         return (told + [rest] * len(group))[: len(group)]
 
 
-def _body(group: Sequence[Message]) -> tuple[str, bytes]:
+def _body(group: Sequence[OutgoingMessage]) -> tuple[str, bytes]:
     """Content-Type and body."""
     if all(message.key is None for message in group):
         return _LINES, b"".join([message.body + b"\n" for message in group])

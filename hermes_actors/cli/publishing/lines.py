@@ -11,7 +11,7 @@ from typing import BinaryIO
 import trio
 
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
-from hermes_actors.cli.publishing.publisher import Message
+from hermes_actors.cli.publishing.publisher import OutgoingMessage
 
 _READ_BYTES = 65_536
 LINE_BYTES_MAX = 16 * 1_048_576
@@ -40,7 +40,9 @@ class LineSplitter:
         return [last] if last else []
 
 
-async def messages_of_lines(source: BinaryIO, keys: "KeyOf") -> AsyncGenerator[Message, None]:
+async def messages_of_lines(
+    source: BinaryIO, keys: "KeyOf"
+) -> AsyncGenerator[OutgoingMessage, None]:
     """One message for each line that is not empty; `number` is the line's, from 1."""
     splitter = LineSplitter()
     number = 0
@@ -52,7 +54,7 @@ async def messages_of_lines(source: BinaryIO, keys: "KeyOf") -> AsyncGenerator[M
         for line in splitter.feed(data) if data else splitter.end():
             number += 1
             if line.strip():
-                yield Message(number, line, keys.key(line, number))
+                yield OutgoingMessage(number, line, keys.key(line, number))
 
 
 def _read_some(source: BinaryIO) -> bytes:
@@ -119,7 +121,7 @@ def header_value(text: str, option: str) -> str:
     return text
 
 
-async def only(message: Message) -> AsyncGenerator[Message, None]:
+async def only(message: OutgoingMessage) -> AsyncGenerator[OutgoingMessage, None]:
     """One message as a stream."""
     yield message
 

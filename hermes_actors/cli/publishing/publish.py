@@ -32,8 +32,8 @@ from hermes_actors.cli.publishing.lines import (
 )
 from hermes_actors.cli.publishing.publisher import (
     BulkPublisher,
-    Message,
     Outcome,
+    OutgoingMessage,
     PublishPlan,
     Unreachable,
     percentile,
@@ -132,7 +132,7 @@ def publish(
 
 def _source(
     message: str | None, file: Path | None, lines: str | None, keys: KeyOf
-) -> tuple[AsyncGenerator[Message, None], int | None]:
+) -> tuple[AsyncGenerator[OutgoingMessage, None], int | None]:
     """The messages, and how many they are if that is known. Raises UsageWrong."""
     if sum(each is not None for each in (message, file, lines)) > 1:
         raise UsageWrong("MESSAGE, --file and --lines exclude each other; give one")
@@ -141,10 +141,10 @@ def _source(
             body = file.read_bytes()
         except OSError as error:
             raise UsageWrong(f"--file {file}: cannot be read: {error.strerror}") from error
-        return only(Message(1, body, keys.key(body, 1))), 1
+        return only(OutgoingMessage(1, body, keys.key(body, 1))), 1
     if message is not None and message != "-":
         body = message.encode("utf-8", "surrogateescape")
-        return only(Message(1, body, keys.key(body, 1))), 1
+        return only(OutgoingMessage(1, body, keys.key(body, 1))), 1
     if message is None and lines is None and sys.stdin.isatty():
         raise UsageWrong(
             "nothing to publish: give MESSAGE, --file or --lines, or pipe lines in "
@@ -168,7 +168,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 async def _run(
-    plan: PublishPlan, messages: AsyncGenerator[Message, None], report: "Report"
+    plan: PublishPlan, messages: AsyncGenerator[OutgoingMessage, None], report: "Report"
 ) -> None:
     clock = SystemClock()
     began_s = clock.monotonic_s()

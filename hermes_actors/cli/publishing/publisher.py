@@ -13,9 +13,9 @@ import trio
 from hermes_actors.cli.command_line.credentials import SHOW_WHO
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.connection.poster import (
-    Answer,
     CannotConnect,
     NoAnswer,
+    PostAnswer,
     Poster,
     header_lines,
     open_poster,
@@ -30,7 +30,7 @@ _RETRY_AFTER_MAX_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class OutgoingMessage:
     """One message to publish; `number` is its line or row, counted from 1."""
 
     number: int
@@ -65,7 +65,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MessageAnswer:
     """One answer's word on a message: 201 or 202 with its id, or why not. Status 0: no answer.
 
     `retry_after_ms` is how long the server wants to be left alone.
@@ -149,17 +149,21 @@ class BulkPublisher:
         self._source_scope = trio.CancelScope()
         self.is_cut_short = False
 
-    async def run(self, messages: AsyncGenerator[Message, None]) -> None:
+    async def run(self, messages: AsyncGenerator[OutgoingMessage, None]) -> None:
         """Publish all of them.
 
         Raises Unreachable when no connection can be made any more, and CommandFailed of the
         source, after what came before it has ended.
         """
-        send, receive = trio.open_memory_channel[Message](self._plan.connections * self._plan.batch)
+        send, receive = trio.open_memory_channel[OutgoingMessage](
+            self._plan.connections * self._plan.batch
+        )
         unreachable: list[CannotConnect] = []
         source_failed: list[CommandFailed] = []
 
-        async def connection(poster: Poster, of: trio.MemoryReceiveChannel[Message]) -> None:
+        async def connection(
+            poster: Poster, of: trio.MemoryReceiveChannel[OutgoingMessage]
+        ) -> None:
             try:
                 async with of:
                     await self._serve(poster, of)
@@ -188,7 +192,7 @@ class BulkPublisher:
         if unreachable:
             raise Unreachable(str(unreachable[0])) from unreachable[0]
 
-    async def _serve(self, poster: Poster, of: trio.MemoryReceiveChannel[Message]) -> None:
+    async def _serve(self, poster: Poster, of: trio.MemoryReceiveChannel[OutgoingMessage]) -> None:
         async for message in of:
             if not self._is_left_out():
                 self._done(await self._publish(poster, message))
@@ -207,7 +211,7 @@ class BulkPublisher:
         """How long to wait after the given attempt: as long as the server asks for, at least."""
         return max(backoff_ms(attempt, self._rng), min(asked_ms, _RETRY_AFTER_MAX_MS))
 
-    async def _publish(self, poster: Poster, message: Message) -> Outcome:
+    async def _publish(self, poster: Poster, message: OutgoingMessage) -> Outcome:
         """One message, with its retries. Raises CannotConnect after the last one."""
         plan = self._plan
         lines = self._lines
@@ -218,7 +222,7 @@ class BulkPublisher:
         while True:
             attempt += 1
             began_s = self._clock.monotonic_s()
-            told = Told(0)
+            told = MessageAnswer(0)
             try:
                 answer = await poster.post(self._route, lines, message.body, plan.timeout_s)
                 told = read_answer(answer, plan.url, self._clock.now_ms())
@@ -226,7 +230,7 @@ class BulkPublisher:
                 if attempt > plan.retries:
                     raise
             except NoAnswer as lost:
-                told = Told(0, error=str(lost))
+                told = MessageAnswer(0, error=str(lost))
             latency_ms = (self._clock.monotonic_s() - began_s) * 1_000
             if not told.is_for_later or attempt > plan.retries:
                 if refuses_all(told.status):
@@ -236,7 +240,7 @@ class BulkPublisher:
 
 
 def outcome(
-    message: Message, told: Told, attempts: int, sent_ms: int, latency_ms: float
+    message: OutgoingMessage, told: MessageAnswer, attempts: int, sent_ms: int, latency_ms: float
 ) -> Outcome:
     """How the message ended, from what the last answer says of it."""
     return Outcome(
@@ -244,21 +248,23 @@ def outcome(
     )
 
 
-def read_answer(answer: Answer, url: str, now_ms: int) -> Told:
+def read_answer(answer: PostAnswer, url: str, now_ms: int) -> MessageAnswer:
     """Return what an answer says; `now_ms` is the wall clock, for Retry-After as a date."""
     message_id = answer.headers.get(b"hermes-message-id", b"").decode("latin-1")
     if answer.status in (201, 202):
-        return Told(answer.status, message_id)
-    return Told(answer.status, message_id, _error(answer, url), asked_pause_ms(answer, now_ms))
+        return MessageAnswer(answer.status, message_id)
+    return MessageAnswer(
+        answer.status, message_id, _error(answer, url), asked_pause_ms(answer, now_ms)
+    )
 
 
-def asked_pause_ms(answer: Answer, now_ms: int) -> float:
+def asked_pause_ms(answer: PostAnswer, now_ms: int) -> float:
     """The answer's Retry-After from now on; 0 when it has none."""
     text = answer.headers.get(b"retry-after", b"").decode("latin-1")
     return retry_after_ms(text, now_ms) or 0.0
 
 
-def _error(answer: Answer, url: str) -> str:
+def _error(answer: PostAnswer, url: str) -> str:
     text = answer.body[:500].decode("utf-8", "replace")
     code = ""
     try:

@@ -12,7 +12,7 @@ from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.output.render import printable
-from hermes_actors.cli.sink.server import Delivery, Journal, Sink, SinkCounts, SinkRules
+from hermes_actors.cli.sink.server import Journal, ReceivedPush, Sink, SinkCounts, SinkRules
 from hermes_actors.errors import StartupError
 from hermes_actors.publisher.edges.endpoint import EndpointServer
 from hermes_actors.runtime import guest
@@ -115,7 +115,7 @@ def _ready(url: str, as_json: bool) -> None:
         print(f"taking pushes at {url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
 
 
-def _show_text(delivery: Delivery) -> None:
+def _show_text(delivery: ReceivedPush) -> None:
     body = printable(delivery.body[:_BODY_SHOWN_MAX].decode("utf-8", "replace"))
     cut = "…" if len(delivery.body) > _BODY_SHOWN_MAX else ""
     retry = f" retry {delivery.retry_count}" if delivery.retry_count else ""
@@ -126,7 +126,7 @@ def _show_text(delivery: Delivery) -> None:
     )
 
 
-def _show_json(delivery: Delivery) -> None:
+def _show_json(delivery: ReceivedPush) -> None:
     sys.stdout.write(delivery.line().decode())
     sys.stdout.flush()
 

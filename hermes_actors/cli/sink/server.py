@@ -53,7 +53,7 @@ class RecentIds:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class ReceivedPush:
     """One push as it came in, and the status it was answered with."""
 
     received_ms: int
@@ -163,12 +163,12 @@ class Sink:
     rules: SinkRules
     now_ms: Callable[[], int]
     journal: Journal | None = None
-    show: Callable[[Delivery], None] | None = None
+    show: Callable[[ReceivedPush], None] | None = None
     counts: SinkCounts = field(default_factory=SinkCounts)
     _accepted: RecentIds = field(default_factory=RecentIds)
     _failed_once: RecentIds = field(default_factory=RecentIds)
 
-    def take(self, request: Request, body: bytes) -> Delivery:
+    def take(self, request: Request, body: bytes) -> ReceivedPush:
         """Decide on one request and count it."""
         headers = request.fields
         raw_id = headers.get(b"hermes-message-id") or headers.get(b"hermes-batch-id") or b""
@@ -179,7 +179,7 @@ class Sink:
         status = self.rules.status
         if self.rules.picks(identity) and self._failed_once.is_new(identity):
             status = 500
-        delivery = Delivery(
+        delivery = ReceivedPush(
             received_ms=self.now_ms(),
             message_id=message_id,
             retry_count=int(retry_text) if retry_text.isdigit() else 0,
@@ -191,7 +191,7 @@ class Sink:
         self._count(delivery, identity)
         return delivery
 
-    def _count(self, delivery: Delivery, identity: str) -> None:
+    def _count(self, delivery: ReceivedPush, identity: str) -> None:
         counts = self.counts
         counts.received += 1
         counts.bytes += len(delivery.body)

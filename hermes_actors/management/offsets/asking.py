@@ -13,7 +13,7 @@ ASK_TIMEOUT_S = 5.0
 T = TypeVar("T")
 
 
-class NoAnswer(Struct, frozen=True):
+class SilentLog(Struct, frozen=True):
     """Why a datacentre's log did not answer, for people."""
 
     reason: str
@@ -34,10 +34,10 @@ class Logs:
         self,
         question: Callable[[Log], Awaitable[T]],
         datacenters: Iterable[str] | None = None,
-    ) -> dict[str, T | NoAnswer]:
+    ) -> dict[str, T | SilentLog]:
         """For each datacentre (None: all), sorted, its log's answer, or why there was none."""
         wanted = self.datacenters if datacenters is None else sorted(datacenters)
-        answers: dict[str, T | NoAnswer] = {}
+        answers: dict[str, T | SilentLog] = {}
 
         async def ask_one(dc: str) -> None:
             answers[dc] = await _answer(question, self._by_dc[dc])
@@ -48,12 +48,12 @@ class Logs:
         return {dc: answers[dc] for dc in wanted}
 
 
-async def _answer(question: Callable[[Log], Awaitable[T]], log: Log) -> T | NoAnswer:
+async def _answer(question: Callable[[Log], Awaitable[T]], log: Log) -> T | SilentLog:
     try:
         with trio.move_on_after(ASK_TIMEOUT_S):
             return await question(log)
     except LogUnavailable as error:
-        return NoAnswer(f"its log cannot be reached: {error.message}")
+        return SilentLog(f"its log cannot be reached: {error.message}")
     except UnknownTopic:
-        return NoAnswer("its log does not hold the topic yet")
-    return NoAnswer(f"its log did not answer within {ASK_TIMEOUT_S:.0f} s")
+        return SilentLog("its log does not hold the topic yet")
+    return SilentLog(f"its log did not answer within {ASK_TIMEOUT_S:.0f} s")

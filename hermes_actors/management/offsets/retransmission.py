@@ -11,7 +11,7 @@ from hermes_actors.log.commits import decode
 from hermes_actors.management.access.roles import Caller, require_admin, require_owner
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.changes import Changes
-from hermes_actors.management.offsets.asking import Logs, NoAnswer
+from hermes_actors.management.offsets.asking import Logs, SilentLog
 from hermes_actors.management.offsets.targets import Moment, Offsets, Target, target_of
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Alive, Change, put
@@ -95,7 +95,7 @@ class Retransmissions:
         """The offsets to go on at, and the datacentres whose logs did not answer."""
         if isinstance(target, Moment):
             answers = await self._logs.ask(lambda log: _at(log, log_topic, target))
-            found = {dc: at for dc, at in answers.items() if not isinstance(at, NoAnswer)}
+            found = {dc: at for dc, at in answers.items() if not isinstance(at, SilentLog)}
             return found, answers.keys() - found.keys()
         unknown = sorted(target.by_dc.keys() - set(self._logs.datacenters))
         if unknown:
@@ -105,7 +105,7 @@ class Retransmissions:
                 ErrorCode.BROKERS_CLUSTER_NOT_FOUND_EXCEPTION,
             )
         bounds = await self._logs.ask(lambda log: _bounds(log, log_topic), target.by_dc)
-        unreached = {dc for dc, held in bounds.items() if isinstance(held, NoAnswer)}
+        unreached = {dc for dc, held in bounds.items() if isinstance(held, SilentLog)}
         return {dc: _within(dc, target, held) for dc, held in bounds.items()}, unreached
 
     async def _write(
@@ -147,7 +147,7 @@ class Retransmissions:
             while behind:
                 commits = await self._logs.ask(lambda log: log.committed(group, log_topic), behind)
                 for dc, found in commits.items():
-                    if not isinstance(found, NoAnswer) and all(
+                    if not isinstance(found, SilentLog) and all(
                         _has_taken_up(found.get(partition), live, number)
                         for partition in behind[dc]
                     ):
@@ -181,11 +181,11 @@ async def _bounds(log: Log, log_topic: str) -> dict[int, tuple[int, int]]:
 
 
 def _within(
-    dc: str, target: Offsets, bounds: dict[int, tuple[int, int]] | NoAnswer
+    dc: str, target: Offsets, bounds: dict[int, tuple[int, int]] | SilentLog
 ) -> dict[int, int]:
     """The asked offsets of one datacentre, none of them outside of what its log holds."""
     asked = target.by_dc[dc]
-    if isinstance(bounds, NoAnswer):
+    if isinstance(bounds, SilentLog):
         # Recorded as they are: its consumers keep to what their log holds then.
         return dict(asked)
     unknown = sorted(asked.keys() - bounds.keys())

@@ -10,7 +10,7 @@ from hermes_actors.log.base import Commit, Log
 from hermes_actors.log.commits import Progress, decode
 from hermes_actors.management.balancing.placements import Followed
 from hermes_actors.management.catalog.subscriptions import Subscriptions
-from hermes_actors.management.offsets.asking import Logs, NoAnswer
+from hermes_actors.management.offsets.asking import Logs, SilentLog
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
@@ -83,7 +83,7 @@ class Standings:
         groups = []
         for dc, found in (await self._ask(live)).items():
             here = [place for place in members if place.view.header.dc == dc]
-            unknown = isinstance(found, NoAnswer)
+            unknown = isinstance(found, SilentLog)
             groups.append(
                 {
                     "clusterName": dc,
@@ -116,7 +116,7 @@ class Standings:
     def _log_topic(self, live: LiveSubscription) -> str:
         return self._metadata.catalog.topics[str(live.name.topic)].log_topic
 
-    async def _ask(self, live: LiveSubscription) -> dict[str, _Found | NoAnswer]:
+    async def _ask(self, live: LiveSubscription) -> dict[str, _Found | SilentLog]:
         group, log_topic = live.name.consumer_group(), self._log_topic(live)
 
         async def question(log: Log) -> _Found:
@@ -128,9 +128,9 @@ class Standings:
         return await self._logs.ask(question)
 
 
-def _datacenter(dc: str, found: _Found | NoAnswer, live: LiveSubscription) -> dict[str, Any]:
-    shown: dict[str, Any] = {"datacenter": dc, "isKnown": not isinstance(found, NoAnswer)}
-    if isinstance(found, NoAnswer):
+def _datacenter(dc: str, found: _Found | SilentLog, live: LiveSubscription) -> dict[str, Any]:
+    shown: dict[str, Any] = {"datacenter": dc, "isKnown": not isinstance(found, SilentLog)}
+    if isinstance(found, SilentLog):
         return {**shown, "reason": found.reason, "lag": UNKNOWN, "partitions": []}
     partitions = [_partition(each, dc, found, live) for each in sorted(found.ends)]
     if any(each["position"] is None for each in partitions):
@@ -160,13 +160,13 @@ def _partition(partition: int, dc: str, found: _Found, live: LiveSubscription) -
 
 def _member(
     place: ConsumingNode,
-    found: _Found | NoAnswer,
+    found: _Found | SilentLog,
     live: LiveSubscription,
     log_topic: str,
     owned: tuple[int, ...] | None,
 ) -> dict[str, Any]:
     node = place.view.header.node
-    found = _Found({}, {}, {}) if isinstance(found, NoAnswer) else found
+    found = _Found({}, {}, {}) if isinstance(found, SilentLog) else found
     partitions = []
     for partition, end in sorted(found.ends.items()):
         if owned is not None and partition not in owned:

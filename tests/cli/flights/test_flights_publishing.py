@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from hermes_actors.cli.publishing.publisher import Message
+from hermes_actors.cli.publishing.publisher import OutgoingMessage
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def stream(hermes):
     return stream
 
 
-ROWS = [Message(number, b"{}") for number in (11, 13, 14, 21)]
+ROWS = [OutgoingMessage(number, b"{}") for number in (11, 13, 14, 21)]
 
 
 async def leaving_s(source):
