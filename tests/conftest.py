@@ -9,10 +9,8 @@ import gc
 import inspect
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +21,6 @@ from hypothesis import settings
 from hermes_actors.runtime import guest
 from hermes_chaos.live.logs import RETENTION_RESTS
 from hermes_local.kafka import Cluster
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent))
 
 HEAP_MB = 384
 

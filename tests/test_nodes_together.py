@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 import trio
-from nodes_scene import NAMES, OWNER, TOPIC, Cluster, once
 
 from hermes_actors.security.account import Credentials
+from tests.nodes_scene import NAMES, OWNER, TOPIC, Cluster, once
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 import trio
-from nodes_scene import TOPIC, Cluster
 
 from hermes_actors.model.dead_letter import Letter, dlq_topic, read_entry
+from tests.nodes_scene import TOPIC, Cluster
 
 POISON = 77
 LEASE_S = 5

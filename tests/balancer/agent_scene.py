@@ -4,7 +4,6 @@ import random
 from contextlib import asynccontextmanager
 
 import trio
-from hand_coordination import HandCoordination
 
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.coordination.commands import RateState
@@ -22,6 +21,7 @@ from hermes_actors.model.subscription import Subscription
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.status.collector import SubscriptionFigures
 from hermes_actors.status.record import Flow
+from tests.balancer.hand_coordination import HandCoordination
 
 OWNER = Owner("test", "me")
 

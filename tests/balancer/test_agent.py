@@ -1,10 +1,10 @@
 import pytest
 import trio
-from agent_scene import PUSH, World
 
 from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
 from hermes_actors.status.collector import SubscriptionFigures
 from hermes_actors.status.record import Flow
+from tests.balancer.agent_scene import PUSH, World
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import pytest
 import trio
-from agent_scene import PUSH, World
 
 from hermes_actors.coordination.commands import Join, RateState, Release, Stopping, TaskLoad
 from hermes_actors.coordination.owned import Spent
 from hermes_actors.model.subscription import SubscriptionState
+from tests.balancer.agent_scene import PUSH, World
 
 
 @pytest.fixture

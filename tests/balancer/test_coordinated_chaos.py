@@ -5,7 +5,8 @@ import random
 import pytest
 import trio
 import trio.testing
-from coordinated import open_cluster
+
+from tests.balancer.coordinated import open_cluster
 
 NAMES = ("a", "b", "c", "d")
 

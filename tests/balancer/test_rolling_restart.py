@@ -5,7 +5,6 @@ import random
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from restarted_cluster import Cluster, cluster_of
 
 from hermes_actors.balancer.workload.problem import Strategy
 from hermes_actors.coordination.restarting import (
@@ -14,6 +13,7 @@ from hermes_actors.coordination.restarting import (
     restarting_since,
 )
 from hermes_actors.coordination.values import Departed, Member
+from tests.balancer.restarted_cluster import Cluster, cluster_of
 
 STRATEGIES = list(Strategy)
 

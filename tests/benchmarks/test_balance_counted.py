@@ -2,7 +2,8 @@
 
 import pytest
 
-from failing_over.balance import BUSY_MAX, COPIES, Strategy, nodes_needed, uneven
+from failing_over.balance import BUSY_MAX, COPIES, nodes_needed, uneven
+from hermes_actors.balancer.workload.problem import Strategy
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))

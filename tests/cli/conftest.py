@@ -1,20 +1,15 @@
 """Fakes of both sides of a broker, served over loopback from a thread of their own."""
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from hermes_actors.cli.main import app
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
 
 
 @dataclass

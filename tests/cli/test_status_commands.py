@@ -1,3 +1,5 @@
+from typing import Any
+
 NODE = {
     "datacenter": "dc1",
     "node": "n1",
@@ -11,7 +13,11 @@ NODE = {
     "stoppedSubscriptions": 1,
     "failingSubscriptions": 2,
 }
-LOST = {"datacenter": "dc2", "isKnown": False, "reason": "status unknown since noon: it is away"}
+LOST: dict[str, Any] = {
+    "datacenter": "dc2",
+    "isKnown": False,
+    "reason": "status unknown since noon: it is away",
+}
 
 
 def test_status_has_a_row_for_each_node_and_says_which_datacentres_are_unknown(hermes, server):

@@ -2,10 +2,8 @@
 
 import json
 import random
-import sys
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -36,9 +34,6 @@ from hermes_actors.model.topic import Ack, Owner
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent))
 
 OK = SendOutcome(200)
 

@@ -211,7 +211,7 @@ def test_providers_are_loaded_by_scheme(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     senders = ["jms=acme_queues:Q", "googlepubsub=acme_queues:Q"]
     assert schemes_of(senders) == ("jms", "googlepubsub")
-    assert {k: v.scheme for k, v in load_providers(senders).items()} == {
+    assert {k: vars(v)["scheme"] for k, v in load_providers(senders).items()} == {
         "jms": "jms",
         "googlepubsub": "googlepubsub",
     }

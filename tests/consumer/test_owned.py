@@ -5,11 +5,10 @@ import bisect
 import msgspec
 import pytest
 import trio
-from hand_net import OK as HTTP_OK
-from hand_net import HandNet, push
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.consumer.delivery.delivery import Served
 from hermes_actors.consumer.delivery.retry import RetryPolicy
 from hermes_actors.consumer.offsets.resting import Resting
 from hermes_actors.consumer.rates.limit import RateLimit
@@ -22,12 +21,14 @@ from hermes_actors.consumer.senders.sender import (
     Route,
     SendOutcome,
 )
-from hermes_actors.consumer.serial.broadcast import Broadcast, Served
+from hermes_actors.consumer.serial.broadcast import Broadcast
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, RateShare
 from hermes_actors.log.commits import CommitOwner, decode
 from hermes_actors.model.subscription import SerialPolicy
 from hermes_actors.runtime.wakeup import Wakeup
+from tests.consumer.hand_net import OK as HTTP_OK
+from tests.consumer.hand_net import HandNet, push
 
 OK, BROKEN = SendOutcome(200), SendOutcome(500)
 

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 import trio
-from http_doubles import STRICT, Sink, net_of, served
 
 from hermes_actors.config import ConsumersConfig, RecipientsConfig
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
@@ -30,6 +29,7 @@ from hermes_actors.model.subscription import (
 )
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.telemetry.metrics import render
+from tests.consumer.http_doubles import STRICT, Sink, net_of, served
 
 SECRET = "hunter2-hunter2"
 TOPIC = LiveTopic(

@@ -1,4 +1,3 @@
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -17,10 +16,7 @@ from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent))
-from namespaced import NamespacedLog
+from tests.contract.namespaced import NamespacedLog
 
 
 class SettableClock:

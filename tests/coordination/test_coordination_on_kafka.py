@@ -36,7 +36,7 @@ class Site:
     def __init__(self, log, namespace, name):
         self.coordination = Coordination(log, namespace)
         self.presence = Presence()
-        self._parts = [
+        self._parts = (
             CoordinationReader(self.coordination, clock=CLOCK, rng=system_rng()),
             Leader(
                 self.coordination,
@@ -55,7 +55,7 @@ class Site:
                 clock=CLOCK,
                 ids=IdSource(),
             ),
-        ]
+        )
         self._stop_reading, self._leave = trio.Event(), trio.Event()
         _, self._leading = open_mailbox(1)
 

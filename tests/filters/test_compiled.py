@@ -1,7 +1,6 @@
 """Which messages pass a subscription's filters."""
 
 import pytest
-from budgets import Ticking, ample
 
 from hermes_actors.filters.budget import LOOP_BYTES_MAX, Budget, BudgetSpent
 from hermes_actors.filters.compiled import (
@@ -13,6 +12,7 @@ from hermes_actors.filters.compiled import (
 )
 from hermes_actors.filters.failures import FilterInvalid, NotJson
 from hermes_actors.model.subscription import Filter
+from tests.filters.budgets import Ticking, ample
 
 
 def jsonpath(path, matcher, strategy="all"):

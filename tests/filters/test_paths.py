@@ -2,7 +2,6 @@
 
 import msgspec
 import pytest
-from budgets import Ticking, ample
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from hermes_actors.filters.budget import LOOK_EVERY, Budget, BudgetSpent
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid
 from hermes_actors.filters.paths import CompiledPath
 from hermes_actors.runtime.threads import SystemThreads
+from tests.filters.budgets import Ticking, ample
 
 names = st.sampled_from(["a", "b", "ż", "x-y", "0", "it's", "*"])
 documents = st.recursive(

@@ -3,12 +3,12 @@
 import contextlib
 
 import pytest
-from budgets import Ticking, ample
 
 from hermes_actors.filters.budget import Budget, BudgetSpent
 from hermes_actors.filters.failures import FilterInvalid
 from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern
 from hermes_actors.runtime.threads import SystemThreads
+from tests.filters.budgets import Ticking, ample
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def dials():
         for function in functions
         for decorator in function.decorator_list
         if isinstance(decorator, ast.Attribute) and decorator.attr == "setter"
+        if isinstance(decorator.value, ast.Name)
     }
     said = {}
     for function in functions:
@@ -37,7 +38,7 @@ def dials():
             for statement, following in zip(function.body, function.body[1:], strict=False):
                 targets = getattr(statement, "targets", [getattr(statement, "target", None)])
                 if isinstance(targets[0], ast.Attribute):
-                    said[targets[0].attr] = ast.literal_eval(following.value)
+                    said[targets[0].attr] = ast.literal_eval(ast.unparse(following))
     memory = class_in("hermes_actors/log/memory.py", "MemoryLog")
     for function in memory.body:
         if getattr(function, "name", "") in ("expire", "change_leader"):

@@ -1,10 +1,8 @@
 """A management API in process: the real app over the real metadata over a log in memory."""
 
 import random
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -24,11 +22,7 @@ from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.schema.aside import COSTLY_MAX, CheckInPlace, Costly
 from hermes_actors.security.account import Credentials, Unauthenticated
 from hermes_actors.telemetry.metrics import Metrics
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from shared_apps import Apps
+from tests.management.shared_apps import Apps
 
 START_MS = 1_700_000_000_000
 

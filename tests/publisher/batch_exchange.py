@@ -3,7 +3,8 @@
 import json
 
 import trio
-from in_process import Answers, chunk, head_of
+
+from tests.publisher.in_process import Answers, chunk, head_of
 
 LINES = "application/x-ndjson"
 ARRAY = "application/json"

@@ -1,10 +1,8 @@
 """A frontend over a memory log, driven under trio's mock clock."""
 
 import random
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -30,11 +28,7 @@ from hermes_actors.schema.validation import Schemas
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.http_in import Line, TrioHost
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from in_process import InProcess, answers_of, chunk, head_of
+from tests.publisher.in_process import InProcess, answers_of, chunk, head_of
 
 
 class World:

@@ -1,6 +1,6 @@
 """The HTTP/1.1 edge under hostile bytes, held against h11: what h11 refuses, the edge refuses.
 
-    python tests/publisher/hostile_run.py [COUNT] [SEED]
+    python -m tests.publisher.hostile_run [COUNT] [SEED]
 
 Each input is read by h11, by the edge's reader, and by a whole connection over a gateway;
 `Verdict` says what is compared.
@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 import h11
-from hostile_bytes import an_input, cut
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Stored
@@ -33,6 +32,7 @@ from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
+from tests.publisher.hostile_bytes import an_input, cut
 
 CONFIG = FrontendConfig(
     header_bytes_max=1_024, url_bytes_max=256, head_timeout_ms=1_000, body_bytes_max=4_096

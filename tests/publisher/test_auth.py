@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
-from batch_exchange import Exchange
 
 from hermes_actors.config import PublishingAuthenticationConfig
 from hermes_actors.errors import Unavailable
@@ -14,6 +13,7 @@ from hermes_actors.model.topic import PublishingAuth
 from hermes_actors.publisher.authentication import demands_account, may_publish
 from hermes_actors.security.account import Account, BadCredentials, Credentials
 from hermes_actors.security.authenticator import Authenticator
+from tests.publisher.batch_exchange import Exchange
 
 SHOP = Account("shop", frozenset({"PUBLISHER"}))
 OTHER = Account("other", frozenset({"PUBLISHER"}))

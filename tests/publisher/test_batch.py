@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
-from batch_exchange import ARRAY, ENVELOPES, EVENTS, LINES, Exchange, call
 
 from hermes_actors.config import PropagationConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Ack, ContentType
 from hermes_actors.publisher.batches.stream import Permits
+from tests.publisher.batch_exchange import ARRAY, ENVELOPES, EVENTS, LINES, Exchange, call
 
 
 def permits_of(world) -> Permits:

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 import trio
-from batch_exchange import ENVELOPES, LINES, Exchange, call
-from in_process import chunk, head_of
 
 from hermes_actors.config import PropagationConfig, ThroughputConfig
 from hermes_actors.model.topic import Ack
+from tests.publisher.batch_exchange import ENVELOPES, LINES, Exchange, call
+from tests.publisher.in_process import chunk, head_of
 
 
 async def test_a_compressed_batch_is_refused_instead_of_being_cut_at_its_line_feeds(world) -> None:

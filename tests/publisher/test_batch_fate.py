@@ -2,8 +2,6 @@
 
 import pytest
 import trio
-from keeper import Keeper
-from pendings import route_of
 
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnavailableRecord
 from hermes_actors.model.message import Envelope, Message
@@ -12,6 +10,8 @@ from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
 from hermes_actors.publisher.answers import Buffered
 from hermes_actors.publisher.pending import Pending
+from tests.publisher.keeper import Keeper
+from tests.publisher.pendings import route_of
 
 LIMIT_MS = 500
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
-from frontend_process import Process
+
+from tests.publisher.frontend_process import Process
 
 pytestmark = pytest.mark.live
 

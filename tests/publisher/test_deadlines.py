@@ -3,13 +3,13 @@
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from pendings import pending_of, route_of
 
 from hermes_actors.errors import Refused
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.pending import Limits, Pending
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from tests.publisher.pendings import pending_of, route_of
 
 STORED = Stored(0)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
-from frontend_process import HEAD, Process, status_of
 
 from hermes_actors.model.keyed_id import keyed_id
+from tests.publisher.frontend_process import HEAD, Process, status_of
 
 pytestmark = pytest.mark.live
 

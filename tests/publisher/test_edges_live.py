@@ -12,7 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
-from frontend_process import HEAD, PROTOCOLS, Process, fetch, status_of
+
+from tests.publisher.frontend_process import HEAD, PROTOCOLS, Process, fetch, status_of
 
 pytestmark = pytest.mark.live
 

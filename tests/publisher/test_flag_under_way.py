@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 import trio
-from keeper import Keeper
 
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.node import Fallback
@@ -16,6 +15,7 @@ from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from tests.publisher.keeper import Keeper
 
 OpenSwitched = Callable[..., AbstractAsyncContextManager]
 

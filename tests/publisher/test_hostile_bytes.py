@@ -3,7 +3,8 @@
 import os
 
 import pytest
-from hostile_run import Verdict, run
+
+from tests.publisher.hostile_run import Verdict, run
 
 INPUTS = int(os.environ.get("HERMES_HOSTILE_INPUTS", "20000"))
 GROWTH_MAX_KIB = 16_384

@@ -4,10 +4,10 @@ import json
 
 import pytest
 import trio
-from in_process import answers_of, chunk
 
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.environment.http_in import Line
+from tests.publisher.in_process import answers_of, chunk
 
 HEAD = b"POST /topics/shop.orders HTTP/1.1\r\nHost: x\r\n"
 PUBLISH = HEAD + b"Content-Length: 2\r\n\r\n{}"

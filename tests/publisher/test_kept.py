@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 import trio
-from keeper import Keeper
 
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.publisher.pending import Pending
+from tests.publisher.keeper import Keeper
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pendings import pending_of, route_of
 
 from hermes_actors.errors import ErrorCode, HermesError
 from hermes_actors.fallback.spool.store import SpoolUnavailable
@@ -21,6 +20,7 @@ from hermes_actors.publisher.pending import (
     Pending,
     State,
 )
+from tests.publisher.pendings import pending_of, route_of
 
 KINDS = (Stored(7), RefusedRecord("no"), UnavailableRecord("away"), UnknownRecord("torn"))
 OUTCOMES = st.sampled_from(KINDS)

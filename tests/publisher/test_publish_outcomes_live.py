@@ -11,7 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from frontend_process import HEAD, PROTOCOLS, Process, fetch, status_of
+
+from tests.publisher.frontend_process import HEAD, PROTOCOLS, Process, fetch, status_of
 
 pytestmark = pytest.mark.live
 

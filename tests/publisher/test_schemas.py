@@ -5,13 +5,13 @@ import json
 import msgspec
 import pytest
 import trio
-from batch_exchange import call
 
 from hermes_actors.metadata.schemas import schema_body, schema_key, version_body, version_key
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.schema.aside import CheckInPlace
 from hermes_actors.schema.validation import UNITS_MAX, Validation
+from tests.publisher.batch_exchange import call
 
 ORDER = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
 COSTLY = {"allOf": [{"allOf": [{"allOf": [ORDER] * 4}] * 4}] * 8}

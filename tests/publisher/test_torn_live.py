@@ -6,7 +6,8 @@ import time  # noqa: TID251 -- real processes take real time
 
 import httpx
 import pytest
-from frontend_process import HEAD, Process, status_of
+
+from tests.publisher.frontend_process import HEAD, Process, status_of
 
 pytestmark = pytest.mark.live
 

@@ -2,11 +2,11 @@
 
 import pytest
 import trio
-from keeper import Keeper
 
 from hermes_actors.errors import HermesError, Refused
 from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.pending import Transitions
+from tests.publisher.keeper import Keeper
 
 
 class Heard(Transitions):

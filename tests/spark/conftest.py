@@ -1,7 +1,6 @@
 """One Spark for all tests of this folder that ask for it."""
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,6 @@ from typing import Any
 import pytest
 
 from hermes_spark.session import session
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent))
 
 # With few records the second of the JVM's compilers costs more than all that it makes faster.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")

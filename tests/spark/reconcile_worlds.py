@@ -4,8 +4,6 @@ from pathlib import Path
 from random import Random
 
 import msgspec
-from reconcile_oracle import World
-from stored_scene import T0_MS, commit_embedded, fill_embedded, foreign
 
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import CommitOwner, encode
@@ -14,6 +12,8 @@ from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.names import SubscriptionName
 from hermes_spark.snapshot import Datacentre, EmbeddedLog, PartitionRange
 from hermes_spark.taking import take_snapshot
+from tests.spark.reconcile_oracle import World
+from tests.spark.stored_scene import T0_MS, commit_embedded, fill_embedded, foreign
 
 TAKEN_AT_MS = T0_MS + 3_600_000
 WAYS = ["local", "local", "local", "fallback", "hedge", "spool"]

@@ -1,7 +1,6 @@
 """A publisher's list is read whole, in whichever form it comes, or not at all."""
 
 import pytest
-from stored_scene import enveloped, fill_embedded, native
 
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.main import app
@@ -9,6 +8,7 @@ from hermes_spark.reconcile.acknowledged import acknowledged, acknowledged_list
 from hermes_spark.snapshot import Datacentre, EmbeddedLog, Snapshot
 from hermes_spark.sources.failures import SourceFailed, source_failures
 from hermes_spark.taking import take_snapshot
+from tests.spark.stored_scene import enveloped, fill_embedded, native
 
 NOTHING = Snapshot(0, {})
 BOM = b"\xef\xbb\xbf"

@@ -5,10 +5,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
-from archive_oracle import archived_plainly, logged_in_file, logged_in_kafka
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from stored_scene import ODD, T0_MS, fill_embedded, fill_kafka, foreign, native
 
 from hermes_actors.cli.main import app
 from hermes_actors.log.embedded.opening import open_store
@@ -26,6 +24,8 @@ from hermes_spark.snapshot import Datacentre, EmbeddedLog, KafkaLog
 from hermes_spark.sources import stored
 from hermes_spark.sources.failures import SourceFailed
 from hermes_spark.taking import take_snapshot
+from tests.spark.archive_oracle import archived_plainly, logged_in_file, logged_in_kafka
+from tests.spark.stored_scene import ODD, T0_MS, fill_embedded, fill_kafka, foreign, native
 
 HOUR_MS = 3_600_000
 

@@ -7,11 +7,11 @@ import sys
 import threading
 
 import pytest
-from archive_oracle import archived_plainly, logged_in_file
-from stored_scene import fill_embedded, native
 
 from hermes_actors.log.embedded.schema import FILE_NAME
 from hermes_spark.archive.layout import INTENT, RECORDS, STAGING
+from tests.spark.archive_oracle import archived_plainly, logged_in_file
+from tests.spark.stored_scene import fill_embedded, native
 
 RECORDS_OF_PARTITION = 4_000
 BATCH_OFFSETS = 2_500

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stored_scene import fill_embedded, native
 
 from hermes_local.ports import free_ports
 from hermes_spark.jars import jar_paths
+from tests.spark.stored_scene import fill_embedded, native
 
 ROOT = Path(__file__).resolve().parents[2]
 

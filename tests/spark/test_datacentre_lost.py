@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from kafka_oracle import causes, lose, records_of
 
 from hermes_actors.cli.main import app
 from hermes_actors.runtime import guest
 from hermes_chaos.live import dc_loss
 from hermes_chaos.live.site import Site
+from tests.spark.kafka_oracle import causes, lose, records_of
 
 pytestmark = [
     pytest.mark.kafka,

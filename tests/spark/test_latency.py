@@ -6,8 +6,6 @@ import random
 from collections import defaultdict
 
 import pytest
-from archive_oracle import logged_in_file
-from stored_scene import T0_MS, commit_embedded, fill_embedded, foreign
 
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.main import app
@@ -26,6 +24,8 @@ from hermes_spark.latency.journals import Journal, journal_of
 from hermes_spark.latency.result import Hedging, not_known
 from hermes_spark.snapshot import Datacentre, EmbeddedLog
 from hermes_spark.taking import take_snapshot
+from tests.spark.archive_oracle import logged_in_file
+from tests.spark.stored_scene import T0_MS, commit_embedded, fill_embedded, foreign
 
 HOUR_MS = 3_600_000
 TOPIC = "shop.orders"

@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from reconcile_worlds import TAKEN_AT_MS
-from stored_scene import T0_MS, commit_embedded, fill_embedded, foreign, native
 
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import CommitOwner, encode
@@ -21,6 +19,8 @@ from hermes_spark.replay.selection import records_of
 from hermes_spark.snapshot import Datacentre, EmbeddedLog
 from hermes_spark.sources import stored
 from hermes_spark.taking import take_snapshot
+from tests.spark.reconcile_worlds import TAKEN_AT_MS
+from tests.spark.stored_scene import T0_MS, commit_embedded, fill_embedded, foreign, native
 
 DELETED_AT_MS = T0_MS + 1_000
 NEWER = f"shop.orders_.{DELETED_AT_MS}"

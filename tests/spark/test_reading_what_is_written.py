@@ -4,13 +4,13 @@ import threading
 from contextlib import closing
 
 import pytest
-from stored_scene import fill_embedded, native
 
 from hermes_actors.log.embedded.opening import open_store
 from hermes_spark.columns import schema_of
 from hermes_spark.snapshot import Datacentre, EmbeddedLog
 from hermes_spark.sources import stored
 from hermes_spark.taking import take_snapshot
+from tests.spark.stored_scene import fill_embedded, native
 
 
 def offsets(rows):

@@ -4,9 +4,6 @@ import json
 from collections import Counter
 
 import pytest
-from reconcile_oracle import causes, fates, letter_ids, unsettled
-from reconcile_worlds import TAKEN_AT_MS, made
-from stored_scene import T0_MS, fill_embedded, native
 
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.main import app
@@ -15,6 +12,9 @@ from hermes_spark.reconcile.job import reconcile
 from hermes_spark.reconcile.result import Verdict
 from hermes_spark.snapshot import Datacentre, EmbeddedLog
 from hermes_spark.taking import take_snapshot
+from tests.spark.reconcile_oracle import causes, fates, letter_ids, unsettled
+from tests.spark.reconcile_worlds import TAKEN_AT_MS, made
+from tests.spark.stored_scene import T0_MS, fill_embedded, native
 
 
 def write_list(path, listed):

@@ -8,7 +8,6 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stored_scene import native
 
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.main import app
@@ -28,6 +27,7 @@ from hermes_spark.replay.selection import (
     write_in_order,
 )
 from hermes_spark.snapshot import Snapshot
+from tests.spark.stored_scene import native
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

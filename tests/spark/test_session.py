@@ -1,3 +1,5 @@
+import importlib.util
+
 import pytest
 
 from hermes_local.failures import LaunchFailed
@@ -6,13 +8,13 @@ from hermes_spark.jars import SPARK
 
 
 def test_without_java_the_way_out_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(session.importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     with pytest.raises(LaunchFailed, match=r"Spark needs Java, and .*; install a JDK 17 or newer"):
         session.require_spark({"PATH": str(tmp_path)})
 
 
 def test_without_the_extra_the_way_out_is_named(monkeypatch):
-    monkeypatch.setattr(session.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(LaunchFailed, match=r"need pyspark, .*pip install 'hermes_actors\[spark\]'"):
         session.require_spark()
 

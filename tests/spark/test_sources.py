@@ -4,7 +4,6 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from stored_scene import ODD, T0_MS, fill_embedded, fill_kafka, native
 
 from hermes_actors.log.embedded.opening import open_store
 from hermes_actors.log.embedded.schema import FILE_NAME
@@ -13,6 +12,7 @@ from hermes_spark.snapshot import Datacentre, EmbeddedLog, KafkaLog, PartitionRa
 from hermes_spark.sources import stored
 from hermes_spark.sources.failures import SourceFailed
 from hermes_spark.taking import take_snapshot
+from tests.spark.stored_scene import ODD, T0_MS, fill_embedded, fill_kafka, native
 
 TOPICS = {
     "shop.orders": [[record for record, _ in ODD], [], [native(100 + n) for n in range(25)]],

@@ -1,7 +1,6 @@
 """A snapshot tells what is stored and settled, in an order in which nothing looks lost."""
 
 import pytest
-from stored_scene import commit_embedded, fill_embedded, fill_kafka, native
 
 from hermes_actors.cli.main import app
 from hermes_actors.log.base import Commit
@@ -17,6 +16,7 @@ from hermes_spark.snapshot import (
 from hermes_spark.sources.embedded_file import EmbeddedFile
 from hermes_spark.sources.failures import SourceFailed
 from hermes_spark.taking import take_snapshot
+from tests.spark.stored_scene import commit_embedded, fill_embedded, fill_kafka, native
 
 TOPICS = {"shop.orders": [[native(1), native(2)], []], "_hermes.dlq.shop": [[native(3)]]}
 RANGES = {

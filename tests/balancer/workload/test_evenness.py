@@ -6,17 +6,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from planned_clusters import (
-    NOW_S,
-    after,
-    counts,
-    heavy_tailed,
-    loads,
-    nodes_of,
-    scattered,
-    unevenness,
-    works_of,
-)
 
 from hermes_actors.balancer.workload.books import GRAINS, Books
 from hermes_actors.balancer.workload.improving import Tolerance, improve
@@ -31,6 +20,17 @@ from hermes_actors.balancer.workload.problem import (
     Work,
 )
 from hermes_actors.balancer.workload.targets import targets
+from tests.balancer.workload.planned_clusters import (
+    NOW_S,
+    after,
+    counts,
+    heavy_tailed,
+    loads,
+    nodes_of,
+    scattered,
+    unevenness,
+    works_of,
+)
 
 
 @given(

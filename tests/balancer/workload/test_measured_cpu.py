@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
-from planned_clusters import after, heavy_tailed, loads
 
 from hermes_actors.balancer.workload.planner import plan
 from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
 from hermes_actors.coordination.owning import mixed
 from hermes_actors.runtime.cpu_share import CpuSample, CpuShare
+from tests.balancer.workload.planned_clusters import after, heavy_tailed, loads
 
 LOADS_S = 10.0
 IN_A_ROUND = 6

@@ -8,17 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from planned_clusters import (
-    NOW_S,
-    after,
-    counts,
-    heavy_tailed,
-    loads,
-    nodes_of,
-    problems,
-    unevenness,
-    works_of,
-)
 
 from hermes_actors.balancer.workload.planner import plan, plan_in_steps
 from hermes_actors.balancer.workload.problem import (
@@ -29,6 +18,17 @@ from hermes_actors.balancer.workload.problem import (
     Problem,
     Strategy,
     Work,
+)
+from tests.balancer.workload.planned_clusters import (
+    NOW_S,
+    after,
+    counts,
+    heavy_tailed,
+    loads,
+    nodes_of,
+    problems,
+    unevenness,
+    works_of,
 )
 
 ANY = problems()

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
-from planned_clusters import NOW_S, after, heavy_tailed, loads, unevenness
 
 from hermes_actors.balancer.workload.planner import plan
 from hermes_actors.balancer.workload.problem import Problem
 from hermes_actors.balancer.workload.speeds import CHANGE_MAX, NodeCost, Speeds
+from tests.balancer.workload.planned_clusters import NOW_S, after, heavy_tailed, loads, unevenness
 
 
 class Loop:

@@ -4,11 +4,11 @@ import random
 
 import pytest
 from msgspec.structs import replace
-from planned_clusters import NOW_S, after, heavy_tailed
 
 from hermes_actors.balancer.workload.planner import plan
 from hermes_actors.balancer.workload.weights import WEIGHT_UNKNOWN, WeightHistory, weight_of
 from hermes_actors.coordination.commands import TaskLoad
+from tests.balancer.workload.planned_clusters import NOW_S, after, heavy_tailed
 
 
 def test_a_weight_is_the_cpu_in_thousandths_of_a_core_or_guessed_from_what_was_sent() -> None:

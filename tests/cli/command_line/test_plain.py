@@ -9,7 +9,7 @@ from hermes_actors.cli.main import app
 
 def command_lines():
     """Every command line there is, without its arguments."""
-    for name, command in typer.main.get_command(app).commands.items():
+    for name, command in getattr(typer.main.get_command(app), "commands", {}).items():
         if type(command) is not LazyCommand:
             continue
         yield (name,)

@@ -2,12 +2,12 @@
 
 import msgspec
 import trio
-from hand_net import HandNet
 
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.telemetry.metrics import render
+from tests.consumer.hand_net import HandNet
 
 OK = SendOutcome(200)
 BUSY = SendOutcome(503)

@@ -379,4 +379,5 @@ async def test_letters_of_a_log_that_raises_wait_too(world, nursery, autojump_cl
     keeper.add(a_letter(), lambda _: None)
     await trio.sleep(60)
     assert keeper.why == "1 dead letters wait for _hermes.dlq.shop: no broker"
+    assert isinstance(keeper, KeptDeadLetters)
     assert isinstance(keeper._waiting[0].letter, Letter)

@@ -6,7 +6,6 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from redrive_scene import DLQ, NAME, PARTITION, Scene
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.consumer.letters import open_counts
@@ -23,6 +22,7 @@ from hermes_actors.model.dead_letter import (
 )
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
+from tests.consumer.redrive_scene import DLQ, NAME, PARTITION, Scene
 
 
 def letter(number, at_ms=1, incarnation=7):

@@ -8,7 +8,6 @@ import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
-from redrive_scene import DLQ, NAME, OK, PARTITION, Scene
 
 from hermes_actors.consumer.letters import redrive as redrive_module
 from hermes_actors.consumer.letters.redrive_plan import Planning
@@ -29,6 +28,7 @@ from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType
 from hermes_actors.model.topic import Ack
+from tests.consumer.redrive_scene import DLQ, NAME, OK, PARTITION, Scene
 
 
 @pytest.fixture

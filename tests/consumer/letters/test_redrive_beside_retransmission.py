@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 import trio
-from redrive_scene import BAD, OK, Scene
 
 from hermes_actors.metadata.seek import Seek, SeekBody
+from tests.consumer.redrive_scene import BAD, OK, Scene
 
 AGAIN = Seek(1, SeekBody(7, 0, positions={"dc1": {0: 0}}))
 

@@ -4,7 +4,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
-from redrive_scene import DLQ, Scene
+
+from tests.consumer.redrive_scene import DLQ, Scene
 
 
 @pytest.fixture

@@ -259,7 +259,7 @@ def test_a_message_that_fails_again_and_again_alone_is_evidence_after_half_a_min
 def test_a_dozen_messages_that_are_all_there_is_show_an_outage_when_they_fail_again():
     control, now_s = RateControl(1_000, 0.0), 0.1
     control.success_s = now_s
-    failed_s = [None] * 12
+    failed_s: list[float | None] = [None] * 12
     while control.is_full and now_s < 10:
         for at, before_s in enumerate(failed_s):
             now_s += 0.01
@@ -271,7 +271,7 @@ def test_a_dozen_messages_that_are_all_there_is_show_an_outage_when_they_fail_ag
 
 def test_messages_that_fail_again_between_bursts_of_successes_count_once():
     control, now_s = RateControl(1_000, 0.0), 0.0
-    failed_s = [None] * 20
+    failed_s: list[float | None] = [None] * 20
     for _ in range(60):
         # Nothing else is on its way for two seconds, in which each is tried ten times.
         for _ in range(10):

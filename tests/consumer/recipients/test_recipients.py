@@ -9,7 +9,12 @@ import random
 import msgspec
 import pytest
 import trio
-from recipients_scene import (
+
+from hermes_actors.config import RecipientsConfig
+from hermes_actors.consumer.senders.sender import Failure, SendOutcome
+from hermes_actors.model.signing_secrets import hmac_secret
+from hermes_actors.model.subscription import Header, SigningPolicy
+from tests.consumer.recipients_scene import (
     LIST,
     OK,
     Script,
@@ -18,11 +23,6 @@ from recipients_scene import (
     hosts,
     where,
 )
-
-from hermes_actors.config import RecipientsConfig
-from hermes_actors.consumer.senders.sender import Failure, SendOutcome
-from hermes_actors.model.signing_secrets import hmac_secret
-from hermes_actors.model.subscription import Header, SigningPolicy
 
 
 async def test_a_broadcast_reaches_every_address_once(world, autojump_clock):

@@ -5,7 +5,12 @@ import base64
 import msgspec
 import pytest
 import trio
-from recipients_scene import (
+
+from hermes_actors.config import ProxyConfig
+from hermes_actors.consumer.recipients.resolver import Unresolved
+from hermes_actors.consumer.recipients.resolver_dns import Names
+from hermes_actors.model.subscription import DeliveryMode
+from tests.consumer.recipients_scene import (
     DNS,
     LookUps,
     Resolver,
@@ -15,11 +20,6 @@ from recipients_scene import (
     where,
     with_parts,
 )
-
-from hermes_actors.config import ProxyConfig
-from hermes_actors.consumer.recipients.resolver import Unresolved
-from hermes_actors.consumer.recipients.resolver_dns import Names
-from hermes_actors.model.subscription import DeliveryMode
 
 
 async def test_each_address_of_a_host_is_a_recipient(world, nursery, autojump_clock):

@@ -69,7 +69,12 @@ async def test_the_resolver_of_a_node_says_who_gets_messages(
 ):
     made = []
     module = types.ModuleType("acme_node")
-    module.registry = lambda context: made.append(Registry(context)) or made[0]
+
+    def registry(context):
+        made.append(Registry(context))
+        return made[0]
+
+    vars(module)["registry"] = registry
     monkeypatch.setitem(sys.modules, "acme_node", module)
     log, sender = MemoryLog(config.dc, trio_clock), Taking(nursery)
     async with open_node(config, surroundings(trio_clock, log, sender=sender)) as node:

@@ -9,7 +9,6 @@ from functools import partial
 
 import pytest
 import trio
-from http1_exchange import LOCAL, OK, Client, run, served
 
 from hermes_actors.config import EndpointsConfig
 from hermes_actors.consumer.senders.http1.pool import PoolLimits
@@ -18,6 +17,7 @@ from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Failure, Push
 from hermes_actors.runtime import guest
 from hermes_actors.security.address_guard import AddressGuard
+from tests.consumer.http1_exchange import LOCAL, OK, Client, run, served
 
 pytestmark = pytest.mark.live
 

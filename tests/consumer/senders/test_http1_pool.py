@@ -1,13 +1,13 @@
 """The pools over a network of the test's own: no loop, no sockets, time moved by hand."""
 
 import pytest
-from hand_net import OK, HandNet, push
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Failure
+from tests.consumer.hand_net import OK, HandNet, push
 
 
 @pytest.fixture

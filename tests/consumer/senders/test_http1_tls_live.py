@@ -6,12 +6,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import trustme
-from http1_exchange import OK, Client, run, served
 
 from hermes_actors.config import EndpointTlsConfig
 from hermes_actors.consumer.opening import endpoint_tls
 from hermes_actors.consumer.senders.sender import Failure
 from hermes_actors.errors import StartupError
+from tests.consumer.http1_exchange import OK, Client, run, served
 
 pytestmark = pytest.mark.live
 

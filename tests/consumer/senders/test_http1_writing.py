@@ -1,11 +1,11 @@
 """Writing to peers that read slowly or not at all, and probes that write nothing."""
 
 import pytest
-from hand_net import OK, HandNet, HandWire, push
 
 from hermes_actors.consumer.senders.http1.connection import PIECE_BYTES
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Failure
+from tests.consumer.hand_net import OK, HandNet, HandWire, push
 
 
 @pytest.fixture

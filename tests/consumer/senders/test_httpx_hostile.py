@@ -1,8 +1,6 @@
 """The sender over httpx' transport against endpoints that mean harm, on trio."""
 
 import contextlib
-import sys
-from pathlib import Path
 
 import pytest
 import trio
@@ -19,11 +17,7 @@ from hermes_actors.consumer.senders.oauth.wire import Credentials, Denied
 from hermes_actors.consumer.senders.sender import Failure
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from http_doubles import Sink, net_of, pushed, served, tcp
+from tests.consumer.http_doubles import Sink, net_of, pushed, served, tcp
 
 
 def route_to(port):

@@ -1,8 +1,6 @@
 """The sender over httpx' transport, against hypercorn with HTTP/2 and behind a proxy, on trio."""
 
 import ssl
-import sys
-from pathlib import Path
 
 import pytest
 import trio
@@ -15,11 +13,7 @@ from hermes_actors.consumer.recipients.endpoint import at_address, parse_endpoin
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
 from hermes_actors.consumer.senders.proxying import Proxy
 from hermes_actors.consumer.senders.sender import Failure, Push
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from http_doubles import (
+from tests.consumer.http_doubles import (
     LINES,
     STRICT,
     Sink,

@@ -1,8 +1,5 @@
 """One token request over the network: what it sends, and what a provider may do wrong."""
 
-import sys
-from pathlib import Path
-
 import msgspec
 
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
@@ -10,12 +7,7 @@ from hermes_actors.consumer.senders.oauth.request import ask_for_token
 from hermes_actors.consumer.senders.oauth.wire import Credentials, Denied, Granted
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-
-from http_doubles import STRICT, Sink, net_of, served, tcp
+from tests.consumer.http_doubles import STRICT, Sink, net_of, served, tcp
 
 ROUTE = parse_endpoint("http://sink/in", "lane").resolve(b"")
 POLICY = OAuthPolicy(grant_type="clientCredentials", provider_name="sso")

@@ -1,7 +1,6 @@
 """Pushes with tokens: shared, renewed early, one request at a time, and a 401 tried again."""
 
-import sys
-from pathlib import Path
+import itertools
 
 import msgspec
 import pytest
@@ -22,11 +21,6 @@ from hermes_actors.consumer.senders.sender import (
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
 from hermes_actors.telemetry.metrics import Metrics
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-import itertools
 
 ROUTE = parse_endpoint("http://sink/in", "lane").resolve(b"")
 POLICY = OAuthPolicy(grant_type="clientCredentials", provider_name="sso")

@@ -2,8 +2,6 @@
 
 import asyncio  # noqa: TID251 -- the plain sender lives on the host loop
 import ssl
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -26,11 +24,7 @@ from hermes_actors.model.subscription import OAuthPolicy, Subscription
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime import guest
 from hermes_actors.telemetry.metrics import Metrics
-
-# Test modules are imported by their path; a helper beside them is found by its folder's.
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from http_doubles import Sink, TunnelProxy, pushed, served, tcp
+from tests.consumer.http_doubles import Sink, TunnelProxy, pushed, served, tcp
 
 pytestmark = pytest.mark.live
 

@@ -4,13 +4,13 @@ import random
 
 import msgspec
 import trio
-from hand_net import HandNet
 
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import decode
+from tests.consumer.hand_net import HandNet
 
 OK = SendOutcome(200)
 BUSY = SendOutcome(503)

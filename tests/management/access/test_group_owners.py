@@ -1,12 +1,12 @@
 """A group's owner: what he may do, and who may subscribe because of him."""
 
 import pytest
-from callers import ADMIN, FINANCE, SALES, STRANGER
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.metadata.bodies import group_body
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import group_key
+from tests.management.callers import ADMIN, FINANCE, SALES, STRANGER
 
 CRAWLER = {"x-user": "cid", "x-teams": "crawler"}
 TOPIC = "/topics/shop.orders"

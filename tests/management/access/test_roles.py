@@ -1,9 +1,9 @@
 """What callers who are no administrators may do."""
 
 import pytest
-from callers import ADMIN, FINANCE, SALES, STRANGER
 
 from hermes_actors.config import ManagementConfig
+from tests.management.callers import ADMIN, FINANCE, SALES, STRANGER
 
 TOPIC = "/topics/shop.orders"
 SUBSCRIPTION = f"{TOPIC}/subscriptions/billing"

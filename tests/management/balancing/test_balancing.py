@@ -3,7 +3,6 @@
 import pytest
 import trio
 import trio.testing
-from coordination_scene import ORDERS, T0_MS, Followed
 from msgspec.structs import replace
 
 from hermes_actors.config.delivery import BalancerConfig
@@ -20,6 +19,7 @@ from hermes_actors.coordination.commands import (
 from hermes_actors.coordination.plan_views import Proposal
 from hermes_actors.coordination.tally import PlannerWeights
 from hermes_actors.status.fold import StatusFold
+from tests.management.coordination_scene import ORDERS, T0_MS, Followed
 
 PAGES = "shop.pages$search"
 

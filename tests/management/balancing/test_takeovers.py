@@ -2,12 +2,12 @@
 
 import pytest
 import trio
-from coordination_scene import ORDERS, T0_MS, Followed
 
 from hermes_actors.coordination.commands import Join, Leave, TermClaim
 from hermes_actors.management.balancing.placements import takeover
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus
+from tests.management.coordination_scene import ORDERS, T0_MS, Followed
 
 
 def plan(followed, reason, *boots):

@@ -1,10 +1,10 @@
 """Workload constraints on Hermes' wire."""
 
 import pytest
-from callers import ADMIN
 
 from hermes_actors.metadata.commands import put
 from hermes_actors.model.workload import Constraints
+from tests.management.callers import ADMIN
 
 CONSTRAINTS = "/workload-constraints"
 NOBODY = {"x-user": "sam", "x-teams": "sales"}

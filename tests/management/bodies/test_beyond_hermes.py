@@ -1,7 +1,6 @@
 """What subscriptions offer beyond Hermes: shown only where it is used, checked like the rest."""
 
 import pytest
-from plain_bodies import SUBSCRIPTION
 
 from hermes_actors.errors import Refused
 from hermes_actors.management.bodies.constraints import require_valid_subscription
@@ -9,6 +8,7 @@ from hermes_actors.management.bodies.decoding import decode_subscription
 from hermes_actors.management.bodies.views import subscription_view
 from hermes_actors.model.redaction import MASK
 from hermes_actors.model.subscription import SubscriptionState
+from tests.management.plain_bodies import SUBSCRIPTION
 
 SECRET = "whsec_" + "A" * 32
 

@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_bodies import SUBSCRIPTION, TOPIC
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.filters.budget import Budget
@@ -17,6 +16,7 @@ from hermes_actors.management.bodies.decoding import (
 )
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TrackingMode
 from hermes_actors.model.topic import ContentType, PublishingAuth
+from tests.management.plain_bodies import SUBSCRIPTION, TOPIC
 
 
 def violations(subscription):

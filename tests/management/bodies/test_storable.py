@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_bodies import SUBSCRIPTION, TOPIC
 
 from hermes_actors.errors import Refused
 from hermes_actors.management.bodies.constraints import (
@@ -18,6 +17,7 @@ from hermes_actors.management.bodies.views import subscription_view, topic_view
 from hermes_actors.metadata import bodies
 from hermes_actors.model.subscription import Subscription, SubscriptionState
 from hermes_actors.model.topic import Topic
+from tests.management.plain_bodies import SUBSCRIPTION, TOPIC
 
 SCALARS = (
     st.none()

@@ -1,7 +1,8 @@
 """Providers of OAuth tokens: the wire's rules, and secrets that are never shown."""
 
 import pytest
-from callers import ADMIN
+
+from tests.management.callers import ADMIN
 
 PROVIDERS = "/oauth/providers"
 SSO = f"{PROVIDERS}/sso"

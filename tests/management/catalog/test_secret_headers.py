@@ -1,9 +1,9 @@
 """Fixed headers that hold a secret: for owners and administrators, and never led elsewhere."""
 
 import pytest
-from callers import ADMIN, FINANCE, SALES, STRANGER
 
 from hermes_actors.model.redaction import MASK, is_secret_header
+from tests.management.callers import ADMIN, FINANCE, SALES, STRANGER
 
 PATH = "/topics/shop.orders/subscriptions/billing"
 NOBODY: dict[str, str] = {}

@@ -1,9 +1,9 @@
 """The subscription whose letters they are."""
 
 import pytest
-from dead_letters_scene import Desk
 
 from hermes_actors.log.memory import MemoryLog
+from tests.management.dead_letters_scene import Desk
 
 
 @pytest.fixture

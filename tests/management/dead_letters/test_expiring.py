@@ -1,9 +1,9 @@
 """Dead letters are closed: those that are said, and no others."""
 
 import pytest
-from dead_letters_scene import LETTERS, START_MS
 
 from hermes_actors.model.dead_letter import DiscardReason
+from tests.management.dead_letters_scene import LETTERS, START_MS
 
 
 async def test_letters_are_expired_by_id_and_by_time(desk):

@@ -1,11 +1,11 @@
 """A subscription's dead letters are listed and shown, to those who may see them."""
 
 import pytest
-from dead_letters_scene import LETTERS, NAME, PATH, START_MS
 
 from hermes_actors.model.dead_letter import Mark, MarkKind, without_value
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from tests.management.dead_letters_scene import LETTERS, NAME, PATH, START_MS
 
 
 async def test_without_a_dead_letter_topic_there_are_none(desk):

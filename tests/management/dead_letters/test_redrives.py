@@ -1,11 +1,11 @@
 """A re-drive is asked for, followed and cancelled."""
 
 import pytest
-from dead_letters_scene import GROUP, LETTERS, PARTITION, TOPIC
 
 from hermes_actors.log.base import Commit
 from hermes_actors.metadata.redrives import RedriveProgress, progress_metadata, redrive_of
 from hermes_actors.model.names import SubscriptionName
+from tests.management.dead_letters_scene import GROUP, LETTERS, PARTITION, TOPIC
 
 
 async def test_a_redrive_is_written_down_for_the_datacentres_that_have_letters(desk):

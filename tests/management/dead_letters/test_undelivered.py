@@ -1,13 +1,12 @@
 """Undelivered messages, as in Hermes."""
 
-from dead_letters_scene import LETTERS, PATH, START_MS
-
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.dead_letters.letters import Letters
 from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.status.record import LastUndelivered
+from tests.management.dead_letters_scene import LETTERS, PATH, START_MS
 
 
 class Told:

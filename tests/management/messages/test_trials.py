@@ -4,13 +4,13 @@ import base64
 
 import pytest
 import trio
-from callers import ADMIN, FINANCE, STRANGER
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.management.messages.trials import A_MINUTE_MAX, TrialTurns
 from hermes_actors.model.push_trial import PushTrial, TrialAnswer, TrialPush, TrialRequest
+from tests.management.callers import ADMIN, FINANCE, STRANGER
 
 PATH = "/topics/shop.orders/subscriptions/billing/test"
 PUSH = TrialPush(

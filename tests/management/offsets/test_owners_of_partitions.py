@@ -1,12 +1,12 @@
 """Each node that consumes a subscription is shown with the partitions that it owns, no others."""
 
 import trio
-from coordination_scene import ORDERS, Followed
 
 from hermes_actors.coordination.commands import Join, TermClaim
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import NodeHeader, Page, SubscriptionStatus
 from hermes_actors.status.record import decode as decode_status
+from tests.management.coordination_scene import ORDERS, Followed
 
 
 def heard_of(fold, node):

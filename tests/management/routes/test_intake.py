@@ -2,7 +2,6 @@
 
 import pytest
 import trio
-from callers import SALES
 
 from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.management.http.intake import (
@@ -12,6 +11,7 @@ from hermes_actors.management.http.intake import (
     IntakeLimits,
 )
 from hermes_actors.security.account import Unauthenticated
+from tests.management.callers import SALES
 
 
 class Asked:

@@ -1,9 +1,9 @@
 """The subscription that nodes tell of."""
 
 import pytest
-from statuses_scene import Nodes
 
 from hermes_actors.status.fold import StatusFold
+from tests.management.statuses_scene import Nodes
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """Health, by Hermes' limits."""
 
 import pytest
-from statuses_scene import SUBSCRIPTION, consumed
 
 from hermes_actors.status.record import LastUndelivered, Published, TopicStatus
+from tests.management.statuses_scene import SUBSCRIPTION, consumed
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Metrics of topics and subscriptions, from the status records of all nodes."""
 
 import trio
-from statuses_scene import SUBSCRIPTION, TOPIC, consumed
 
 from hermes_actors.status.fold import GONE_AFTER_S
 from hermes_actors.status.record import Flow, Published, TopicStatus
+from tests.management.statuses_scene import SUBSCRIPTION, TOPIC, consumed
 
 
 async def test_a_topics_metrics_are_the_sum_over_nodes_and_datacentres(api, nodes):

@@ -2,13 +2,13 @@
 
 import pytest
 import trio
-from statuses_scene import FULL, NOW_MS, SUBSCRIPTION, consumed
 
 from hermes_actors.metadata.bodies import activation_body
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import activation_key
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.status.fold import GONE_AFTER_S
+from tests.management.statuses_scene import FULL, NOW_MS, SUBSCRIPTION, consumed
 
 REFUSED = {"last_failure": "connect: refused", "last_failure_at_ms": NOW_MS}
 

@@ -3,6 +3,7 @@
 import random
 from collections import defaultdict
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -96,8 +97,9 @@ class World:
             self.orders.append(order)
             if isinstance(order, Told):
                 for each in order.some:
-                    each.pending.told.append(each.verdict())
-                    each.pending.is_done = True
+                    pending: Any = each.pending
+                    pending.told.append(each.verdict())
+                    pending.is_done = True
                 continue
             name = order.path.name
             append = Append(order.path, order.flight, order.some, None)
