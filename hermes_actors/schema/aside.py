@@ -31,6 +31,10 @@ _ANSWER_TIMEOUT_S = 10.0
 _CHUNK_BYTES = 65_536
 
 
+class TooCostly(Refused):
+    """The question took more CPU than it may."""
+
+
 class Costly(Struct, frozen=True):
     """A question, the CPU time that it may take, and who is told: why not, or None for yes."""
 
@@ -98,7 +102,7 @@ class CheckProcess:
             await process.wait()
         await self._end()
         if process.returncode == -signal.SIGVTALRM:
-            return Refused(
+            return TooCostly(
                 f"The schema and what is compared with it take more than {cpu_s * 1_000:g} ms of "
                 "CPU; make the schema simpler, or the message smaller"
             )

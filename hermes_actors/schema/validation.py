@@ -13,8 +13,8 @@ from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.message import Message
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import ContentType, Topic
-from hermes_actors.schema.aside import Costly
-from hermes_actors.schema.json_schema import JsonSchema, weight_of
+from hermes_actors.schema.aside import Costly, TooCostly
+from hermes_actors.schema.json_schema import JsonSchema, unfit, weight_of
 from hermes_actors.schema.questions import Fits, Question
 from hermes_actors.schema.weight import Weight
 
@@ -70,19 +70,30 @@ class Validation:
         return self._weight.units(body)
 
     def check(self, body: bytes) -> HermesError | None:
-        """Check a body of at most UNITS_MAX units at once: why it does not fit, None if it does."""
+        """Check a body of at most UNITS_MAX units at once: why it does not fit, None if it does.
+
+        The error has no reasons where they would take long to find.
+        """
         if self.refusal is not None:
             return self.refusal
-        assert self._compiled is not None, "what has no bound is not checked on the loop"
-        return self._compiled.check(body)
+        assert self._compiled is not None, "it has been compiled"
+        assert self._weight is not None, "its work has a bound"
+        if self._compiled.fits(body):
+            return None
+        return self._compiled.check(body) if self._weight.is_soon_explained(body) else unfit()
 
     def __call__(self, message: Message, done: Done) -> None:
         """Check a message, at once or beside the loop."""
         body = message.body
-        if self.units(body) <= UNITS_MAX:
-            done(self.check(body))
+        question = Fits(self._text, body)
+        if self.units(body) > UNITS_MAX:
+            ask_aside(self._aside, question, CPU_MAX_S, done)
+        elif self.refusal is not None or self._compiled is None or self._compiled.fits(body):
+            done(self.refusal)
+        elif self._weight is not None and self._weight.is_soon_explained(body):
+            done(self._compiled.check(body))
         else:
-            ask_aside(self._aside, Fits(self._text, body), CPU_MAX_S, done)
+            ask_aside(self._aside, question, CPU_MAX_S, lambda error: done(_explained(error)))
 
 
 def ask_aside(aside: Ref[Costly], question: Question, cpu_s: float, done: Done) -> None:
@@ -95,6 +106,11 @@ def ask_aside(aside: Ref[Costly], question: Question, cpu_s: float, done: Done) 
         done(Unavailable("Too many messages wait to be checked by costly schemas; try again"))
     except MailboxClosed:
         done(Unavailable("The node is stopping"))
+
+
+def _explained(error: HermesError | None) -> HermesError:
+    """The reasons that were found beside the loop for a message that does not fit, if they were."""
+    return error if isinstance(error, Refused) and not isinstance(error, TooCostly) else unfit()
 
 
 class Schemas:

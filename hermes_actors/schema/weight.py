@@ -6,6 +6,7 @@ that can apply to one place are counted, in the worst case and for all levels; a
 that grows without bound, or that cannot be understood here, weighs too much (None).
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +17,18 @@ from msgspec import Struct
 _PARTS_MAX = 1_000
 """Parts of a schema that are looked at; a larger one weighs too much."""
 _PATTERNS_MAX = 100
+_UNITS_MAX = 10_000
+_OPTION_UNITS = 10
+_FRACTION_UNITS = 8
+_DIVISOR_MIN = 1e-9
+_EXACT_UNITS = 60
+_EXPONENT = re.compile(rb"[0-9][eE]")
 _LEVELS = 32
+_STEPS_MAX = 10_000
+"""Looks at parts while they are counted: some 3 ms."""
+_EXPLAINED_BYTES_MAX = 1_280
+_EXPLAINED_UNITS_MAX = 2_500
+_EXPLAINED_OPTIONS_MAX = 100
 _CHAIN_MAX = 64
 """Parts that refer to one another and apply to the same place."""
 _APPLIED_MAX = 64
@@ -33,29 +45,49 @@ Below = tuple[str, str | int | None, str]
 
 
 class Weight(Struct, frozen=True):
-    """The most that is done for one place of a value: `parts` are schemas that apply to it,
-    `members` the names and values that these compare with, `patterns` those of its text.
+    """The most that is done for one place of a value, in units of 0.1 µs: `parts` by the schemas
+    that apply to it, `members` for each object or array by the names that these compare with,
+    `patterns` for each byte by those of its text. `is_exact`: they calculate with fractions.
+    `options` is the most values that one part allows by name.
     """
 
     parts: int
     members: int
     patterns: int
+    is_exact: bool = False
+    options: int = 0
 
     def units(self, body: bytes) -> int:
         """The most work that a body in JSON can be, in units of some 0.1 µs."""
         size = len(body)
+        if self.is_exact and _EXPONENT.search(body) is not None:
+            # Dividing 1e300 without rounding takes 24 µs.
+            return size * _EXACT_UNITS
         # A place takes two bytes at least; a pattern takes up to 60 ns for each byte of text:
         # classes of Unicode do.
         opens = body.count(b"{") + body.count(b"[")
         return size * self.parts // 2 + opens * self.members + size * self.patterns * 6 // 10
 
+    def is_soon_explained(self, body: bytes) -> bool:
+        """True when the reasons why the body does not fit are soon found: each may repeat the
+        object that it is in, and all that it is compared with, so they may be the square of that.
+        """
+        return (
+            len(body) <= _EXPLAINED_BYTES_MAX
+            and self.options <= _EXPLAINED_OPTIONS_MAX
+            and self.units(body) <= _EXPLAINED_UNITS_MAX
+        )
+
 
 class _Part(Struct):
     in_place: list[str]
     below: list[Below]
+    units: int
     members: int
     patterns: int
     is_unique: bool
+    is_exact: bool = False
+    options: int = 0
 
 
 def weigh(schema: Any) -> Weight | None:
@@ -69,7 +101,7 @@ def weigh(schema: Any) -> Weight | None:
             continue
         found = _look_up(schema, pointer)
         if isinstance(found, bool):
-            parts[pointer] = _Part([], [], 0, 0, False)
+            parts[pointer] = _Part([], [], 1, 0, 0, False)
             continue
         if not isinstance(found, dict) or any(name in found for name in _NOT_UNDERSTOOD):
             return None
@@ -120,10 +152,35 @@ def _part_of(found: dict[str, Any], pointer: str) -> _Part | None:
     below += [("properties", None, at("patternProperties", name)) for name in patterns]
     below += [("properties", None, at(name)) for name in _ANY_PROPERTY if name in found]
     below += list(_items(found, at))
-    compared = sum(len(_list(found, name)) for name in ("enum", "required"))
-    compared += len(_dict(found, "properties")) + 8 * len(patterns)
+    compared = len(_list(found, "required")) + len(_dict(found, "properties")) + 8 * len(patterns)
     own_patterns = len(patterns) + ("pattern" in found)
-    return _Part(in_place, below, compared, own_patterns, "uniqueItems" in found)
+    units = 1 + _compared_units(found)
+    divisor = found.get("multipleOf")
+    if isinstance(divisor, float):
+        if divisor < _DIVISOR_MIN:
+            return None
+        units += _FRACTION_UNITS
+    is_unique, is_exact = "uniqueItems" in found, isinstance(divisor, float)
+    options = len(_list(found, "enum"))
+    return _Part(in_place, below, units, compared, own_patterns, is_unique, is_exact, options)
+
+
+def _compared_units(found: dict[str, Any]) -> int:
+    """The work of comparing a value with those that are allowed: the library looks texts up, and
+    integers, if there is nothing else; all others it goes through.
+    """
+    options = [*_list(found, "enum"), *([found["const"]] if "const" in found else [])]
+    if all(type(each) is str for each in options) or all(type(each) is int for each in options):
+        return 0
+    count, waiting = 0, options
+    while waiting and count < _APPLIED_MAX * _OPTION_UNITS:
+        value = waiting.pop()
+        count += 1
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return count * _OPTION_UNITS
 
 
 def _items(found: dict[str, Any], at: Any) -> Iterator[Below]:
@@ -156,23 +213,22 @@ class _Weigher:
         self._parts = parts
         self._closures: dict[str, Counter[str] | None] = {}
         self._under_way: set[str] = set()
-        self._most: dict[tuple[str, int], int] = {}
+        self._steps = 0
+        self._is_endless = False
 
     def weigh(self) -> Weight | None:
         for pointer in self._parts:
             if self._closure(pointer) is None:
                 return None
-        applied = max(self._applied("", levels) for levels in range(_LEVELS))
-        # Growing still: it has no bound.
-        if applied > _APPLIED_MAX or self._applied("", _LEVELS) > self._applied("", _LEVELS // 2):
-            return None
+        most = [self._most(name) for name in ("units", "members", "patterns")]
         # Each array with unique items looks at all that is in it.
         unique = sum(part.is_unique for part in self._parts.values())
-        if unique and self._applied("", _LEVELS):
+        if None in most or (unique and self._is_endless):
             return None
-        members = max(self._sum(pointer, "members") for pointer in self._parts)
-        patterns = max(self._sum(pointer, "patterns") for pointer in self._parts)
-        return Weight(applied + unique, members * applied, patterns * applied)
+        units, members, patterns = (each or 0 for each in most)
+        is_exact = any(part.is_exact for part in self._parts.values())
+        options = max(part.options for part in self._parts.values())
+        return Weight(units + unique, members, patterns, is_exact, options)
 
     def _closure(self, pointer: str) -> Counter[str] | None:
         """All parts that apply where this one does, and how often; None when that has no end."""
@@ -196,28 +252,37 @@ class _Weigher:
         closure = self._closures[pointer] or Counter()
         return sum(getattr(self._parts[each], name) * count for each, count in closure.items())
 
-    def _applied(self, pointer: str, levels: int) -> int:
-        """The most parts that apply so many levels below a place where this one does."""
-        known = self._most.get((pointer, levels))
-        if known is not None:
-            return known
-        closure = self._closures[pointer] or Counter()
-        most = self._below(closure, levels) if levels else closure.total()
-        most = min(most, _APPLIED_MAX + 1)
-        self._most[pointer, levels] = most
-        return most
+    def _most(self, name: str) -> int | None:
+        """The most of this for one place, however deep; None when it grows with the depth, or
+        counting takes long.
+        """
+        # For a place so many levels below one where a part applies: first none, then one more.
+        now = {pointer: self._sum(pointer, name) for pointer in self._parts}
+        most = 0
+        for _ in range(_LEVELS):
+            most = max(most, now[""])
+            below = {pointer: self._below(pointer, now) for pointer in self._parts}
+            if most > _UNITS_MAX or self._steps > _STEPS_MAX:
+                return None
+            if below == now or not any(below.values()):
+                self._is_endless = self._is_endless or any(below.values())
+                return most
+            now = below
+        return None
 
-    def _below(self, closure: Counter[str], levels: int) -> int:
+    def _below(self, pointer: str, applied: dict[str, int]) -> int:
+        if self._steps > _STEPS_MAX:
+            return 0
         named: defaultdict[tuple[str, str | int], int] = defaultdict(int)
         anywhere: defaultdict[str, int] = defaultdict(int)
-        for each, count in closure.items():
+        for each, count in (self._closures[pointer] or Counter()).items():
+            self._steps += 1 + len(self._parts[each].below)
             for kind, which, schema in self._parts[each].below:
-                applied = count * self._applied(schema, levels - 1)
                 if which is None:
-                    anywhere[kind] += applied
+                    anywhere[kind] += count * applied[schema]
                 else:
-                    named[kind, which] += applied
+                    named[kind, which] += count * applied[schema]
         worst = max(anywhere.values(), default=0)
-        for (kind, _), applied in named.items():
-            worst = max(worst, applied + anywhere[kind])
+        for (kind, _), together in named.items():
+            worst = max(worst, together + anywhere[kind])
         return worst

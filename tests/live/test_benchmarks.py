@@ -27,6 +27,7 @@ SMALL = {
         "bytes of memory each",
     ),
     "fuzzed_filters": ("--cases 30", "refused when they are made"),
+    "schemas": ("--rounds 1 --seconds 0.3 --connections 4 --cases 30", "checking"),
     "hedging": ("--seconds 2 --seeds 1", "adaptive"),
     "publish": (
         (

@@ -86,6 +86,19 @@ async def test_a_costly_message_is_checked_beside_the_loop(checked, autojump_clo
     assert len(checked.stored) == 1
 
 
+async def test_the_reasons_of_a_large_message_are_found_beside_the_loop(
+    checked, autojump_clock
+) -> None:
+    await checked.add_topic("shop.orders", message_bytes_max=10_000)
+    large = b'{"id": "%s"}' % (b"x" * 5_000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(CheckInPlace().run, checked.costly_inbox)
+        assert "id must be an integer" in refused(await checked.publish(body=large))
+        checked.costly_inbox.close()
+    # Nobody answers any more: it is refused all the same.
+    assert "does not fit its topic's schema" in refused(await checked.publish(body=large))
+
+
 async def test_where_too_many_costly_ones_wait_the_next_is_told_to_come_again(
     checked, autojump_clock
 ) -> None:

@@ -26,8 +26,10 @@ ORDER = {
 
 
 def checked(schema: object, message: object) -> str:
-    error = JsonSchema(json.dumps(schema)).check(json.dumps(message).encode())
+    body = json.dumps(message).encode()
+    error = JsonSchema(json.dumps(schema)).check(body)
     assert error is None or error.code is ErrorCode.VALIDATION_ERROR
+    assert JsonSchema(json.dumps(schema)).fits(body) is (error is None)
     return "" if error is None else error.message
 
 

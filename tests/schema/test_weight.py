@@ -29,6 +29,30 @@ def test_the_parts_are_counted_that_may_apply_to_one_place():
 
 
 @pytest.mark.parametrize(
+    ("schema", "parts"),
+    [
+        ({"enum": [f"o{at}" for at in range(1_000)]}, 1),
+        ({"enum": list(range(1_000))}, 1),
+        ({"enum": ["a", None]}, 21),
+        ({"const": [1, [2, 3]]}, 51),
+        ({"multipleOf": 0.01}, 9),
+        ({"multipleOf": 5}, 1),
+    ],
+)
+def test_what_is_compared_slowly_weighs_more(schema, parts):
+    weight = weigh(schema)
+    assert weight is not None
+    assert weight.parts == parts
+
+
+def test_numbers_with_an_exponent_are_costly_where_fractions_are_calculated():
+    weight = weigh({"items": {"multipleOf": 0.1}})
+    assert weight is not None
+    assert weight.units(b"[1.5,2]") < weight.units(b"[1e9,2]")
+    assert weigh({"multipleOf": 1e-300}) is None
+
+
+@pytest.mark.parametrize(
     "schema",
     [
         chained(24, 2),
