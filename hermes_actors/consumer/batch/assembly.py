@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes_actors.consumer.delivery.buffer import Buffer
 from hermes_actors.consumer.delivery.delivery import Attempts, Delivery
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, UndecodableRecord, enveloped
@@ -115,14 +116,11 @@ class _Element:
         self.data = b""
 
 
-class BatchAssembly:
+class BatchAssembly(Buffer):
     """All messages of one consumer that are not settled; the consumer reads into it.
 
     `render` makes a message an element and raises UndecodableRecord for one that cannot be.
     """
-
-    parked = 0
-    is_waiting_full = False
 
     def __init__(
         self,
@@ -136,6 +134,7 @@ class BatchAssembly:
         """A batch is also complete when `bytes_max` are held, for then nothing more is read. With
         `buried_max` given up and not let go, nothing more is taken up.
         """
+        super().__init__(buried_max)
         self._bounds = bounds
         self._render = render
         self._now_s = now_s
@@ -146,9 +145,6 @@ class BatchAssembly:
         # The next message does not fit in.
         self._is_closed = False
         self.current: Batch | None = None
-        self.buffered_bytes = 0
-        self.buried = 0
-        self.waiting_max = buried_max
         self._size_max = bounds.size
 
     # What reading and the actor ask.
@@ -271,17 +267,6 @@ class BatchAssembly:
         for delivery in self._end_current():
             delivery.given_up()
             self.buried += 1
-
-    def bury_read(self, delivery: Delivery) -> None:
-        """Give up a message that has been read and not been added; `forget` follows."""
-        self.buffered_bytes += delivery.size_bytes
-        delivery.given_up()
-        self.buried += 1
-
-    def forget(self, delivery: Delivery) -> None:
-        """Drop a message that was given up and needs nothing more."""
-        self.buried -= 1
-        self.buffered_bytes -= delivery.size_bytes
 
     def dissolve(self) -> None:
         """Make the current batch, which is not in flight, and the open one anew: their messages lie

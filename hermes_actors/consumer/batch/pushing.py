@@ -7,12 +7,14 @@ from functools import partial
 from msgspec.structs import replace
 
 from hermes_actors.consumer.batch.assembly import Batch
+from hermes_actors.consumer.delivery.delivery import Served
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.delivery.pushes import Pushes, recipients_of, unresolved
+from hermes_actors.consumer.delivery.pushes import Pushes, recipients_of
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
 from hermes_actors.consumer.senders.sender import (
     Done,
     Push,
+    Route,
 )
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -65,34 +67,26 @@ class BatchPushing(Pushes):
             is_over=is_over,
             fail=fail,
         )
-        self._last_key = ""
+        self._served = Served()
 
     def send(self, batch: Batch, first: Message, done: Done) -> None:
         """Attempt the batch; `done` hears the outcome once, perhaps at once. `first` is its first
         message, for resolvers that ask for one.
         """
-        push = self._when_found(partial(self._send_to_one, batch, done=done), done)
-        # An address that failed is not the next one to be tried.
-        last_key = self._last_key if batch.attempts else ""
-        self._recipients.find_one(first, last_key, self._request_timeout_ms / 1_000, push)
+        if not batch.attempts:
+            # Only for the same batch an address that failed is not the next one to be tried.
+            self._served = Served()
+        self._find_one(first, self._served, partial(self._send_to_one, batch, done=done), done)
 
     def _send_to_one(
-        self, batch: Batch, found: list[Recipient], timeout_ms: int, done: Done
+        self, batch: Batch, recipient: Recipient, route: Route, timeout_ms: int, done: Done
     ) -> None:
-        if not found:
-            done(unresolved("there is nobody to push to"))
-            return
-        recipient = found[0]
-        self._last_key = recipient.key
-        if recipient.route is None:
-            done(unresolved(recipient.problem))
-            return
         self._head = self._head_with(recipient.authorization)
         lines = self._head.lines(b"Hermes-Batch-Id: %b\r\n" % batch.id.encode(), batch.attempts)
         if self._signer is not None:
             lines += self._signer.sign(batch.id, self._clock.now_ms() // 1_000, batch.body)
         push = Push(
-            recipient.route,
+            route,
             lines,
             batch.body,
             timeout_ms,

@@ -5,6 +5,7 @@ follows when the recipients are found, which may be late.
 import logging
 from collections.abc import Callable
 
+from hermes_actors.consumer.delivery.delivery import Served
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.recipients.endpoint import Unresolved
 from hermes_actors.consumer.recipients.headers import RequestHead, request_head
@@ -16,10 +17,12 @@ from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
     Done,
     Failure,
+    Route,
     Sender,
     SendOutcome,
 )
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.message import Message
 from hermes_actors.model.subscription import Subscription
 
 _logger = logging.getLogger(__name__)
@@ -113,6 +116,32 @@ class Pushes:
                 self._fail(error)
 
         return on_found
+
+    def _find_one(
+        self,
+        message: Message,
+        served: Served,
+        push: Callable[[Recipient, Route, int], None],
+        done: Done,
+    ) -> None:
+        """Find one recipient, as a rule not the last one that was found for the same messages:
+        `push` to it in the milliseconds that are left, or tell `done` why not.
+        """
+
+        def on_found(found: list[Recipient], left_ms: int) -> None:
+            if not found:
+                done(unresolved("there is nobody to push to"))
+                return
+            recipient = found[0]
+            served.last_key = recipient.key
+            if recipient.route is None:
+                done(unresolved(recipient.problem))
+            else:
+                push(recipient, recipient.route, left_ms)
+
+        timeout_s = self._request_timeout_ms / 1_000
+        when_found = self._when_found(on_found, done)
+        self._recipients.find_one(message, served.last_key, timeout_s, when_found)
 
     def _head_with(self, authorization: str) -> RequestHead:
         """The unchanging lines for an address with these credentials."""

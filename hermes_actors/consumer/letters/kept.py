@@ -5,6 +5,7 @@ away: a letter is kept when the log has acknowledged it, and never dropped in si
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import assert_never
 
 import trio
 from msgspec.structs import replace
@@ -21,6 +22,8 @@ from hermes_actors.log.base import (
     RefusedRecord,
     Stored,
     TopicSettings,
+    UnavailableRecord,
+    UnknownRecord,
     UnknownTopic,
 )
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -226,10 +229,8 @@ class KeptDeadLetters:
         except ValueError as error:
             # A policy of the cluster, for an operator to lift; no letter is lost till then.
             return f"the log does not take the topic: {error}"
-        return next(
-            (o.reason for o in outcomes if not isinstance(o, (Stored, RefusedRecord))),
-            "",
-        )
+        left = (o for o in outcomes if isinstance(o, UnavailableRecord | UnknownRecord))
+        return next((each.reason for each in left), "")
 
     def _take_in(
         self, batch: Sequence[_PendingLetter], outcomes: Sequence[Outcome]
@@ -238,15 +239,19 @@ class KeptDeadLetters:
         None.
         """
         rest: list[_PendingLetter] = []
-        refused = None
+        refused: tuple[_PendingLetter, RefusedRecord] | None = None
         stored: list[_PendingLetter] = []
         for each, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Stored):
-                stored.append(each)
-                continue
-            rest.append(each)
-            if refused is None and isinstance(outcome, RefusedRecord):
-                refused = each, outcome
+            match outcome:
+                case Stored():
+                    stored.append(each)
+                case RefusedRecord():
+                    rest.append(each)
+                    refused = refused or (each, outcome)
+                case UnavailableRecord() | UnknownRecord():
+                    rest.append(each)
+                case _:
+                    assert_never(outcome)
         for _ in batch:
             self._waiting.popleft()
         self._waiting.extendleft(reversed(rest))

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from hermes_actors.consumer.offsets.trail import Trail
-from hermes_actors.log.commits import CommitOwner, Interval, LastRead, Progress
+from hermes_actors.log.commits import Interval, LastRead
 
 
 class PartitionOffsets:
@@ -212,10 +212,6 @@ class PartitionOffsets:
                 start, end = low, high
         if start is not None:
             yield start, end
-
-    def progress(self, ownership: CommitOwner) -> Progress:
-        """Return all that a commit could say, without regard to its size."""
-        return Progress(self.position, tuple(self.intervals()), ownership)
 
     def _passed_over_below(self, offset: int) -> int:
         """How many of those passed over are below an offset that reading has passed: at most so

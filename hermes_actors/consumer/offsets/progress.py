@@ -108,11 +108,6 @@ class TopicProgress:
             is_after_loss=owned.is_after_loss,
         )
 
-    @property
-    def seek_number(self) -> int:
-        """The number of the last retransmission; 0 when there was none."""
-        return self._ownership.seek
-
     def go_to(self, seek: Seek | None) -> bool:
         """Leave the partitions that a new retransmission moves; `load` finds their new starts.
 

@@ -6,24 +6,16 @@ there are any, else IPv6: a machine that has both is one recipient.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import trio
 
-from hermes_actors.consumer.senders.resolving import Found
+from hermes_actors.consumer.senders.resolving import Found, Resolver
 
 NAMES_MAX = 1_000
 """The most names that are kept."""
 
 _STALE_S = 60.0
 _FAILURE_S = 1.0
-
-
-class LookUps(Protocol):
-    """Looks names up beside the deliveries; see `consumer.resolving.Resolver`."""
-
-    def resolve(self, host: str, done: Callable[[Found], None]) -> None:
-        """Call `done` once with the host's addresses, or why there are none; perhaps at once."""
 
 
 def after(delay_s: float, callback: Callable[[], None]) -> None:
@@ -57,7 +49,7 @@ class Names:
 
     def __init__(
         self,
-        look_ups: LookUps,
+        look_ups: Resolver,
         now_s: Callable[[], float],
         ttl_s: float,
         later: Callable[[float, Callable[[], None]], object] = after,

@@ -10,6 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 
+from hermes_actors.consumer.delivery.buffer import Buffer
 from hermes_actors.consumer.delivery.delivery import Delivery
 
 
@@ -85,7 +86,7 @@ class KeyOrder:
         self.parked = 0
 
 
-class Lanes:
+class Lanes(Buffer):
     """All messages of one consumer that are not settled: fresh, waiting, in flight, buried (given
     up, while their dead letters are on their way), and, if ordered, parked behind their key.
     """
@@ -97,23 +98,20 @@ class Lanes:
         "_retry_is_next",
         "_sequence",
         "_waiting",
-        "buffered_bytes",
-        "buried",
         "inflight",
-        "waiting_max",
         "window",
     )
+
+    inflight: int
 
     def __init__(self, window: int, waiting_max: int, *, is_ordered: bool = False) -> None:
         """At most `window` in flight, and `waiting_max` waiting or able to come to wait.
 
         `is_ordered`: one message of each partition key on its way at a time, in order of reading.
         """
+        super().__init__(waiting_max)
         self.window = window
-        self.waiting_max = waiting_max
         self.inflight = 0
-        self.buried = 0
-        self.buffered_bytes = 0
         self._fresh: deque[Delivery] = deque()
         # (due, sequence, delivery): the sequence keeps equal times in order of arrival.
         self._waiting: list[tuple[float, int, Delivery]] = []
@@ -185,17 +183,6 @@ class Lanes:
         delivery.given_up()
         self.buried += 1
 
-    def bury_read(self, delivery: Delivery) -> None:
-        """Give up a message that has been read and not been added; `forget` follows."""
-        self.buffered_bytes += delivery.size_bytes
-        delivery.given_up()
-        self.buried += 1
-
-    def forget(self, delivery: Delivery) -> None:
-        """Drop a buried message that needs nothing more."""
-        self.buried -= 1
-        self._drop(delivery)
-
     def drop_superseded(self) -> None:
         """Forget what waits of partitions that a retransmission has taken elsewhere."""
         dropped = [] if self._keys is None else self._keys.drop(_is_superseded)
@@ -266,7 +253,7 @@ class Lanes:
 
     def _drop(self, delivery: Delivery) -> None:
         """Free the bytes and the key of a message that needs nothing more."""
-        self.buffered_bytes -= delivery.size_bytes
+        super()._drop(delivery)
         if self._keys is not None:
             following = self._keys.release(delivery)
             if following is not None:

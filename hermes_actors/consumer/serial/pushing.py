@@ -109,33 +109,19 @@ class Pushing(Pushes):
         if delivery.served is None:
             delivery.served = Served()
         served = delivery.served
-        timeout_s = self._request_timeout_ms / 1_000
         if self._is_broadcast:
             push = self._when_found(partial(self._broadcast, delivery, served, done=done), done)
-            self._recipients.find_all(message, timeout_s, push)
+            self._recipients.find_all(message, self._request_timeout_ms / 1_000, push)
         else:
-            push = self._when_found(partial(self._send_to_one, delivery, served, done=done), done)
-            self._recipients.find_one(message, served.last_key, timeout_s, push)
+            to_one = partial(self._send_to_one, delivery, done=done)
+            self._find_one(message, served, to_one, done)
 
     def _send_to_one(
-        self,
-        delivery: Delivery,
-        served: Served,
-        found: list[Recipient],
-        timeout_ms: int,
-        done: Done,
+        self, delivery: Delivery, recipient: Recipient, route: Route, timeout_ms: int, done: Done
     ) -> None:
-        if not found:
-            done(unresolved("there is nobody to push to"))
-            return
-        recipient = found[0]
-        served.last_key = recipient.key
-        if recipient.route is None:
-            done(unresolved(recipient.problem))
-            return
-        delivery.route = recipient.route
+        delivery.route = route
         signature = b"" if self._signer is None else self._signature(delivery)
-        self._push(delivery, recipient, recipient.route, signature, timeout_ms, done)
+        self._push(delivery, recipient, route, signature, timeout_ms, done)
 
     def _broadcast(
         self,

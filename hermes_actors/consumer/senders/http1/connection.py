@@ -1,4 +1,6 @@
-"""One connection of a pool: a request goes out piece by piece, its answer ends it once."""
+"""One connection of a pool: a request goes out piece by piece, its answer ends it once. And the
+count of connections to one origin over all pools, with the turns of pools when none is left.
+"""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -11,6 +13,9 @@ from hermes_actors.consumer.senders.sender import Done, Failure, Origin, Probed,
 PIECE_BYTES = 131_072
 """A longer request is written in such pieces, each when the one before has gone: a peer that does
 not read holds no more than this in our buffers."""
+
+_LOOKED_AT_MAX = 4
+"""How many of the pools that wait are looked at for each connection that comes free."""
 
 
 class Wire(Protocol):
@@ -55,8 +60,8 @@ class Request(Struct, eq=False):
     is_second_try: bool = False
 
 
-class ConnectionOwner(Protocol):
-    """The pool that owns a connection, and hears of what becomes of it."""
+class ConnectionPool(Protocol):
+    """The pool of one subscription, as its connections and the share of its origin see it."""
 
     @property
     def net(self) -> Net:
@@ -77,15 +82,118 @@ class ConnectionOwner(Protocol):
     def drop(self, connection: "PooledConnection") -> None:
         """Drop the connection, which has ended without a request."""
 
+    @property
+    def size(self) -> int:
+        """How many connections the pool has, those being made included."""
 
-class Share(Protocol):
-    """The share that counts a connection."""
+    @property
+    def wants(self) -> bool:
+        """True when one more connection would be used at once."""
+
+    def dial_one(self) -> None:
+        """Make a connection; its place has been taken."""
+
+    def adopt(self, connection: "PooledConnection") -> None:
+        """Use this connection, which stands and has no request."""
+
+    def give_idle(self) -> "PooledConnection | None":
+        """Part with a usable connection that has no request."""
+
+
+class OriginShare:
+    """The connections to one origin over all its pools: at most `limit`. `hungry` are the pools
+    that wait for one.
+
+    A connection that a pool has no use for, or has more of than another that waits, goes over to
+    the pool that waits; pools take turns. So thousands of subscriptions to one host share what it
+    can bear.
+    """
+
+    __slots__ = ("_is_closed", "_with_idle", "hungry", "limit", "open", "pools", "standing")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.open = 0
+        self.standing = 0
+        self.pools = 0
+        self.hungry: dict[ConnectionPool, None] = {}
+        self._with_idle: dict[ConnectionPool, None] = {}
+        self._is_closed = False
+
+    def take(self) -> bool:
+        """Take a place for a connection to be made; False when none is left."""
+        if self.open >= self.limit:
+            return False
+        self.open += 1
+        return True
 
     def on_opened(self) -> None:
         """Count one more connection that stands."""
+        self.standing += 1
 
     def give_back(self, *, was_open: bool) -> None:
-        """Count one connection less, and if it `was_open` one less that stands."""
+        """Free the place of a connection that is gone: it is the next pool's."""
+        self.open -= 1
+        self.standing -= was_open
+        while self.hungry and self.open < self.limit and not self._is_closed:
+            pool = next(iter(self.hungry))
+            del self.hungry[pool]
+            if pool.wants:
+                self.open += 1
+                pool.dial_one()
+                if pool.wants:
+                    self.hungry[pool] = None
+
+    def wait(self, pool: ConnectionPool) -> None:
+        """Put the pool in line for a connection that comes free."""
+        self.hungry[pool] = None
+
+    def note_idle(self, pool: ConnectionPool) -> None:
+        """Note that the pool has a connection without a request."""
+        self._with_idle[pool] = None
+
+    def take_idle(self) -> "PooledConnection | None":
+        """Take a connection that some pool has no use for at the moment."""
+        while self._with_idle:
+            pool = next(iter(self._with_idle))
+            connection = pool.give_idle()
+            if connection is not None:
+                return connection
+            # It says so again when it has one.
+            self._with_idle.pop(pool, None)
+        return None
+
+    def hand_over(
+        self, connection: "PooledConnection", pool: ConnectionPool, size: int, needs: bool
+    ) -> bool:
+        """Give a pool's connection that came free to one that waits; False when it keeps it.
+
+        `size` is how many the pool has with this one, `needs`: it would use it at once.
+        """
+        for _ in range(min(_LOOKED_AT_MAX, len(self.hungry))):
+            other = next(iter(self.hungry))
+            del self.hungry[other]
+            if not other.wants:
+                continue
+            if other is pool or (needs and other.size >= size):
+                self.hungry[other] = None
+                continue
+            other.adopt(connection)
+            if other.wants:
+                self.hungry[other] = None
+            return True
+        return False
+
+    def forget(self, pool: ConnectionPool) -> None:
+        """Forget a pool whose pool is gone."""
+        self.pools -= 1
+        self.hungry.pop(pool, None)
+        self._with_idle.pop(pool, None)
+
+    def close(self) -> None:
+        """Give no pool another connection from now on."""
+        self._is_closed = True
+        self.hungry.clear()
 
 
 class PooledConnection:
@@ -110,7 +218,7 @@ class PooledConnection:
         "request",
     )
 
-    def __init__(self, owner: ConnectionOwner, share: Share, response_bytes_max: int) -> None:
+    def __init__(self, owner: ConnectionPool, share: OriginShare, response_bytes_max: int) -> None:
         self.owner = owner
         self._share = share
         self._is_counted = True

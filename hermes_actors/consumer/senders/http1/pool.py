@@ -10,8 +10,12 @@ from functools import partial
 
 from msgspec import Struct
 
-from hermes_actors.consumer.senders.http1.connection import Net, PooledConnection, Request
-from hermes_actors.consumer.senders.http1.share import OriginShare
+from hermes_actors.consumer.senders.http1.connection import (
+    Net,
+    OriginShare,
+    PooledConnection,
+    Request,
+)
 from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
     PROBE_TIMEOUT_S,
@@ -437,7 +441,7 @@ class Http1Sender(Sender):
         share = self._shares.get(origin)
         if share is None:
             share = self._shares[origin] = OriginShare(self._limits.connections_per_host_max)
-        share.lanes += 1
+        share.pools += 1
         pool = _Pool(self._net, origin, self._limits, share)
         self._pools[route.lane, origin] = pool
         if not self._is_swept:
@@ -453,7 +457,7 @@ class Http1Sender(Sender):
             pool = self._pools.pop(key)
             share = pool.share
             share.forget(pool)
-            if not share.lanes:
+            if not share.pools:
                 del self._shares[key[1]]
         self._is_swept = bool(self._pools)
         if self._is_swept:

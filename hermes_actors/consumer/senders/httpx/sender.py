@@ -46,7 +46,6 @@ _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _BEGINS = ".send_request_headers.started"
 _PROXY_ASKS_FOR_CREDENTIALS = 407
-_BROKEN = (httpcore.NetworkError, OSError, trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 class _Refused(Exception):
@@ -180,27 +179,33 @@ class HttpxSender(Sender):
     def _failed(self, push: Push, pool: Pool, error: Exception) -> SendOutcome:
         """Return the outcome that an exception of the transport means."""
         text, origin = said(error), push.route.origin
-        if isinstance(error, _Refused):
-            return NOT_BEGUN
-        if isinstance(error, ForbiddenAddress):
-            return _failure(Failure.FORBIDDEN, text)
-        if isinstance(error, CrowdedHost):
-            return _failure(Failure.OVERLOADED, text)
-        if _is_full(error):
-            pool.is_spoilt = True
-            return _failure(Failure.OVERLOADED, "all streams of the connection are taken")
-        if isinstance(error, httpcore.ConnectTimeout):
-            limit_s = self._net.connect_timeout_s
-            return _failure(Failure.CONNECT, f"{origin}: no connection within {limit_s:g} s")
-        if isinstance(error, httpcore.TimeoutException):
-            return _failure(Failure.IDLE, f"silent for {push.socket_timeout_ms / 1_000:g} s")
-        if isinstance(error, httpcore.ProxyError):
-            return _failure(Failure.CONNECT, f"the proxy refused: {text}")
-        if isinstance(error, httpcore.ConnectError | httpcore.UnsupportedProtocol):
-            return _failure(Failure.CONNECT, f"{origin}: {text}")
-        if isinstance(error, _BROKEN) or _is_reset(error):
-            return _failure(Failure.RESET, text)
-        return _failure(Failure.MALFORMED, text)
+        match error:
+            case _Refused():
+                return NOT_BEGUN
+            case ForbiddenAddress():
+                return _failure(Failure.FORBIDDEN, text)
+            case CrowdedHost():
+                return _failure(Failure.OVERLOADED, text)
+            case httpcore.LocalProtocolError() if _is_full(error):
+                pool.is_spoilt = True
+                return _failure(Failure.OVERLOADED, "all streams of the connection are taken")
+            case httpcore.ConnectTimeout():
+                limit_s = self._net.connect_timeout_s
+                return _failure(Failure.CONNECT, f"{origin}: no connection within {limit_s:g} s")
+            case httpcore.TimeoutException():
+                return _failure(Failure.IDLE, f"silent for {push.socket_timeout_ms / 1_000:g} s")
+            case httpcore.ProxyError():
+                return _failure(Failure.CONNECT, f"the proxy refused: {text}")
+            case httpcore.ConnectError() | httpcore.UnsupportedProtocol():
+                return _failure(Failure.CONNECT, f"{origin}: {text}")
+            case httpcore.RemoteProtocolError() if not _is_reset(error):
+                return _failure(Failure.MALFORMED, text)
+            case httpcore.RemoteProtocolError() | httpcore.NetworkError() | OSError():
+                return _failure(Failure.RESET, text)
+            case trio.BrokenResourceError() | trio.ClosedResourceError():
+                return _failure(Failure.RESET, text)
+            case _:
+                return _failure(Failure.MALFORMED, text)
 
     async def _exchange(self, push: Push, pool: Pool, progress: _Progress) -> SendOutcome:
         request = self._request(push, progress)
@@ -266,14 +271,11 @@ def _failure(failure: Failure, detail: str) -> SendOutcome:
 
 def _is_full(error: Exception) -> bool:
     """True when streams that were left without their end take up what the server allows."""
-    names = {type(each).__name__ for each in error.args}
-    return isinstance(error, httpcore.LocalProtocolError) and "TooManyStreamsError" in names
+    return "TooManyStreamsError" in {type(each).__name__ for each in error.args}
 
 
 def _is_reset(error: Exception) -> bool:
     """True for the end of a connection or of a stream, as against an answer without sense."""
-    if not isinstance(error, httpcore.RemoteProtocolError):
-        return False
     # In HTTP/2 the frame that said so, which has the peer's reason.
     return "disconnect" in str(error) or any(hasattr(each, "error_code") for each in error.args)
 

@@ -4,6 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import assert_never
 from weakref import WeakValueDictionary
 
 import trio
@@ -109,20 +110,21 @@ class Tokens:
         name, now_s = shared.credentials.provider.name, self.now_s()
         latency = self._metrics.timer("oauth_token_request_latency", provider=name)
         latency.observe(now_s - began_s)
-        result = "granted" if isinstance(answer, Granted) else "denied"
+        slot = shared.slot
+        match answer:
+            case Granted(access_token, lifetime_s):
+                result = "granted"
+                self._number += 1
+                line = b"Authorization: Bearer %b\r\n" % access_token.encode("ascii")
+                if slot.problem:
+                    _logger.info("OAuth provider %s gives tokens again", name)
+                slot.succeed(now_s, self._number, line, lifetime_s)
+            case Denied(problem):
+                result = "denied"
+                if problem and problem != slot.problem:
+                    _logger.warning("OAuth provider %s gave no token: %s", name, problem)
+                slot.fail(now_s, problem)
+            case _:
+                assert_never(answer)
         self._metrics.counter("oauth_token_requests", provider=name, result=result).add()
-        self._take_in(shared, answer, now_s)
         shared.tell()
-
-    def _take_in(self, shared: SharedToken, answer: Answer, now_s: float) -> None:
-        slot, name = shared.slot, shared.credentials.provider.name
-        if isinstance(answer, Granted):
-            self._number += 1
-            line = b"Authorization: Bearer %b\r\n" % answer.access_token.encode("ascii")
-            if slot.problem:
-                _logger.info("OAuth provider %s gives tokens again", name)
-            slot.succeed(now_s, self._number, line, answer.lifetime_s)
-            return
-        if answer.problem and answer.problem != slot.problem:
-            _logger.warning("OAuth provider %s gave no token: %s", name, answer.problem)
-        slot.fail(now_s, answer.problem)
