@@ -49,8 +49,8 @@ LOST_PART = 6
 """One row of so many is published while a node is lost."""
 GROUP, TOPIC = "flights", "flights.departures"
 RATE = 10_000
-RATE_DEFAULT = 400
-"""Rows a second: what two cores bear that also run both Kafkas, all nodes and the subscribers."""
+RATE_DEFAULT = 300
+"""Rows a second: about half of what two cores take that run all of it, both Kafkas too."""
 SHOWN_WITHIN_S = 30.0
 SETTLED_WITHIN_S = 180.0
 SILENCE_MAX_S = 15.0
