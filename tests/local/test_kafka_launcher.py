@@ -17,10 +17,11 @@ from aiokafka.errors import KafkaConnectionError
 
 from hermes_actors.runtime import guest
 from hermes_local.failures import LaunchFailed
-from hermes_local.kafka import BrokerAddress, Cluster, ClusterState, Security
+from hermes_local.kafka import BrokerAddress, Cluster, ClusterState
 from hermes_local.ports import free_ports
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
+from tests.kafka_security import Security
 
 pytestmark = pytest.mark.kafka
 LONG_S = 60.0
@@ -177,7 +178,7 @@ async def test_who_cannot_prove_himself_is_not_let_in(mechanism, tls, tmp_path, 
     authority.issue_cert("client@example.org").configure_cert(known)
 
     security = Security(tmp_path, mechanism, "alice", "pass:w0rd#!", tls=tls, client_auth=tls)
-    servers = make_kafka_cluster(security=security).bootstrap_servers
+    servers = make_kafka_cluster(**security.options()).bootstrap_servers
     right = {
         "security_protocol": security.protocol,
         "sasl_mechanism": mechanism,
@@ -338,7 +339,7 @@ def test_a_failed_start_leaves_a_cluster_that_was_there_as_it_was(tmp_path):
     stored = folder / "broker-1" / "data" / "meta.properties"
     stored.parent.mkdir(parents=True)
     stored.touch()
-    ClusterState("id", [BrokerAddress(1, "127.0.0.1", *free_ports(3))], "").write(folder)
+    ClusterState("id", [BrokerAddress(1, "127.0.0.1", *free_ports(3))]).write(folder)
     before = (folder / "cluster.json").read_text()
     other = Cluster(folder, ports=free_ports(1), heap_mb=256, jvm_options=["-XX:NoSuchOption"])
     with pytest.raises(LaunchFailed, match="ended while it started"):
@@ -351,7 +352,7 @@ def test_a_damaged_cluster_is_shown_and_can_be_forgotten_and_the_others_go_on(sh
     base = shell.home / "hermes_actors" / "kafka"
     for name in ("dc1", "dc2"):
         (base / name / "broker-1" / "data").mkdir(parents=True)
-        ClusterState("id", [BrokerAddress(1, "127.0.0.1", *free_ports(3))], "").write(base / name)
+        ClusterState("id", [BrokerAddress(1, "127.0.0.1", *free_ports(3))]).write(base / name)
     damaged = base / "dc1" / "cluster.json"
     way_out = f"hermes kafka down --delete-data --name dc1 --data {base}"
     for text in ("", "[]", '{"places": 1}', damaged.read_text().replace('"port": ', '"port": -')):

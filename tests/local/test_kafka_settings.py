@@ -3,8 +3,6 @@
 import struct
 
 import pytest
-import trustme
-from cryptography.hazmat.primitives import serialization
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,9 +10,8 @@ from hermes_actors import config
 from hermes_local import kafka_commands
 from hermes_local import settings as files
 from hermes_local.failures import LaunchFailed
-from hermes_local.kafka import Cluster, ClusterState, Security
+from hermes_local.kafka import Cluster, ClusterState
 from hermes_local.probe import brokers_of
-from hermes_local.security import pkcs8
 from hermes_local.settings import BrokerAddress
 
 PLACES = [
@@ -88,58 +85,6 @@ def test_clients_are_told_the_proxy_and_brokers_keep_a_way_past_it(tmp_path):
     assert "BROKERS://127.0.0.1:301" in made["advertised.listeners"].split(",")
 
 
-def test_a_password_is_not_in_the_repr_and_is_in_the_settings():
-    security = Security(None, "PLAIN", "bob", "s3cret")
-    assert "s3cret" not in repr(security)
-    assert 'user_bob="s3cret"' in " ".join(security.settings("CLIENTS").values())
-
-
-@pytest.mark.parametrize(
-    ("security", "message"),
-    [
-        (Security(tls=True), r"Security\.directory"),
-        (Security(client_auth=True), r"Security\.client_auth"),
-        (Security(mechanism="PLAIN", username="a b", password="p"), r"Security\.username"),
-        (Security(mechanism="PLAIN", username="a", password='p"q'), r"Security\.password"),
-        (Security(mechanism="SCRAM-SHA-256", username="a"), r"Security\.password"),
-    ],
-)
-def test_security_that_a_broker_could_not_start_with_is_refused(security, message, tmp_path):
-    with pytest.raises(LaunchFailed, match=message):
-        Cluster(tmp_path, security=security)
-
-
-def test_a_missing_certificate_is_named(tmp_path):
-    security = Security(tmp_path, tls=True)
-    with pytest.raises(LaunchFailed, match=r"key\.pem cannot be read"):
-        security.settings("CLIENTS")
-
-
-@pytest.mark.parametrize("kind", [trustme.KeyType.ECDSA, trustme.KeyType.RSA])
-def test_keys_of_both_kinds_become_pkcs8_and_stay_the_same_key(kind):
-    pem = trustme.CA(key_type=kind).issue_cert("localhost", key_type=kind).private_key_pem.bytes()
-    assert b"BEGIN PRIVATE KEY" not in pem
-    made = pkcs8(pem.decode())
-    before = serialization.load_pem_private_key(pem, None)
-    after = serialization.load_pem_private_key(made.encode(), None)
-    assert after.private_numbers() == before.private_numbers()
-    assert pkcs8(made) == made
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----",
-        "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----",
-        "-----BEGIN EC PRIVATE KEY-----\nMAU=\n-----END EC PRIVATE KEY-----",
-    ],
-)
-def test_what_is_no_plain_key_is_refused(text):
-    with pytest.raises(LaunchFailed, match=r"key\.pem"):
-        pkcs8(text)
-
-
 @given(st.lists(st.tuples(st.integers(0, 99), st.booleans()), unique_by=lambda pair: pair[0]))
 def test_the_ids_of_any_metadata_answer_are_found(brokers):
     host, rack = b"127.0.0.1", b"a"
@@ -152,7 +97,7 @@ def test_the_ids_of_any_metadata_answer_are_found(brokers):
 
 def test_a_folder_remembers_its_ports(tmp_path):
     cluster = Cluster(tmp_path, brokers=3)
-    ClusterState("id", [broker.place for broker in cluster.brokers], "").write(tmp_path)
+    ClusterState("id", [broker.place for broker in cluster.brokers]).write(tmp_path)
     again = Cluster(tmp_path, brokers=3)
     assert [broker.place for broker in again.brokers] == [b.place for b in cluster.brokers]
     moved = Cluster(tmp_path, brokers=3, ports=[1, 2, 3])
@@ -180,13 +125,10 @@ def test_a_cluster_that_cannot_be_is_refused(options, message, tmp_path):
         Cluster(tmp_path, **options)
 
 
-def test_a_folder_of_another_size_or_another_user_is_refused(tmp_path):
-    ClusterState("id", PLACES, "").write(tmp_path)
+def test_a_folder_of_another_size_is_refused(tmp_path):
+    ClusterState("id", PLACES).write(tmp_path)
     with pytest.raises(LaunchFailed, match="holds a cluster of 3 brokers, not 1"):
         Cluster(tmp_path)
-    security = Security(None, "SCRAM-SHA-256", "alice", "secret")
-    with pytest.raises(LaunchFailed, match="made without the user SCRAM-SHA-256 alice"):
-        Cluster(tmp_path, brokers=3, security=security)
 
 
 def test_a_damaged_memory_of_a_folder_is_named(tmp_path):

@@ -13,7 +13,7 @@ from hermes_actors.log.kafka.log import open_kafka_log
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import SystemClock
-from hermes_local.kafka import Security
+from tests.kafka_security import Security
 
 pytestmark = pytest.mark.kafka
 
@@ -93,7 +93,7 @@ async def use(cluster):
 async def test_tls_with_certificates_on_both_sides(files, make_kafka_cluster):
     security = Security(files.folder, tls=True, client_auth=True)
     config = files.of_client(security)
-    kafka = await trio.to_thread.run_sync(lambda: make_kafka_cluster(security=security))
+    kafka = await trio.to_thread.run_sync(lambda: make_kafka_cluster(**security.options()))
     config = msgspec.structs.replace(config, bootstrap_servers=kafka.bootstrap_servers)
     await use(config)
 
@@ -119,7 +119,7 @@ async def test_a_login_works_and_a_wrong_password_is_told_by_its_field(
     security = Security(
         files.folder, mechanism=mechanism, username="alice", password=PASSWORD, tls=tls
     )
-    kafka = await trio.to_thread.run_sync(lambda: make_kafka_cluster(security=security))
+    kafka = await trio.to_thread.run_sync(lambda: make_kafka_cluster(**security.options()))
     config = msgspec.structs.replace(
         files.of_client(security), bootstrap_servers=kafka.bootstrap_servers
     )
@@ -140,10 +140,9 @@ async def test_a_login_works_and_a_wrong_password_is_told_by_its_field(
 
 async def test_no_append_is_unknown_because_a_log_in_has_become_too_old(files, make_kafka_cluster):
     security = Security(files.folder, mechanism="PLAIN", username="alice", password=PASSWORD)
-    settings = {"connections.max.reauth.ms": "2000"}
-    kafka = await trio.to_thread.run_sync(
-        lambda: make_kafka_cluster(security=security, settings=settings)
-    )
+    options = security.options()
+    options["settings"]["connections.max.reauth.ms"] = "2000"
+    kafka = await trio.to_thread.run_sync(lambda: make_kafka_cluster(**options))
     config = msgspec.structs.replace(
         files.of_client(security), bootstrap_servers=kafka.bootstrap_servers
     )
@@ -167,7 +166,7 @@ async def test_no_append_is_unknown_because_a_log_in_has_become_too_old(files, m
 
 async def test_a_log_closes_soon_while_a_broker_with_tls_is_stopped(files, make_kafka_cluster):
     security = Security(files.folder, tls=True)
-    kafka = await trio.to_thread.run_sync(lambda: make_kafka_cluster(security=security))
+    kafka = await trio.to_thread.run_sync(lambda: make_kafka_cluster(**security.options()))
     config = msgspec.structs.replace(
         files.of_client(security), bootstrap_servers=kafka.bootstrap_servers
     )

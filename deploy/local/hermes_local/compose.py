@@ -19,7 +19,7 @@ from hermes_actors import config
 from hermes_local import composefile
 from hermes_local.composefile import NOT_APPLIED, ServiceSpec
 from hermes_local.failures import LaunchFailed
-from hermes_local.files import make_folder, remove_empty, write_private
+from hermes_local.files import make_folder, read_state, remove_empty, write_private
 from hermes_local.kafka import FAST_START, kafka_words
 from hermes_local.lifecycle import Group, Plan, Service
 from hermes_local.rewriting import NETWORK_DEFAULT, Rewriting, addresses
@@ -52,16 +52,8 @@ class TopologyState(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, data: Path) -> "TopologyState":
         """Return the state as it was written last, empty if it never was. Raises LaunchFailed."""
-        path = data / STATE_FILE
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except FileNotFoundError:
-            return cls()
-        except (OSError, msgspec.DecodeError) as error:
-            raise LaunchFailed(
-                f"{path} is damaged ({error}); `hermes compose down --data {data}` ends what runs "
-                "and removes it"
-            ) from error
+        way_out = f"`hermes compose down --data {data}` ends what runs and removes it"
+        return read_state(data / STATE_FILE, cls, way_out) or cls()
 
     def write(self, data: Path) -> None:
         """Write down all; an empty one leaves no file. Raises LaunchFailed."""

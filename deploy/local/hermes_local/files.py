@@ -7,8 +7,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from hermes_local.failures import LaunchFailed
+
+_State = TypeVar("_State")
 
 
 @contextlib.contextmanager
@@ -52,6 +57,18 @@ def write_private(path: Path, text: str) -> None:
         partial.rename(path)
     except OSError as error:
         raise LaunchFailed(f"{path} cannot be written: {error.strerror}") from error
+
+
+def read_state(path: Path, kind: type[_State], way_out: str) -> _State | None:
+    """Return what a file of JSON remembers; None if there is none. Raises LaunchFailed, with the
+    way out, when it is damaged.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise LaunchFailed(f"{path} is damaged ({error}); {way_out}") from error
 
 
 def missing(folder: Path) -> list[Path]:

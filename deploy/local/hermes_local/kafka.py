@@ -8,20 +8,19 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
 from hermes_local import jars
 from hermes_local import settings as written
 from hermes_local.failures import LaunchFailed
-from hermes_local.files import write_private
+from hermes_local.files import read_state, write_private
 from hermes_local.java import java_command
 from hermes_local.lifecycle import Group, Plan, Service
 from hermes_local.ports import free_ports
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
-from hermes_local.security import PLAIN_TEXT, Mechanism, Security
 from hermes_local.settings import BrokerAddress
 
 __all__ = [
@@ -31,8 +30,6 @@ __all__ = [
     "BrokerAddress",
     "Cluster",
     "LaunchFailed",
-    "Mechanism",
-    "Security",
 ]
 
 FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -47,39 +44,21 @@ _THREAD = 'Exception in thread "main" '
 _REASON = re.compile(r"^(?:Caused by: |\[?[\w.$]*(?:Exception|Error): )")
 
 
-class StateDamaged(LaunchFailed):
-    """Raised when what a cluster's folder remembers of it cannot be used."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        name, data = shlex.quote(path.parent.name), shlex.quote(str(path.parent.parent))
-        super().__init__(
-            f"{path} is damaged ({reason}); put it back from a copy, or end the cluster and "
-            f"forget its data: hermes kafka down --delete-data --name {name} --data {data}"
-        )
-
-
 class ClusterState(msgspec.Struct, frozen=True):
-    """A cluster as its folder remembers it. `scram_user`: its mechanism and name; "" without."""
+    """A cluster as its folder remembers it."""
 
     cluster_id: str
-    places: list[BrokerAddress]
-    scram_user: str
+    places: Annotated[list[BrokerAddress], msgspec.Meta(min_length=1)]
 
     @classmethod
     def read(cls, folder: Path) -> "ClusterState | None":
-        """Return what `write` left there; None if no cluster was started. Raises StateDamaged."""
-        path = folder / STATE_FILE
-        try:
-            found = msgspec.json.decode(path.read_bytes(), type=cls)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (OSError, msgspec.DecodeError) as error:
-            raise StateDamaged(path, str(error)) from error
-        if not found.places:
-            raise StateDamaged(path, "it names no broker")
-        if not all(0 < port < 65_536 for place in found.places for port in place.ports):
-            raise StateDamaged(path, "it names a port that cannot be")
-        return found
+        """Return what `write` left there; None if no cluster was started. Raises LaunchFailed."""
+        name, data = shlex.quote(folder.name), shlex.quote(str(folder.parent))
+        way_out = (
+            "put it back from a copy, or end the cluster and forget its data: "
+            f"hermes kafka down --delete-data --name {name} --data {data}"
+        )
+        return read_state(folder / STATE_FILE, cls, way_out)
 
     def write(self, folder: Path) -> None:
         """Remember it. Raises LaunchFailed."""
@@ -170,6 +149,8 @@ class Cluster:
     `ports`: one for each broker, then, if given, one for each controller; else those of last time,
     else free ones. `settings` are Kafka's, over those of `settings.defaults`. `advertised` are the
     addresses (host:port, one for each broker) that clients are told, for brokers behind a proxy.
+    `client_protocol` is that of the listener CLIENTS, whose keys and log-ins `settings` hold;
+    `scram_users` are added, as StorageTool takes them, when the folder is made.
     With `is_tethered` (the default) the brokers die with this process, however it ends. As a
     context manager it starts and stops.
     """
@@ -182,7 +163,8 @@ class Cluster:
         ports: Sequence[int] | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
         heap_mb: int = 512,
-        security: Security = PLAIN_TEXT,
+        client_protocol: str = "PLAINTEXT",
+        scram_users: Sequence[str] = (),
         advertised: Sequence[str] = (),
         jvm_options: Sequence[str] = FAST_START,
         is_tethered: bool = True,
@@ -195,14 +177,14 @@ class Cluster:
             raise LaunchFailed(f"advertised: {len(advertised)} addresses for {brokers} brokers")
         self.folder = folder.resolve()
         self._settings = dict(settings)
-        self._security = security
+        self._client_protocol = client_protocol
+        self._scram_users = tuple(scram_users)
         self._advertised = tuple(advertised)
         self._group = Group(self.folder / STATE_FILE, is_tethered=is_tethered, say=lambda _: None)
         known = ClusterState.read(self.folder)
         self._state = ClusterState(
             known.cluster_id if known else _new_cluster_id(),
             _places_of(known, brokers, ports, self.folder),
-            self._checked_user(known),
         )
         self._jvm_options = (f"-Xmx{heap_mb}m", *jvm_options)
         self.brokers = [self._broker(place) for place in self._state.places]
@@ -274,18 +256,19 @@ class Cluster:
 
     def _write(self) -> None:
         """Write what the brokers read at their start."""
-        user = self._security.scram_user if self._security.is_scram else ""
         for at, broker in enumerate(self.brokers):
             wanted = written.broker_settings(
                 broker.place,
                 self._state.places,
                 broker.folder,
                 settings=self._settings,
-                security=self._security,
+                client_protocol=self._client_protocol,
                 advertised=self._advertised[at] if self._advertised else None,
             )
             cluster_id = self._state.cluster_id
-            words = kafka_words(broker.folder, wanted, cluster_id, self._jvm_options, user)
+            words = kafka_words(
+                broker.folder, wanted, cluster_id, self._jvm_options, self._scram_users
+            )
             broker.plan = msgspec.structs.replace(broker.plan, words=words)
         self._state.write(self.folder)
 
@@ -293,26 +276,13 @@ class Cluster:
         for broker in self.brokers:
             broker.beside = [each.node_id for each in brokers]
 
-    def _checked_user(self, known: ClusterState | None) -> str:
-        """The SCRAM user, which only a new folder can take."""
-        self._security.check()
-        if not self._security.is_scram:
-            return known.scram_user if known else ""
-        user = f"{self._security.mechanism} {self._security.username}"
-        if known and known.scram_user != user:
-            raise LaunchFailed(
-                f"{self.folder}: its data was made without the user {user}, and SCRAM users are "
-                "added when it is made; use a new folder"
-            )
-        return user
-
 
 def kafka_words(
     folder: Path,
     settings: Mapping[str, str],
     cluster_id: str,
     jvm_options: Sequence[str],
-    scram_user: str = "",
+    scram_users: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Write down a broker's settings; give what formats its data, if need be, and becomes it."""
     properties = folder / "server.properties"
@@ -326,7 +296,7 @@ def kafka_words(
     formatting = [
         *(*java, *FAST_START, "kafka.tools.StorageTool", "format"),
         *(f"--cluster-id={cluster_id}", f"--config={properties}"),
-        *([f"--add-scram={scram_user}"] if scram_user else ()),
+        *(f"--add-scram={each}" for each in scram_users),
     ]
     running = [*java, *jvm_options, "kafka.Kafka", str(properties)]
     formatted = shlex.quote(f"{settings['log.dirs']}/meta.properties")

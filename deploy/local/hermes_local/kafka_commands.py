@@ -16,8 +16,9 @@ from hermes_actors.cli.command_line.options import Output, OutputOption, example
 from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
 from hermes_actors.cli.output.render import counted, show_rows
 from hermes_local import jars
+from hermes_local.failures import LaunchFailed
 from hermes_local.files import lock_of, locked, remove, remove_empty
-from hermes_local.kafka import FULL_SPEED, STATE_FILE, Broker, Cluster, StateDamaged
+from hermes_local.kafka import FULL_SPEED, STATE_FILE, Broker, Cluster
 from hermes_local.lifecycle import stop_all
 
 NAME_DEFAULT = "dc1"
@@ -227,7 +228,7 @@ def _found(folder: Path) -> tuple[Sequence[Broker], list[str], str] | None:
     """A cluster's brokers, where clients reach them, what is wrong with what is known of it."""
     try:
         cluster = Cluster.found(folder)
-    except StateDamaged as damage:
+    except LaunchFailed as damage:
         return Broker.found(folder), [], damage.message
     return None if cluster is None else (cluster.brokers, cluster.bootstrap_servers, "")
 

@@ -5,10 +5,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from hermes_local.failures import LaunchFailed
-from hermes_local.security import PLAIN_TEXT, Security
 
+Port = Annotated[int, msgspec.Meta(gt=0, lt=65_536)]
 CLIENTS, BROKERS, CONTROLLER = "CLIENTS", "BROKERS", "CONTROLLER"
 
 
@@ -21,9 +24,9 @@ class BrokerAddress:
 
     node_id: int
     host: str
-    port: int
-    controller_port: int
-    internal_port: int
+    port: Port
+    controller_port: Port
+    internal_port: Port
 
     @property
     def ports(self) -> tuple[int, int, int]:
@@ -73,7 +76,7 @@ def broker_settings(
     folder: Path,
     *,
     settings: Mapping[str, str],
-    security: Security = PLAIN_TEXT,
+    client_protocol: str = "PLAINTEXT",
     advertised: str | None = None,
 ) -> dict[str, str]:
     """server.properties of the broker at `place`; `settings` win over the defaults.
@@ -93,7 +96,7 @@ def broker_settings(
         CLIENTS: advertised or f"{place.host}:{place.port}",
         BROKERS: f"{place.host}:{place.internal_port}",
     }
-    protocols = {**dict.fromkeys(listeners, "PLAINTEXT"), CLIENTS: security.protocol}
+    protocols = {**dict.fromkeys(listeners, "PLAINTEXT"), CLIENTS: client_protocol}
     structure = {
         "process.roles": "broker,controller",
         "node.id": str(place.node_id),
@@ -112,7 +115,7 @@ def broker_settings(
     taken = sorted(set(structure) & set(settings))
     if taken:
         raise LaunchFailed(f"settings.{taken[0]}: the launcher sets it itself; leave it out")
-    return {**defaults(len(places)), **settings, **security.settings(CLIENTS), **structure}
+    return {**defaults(len(places)), **settings, **structure}
 
 
 def rendered(settings: Mapping[str, str]) -> str:

@@ -129,7 +129,9 @@ async def only(message: OutgoingMessage) -> AsyncGenerator[OutgoingMessage, None
 def open_lines(name: str) -> BinaryIO:
     """A file of lines, unpacked if its name ends with .gz; stdin for `-`. Raises UsageWrong."""
     if name == "-":
-        return sys.stdin.buffer
+        # Below the buffer, whose lock a thread that waits for a line holds when Ctrl-C ends all.
+        raw: BinaryIO = getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)
+        return raw
     try:
         if name.endswith(".gz"):
             return gzip.open(name, "rb")  # type: ignore[return-value]
