@@ -3,7 +3,6 @@
 Each error names the field, the reason and what would be right.
 """
 
-import ipaddress
 import re
 from urllib.parse import urlsplit
 
@@ -11,6 +10,7 @@ from hermes_actors.config.checks_endpoints import HOST
 from hermes_actors.config.security import JwtConfig
 from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
+from hermes_actors.model.endpoints import is_loopback
 
 _ALGORITHMS = frozenset(
     f"{kind}{bits}" for kind in ("RS", "PS", "ES", "HS") for bits in (256, 384, 512)
@@ -128,7 +128,7 @@ def _check_jwt(jwt: JwtConfig) -> None:
         )
         url = urlsplit(jwt.jwks_url)
         _require(
-            url.scheme == "https" or _is_loopback(url.hostname or ""),
+            url.scheme == "https" or is_loopback(url.hostname or ""),
             "security.jwt.jwks_url: is http, so that whoever is on the way could put in his own "
             "keys; use https, or fetch the keys yourself and set security.jwt.jwks_file",
         )
@@ -160,15 +160,6 @@ def _is_url(text: str) -> bool:
     try:
         url = urlsplit(text)
         return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:
-        return False
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

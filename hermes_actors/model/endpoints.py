@@ -1,5 +1,6 @@
-"""A subscription's endpoint as it is written: one address, or several with `;` between them."""
+"""Endpoints as they are written: several addresses in one, and the hosts that are this machine."""
 
+import ipaddress
 import re
 
 # A semicolon may stand in a path, too; before a scheme it separates.
@@ -11,3 +12,13 @@ def split_addresses(endpoint: str) -> tuple[str, ...]:
     anything but a scheme and `://` belongs to its address.
     """
     return tuple(_BETWEEN.split(endpoint))
+
+
+def is_loopback(host: str) -> bool:
+    """True for the names and addresses of this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -10,9 +10,8 @@ from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.fallback.spool.opening import open_spool
-from hermes_actors.node.crashes import log_crash
 from hermes_actors.node.environment import NodeEnvironment
-from hermes_actors.node.running import Node
+from hermes_actors.node.running import Node, log_crash
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck

@@ -47,18 +47,19 @@ from hermes_actors.metadata.measures import metadata_metrics
 from hermes_actors.node.balancing import dry_run, follow_coordinations, open_meter
 from hermes_actors.node.consuming import open_consumers
 from hermes_actors.node.coordinating import open_coordination
-from hermes_actors.node.crashes import log_crash
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.measures import loop_metrics
 from hermes_actors.node.metadata import start_metadata
 from hermes_actors.node.publishing import open_frontend
 from hermes_actors.node.reporting import follow_status, open_reporter
-from hermes_actors.node.running import Node
+from hermes_actors.node.running import Node, log_crash
 from hermes_actors.node.trying import pushes_tried
 from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.opening import open_authenticator
 from hermes_actors.status.preview_reader import follow_previews
+
+_logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -125,9 +126,6 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             if "consumers" in config.roles:
                 await parts.enter_async_context(open_consumers(node, environment))
             yield node
-
-
-_logger = logging.getLogger(__name__)
 
 
 async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authenticator | None:

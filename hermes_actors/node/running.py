@@ -1,24 +1,28 @@
 """A running node, as its listeners and its tests see it."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import trio
 
 from hermes_actors.actors.mailbox import Ref
-from hermes_actors.actors.supervisor import Supervisor
+from hermes_actors.actors.supervisor import Crash, Supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.config import Config
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.letters.open_counts import OpenCounts
 from hermes_actors.coordination.view import Coordination
+from hermes_actors.errors import StartupError
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.schema.aside import Costly
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.telemetry.metrics import Metrics
+
+_logger = logging.getLogger("hermes_actors.node")
 
 _ROUTING_POLL_S = 0.005
 
@@ -80,3 +84,13 @@ class Node:
             routes = self.frontend.routes.by_name
             while any(name not in routes for name in list(self.metadata.catalog.topics)):  # noqa: ASYNC110
                 await trio.sleep(_ROUTING_POLL_S)
+
+
+def log_crash(crash: Crash) -> None:
+    """Say which actor failed, why, and when it runs again."""
+    again = "is not restarted" if crash.delay_s is None else f"restarts in {crash.delay_s:.1f} s"
+    if isinstance(crash.error, StartupError):
+        # Its message says what to mend; where in the code it was found mends nothing.
+        _logger.error("%s %s: %s", crash.name, again, crash.error.message)
+        return
+    _logger.error("%s failed and %s: %r", crash.name, again, crash.error, exc_info=crash.error)

@@ -48,6 +48,12 @@ FromFileOption = Annotated[
     str | None,
     typer.Option("--from-file", metavar="FILE", help="A JSON object; '-' reads stdin."),
 ]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Log discarded messages too, with the reason.")
+]
+ReadyJsonOption = Annotated[
+    bool, typer.Option("--json", help="When ready, print one JSON line with all URLs.")
+]
 AcceptDamageOption = Annotated[
     bool,
     typer.Option(

@@ -1,6 +1,5 @@
 """Calls to the management API; what the server says no to becomes one line with a way out."""
 
-import ipaddress
 import json
 from collections.abc import Iterator
 from typing import Any, Self
@@ -17,6 +16,7 @@ from hermes_actors.cli.command_line.credentials import (
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
 from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT
 from hermes_actors.cli.output.render import printable
+from hermes_actors.model.endpoints import is_loopback
 from hermes_actors.runtime.network_causes import tls_cause
 
 _TIMEOUT_S = 30.0
@@ -41,17 +41,6 @@ def quoted(name: str) -> str:
         return quote(name, safe="")
     except UnicodeEncodeError as error:
         raise UsageWrong(f"{name!r} is not a name: it is not UTF-8") from error
-
-
-def is_loopback(url: str) -> bool:
-    """True for this machine, which no proxy of the environment can reach."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def checked_url(url: str, option: str, example: str) -> str:
@@ -79,7 +68,7 @@ class ManagementClient:
         shown = authorization(asks=asks)
         self._client = httpx.Client(
             timeout=_TIMEOUT_S,
-            trust_env=not is_loopback(self._url),
+            trust_env=not is_loopback(urlsplit(self._url).hostname or ""),
             verify=tls_context() or True,
             headers={"Authorization": shown} if shown else None,
         )

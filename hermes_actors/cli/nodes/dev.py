@@ -15,7 +15,12 @@ import typer
 
 from hermes_actors import config as configuration
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import AcceptDamageOption, examples
+from hermes_actors.cli.command_line.options import (
+    AcceptDamageOption,
+    ReadyJsonOption,
+    VerboseOption,
+    examples,
+)
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
 from hermes_actors.cli.nodes.serving import environment_of, run_nodes, serve_nodes
@@ -102,12 +107,8 @@ def run_dev(
             "the last one of the first DC, as a crash would.",
         ),
     ] = 1,
-    prints_json: Annotated[
-        bool, typer.Option("--json", help="When ready, print one JSON line with all URLs.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log discarded messages too, with the reason.")
-    ] = False,
+    prints_json: ReadyJsonOption = False,
+    verbose: VerboseOption = False,
     accepts_damage: AcceptDamageOption = False,
 ) -> None:
     """Run a whole cluster on this machine: two datacentres in one process, no Kafka needed.

@@ -11,7 +11,12 @@ import msgspec
 import typer
 
 from hermes_actors import config as configuration
-from hermes_actors.cli.command_line.options import AcceptDamageOption, examples
+from hermes_actors.cli.command_line.options import (
+    AcceptDamageOption,
+    ReadyJsonOption,
+    VerboseOption,
+    examples,
+)
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
 from hermes_actors.cli.nodes.serving import environment_of, run_nodes, serve_nodes
@@ -48,12 +53,8 @@ def run_node(
             metavar="FILE", help="A TOML file. Without it: the defaults and HERMES_… variables."
         ),
     ] = None,
-    prints_json: Annotated[
-        bool, typer.Option("--json", help="When ready, print one JSON line with all URLs.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log discarded messages too, with the reason.")
-    ] = False,
+    prints_json: ReadyJsonOption = False,
+    verbose: VerboseOption = False,
     accepts_damage: AcceptDamageOption = False,
 ) -> None:
     """Run one node of a cluster: publishing, delivering, management, or any of them.

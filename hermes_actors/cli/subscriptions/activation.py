@@ -32,37 +32,33 @@ _WILD = "*?["
 _NAMED_MAX = 10
 
 
-@management_command(
-    app,
+def _add(verb: str, state: str, about: str, *lines: str) -> None:
+    @management_command(app, *lines, name=verb, about=about)
+    def set_states(
+        client: ManagementClient,
+        topic: TopicArgument,
+        subscriptions: SubscriptionsArgument,
+        yes: YesOption = False,
+        output: OutputOption = Output.TABLE,
+    ) -> None:
+        _set_states(client, topic, subscriptions, state, yes, output)
+
+
+_add(
+    "suspend",
+    "SUSPENDED",
+    "Stop deliveries; the place in the topic is kept.",
     "hermes subscription suspend shop.orders billing",
     "hermes subscription suspend shop.orders 'billing-*' --yes",
 )
-def suspend(
-    client: ManagementClient,
-    topic: TopicArgument,
-    subscriptions: SubscriptionsArgument,
-    yes: YesOption = False,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Stop deliveries; the place in the topic is kept."""
-    _set_states(client, topic, subscriptions, "SUSPENDED", yes, output)
-
-
-@management_command(
-    app,
+_add(
+    "activate",
+    "ACTIVE",
+    "Go on with deliveries where they stopped.",
     "hermes subscription activate shop.orders billing",
     "hermes subscription activate shop.orders billing search mail",
     "hermes subscription activate shop.orders '*'",
 )
-def activate(
-    client: ManagementClient,
-    topic: TopicArgument,
-    subscriptions: SubscriptionsArgument,
-    yes: YesOption = False,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Go on with deliveries where they stopped."""
-    _set_states(client, topic, subscriptions, "ACTIVE", yes, output)
 
 
 def _set_states(
