@@ -23,6 +23,7 @@ from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.owners import Owners
 from hermes_actors.management.catalog.readiness import DatacenterReadiness
+from hermes_actors.management.catalog.registry import SchemaRegistry
 from hermes_actors.management.catalog.signing import SigningSecrets
 from hermes_actors.management.catalog.subjects import Subjects
 from hermes_actors.management.catalog.subscriptions import Subscriptions
@@ -108,6 +109,7 @@ class Administration:
         self.subjects = Subjects(metadata, changes, costly_schemas, config.management)
         self.topics = Topics(metadata, log, changes, self.subjects, config, clock)
         guard = AddressGuard(config.consumers.endpoints)
+        self.schema_registry = SchemaRegistry(self.topics, self.subjects, config.management)
         self.topic_schemas = TopicSchemas(self.topics, self.subjects, config.management)
         self.subscriptions = Subscriptions(
             metadata, log, changes, config.management, clock, guard, aside

@@ -94,6 +94,10 @@ class Subjects:
         """The schema with this id, also when no version is that any more."""
         return self._metadata.catalog.schemas.get(schema_id)
 
+    def id_of(self, subject: str, version: int) -> int:
+        """The id of the schema that this version of a subject is; the version is there."""
+        return self._metadata.catalog.subjects[subject][version]
+
     def versions_with(self, schema_id: int) -> list[tuple[str, int]]:
         """The subjects and versions that are this schema."""
         return [

@@ -277,6 +277,10 @@ class Topics:
             raise Refused(f"Topic {name} does not exist", ErrorCode.TOPIC_NOT_EXISTS)
         return topic
 
+    def exists(self, name: str) -> bool:
+        """True when there is such a topic now."""
+        return name in self._metadata.catalog.topics
+
     def owners(self, live: LiveTopic) -> tuple[Owner, ...]:
         """Return who may manage the topic: its owner, and its group's if it has one."""
         return owners_of(self._metadata.catalog, live.name, live.topic.owner)
