@@ -6,6 +6,7 @@ in the mailbox and are the next batch. That is what makes a loaded broker cheap.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import trio
 
@@ -38,6 +39,7 @@ _LOOK_AGAIN_S = 30.0
 _OWN_LOG_PATIENCE_S = 0.25
 
 
+@dataclass(eq=False)
 class TopicProducer:
     """One live topic's producer.
 
@@ -46,25 +48,16 @@ class TopicProducer:
     are published to when the own log does not work.
     """
 
-    def __init__(
-        self,
-        route: Route,
-        log: Log,
-        clock: Clock,
-        config: FrontendConfig,
-        *,
-        envelope: Envelope = Envelope.NATIVE,
-        first: int = 0,
-        fallback: Fallback | None = None,
-    ) -> None:
-        self._route = route
-        self._log = log
-        self._clock = clock
-        self._config = config
-        self._envelope = envelope
-        self._fallback = fallback
+    route: Route
+    log: Log
+    clock: Clock
+    config: FrontendConfig
+    envelope: Envelope = Envelope.NATIVE
+    first: int = 0
+    fallback: Fallback | None = None
+
+    def __post_init__(self) -> None:
         self._hedge: Hedge | None = None
-        self._first = first
         self._has_keys = False
         self._freed = trio.Event()
         self._leading: PartitionBatch[Pending] | None = None
@@ -74,25 +67,23 @@ class TopicProducer:
         self._looked_up = (-1, 0.0)
         self._is_own_known = True
         self._asking_own = trio.CancelScope()
+        # As long as nobody knows how many partitions there are.
+        self._batcher: Batcher[Pending] = Batcher(
+            1,
+            records_max=self.config.batch_records_max,
+            bytes_max=self.config.batch_bytes_max,
+            first=self.first,
+            slow_s=_SLOW_S,
+        )
         # Those of its run; appends have a nursery of their own, which ends before the other.
         self._inbox: Inbox[Pending]
-        self._batcher: Batcher[Pending]
         self._background: trio.Nursery
         self._appends: trio.Nursery
 
     async def run(self, inbox: Inbox[Pending]) -> None:
         """Append until the inbox ends; what waits then goes out first."""
-        config = self._config
         self._inbox = inbox
-        # As long as nobody knows how many partitions there are.
-        self._batcher = Batcher(
-            1,
-            records_max=config.batch_records_max,
-            bytes_max=config.batch_bytes_max,
-            first=self._first,
-            slow_s=_SLOW_S,
-        )
-        self._route.is_open = True
+        self.route.is_open = True
         try:
             async with trio.open_nursery() as self._background:
                 self._background.start_soon(self._follow_topic)
@@ -101,7 +92,7 @@ class TopicProducer:
                     await self._run()
                 self._background.cancel_scope.cancel()
         finally:
-            self._route.is_open = False
+            self.route.is_open = False
             self._give_up()
 
     async def _follow_topic(self) -> None:
@@ -111,7 +102,7 @@ class TopicProducer:
         """
         hedge = self._hedge_now
         while True:
-            changed = self._route.changed
+            changed = self.route.changed
             self._equip()
             if hedge is None and self._hedge_now is not None:
                 # An own log that is silent need not be waited for any more.
@@ -124,12 +115,12 @@ class TopicProducer:
         """The sender that uses the other datacentres too; None unless there are any and the topic
         asks for it now.
         """
-        is_asked = self._route.topic.fallback_to_remote_datacenter_enabled
+        is_asked = self.route.topic.fallback_to_remote_datacenter_enabled
         return self._hedge if is_asked else None
 
     def _equip(self) -> None:
         """Make ready what the topic, as it is now, asks for."""
-        route, fallback = self._route, self._fallback
+        route, fallback = self.route, self.fallback
         if (
             self._hedge is None
             and fallback is not None
@@ -137,7 +128,7 @@ class TopicProducer:
             and route.topic.fallback_to_remote_datacenter_enabled
         ):
             self._hedge = Hedge(
-                fallback, route, self._config, records=self._send, settle=self._conclude
+                fallback, route, self.config, records=self._send, settle=self._conclude
             )
             route.hurry = self._hedge.hurry
             self._background.start_soon(self._hedge.follow)
@@ -157,7 +148,7 @@ class TopicProducer:
             if self._has_keys:
                 return await self._feed_keyed()
             self._look_up_if_due()
-            batch = self._batcher.next_batch(self._clock.monotonic_s())
+            batch = self._batcher.next_batch(self.clock.monotonic_s())
             # Without keys a message cannot be sent while a batch is in flight, so nobody is woken
             # for it: this very task appends, and finds it when the append has ended.
             if batch is not None:
@@ -172,7 +163,7 @@ class TopicProducer:
         while True:
             self._take()
             self._start()
-            if self._batcher.waiting >= self._config.waiting_per_topic_max:
+            if self._batcher.waiting >= self.config.waiting_per_topic_max:
                 await self._wait_until_freed()
             elif not await self._wait_for_message():
                 return
@@ -196,7 +187,7 @@ class TopicProducer:
                 await trio.sleep(_SLOW_S)
                 while (
                     self._leading is not None
-                    and self._leading.started_s + _SLOW_S <= self._clock.monotonic_s()
+                    and self._leading.started_s + _SLOW_S <= self.clock.monotonic_s()
                 ):
                     self._take()
                     self._start()
@@ -219,7 +210,7 @@ class TopicProducer:
         slow_at_s = self._batcher.slow_at_s()
         if slow_at_s is None:
             return await self._inbox.wait()
-        with trio.move_on_after(max(slow_at_s - self._clock.monotonic_s(), 0.001)):
+        with trio.move_on_after(max(slow_at_s - self.clock.monotonic_s(), 0.001)):
             return await self._inbox.wait()
         return True
 
@@ -231,7 +222,7 @@ class TopicProducer:
 
     def _room(self) -> int:
         """How many more messages may wait here."""
-        config, batcher = self._config, self._batcher
+        config, batcher = self.config, self._batcher
         waiting_max = config.waiting_per_topic_max if self._has_keys else config.batch_records_max
         if batcher.waiting >= waiting_max:
             # A log that is silent is given nothing: what was answered by the buffer meanwhile
@@ -242,7 +233,7 @@ class TopicProducer:
     def _start(self) -> None:
         """Start every batch that may start."""
         self._look_up_if_due()
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         while (batch := self._batcher.next_batch(now_s)) is not None:
             self._appends.start_soon(self._drive, batch)
 
@@ -259,30 +250,28 @@ class TopicProducer:
         await self._store(batch)
         self._batcher.release(batch)
         self._take()
-        return self._batcher.next_batch(self._clock.monotonic_s())
+        return self._batcher.next_batch(self.clock.monotonic_s())
 
     # The appending of a batch.
 
     async def _store(self, batch: PartitionBatch[Pending]) -> None:
         """Append a batch; returns when its partition may be used again."""
-        if batch.is_keyed and self._route.spool is not None:
-            await self._join_kept(self._route.spool, batch.items)
+        if batch.is_keyed and self.route.spool is not None:
+            await self._join_kept(self.route.spool, batch.items)
         batch.drop_answered()
         pendings = batch.items
         if not pendings:
             return
-        route = self._route
+        route = self.route
         route.measures.taken(batch.count, batch.body_bytes)
         hedge = self._hedge_now
         if hedge is not None:
             await hedge.append(pendings, batch.partition)
             return
-        dc = self._log.dc
+        dc = self.log.dc
         records = self._send(pendings, dc, Via.LOCAL.value)
-        outcomes = await self._log.append(
-            route.log_topic, batch.partition, records, route.topic.ack
-        )
-        self._conclude(dc, pendings, outcomes, self._clock.monotonic_s() - batch.started_s)
+        outcomes = await self.log.append(route.log_topic, batch.partition, records, route.topic.ack)
+        self._conclude(dc, pendings, outcomes, self.clock.monotonic_s() - batch.started_s)
 
     def _conclude(
         self, dc: str, pendings: Sequence[Pending], outcomes: Sequence[Outcome], append_s: float
@@ -303,9 +292,9 @@ class TopicProducer:
             at = following
         stored = stored_count(outcomes)
         if stored:
-            self._route.measures.acknowledged(dc, stored, append_s)
+            self.route.measures.acknowledged(dc, stored, append_s)
         if ended:
-            self._route.settled(ended, self._clock.monotonic_s())
+            self.route.settled(ended, self.clock.monotonic_s())
 
     async def _join_kept(self, spool: Spool, pendings: Sequence[Pending]) -> None:
         """A key whose older messages the spool holds: its newer ones go behind them."""
@@ -314,7 +303,7 @@ class TopicProducer:
             return
         # A busy key would never leave the spool if each message joined its predecessor there.
         await spool.catch_up(
-            self._route.log_topic,
+            self.route.log_topic,
             lambda: any(not each.is_done and each.is_behind(spool) for each in behind),
         )
         # Others than these may have been kept meanwhile, for want of time: all are looked at.
@@ -328,9 +317,9 @@ class TopicProducer:
         for pending in pendings:
             pending.sent()
             count += pending.count
-        for listener in self._route.tally.listeners:
+        for listener in self.route.tally.listeners:
             listener.sent(pendings, dc, via)
-        envelope = self._envelope
+        envelope = self.envelope
         if count == len(pendings):
             return [to_record(pending.messages[0], envelope, via) for pending in pendings]
         return joined([records_of(pending.messages, envelope, via) for pending in pendings])
@@ -356,21 +345,21 @@ class TopicProducer:
         """How many the log topic has; 1 as long as others are published to and the own log does not
         say; None as `_know_partitions`.
         """
-        until_s = self._clock.monotonic_s() + _OWN_LOG_PATIENCE_S
+        until_s = self.clock.monotonic_s() + _OWN_LOG_PATIENCE_S
         delay_s = _LOOKUP_FIRST_S
         while True:
             hedge = self._hedge_now
-            version = self._route.version
+            version = self.route.version
             settings = None
             patience_s = math.inf if hedge is None else _OWN_LOG_PATIENCE_S
             with trio.move_on_after(patience_s) as self._asking_own:
                 settings = await self._describe()
-            now_s = self._clock.monotonic_s()
+            now_s = self.clock.monotonic_s()
             if settings is not None:
                 self._looked_up = (version, now_s)
-                self._route.partitions = settings.partitions
+                self.route.partitions = settings.partitions
                 return settings.partitions
-            if self._inbox.is_closed and not self._route.tally.in_flight:
+            if self._inbox.is_closed and not self.route.tally.in_flight:
                 return None
             if hedge is not None and hedge.decision.has_remote and now_s >= until_s:
                 hedge.decision.is_own_known = False
@@ -381,7 +370,7 @@ class TopicProducer:
 
     async def _describe(self) -> TopicSettings | None:
         try:
-            return await self._log.describe_topic(self._route.log_topic)
+            return await self.log.describe_topic(self.route.log_topic)
         except LogUnavailable:
             return None
 
@@ -394,7 +383,7 @@ class TopicProducer:
             await trio.sleep(delay_s)
             delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
         self._batcher.rehash(settings.partitions)
-        self._route.partitions = self._batcher.partitions
+        self.route.partitions = self._batcher.partitions
         self._is_own_known = True
         hedge = self._hedge_now
         if hedge is not None:
@@ -402,12 +391,12 @@ class TopicProducer:
 
     def _look_up_if_due(self) -> None:
         version, at_s = self._looked_up
-        now_s = self._clock.monotonic_s()
-        if version != self._route.version:
+        now_s = self.clock.monotonic_s()
+        if version != self.route.version:
             # It may have changed just now, and `_follow_topic` not have run yet.
             self._equip()
-        if version != self._route.version or now_s >= at_s + _LOOK_AGAIN_S:
-            self._looked_up = (self._route.version, now_s)
+        if version != self.route.version or now_s >= at_s + _LOOK_AGAIN_S:
+            self._looked_up = (self.route.version, now_s)
             if self._is_own_known:
                 self._appends.start_soon(self._look_again)
 
@@ -416,7 +405,7 @@ class TopicProducer:
         settings = await self._describe()
         if settings is not None:
             self._batcher.grow(settings.partitions)
-            self._route.partitions = self._batcher.partitions
+            self.route.partitions = self._batcher.partitions
 
     async def _drop_answered(self) -> None:
         """A log that says nothing for long must not fill the inbox with what the buffer has

@@ -8,6 +8,7 @@ import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,29 +63,22 @@ Blocking = Callable[[Callable[[], Any]], Awaitable[Any]]
 """How to run what blocks: in a thread, or, on a simulated disk, at once."""
 
 
+@dataclass(eq=False)
 class SegmentStore:
     """Keeps entries in segments on a disk. Calls may overlap.
 
-    `write` runs what changes the disk, one at a time; `read` what reads it. A segment ends at the
-    first batch that makes it longer than `segment_bytes_max`.
+    `run_write` runs what changes the disk, one at a time; `run_read` what reads it. A segment ends
+    at the first batch that makes it longer than `segment_bytes_max`.
     """
 
-    def __init__(
-        self,
-        disk: Disk,
-        ids: IdSource,
-        *,
-        segment_bytes_max: int,
-        write: Blocking,
-        read: Blocking,
-        accepts_damage: bool = False,
-    ) -> None:
-        self._disk = disk
-        self._accepts_damage = accepts_damage
-        self._ids = ids
-        self._segment_bytes_max = segment_bytes_max
-        self._write = write
-        self._read = read
+    disk: Disk
+    ids: IdSource
+    segment_bytes_max: int
+    run_write: Blocking
+    run_read: Blocking
+    accepts_damage: bool = False
+
+    def __post_init__(self) -> None:
         self._segments: dict[int, SegmentFile] = {}
         self._active: SegmentFile | None = None
         self._last = 0
@@ -98,8 +92,8 @@ class SegmentStore:
 
     async def load(self) -> Loaded:
         """Load what an earlier process left. Call once, first. Raises StartupError, DamageFound."""
-        loaded: Loaded = await self._write(
-            partial(load, self._disk, accepts_damage=self._accepts_damage)
+        loaded: Loaded = await self.run_write(
+            partial(load, self.disk, accepts_damage=self.accepts_damage)
         )
         self._segments = loaded.segments
         self._last = loaded.last
@@ -114,7 +108,7 @@ class SegmentStore:
         if self._lost:
             raise SpoolUnavailable("disk", self._lost)
         segment = self._active
-        if segment is None or segment.size_bytes >= self._segment_bytes_max:
+        if segment is None or segment.size_bytes >= self.segment_bytes_max:
             segment = await self._begin()
         name, at = segment.name, segment.size_bytes
         content, starts = frames(Kind.ENTRY, payloads, at, name.salt)
@@ -140,7 +134,7 @@ class SegmentStore:
         # As they are now: a segment may be deleted while this runs.
         names = {number: segment.name for number, segment in self._segments.items()}
         with _unavailable_on_failure():
-            read: list[bytes | None] = await self._read(partial(self._read_all, places, names))
+            read: list[bytes | None] = await self.run_read(partial(self._read_all, places, names))
         return read
 
     async def copy_aside(self, place: Place) -> None:
@@ -152,11 +146,11 @@ class SegmentStore:
 
         def copy() -> None:
             try:
-                content = self._disk.read(name.entries, place.at, place.size_bytes)
+                content = self.disk.read(name.entries, place.at, place.size_bytes)
             except OSError as error:
                 content = b""
                 _logger.error("spool: %s at %d is lost: %s", name.entries, place.at, error)
-            self._beside_bytes += keep_aside(self._disk, name, place.at, content, "unreadable")
+            self._beside_bytes += keep_aside(self.disk, name, place.at, content, "unreadable")
 
         await self._change(copy)
 
@@ -186,7 +180,7 @@ class SegmentStore:
         """Begin another segment at the next append."""
         segment, self._active = self._active, None
         if segment is not None:
-            await self._write(partial(self._disk.release, segment.name.entries))
+            await self.run_write(partial(self.disk.release, segment.name.entries))
 
     async def prepare(self) -> None:
         """Begin a segment now, if need be, not at the next append. Raises SpoolUnavailable."""
@@ -203,8 +197,8 @@ class SegmentStore:
                 # First: what is not there is not missed.
                 self._list(segment.listed, None)
             # The marks last: without them the entries would be sent again.
-            self._disk.delete(segment.name.entries)
-            self._disk.delete(segment.name.done)
+            self.disk.delete(segment.name.entries)
+            self.disk.delete(segment.name.done)
 
         await self._change(delete)
         del self._segments[number]
@@ -212,7 +206,7 @@ class SegmentStore:
     async def lost(self) -> str:
         """Why nothing is kept any more: others took its files away; "" while they are there."""
         if not self._lost:
-            name = await self._read(self._disk.lost_file)
+            name = await self.run_read(self.disk.lost_file)
             if name:
                 self._lost = (
                     f"the spool's {name} was deleted, moved or replaced while the node ran: "
@@ -223,14 +217,14 @@ class SegmentStore:
     async def _begin(self) -> SegmentFile:
         await self.seal()
         self._last += 1
-        name = SegmentName(self._last, self._ids.message_id().replace("-", "")[:16])
+        name = SegmentName(self._last, self.ids.message_id().replace("-", "")[:16])
         taken = {each.listed for each in self._segments.values()}
         listed = next(each for each in range(len(taken) + 1) if each not in taken)
 
         def begin() -> None:
             # Listed first: a segment that says that it is listed is.
             self._list(listed, Claim(name, HEADER_BYTES, 0))
-            self._disk.create(name.entries, header(name.salt, is_listed=True))
+            self.disk.create(name.entries, header(name.salt, is_listed=True))
 
         await self._change(begin)
         segment = self._segments[name.number] = SegmentFile(name, HEADER_BYTES, listed)
@@ -239,26 +233,26 @@ class SegmentStore:
 
     async def _change(self, work: Callable[[], None]) -> None:
         with _unavailable_on_failure():
-            await self._write(work)
+            await self.run_write(work)
 
-    # What follows blocks, and runs by `write` or `read`.
+    # What follows blocks, and runs by `run_write` or `run_read`.
 
     def _list(self, listed: int, claim: Claim | None, *, syncs: bool = True) -> None:
         content = NO_CLAIM if claim is None else encode_claim(claim)
-        self._disk.write_at(TABLE_NAME, listed * CLAIM_BYTES, content, syncs=syncs)
+        self.disk.write_at(TABLE_NAME, listed * CLAIM_BYTES, content, syncs=syncs)
 
     def _append(self, segment: SegmentFile, at: int, content: bytes, claim: Claim) -> None:
         name = segment.name.entries
         try:
-            self._disk.append(name, content, syncs=True)
+            self.disk.append(name, content, syncs=True)
         except OSError:
             # What was refused should not be sent. If this fails too, it will be, after a restart:
             # its publisher was told that it may be stored.
             try:
-                self._disk.truncate(name, at)
+                self.disk.truncate(name, at)
             except OSError as error:
                 _logger.warning("spool: %s could not be cut at %d: %s", name, at, error)
-            self._disk.release(name)
+            self.disk.release(name)
             raise
         # Should it fail, less is claimed than is there.
         assert segment.listed is not None, "begun by this process"
@@ -267,21 +261,21 @@ class SegmentStore:
 
     def _add_lines(self, file: str, lines: bytes) -> None:
         name = f"{SET_ASIDE}/{file}"
-        size_bytes = dict(self._disk.names(SET_ASIDE)).get(file, 0)
-        if size_bytes and self._disk.read(name, size_bytes - 1) != b"\n":
+        size_bytes = dict(self.disk.names(SET_ASIDE)).get(file, 0)
+        if size_bytes and self.disk.read(name, size_bytes - 1) != b"\n":
             # Its last line was cut short, by a crash or a full disk.
             lines = b"\n" + lines
-        self._disk.append(name, lines, syncs=True)
+        self.disk.append(name, lines, syncs=True)
         self._beside_bytes += len(lines)
 
     def _mark_done(self, marks: dict[SegmentName, list[int]]) -> None:
-        sizes = dict(self._disk.names())
+        sizes = dict(self.disk.names())
         for name, starts in marks.items():
             at = sizes.get(name.done, 0)
             start = b"" if at else header(name.salt)
             at = at or HEADER_BYTES
             mark, _places = frames(Kind.DONE, [encode_done(starts)], at, name.salt)
-            self._disk.append(name.done, start + mark, syncs=False)
+            self.disk.append(name.done, start + mark, syncs=False)
 
     def _read_all(
         self, places: Sequence[Place], names: Mapping[int, SegmentName]
@@ -296,7 +290,7 @@ class SegmentStore:
         """Read the places at once, though a little of what lies between may not be wanted."""
         start, last = places[0].at, places[-1]
         try:
-            data = self._disk.read(name.entries, start, last.at + last.size_bytes - start)
+            data = self.disk.read(name.entries, start, last.at + last.size_bytes - start)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.EIO):
                 raise  # Too many open files, say: nothing is wrong with the entries.
@@ -379,8 +373,8 @@ async def open_segment_store(
             disk,
             ids,
             segment_bytes_max=segment_bytes_max,
-            write=in_thread(writing),
-            read=in_thread(reading),
+            run_write=in_thread(writing),
+            run_read=in_thread(reading),
             accepts_damage=accepts_damage,
         )
     finally:

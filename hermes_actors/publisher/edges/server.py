@@ -100,13 +100,14 @@ class FrontendServer:
 
 
 class _Socket(asyncio.Protocol):
-    """A connection until its first bytes say what it speaks."""
+    """Turns the loop's callbacks into a connection's, once its first bytes say what it speaks."""
 
     def __init__(self, server: FrontendServer) -> None:
         self._server = server
         self._first = b""
         self._connection: Connection | None = None
         self._address = ""
+        self._is_http1 = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -137,14 +138,21 @@ class _Socket(asyncio.Protocol):
         elif _PREFACE.startswith(first):
             self._first = first
         else:
-            is_tls = self._transport.get_extra_info("ssl_object") is not None
-            self._transport.set_protocol(
-                _Http1(self._server, connection, self._address, is_tls=is_tls)
-            )
+            self._is_http1 = True
+            # Straight to the connection: these are called for each request.
+            self.data_received = connection.received  # type: ignore[method-assign]
+            self.pause_writing = connection.paused  # type: ignore[method-assign]
+            self.resume_writing = connection.resumed  # type: ignore[method-assign]
+            # The loop keeps the methods that a protocol had when it was set.
+            self._transport.set_protocol(self)
             connection.received(first)
 
     def eof_received(self) -> bool:
-        return False
+        if self._connection is None or not self._is_http1:
+            return False
+        self._connection.ended()
+        # Over TLS nothing can be sent after the client's end.
+        return self._transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
@@ -157,27 +165,3 @@ class _Socket(asyncio.Protocol):
         protocol.connection_made(self._transport)
         if first:
             protocol.data_received(first)
-
-
-class _Http1(asyncio.Protocol):
-    """Turns the loop's callbacks into the connection's."""
-
-    def __init__(
-        self, server: FrontendServer, connection: Connection, address: str, *, is_tls: bool
-    ) -> None:
-        self._server = server
-        self._is_tls = is_tls
-        self._connection = connection
-        self._address = address
-        # Straight to the connection: these are called for each request.
-        self.data_received = connection.received  # type: ignore[method-assign]
-        self.pause_writing = connection.paused  # type: ignore[method-assign]
-        self.resume_writing = connection.resumed  # type: ignore[method-assign]
-
-    def eof_received(self) -> bool:
-        self._connection.ended()
-        # Over TLS nothing can be sent after the client's end.
-        return not self._is_tls
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._server.gone(self._connection, self._address)

@@ -233,7 +233,7 @@ async def open_store_on(
         mount.disk,
         ids,
         segment_bytes_max=segment_bytes_max,
-        write=mount.write,
-        read=mount.read,
+        run_write=mount.write,
+        run_read=mount.read,
         accepts_damage=accepts_damage,
     )

@@ -63,7 +63,7 @@ async def _wait_beside_another(self: Inbox[Any]) -> bool:
 def _append_without_fsync(
     self: SegmentStore, segment: Any, _at: int, content: bytes, _claim: object
 ) -> None:
-    self._disk.append(segment.name.entries, content, syncs=False)
+    self.disk.append(segment.name.entries, content, syncs=False)
 
 
 def _hold_nothing(_self: Spool, _log_topic: str, _key: bytes) -> bool:
