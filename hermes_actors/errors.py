@@ -48,7 +48,7 @@ class HermesError(Exception):
     """Any operating error of ours; programmer errors are asserts."""
 
     headers: tuple[tuple[str, str], ...] = ()
-    """What the answer's head says beside: when to come back, say."""
+    """Further headers of the answer: when to come back, say."""
 
     def __init__(self, message: str, code: ErrorCode, status: int | None = None) -> None:
         super().__init__(message)

@@ -62,7 +62,7 @@ class Budget:
         self._rests = rests
         self._steps = 0
         self.used_s = 0.0
-        """What was used until the clock was looked at last."""
+        """The CPU time used until the clock was looked at last."""
         self._began_s = -1.0
         if self.is_aside:
             self._began_s = cpu_s()

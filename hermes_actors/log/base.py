@@ -16,7 +16,7 @@ from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 
 COMMIT_METADATA_BYTES_MAX = 4_000
-"""What a commit may carry beside its position: Kafka accepted 4,000 bytes and refused 5,000."""
+"""The most that a commit carries beside its position: Kafka took 4,000 bytes and refused 5,000."""
 
 
 class LogUnavailable(Unavailable):

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from hermes_actors.model.partitioner import partition_of
 
 RECORD_OVERHEAD_BYTES = 128
-"""What key-less headers of a record come to; counted so that a batch's bytes stay a bound."""
+"""The size of a record's key-less headers; counted so that a batch's bytes stay a bound."""
 
 
 class Batchable(Protocol):

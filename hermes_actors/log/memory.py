@@ -34,7 +34,7 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 
 _REQUESTS_MAX = 10_000
-"""What waits for one partition of a silent or slow broker; above it appends are Unavailable."""
+"""The most that wait for one partition of a slow broker; above it appends are Unavailable."""
 
 
 class MemoryLog:

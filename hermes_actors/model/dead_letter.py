@@ -27,7 +27,7 @@ MARK_IDS_MAX = 200
 """The most letters that one mark closes."""
 
 MISSED_BYTES_MAX = 8_192
-"""Who missed a message is kept up to this size; of more nothing is, and a re-drive goes to all."""
+"""The most bytes kept of who missed a message; of more nothing is, and a re-drive goes to all."""
 
 _ID = "dlq-id"
 _MARK = "dlq-mark"

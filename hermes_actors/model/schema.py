@@ -20,7 +20,7 @@ class SchemaKind(StrEnum):
 
 
 class Compatibility(StrEnum):
-    """What a new version of a subject must be able to do, as in Confluent's registry.
+    """The duty of a new version of a subject to the older ones, as in Confluent's registry.
 
     BACKWARD: read what the last version wrote. FORWARD: be read by the last version. FULL: both.
     The transitive levels compare with all versions, not with the last one alone.

@@ -48,7 +48,7 @@ class Node:
     authenticator: Authenticator | None = None
     metrics: list[Metrics] = field(default_factory=list)
     duties: Mapping[str, Callable[[], str]] = field(default_factory=dict)
-    """What this node does for its whole datacentre, and what keeps each from getting on."""
+    """The duties of this node for its whole datacentre, each with what keeps it from getting on."""
     standstills: Callable[[], list[str]] = list
     """For people: how its event loop stood still lately."""
     spool_lost: Callable[[], str] = str

@@ -16,7 +16,7 @@ IDLE_WEIGHT = 0.1
 what he would get, and is taken to get it.
 """
 DEAD_BAND = 0.2
-"""What was said stays until what is measured is off by more than this part, as a logarithm."""
+"""The told value stays until the measured one is off by more than this part, as a logarithm."""
 _SETTLING_WINDOWS = 3
 """Once it changes, it follows for so many windows: until little is left to be learnt."""
 FULL = 0.9

@@ -15,7 +15,7 @@ import trio
 from outcome import Error, Outcome, Value, capture
 
 _TIMER_SLACK_S = 0.001
-"""What a host's timer may be early."""
+"""The most that a host's timer may be early."""
 
 
 class Ticks:

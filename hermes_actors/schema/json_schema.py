@@ -163,7 +163,7 @@ _DEMANDS = {
     "enum": "options",
     "const": "expected_value",
 }
-"""What a rule demands, where that is short: the library's name for it."""
+"""The demand of a rule, where that is short: the library's name for it."""
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What publishing asks of a topic's messages: its schema, adopted by a node, on the loop or beside.
+"""Checks a topic's messages by its schema, as a node has adopted it, on the loop or beside it.
 
 On the loop a body may be a bounded amount of work, told beforehand by its size and the schema's
 weight. What may be more is asked beside the loop, and costs a queue and two pipes.

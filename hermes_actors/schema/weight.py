@@ -118,7 +118,7 @@ def weigh(schema: Any) -> Weight | None:
 
 
 def _look_up(schema: Any, pointer: str) -> Any:
-    """What lies there, None when nothing does."""
+    """Return the part at that pointer, None when there is none."""
     found = schema
     for name in pointer.split("/")[1:]:
         name = unquote(name).replace("~1", "/").replace("~0", "~")

@@ -57,11 +57,11 @@ class SubscriptionFigures(Struct, frozen=True):
     reached: Mapping[int, int] = {}
     last_success_at_ms: int = 0
     level: str = ""
-    """What the endpoint is trusted with; "" where it is not consumed."""
+    """The trust in the endpoint; "" where it is not consumed."""
     rate_now: float = 0.0
-    """What may be sent to it, in messages a second."""
+    """The most that may be sent to it, in messages a second."""
     held_back: str = ""
-    """What keeps it from being sent more, though it is delivered; "" when nothing does."""
+    """The reason why it is not sent more, though it is delivered; "" when there is none."""
     oldest_age_ms: int = 0
     """How long ago the oldest message that is read and not settled was stored."""
     last_undelivered: LastUndelivered | None = None
@@ -120,7 +120,7 @@ class Collector:
         self.ends = Ends()
         self.missed = 0
         self.newest: dict[str, SubscriptionStatus] = {}
-        """What was said last of each subscription that is the node's own."""
+        """The last status of each subscription that is the node's own."""
         self._sources = sources
         self._entries_max = entries_max
         self._sequence = 0

@@ -114,9 +114,9 @@ class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
     last_failure_at_ms: int = 0
     last_success_at_ms: int = 0
     level: str = ""
-    """What its endpoint is trusted with; "" where it is not consumed, or by an older version."""
+    """The trust in its endpoint; "" where it is not consumed, or by an older version."""
     rate_now: int = 0
-    """What may be sent to it, in thousandths of a message a second."""
+    """The most that may be sent to it, in thousandths of a message a second."""
     held_back: str = ""
     oldest_age_ms: int = 0
     last_undelivered: LastUndelivered | None = None
@@ -167,7 +167,7 @@ class NodeHeader(Struct, frozen=True, kw_only=True):
     failing_subscriptions: int = 0
     """Those of them whose endpoints take nothing."""
     notices: tuple[str, ...] = ()
-    """What an operator should know beside: the node can do its work all the same."""
+    """Notices for an operator: the node can do its work all the same."""
 
 
 class StatusRecord(Struct, frozen=True):

@@ -14,7 +14,7 @@ from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT, MANAG
 from hermes_actors.cli.connection.management import ManagementClient
 
 TIMEOUT_S = 0.5
-"""Whoever waits longer for a completion would type on."""
+"""Longer than this nobody waits for a completion."""
 
 NAMES_MAX = 1_000
 

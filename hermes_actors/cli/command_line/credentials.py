@@ -17,7 +17,7 @@ from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.runtime.network_causes import TlsSettings, pem_cause
 
 TLS_SETTINGS = TlsSettings("--ca-file FILE", "--cert-file FILE and --key-file FILE")
-"""What is to be given where a server's certificate, or ours, is not accepted."""
+"""The options to give where a server's certificate, or ours, is not accepted."""
 
 _given: ContextVar[dict[str, str]] = ContextVar("credentials of the command line")
 

@@ -47,7 +47,7 @@ DEV_DEFAULTS: dict[str, dict[str, Any]] = {
     "management": {"allow_removal": True, "topic_partitions": 4},
     "metadata": {"topic_data_deletion_delay_ms": 60_000},
 }
-"""What differs from a production node's defaults; a --config file and HERMES_… come over it."""
+"""The differences from a production node's defaults; a --config file and HERMES_… come over it."""
 
 
 _PORT_OPTIONS = {"frontend.port": "--publish-port", "management.port": "--management-port"}

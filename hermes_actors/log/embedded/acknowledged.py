@@ -25,7 +25,7 @@ _MAGIC = b"HLAK"
 _VERSION = 1
 _SLOT_BYTES = _SLOT.size
 _BLOCK_SLOTS = 256
-"""What is written together: a commit to partitions of one block is one write."""
+"""The partitions that are written together: a commit to those of one block is one write."""
 
 
 class Order(IntEnum):

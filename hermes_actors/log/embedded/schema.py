@@ -29,7 +29,7 @@ from hermes_actors.model.run import ID_BYTES, ID_HEADER, RecordRun
 FILE_NAME = "log.sqlite"
 LOCK_NAME = "log.lock"
 APPLICATION_ID = 0x484C4F47
-"""What the file's header says it is: "HLOG"."""
+"""The application id in the file's header: "HLOG"."""
 SCHEMA_VERSION = 1
 OFFSET_BITS = 40
 """A partition holds up to 2^40 records, a file up to 2^23 partitions over its life."""
@@ -85,7 +85,7 @@ class CorruptLog(Exception):
 
 
 FILE_ERRORS = (sqlite3.Error, CorruptLog, UnicodeDecodeError)
-"""What using a damaged file raises: SQLite's texts quote the damage, which need not be UTF-8."""
+"""The errors of using a damaged file: SQLite's texts quote the damage, which need not be UTF-8."""
 
 
 class PartitionRow(Struct):

@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 _PAUSE_AFTER_FAILURE_S = 5.0
 _LOOK_INTERVAL_S = 1.0
 _RECORD_OVERHEAD_BYTES = 256
-"""What a waiting or cached record costs beside its value, roughly."""
+"""The cost of a waiting or cached record beside its value, roughly."""
 
 
 class WriterStatistics(Struct):

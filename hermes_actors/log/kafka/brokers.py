@@ -22,7 +22,7 @@ T = TypeVar("T")
 Address = tuple[str, int]
 
 FAILURES: tuple[type[Exception], ...] = (KafkaError, OSError, NotImplementedError)
-"""What asking a broker can raise; TimeoutError is an OSError."""
+"""The errors of asking a broker; TimeoutError is an OSError."""
 _LOGIN_FAILURES: tuple[type[Exception], ...] = (*FAILURES, AssertionError, ValueError)
 
 _SILENT_S = 0.9

@@ -8,14 +8,14 @@ from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Schema, 
 from hermes_actors.log.base import TopicSettings
 
 BATCH_OVERHEAD_BYTES = 4_096
-"""What Kafka may need beside a record's `size_bytes`: `max.message.bytes` bounds a batch, with its
+"""The bytes of Kafka beside a record's `size_bytes`: `max.message.bytes` bounds a batch, with its
 61 bytes of header, a record's about 30 and a few for each of its headers."""
 
 SETTING_NAMES = ("retention.ms", "max.message.bytes", "message.timestamp.type")
-"""What `settings_of` reads; `configs_of` also sets what follows from these."""
+"""The settings that `settings_of` reads; `configs_of` also sets what follows from these."""
 
 LOSING_NAMES = ("cleanup.policy", "retention.bytes")
-"""What `losses_of` reads beside these."""
+"""The settings that `losses_of` reads beside these."""
 
 _SEGMENTS = 4
 _SEGMENT_MS_MIN = 60_000

@@ -135,4 +135,4 @@ def error_name(code: int) -> str:
 
 
 CLIENT_ERRORS = (errors.KafkaError, OSError, asyncio.TimeoutError)
-"""What aiokafka's clients raise for an operating error; asyncio.TimeoutError is TimeoutError."""
+"""The operating errors that aiokafka's clients raise; asyncio.TimeoutError is TimeoutError."""

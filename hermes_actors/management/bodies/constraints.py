@@ -52,7 +52,7 @@ def require_valid_topic(topic: Topic) -> None:
 
 
 FilterProblems = Callable[[Sequence[Filter]], Sequence[str]]
-"""What is wrong with filters that only compiling shows."""
+"""Tells the problems of filters that only compiling shows."""
 
 
 def require_valid_subscription(subscription: Subscription, filter_problems: FilterProblems) -> None:

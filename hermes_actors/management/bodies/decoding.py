@@ -35,7 +35,7 @@ PARTS_MAX = 20_000
 """How many values, fields and containers it may have: looking at all of them takes some 10 ms."""
 
 INTEGER_MAX = 2**31 - 1
-"""What the wire's integer fields hold, as in Hermes."""
+"""The greatest value of the wire's integer fields, as in Hermes."""
 
 _PARTS = (b",", b"[", b"{", b":")
 

@@ -30,7 +30,7 @@ class BodyIntake:
     def __init__(self, limits: IntakeLimits) -> None:
         self.limits = limits
         self.held_bytes = 0
-        """What all requests under way have in memory of their bodies."""
+        """The bytes of bodies in memory, of all requests under way."""
 
     def body(
         self, receive: Callable[[], Awaitable[Event]], headers: Iterable[tuple[bytes, bytes]]

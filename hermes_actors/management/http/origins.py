@@ -57,7 +57,7 @@ def _is_at(origin: str, host: str) -> bool:
 ANY = "*"
 
 OPEN = frozenset({"/status/health", "/status/prometheus"})
-"""What probes and scrapers ask for, under whatever name they know the node by."""
+"""The pages of probes and scrapers, under whatever name they know the node by."""
 
 _LOOPBACK = ("localhost", "*.localhost")
 _SHOWN_MAX = 100

@@ -70,11 +70,11 @@ def constraint_routes(gate: Gate, constraints: WorkloadConstraints) -> list[HTTP
 def balancer_routes(gate: Gate, balancing: Balancing) -> list[HTTPRouteHandler]:
     """/balancer, but for its drains."""
 
-    @get("/balancer", summary="Who takes part, who leads, who runs what")
+    @get("/balancer", summary="Members, leaders, and the owners of each subscription")
     async def status(subscription: FromQuery[str] = "", node: FromQuery[str] = "") -> Answer:
         return json_answer(await gate.read(balancing.status, subscription, node))
 
-    @get("/balancer/plan", summary="What the planner would change now; changes nothing")
+    @get("/balancer/plan", summary="The changes that the planner would make now; changes nothing")
     async def plan(dc: FromQuery[str] = "") -> Answer:
         return json_answer(await gate.read(balancing.plan, dc))
 

@@ -95,7 +95,7 @@ def subscription_status_routes(
 ) -> list[HTTPRouteHandler]:
     """How a subscription fares."""
 
-    @get(SUBSCRIPTION + "/metrics", summary="What was delivered, how fast, and what failed")
+    @get(SUBSCRIPTION + "/metrics", summary="Deliveries, their rates, and failures")
     async def metrics(topic: Name, name: Name) -> Answer:
         return json_answer(await gate.read(statuses.subscription_metrics, topic, name))
 

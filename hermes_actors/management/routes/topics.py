@@ -49,7 +49,7 @@ def topic_routes(gate: Gate, topics: Topics, statuses: Statuses) -> list[HTTPRou
             ErrorCode.IMPLEMENTATION_ABSENT,
         )
 
-    @get("/topics/{topic:str}/metrics", summary="What is published to a topic, and how fast")
+    @get("/topics/{topic:str}/metrics", summary="Messages published to a topic, and their rates")
     async def topic_metrics(topic: Name) -> Answer:
         return json_answer(await gate.read(statuses.topic_metrics, topic))
 

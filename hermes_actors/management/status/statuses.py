@@ -24,7 +24,7 @@ from hermes_actors.status.sums import (
 )
 
 UNAVAILABLE = "unavailable"
-"""What a rate is while no datacentre's status can be read."""
+"""The rate that is shown while no datacentre's status can be read."""
 
 _WORST_FIRST = ("STOPPED", "FAILING", "UNKNOWN", "DELIVERING", "IDLE")
 _MAY_BE_WORSE = ("DELIVERING", "IDLE", "ACTIVE", "PENDING")
