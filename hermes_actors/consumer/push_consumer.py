@@ -24,7 +24,7 @@ from hermes_actors.consumer.offsets.progress import REFRESH_S, TopicProgress
 from hermes_actors.consumer.reading.filters import Screen, Screening
 from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.serial.dispatch import Dispatch
-from hermes_actors.consumer.serial.lanes import Lanes
+from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, Spent
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
@@ -361,9 +361,9 @@ def _halves(
                 live, parts, assembly, transitions, letters, around, owned
             )
         case SerialPolicy(ordered=is_ordered):
-            lanes = Lanes(1, parts.config.waiting_retries_max, is_ordered=is_ordered)
-            return lanes, lambda transitions, letters, around: Dispatch(
-                live, parts, lanes, transitions, letters, around, owned
+            queue = SerialQueue(1, parts.config.waiting_retries_max, is_ordered=is_ordered)
+            return queue, lambda transitions, letters, around: Dispatch(
+                live, parts, queue, transitions, letters, around, owned
             )
         case _:
             assert_never(policy)

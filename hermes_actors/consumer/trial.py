@@ -138,7 +138,7 @@ async def try_push(
     )
 
 
-class _Seen:
+class _WatchedPush:
     """One push under way, or ended."""
 
     def __init__(self, push: Push, begun_s: float) -> None:
@@ -182,7 +182,7 @@ class _Watching(Sender):
     def __init__(self, inner: Sender, now_s: Callable[[], float]) -> None:
         self._inner = inner
         self._now_s = now_s
-        self.seen: list[_Seen] = []
+        self.seen: list[_WatchedPush] = []
         self.total = 0
 
     def send(self, push: Push, done: Done) -> None:
@@ -191,7 +191,7 @@ class _Watching(Sender):
         if self.total > PUSHES_SHOWN_MAX:
             self._inner.send(push, done)
             return
-        seen = _Seen(push, self._now_s())
+        seen = _WatchedPush(push, self._now_s())
         self.seen.append(seen)
 
         def on_outcome(outcome: SendOutcome) -> None:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.consumer.delivery.buffer import Buffer
-from hermes_actors.consumer.delivery.delivery import Attempts, Delivery
+from hermes_actors.consumer.delivery.delivery import Delivery, PushAttempts
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, UndecodableRecord, enveloped
 from hermes_actors.model.subscription import BatchBody
@@ -52,7 +52,7 @@ class GivenUp(Struct, frozen=True):
     status: int = 0
 
 
-class Batch(Attempts):
+class Batch(PushAttempts):
     """One batch and how its attempts went. It never changes: equal ids mean equal bodies.
 
     `first_s` is when its first attempt began, once it `is_begun`. `is_outdated`: while it was in

@@ -85,7 +85,7 @@ READ, WAITING, IN_FLIGHT = State.READ, State.WAITING, State.IN_FLIGHT
 GIVEN_UP, SETTLED, FORGOTTEN = State.GIVEN_UP, State.SETTLED, State.FORGOTTEN
 
 
-class Attempts:
+class PushAttempts:
     """How the attempts at one push went, of a message alone or of a batch.
 
     `version` is the version of the subscription that made the last attempt, and `sent_s` when.
@@ -107,7 +107,7 @@ class Attempts:
         """True when a retransmission or another version makes the push anew, or drops it."""
 
 
-class Delivery(Attempts):
+class Delivery(PushAttempts):
     """A message that was read and not settled: its record, its state, and how its attempts went.
 
     `message` is made when it is taken up, or before, by what looks into it; `route` and

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar, assert_never
 from msgspec import Struct
 
 from hermes_actors.consumer.delivery.buffer import Buffer
-from hermes_actors.consumer.delivery.delivery import Attempts, Delivery, Settlement, Transitions
+from hermes_actors.consumer.delivery.delivery import Delivery, PushAttempts, Settlement, Transitions
 from hermes_actors.consumer.delivery.letter import DeadLetter, DeadLetters
 from hermes_actors.consumer.delivery.measures import Undelivered
 from hermes_actors.consumer.delivery.parts import ConsumerParts
@@ -64,7 +64,7 @@ class Surroundings(Struct, frozen=True):
     note_landed: Callable[[], None]
 
 
-T = TypeVar("T", bound=Attempts)
+T = TypeVar("T", bound=PushAttempts)
 
 
 class Dispatching(Generic[T]):

@@ -1,7 +1,7 @@
 """Delivers dead letters again, to their subscription only, beside what its consumer reads: through
-the same lanes, window, rate and retries, at least once, and crashes go on where they were.
+the same queues, window, rate and retries, at least once, and crashes go on where they were.
 
-Data flows from left to right: dead-letter topic → plan → pace → fresh lane → … → a mark that closes
+Data flows from left to right: dead-letter topic → plan → pace → fresh queue → … → a mark that closes
 the letter, or a newer letter. The marks are what counts; the commit is how far it has come.
 """
 
@@ -17,7 +17,7 @@ from hermes_actors.consumer.delivery.buffer import Buffer
 from hermes_actors.consumer.delivery.delivery import Delivery, State
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.letters.redrive_plan import Plan, Planning
+from hermes_actors.consumer.letters.redrive_plan import Planning, RedrivePlan
 from hermes_actors.consumer.letters.redrive_records import RedriveRecords
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.rates.limit import RateLimit
@@ -230,8 +230,8 @@ class Redriver:
 
     async def _plan(
         self, redrive: Redrive, span: LetterRange, is_current: Callable[[], bool]
-    ) -> Plan | None:
-        """Plan the re-drive; None when it is another one now: a long log is not read on for
+    ) -> RedrivePlan | None:
+        """RedrivePlan the re-drive; None when it is another one now: a long log is not read on for
         nothing.
         """
         planning = Planning(self._name, self._live.incarnation, span, redrive.letters)
@@ -243,7 +243,7 @@ class Redriver:
     async def _deliver(
         self,
         redrive: Redrive,
-        plan: Plan,
+        plan: RedrivePlan,
         pace: RateLimit,
         is_current: Callable[[], bool],
     ) -> None:
@@ -290,7 +290,7 @@ class Redriver:
         )
 
     def _add(self, redrive: Redrive, letter: Letter, offset: int) -> None:
-        """Put one letter's message into the fresh lane, as if it had just been read."""
+        """Put one letter's message into the fresh queue, as if it had just been read."""
         try:
             message = from_record(
                 letter.original, lambda: letter.message_id or self._parts.ids.message_id()

@@ -10,7 +10,7 @@ PLAN_MAX = 50_000
 """The most letters that are planned at one time; more are found in passes after it."""
 
 
-class Plan(Struct, frozen=True):
+class RedrivePlan(Struct, frozen=True):
     """Offsets of letters, ascending; `next` is where the next pass begins, None after the last."""
 
     offsets: list[int]
@@ -67,7 +67,7 @@ class Planning:
         elif self._next is None:
             self._next = record.offset
 
-    def plan(self, without: frozenset[str] = frozenset()) -> Plan:
+    def plan(self, without: frozenset[str] = frozenset()) -> RedrivePlan:
         """Return the plan: the letters that are to be re-driven, but for those in `without`."""
         found = (offset for letter, (offset, _) in self._open.items() if letter not in without)
-        return Plan(sorted(found), self._next)
+        return RedrivePlan(sorted(found), self._next)

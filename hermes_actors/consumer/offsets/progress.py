@@ -419,14 +419,14 @@ class Uncommitted:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[type[Exception], _Kind] = {}
+        self._kinds: dict[type[Exception], _FailuresOfAKind] = {}
 
     def failed(self, subscription: str, error: Exception, now_s: float) -> None:
         """Note a failed commit; the next one will say all that it would have said. Monotonic
         time.
         """
         # Few: a log that is away is no topic that is gone, and hides none.
-        kind = self._kinds.setdefault(type(error), _Kind())
+        kind = self._kinds.setdefault(type(error), _FailuresOfAKind())
         failed = kind.failed(subscription, repr(error), now_s)
         if len(failed) == 1:
             _logger.warning("%s: not committed: %r", subscription, error)
@@ -441,7 +441,7 @@ class Uncommitted:
             )
 
 
-class _Kind:
+class _FailuresOfAKind:
     """Failures of one kind."""
 
     def __init__(self) -> None:

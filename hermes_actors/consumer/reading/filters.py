@@ -82,8 +82,8 @@ class Screening:
         # The last message took long enough for its clock to be looked at.
         self._is_costly = True
         self._changed = Wakeup()
-        self._failed = _Told("left out because a filter failed", self._now_ms)
-        self._exhausted = _Told("given up because filters took too long", self._now_ms)
+        self._failed = _FilterTrouble("left out because a filter failed", self._now_ms)
+        self._exhausted = _FilterTrouble("given up because filters took too long", self._now_ms)
 
     def adopt(self, live: LiveSubscription) -> None:
         """Judge by this version's filters what is read from soon on; what was read before stays
@@ -182,7 +182,7 @@ class Screening:
         return Filtered("failed")
 
 
-class _Told:
+class _FilterTrouble:
     """How often something has happened, and the last time, for people."""
 
     def __init__(self, what: str, now_ms: Callable[[], int]) -> None:

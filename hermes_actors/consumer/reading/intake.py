@@ -1,4 +1,4 @@
-"""Reads one subscription's partitions into the fresh lane, and stops where a bound is reached.
+"""Reads one subscription's partitions into the fresh queue, and stops where a bound is reached.
 
 A partition whose oldest unsettled message holds it up is left out; the others are read on.
 """
@@ -66,7 +66,7 @@ class Intake:
         topic: str,
         subscription: str,
         progress: TopicProgress,
-        lanes: Buffer,
+        buffer: Buffer,
         config: ConsumersConfig,
         measures: SubscriptionMeasures,
         transitions: Transitions,
@@ -79,7 +79,7 @@ class Intake:
         self._topic = topic
         self._subscription = subscription
         self._progress = progress
-        self._lanes = lanes
+        self._buffer = buffer
         self._config = config
         self._measures = measures
         self._transitions = transitions
@@ -127,7 +127,7 @@ class Intake:
         """
         if not self._progress.go_to(seek):
             return False
-        self._lanes.drop_superseded()
+        self._buffer.drop_superseded()
         # A batch that has been read and not been looked at yet goes too.
         self._scope.cancel()
         return True
@@ -206,12 +206,12 @@ class Intake:
 
     def note_room(self) -> None:
         """Note that fresh messages have been taken up."""
-        if not self._room.is_set and self._lanes.fresh <= self.read_ahead // 2:
+        if not self._room.is_set and self._buffer.fresh <= self.read_ahead // 2:
             self._room.set()
 
     def note_settled(self) -> None:
         """Note that a message is gone: the bytes that reading waits for may be free now."""
-        if self.lacks_bytes and self._lanes.buffered_bytes <= self._config.buffered_bytes_max // 2:
+        if self.lacks_bytes and self._buffer.buffered_bytes <= self._config.buffered_bytes_max // 2:
             self.lacks_bytes = False
             self._room.set()
 
@@ -226,20 +226,20 @@ class Intake:
     @property
     def why(self) -> str:
         """Which trouble or which bound keeps it from reading; "" when none does."""
-        config, lanes = self._config, self._lanes
+        config, buffer = self._config, self._buffer
         if self.trouble:
             return self.trouble
-        if lanes.is_waiting_full:
-            parked = f" or for an earlier one of their key ({lanes.parked})" if lanes.parked else ""
-            parked += f" or for their dead letters ({lanes.buried})" if lanes.buried else ""
-            count = lanes.waiting + lanes.parked + lanes.buried
+        if buffer.is_waiting_full:
+            more = f" or for an earlier one of their key ({buffer.parked})" if buffer.parked else ""
+            more += f" or for their dead letters ({buffer.buried})" if buffer.buried else ""
+            count = buffer.waiting + buffer.parked + buffer.buried
             return (
-                f"{count} messages wait for a retry{parked}, the most that may "
-                f"(consumers.waiting_retries_max = {lanes.waiting_max}); reading has stopped"
+                f"{count} messages wait for a retry{more}, the most that may "
+                f"(consumers.waiting_retries_max = {buffer.waiting_max}); reading has stopped"
             )
-        if lanes.buffered_bytes >= config.buffered_bytes_max:
+        if buffer.buffered_bytes >= config.buffered_bytes_max:
             return (
-                f"{lanes.buffered_bytes} bytes wait, the most that may "
+                f"{buffer.buffered_bytes} bytes wait, the most that may "
                 f"(consumers.buffered_bytes_max = {config.buffered_bytes_max}); reading has stopped"
             )
         if self._why_doubtful:
@@ -349,19 +349,19 @@ class Intake:
 
     async def _wait_for_room(self) -> bool:
         """Wait until a batch may be read; False when the set of partitions is another one now."""
-        lanes = self._lanes
+        buffer = self._buffer
         while self._readable().keys() == self._reads.keys():
-            has_bytes = lanes.buffered_bytes < self._config.buffered_bytes_max
-            if has_bytes and lanes.fresh <= self.read_ahead // 2:
+            has_bytes = buffer.buffered_bytes < self._config.buffered_bytes_max
+            if has_bytes and buffer.fresh <= self.read_ahead // 2:
                 return True
             self.lacks_bytes = not has_bytes
             await self._room.wait()
         return False
 
     async def _read_batch(self, reader: Reader) -> None:
-        config, lanes, partitions = self._config, self._lanes, self._progress.partitions
+        config, buffer, partitions = self._config, self._buffer, self._progress.partitions
         span = max(partitions[partition].span for partition in self._reads)
-        bytes_left = config.buffered_bytes_max - lanes.buffered_bytes
+        bytes_left = config.buffered_bytes_max - buffer.buffered_bytes
         batch: Sequence[StoredRecord] = ()
         # A log that was in trouble and now waits for records without complaint is well again.
         with trio.move_on_after(_TROUBLE_PAUSE_S if self.trouble else float("inf")):
@@ -429,14 +429,14 @@ class Intake:
 
     def _records_wanted(self) -> int:
         """How many to read so that about as many pass the screen as there is room for."""
-        wanted = self.read_ahead - self._lanes.fresh
+        wanted = self.read_ahead - self._buffer.fresh
         if self.screen is let_pass:
             return wanted
         return min(int(wanted / self._passing_share), self._config.read_batch_records_max)
 
     async def _take_in(self, batch: Sequence[StoredRecord]) -> None:
         """Look at each record, in turns with others; it is settled, or goes into the buffer."""
-        partitions, lanes, transitions = self._progress.partitions, self._lanes, self._transitions
+        partitions, buffer, transitions = self._progress.partitions, self._buffer, self._transitions
         transitions.read(batch)
         passed, turn_ends_s = len(batch), trio.current_time() + _TURN_S
         for count, record in enumerate(batch, 1):
@@ -464,7 +464,7 @@ class Intake:
                 continue
             match seen:
                 case None | Message():
-                    lanes.add(Delivery(record, offsets, seen))
+                    buffer.add(Delivery(record, offsets, seen))
                 case Filtered():
                     offsets.filter_out(record.offset)
                     transitions.filtered((record,))

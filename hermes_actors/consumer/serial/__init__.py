@@ -1,1 +1,1 @@
-"""Deliveries one by one: lanes, window, keys."""
+"""Deliveries one by one: queue, window, keys."""

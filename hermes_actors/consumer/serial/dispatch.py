@@ -1,4 +1,4 @@
-"""The sending half of a serial consumer, which never waits: lanes → rate → window → sender →
+"""The sending half of a serial consumer, which never waits: queue → rate → window → sender →
 outcome → settled, waiting again, or a dead letter. How fast is decided in `pacing.py`.
 
 No task and no timer for each message: the sender's callback settles one message and sends the next,
@@ -15,9 +15,9 @@ from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.retry import Decision, ending_detail
 from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.serial.lanes import Lanes
 from hermes_actors.consumer.serial.pacing import Pacing
 from hermes_actors.consumer.serial.pushing import Pushing
+from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -42,15 +42,15 @@ class Dispatch(Dispatching[Delivery]):
         self,
         live: LiveSubscription,
         parts: ConsumerParts,
-        lanes: Lanes,
+        queue: SerialQueue,
         transitions: Transitions,
         letters: DeadLetters,
         around: Surroundings,
         owned: Owned,
     ) -> None:
-        super().__init__(live, parts, lanes, transitions, letters, around, owned)
+        super().__init__(live, parts, queue, transitions, letters, around, owned)
         self._monotonic_s = parts.clock.monotonic_s
-        self._lanes = lanes
+        self._queue = queue
         self._is_filling = False
         self._pacing = Pacing(live, _policy(live).rate, parts, owned)
         self._limit, self._control = self._pacing.limit, self._pacing.control
@@ -74,7 +74,7 @@ class Dispatch(Dispatching[Delivery]):
             is_over=self._is_over,
             fail=self._fail,
         )
-        self._lanes.window = policy.inflight_size or self._parts.config.inflight_max
+        self._queue.window = policy.inflight_size or self._parts.config.inflight_max
         self._pacing.adopt(live, policy.rate)
 
     @property
@@ -85,7 +85,7 @@ class Dispatch(Dispatching[Delivery]):
     @property
     def read_ahead(self) -> int:
         """How many fresh messages are worth having at hand."""
-        return max(self._lanes.window, self.policy.rate)
+        return max(self._queue.window, self.policy.rate)
 
     @property
     def level(self) -> Level:
@@ -115,14 +115,14 @@ class Dispatch(Dispatching[Delivery]):
         """For people: what keeps it from sending faster now; "" when nothing does."""
         if not self._is_lease_open():
             return PAUSED
-        words, trouble = self._pacing.words(self._lanes), self._pushing.sender.trouble
+        words, trouble = self._pacing.words(self._queue), self._pushing.sender.trouble
         return f"{trouble}; {words}" if trouble and words else trouble or words
 
     # Sending.
 
     def on_read(self) -> bool:
         """Messages have been read; True if there is room to send one."""
-        return self._lanes.inflight < self._lanes.window
+        return self._queue.inflight < self._queue.window
 
     def fill(self, now_s: float) -> int:
         """Attempt what may be attempted now; how many messages were looked at."""
@@ -132,7 +132,7 @@ class Dispatch(Dispatching[Delivery]):
             # The actor waits for it.
             self._around.wake()
             return 0
-        lanes, limit, control = self._lanes, self._limit, self._control
+        queue, limit, control = self._queue, self._limit, self._control
         sent = looked_at = 0
         self._is_filling = True
         if not control.is_full:
@@ -140,7 +140,7 @@ class Dispatch(Dispatching[Delivery]):
             if control.level.is_half_open:
                 looked_at = self._expire(now_s)
         allowed = limit.available(now_s)
-        while sent < allowed and looked_at < FILL_MAX and lanes.inflight < lanes.window:
+        while sent < allowed and looked_at < FILL_MAX and queue.inflight < queue.window:
             # Asked each time: an attempt may fail at once, and lower the rate.
             if not control.is_full and not control.available(now_s):
                 break
@@ -148,7 +148,7 @@ class Dispatch(Dispatching[Delivery]):
             if looked_at and not self._is_lease_open():
                 self._around.wake()
                 break
-            delivery = lanes.next(now_s)
+            delivery = queue.next(now_s)
             if delivery is None:
                 break
             looked_at += 1
@@ -178,7 +178,7 @@ class Dispatch(Dispatching[Delivery]):
             return is_tried and self._age_ms(delivery, now_s) > self._retry_policy.ttl_ms
 
         for count in range(FILL_MAX):
-            delivery = self._lanes.next_over(now_s, is_over)
+            delivery = self._queue.next_over(now_s, is_over)
             if delivery is None:
                 return count
             last = delivery.last
@@ -197,8 +197,8 @@ class Dispatch(Dispatching[Delivery]):
     def _refill(self, now_s: float) -> None:
         """Use the room that an answer made; wake the actor only if its alarm must be earlier."""
         looked_at = self.fill(now_s)
-        lanes = self._lanes
-        if lanes.inflight >= lanes.window and looked_at < FILL_MAX:
+        queue = self._queue
+        if queue.inflight >= queue.window and looked_at < FILL_MAX:
             # Only an answer makes room.
             return
         alarm_s = now_s + self.idle_s(now_s) + _ALARM_SLACK_S
@@ -207,11 +207,11 @@ class Dispatch(Dispatching[Delivery]):
 
     def idle_s(self, now_s: float) -> float:
         """How long there is nothing to do unless an answer comes or a batch is read."""
-        lanes = self._lanes
-        if self._is_halted or lanes.inflight >= lanes.window:
+        queue = self._queue
+        if self._is_halted or queue.inflight >= queue.window:
             return float("inf")
-        is_fresh = lanes.fresh > 0 and not lanes.is_waiting_full
-        due_s = 0.0 if is_fresh else lanes.next_due_s - now_s
+        is_fresh = queue.fresh > 0 and not queue.is_waiting_full
+        due_s = 0.0 if is_fresh else queue.next_due_s - now_s
         return self._pacing.wait_s(due_s, now_s)
 
     def _take_up(self, delivery: Delivery, now_s: float) -> bool:
@@ -239,7 +239,7 @@ class Dispatch(Dispatching[Delivery]):
         if delay_ms > 0:
             # Its time to live is for attempts, of which none is made before.
             delivery.taken_up_s = now_s + delay_ms / 1_000
-            self._lanes.wait(delivery, delivery.taken_up_s)
+            self._queue.wait(delivery, delivery.taken_up_s)
             return False
         return True
 
@@ -267,7 +267,7 @@ class Dispatch(Dispatching[Delivery]):
             self._pacing.on_answers(outcome.recipients, self._retry_policy, delivery, now_s)
         if outcome.is_success:
             delivery.settled()
-            self._lanes.remove(delivery)
+            self._queue.remove(delivery)
             transitions.settled((delivery,), Settlement.DELIVERED)
             self.last_success_ms = self._clock.now_ms()
             if outcome.recipients is None:
@@ -291,21 +291,21 @@ class Dispatch(Dispatching[Delivery]):
 
     def _repeat(self, delivery: Delivery, now_s: float) -> None:
         self._pacing.on_neutral(delivery, now_s)
-        self._lanes.wait(delivery, now_s)
+        self._queue.wait(delivery, now_s)
 
     def _wait(self, delivery: Delivery, due_s: float) -> None:
-        self._lanes.wait(delivery, due_s)
+        self._queue.wait(delivery, due_s)
 
     def _let_go(self, delivery: Delivery, decision: Decision, outcome: SendOutcome) -> None:
         delivery.forgotten()
-        self._lanes.remove(delivery)
+        self._queue.remove(delivery)
 
     def _give_up(self, delivery: Delivery, reason: DiscardReason, outcome: SendOutcome) -> None:
         self._discard(delivery, reason, outcome.status, ending_detail(reason, outcome))
 
     def _discard(self, delivery: Delivery, reason: DiscardReason, status: int, detail: str) -> None:
         """Give a message up: counted, logged and kept as a dead letter, never silently."""
-        self._lanes.bury(delivery)
+        self._queue.bury(delivery)
         record, message = delivery.record, delivery.message
         _logger.info(
             "%s: discarded %s at %d/%d after %d attempts: %s: %s",

@@ -21,7 +21,7 @@ from hermes_actors.consumer.delivery.retry import (
 from hermes_actors.consumer.rates.control import Level, RateControl, noted_s
 from hermes_actors.consumer.rates.limit import LEAST_PER_S, RateLimit
 from hermes_actors.consumer.senders.sender import Failure, Route, Sender, SendOutcome
-from hermes_actors.consumer.serial.lanes import Lanes
+from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -205,24 +205,24 @@ class Pacing:
             self._last_route = delivery.route
         self._note_level()
 
-    def words(self, lanes: Lanes) -> str:
-        """For people: what keeps the lanes from being sent faster now; "" when nothing does."""
+    def words(self, queue: SerialQueue) -> str:
+        """For people: what keeps the queue from being sent faster now; "" when nothing does."""
         now_s = self._clock.monotonic_s()
         self.control.recover(now_s)
         reasons = []
         if words := self.control.words(now_s):
             failure = self.last_failure
             reasons.append(f"{words} ({failure.reason()})" if failure is not None else words)
-        if lanes.inflight >= lanes.window:
-            reasons.append(f"all {lanes.window} of its requests at a time are open (inflightSize)")
-        elif lanes.fresh and not self.limit.rate_per_s:
+        if queue.inflight >= queue.window:
+            reasons.append(f"all {queue.window} of its requests at a time are open (inflightSize)")
+        elif queue.fresh and not self.limit.rate_per_s:
             reasons.append("its share of the rate is another owner's for some seconds yet")
-        elif lanes.fresh and self.control.is_full and self.limit.wait_s(now_s) > 0:
+        elif queue.fresh and self.control.is_full and self.limit.wait_s(now_s) > 0:
             whole = self._owned.share.value == 1.0
             of = "" if whole else f", its share of {self._rate_per_s:g}/s,"
             reasons.append(f"its rate of {self.limit.rate_per_s:.4g}/s{of} is used up")
-        if lanes.parked:
-            reasons.append(f"{lanes.parked} messages wait for an earlier one of their key")
+        if queue.parked:
+            reasons.append(f"{queue.parked} messages wait for an earlier one of their key")
         return "; ".join(reasons)
 
     def _note_level(self) -> None:

@@ -12,7 +12,7 @@ from hermes_actors.consumer.offsets.progress import TopicProgress
 from hermes_actors.consumer.reading.filters import Filtered
 from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.serial.lanes import Lanes
+from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
@@ -190,7 +190,7 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
             await trio.lowlevel.checkpoint()
 
     measures = SubscriptionMeasures(world.metrics, world.live().name)
-    lanes = Lanes(100, 1_000)
+    lanes = SerialQueue(100, 1_000)
     progress = TopicProgress.of(world.live(), world.log, world.topic, "", Owned(), 0)
     read = []
     intake = Intake(

@@ -148,6 +148,49 @@ async def test_no_more_of_an_answer_is_let_in_than_is_read():
     assert sent == [65_535 + 65_536] * 3
 
 
+async def test_long_answers_cost_their_bound_and_no_other_push_of_the_connection():
+    connections, let_in, long_answers = 0, 0, 5
+
+    async def serve_one(stream):
+        nonlocal connections, let_in
+        connections += 1
+        connection = H2Connection(H2Configuration(client_side=False))
+        connection.initiate_connection()
+        asked = []
+        async with stream:
+            await stream.send_all(connection.data_to_send())
+            while data := await stream.receive_some():
+                for event in connection.receive_data(data):
+                    if not isinstance(event, StreamEnded):
+                        continue
+                    asked.append(event.stream_id)
+                    if len(asked) == 1:
+                        # Answered when the others have been.
+                        continue
+                    connection.send_headers(event.stream_id, [(":status", "200")])
+                    while window := connection.local_flow_control_window(event.stream_id):
+                        piece = b"x" * min(window, connection.max_outbound_frame_size)
+                        connection.send_data(event.stream_id, piece)
+                        let_in += len(piece)
+                    if len(asked) == 1 + long_answers:
+                        connection.send_headers(asked[0], [(":status", "200")], end_stream=True)
+                await stream.send_all(connection.data_to_send())
+
+    async with tcp(serve_one) as port, open_httpx_sender(net_of()) as sender:
+        first = []
+
+        async def push_first():
+            first.append(await pushed(sender, route_to(port)))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(push_first)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            for _ in range(long_answers):
+                assert (await pushed(sender, route_to(port))).status == 200
+    assert first[0].status == 200
+    assert (connections, let_in) == (1, long_answers * (65_535 + 65_536))
+
+
 def floods(data):
     async def serve_one(stream):
         async with stream:

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from hermes_actors.consumer.delivery.delivery import Delivery
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
-from hermes_actors.consumer.serial.lanes import Lanes
+from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.model.record import StoredRecord
 
 OFFSETS = PartitionOffsets(0)
@@ -16,9 +16,9 @@ def delivery(offset, key, partition=0, offsets=OFFSETS):
     return Delivery(StoredRecord(partition, offset, 0, key, b"x", ()), offsets)
 
 
-def taken(lanes, now_s=0.0):
+def taken(queue, now_s=0.0):
     found = []
-    while (one := lanes.next(now_s)) is not None:
+    while (one := queue.next(now_s)) is not None:
         found.append(one)
     return found
 
@@ -28,19 +28,19 @@ def offsets_of(deliveries):
 
 
 def ordered(*keys, window=100, waiting_max=1_000):
-    lanes = Lanes(window, waiting_max, is_ordered=True)
+    queue = SerialQueue(window, waiting_max, is_ordered=True)
     for offset, key in enumerate(keys):
-        lanes.add(delivery(offset, key))
-    return lanes
+        queue.add(delivery(offset, key))
+    return queue
 
 
 def test_a_key_has_one_message_under_way_and_others_pass_it():
-    lanes = ordered(b"a", b"a", b"b", b"a", b"c")
-    first = taken(lanes)
+    queue = ordered(b"a", b"a", b"b", b"a", b"c")
+    first = taken(queue)
     assert offsets_of(first) == [0, 2, 4]
-    assert lanes.parked == 2
-    lanes.remove(first[0])
-    (second,) = taken(lanes)
+    assert queue.parked == 2
+    queue.remove(first[0])
+    (second,) = taken(queue)
     assert second.record.offset == 1
 
 
@@ -49,65 +49,65 @@ def test_messages_without_a_key_wait_for_nobody():
 
 
 def test_equal_keys_of_two_partitions_are_two_sequences():
-    lanes = Lanes(10, 100, is_ordered=True)
-    lanes.add(delivery(0, b"a", partition=0))
-    lanes.add(delivery(0, b"a", partition=1))
-    assert len(taken(lanes)) == 2
+    queue = SerialQueue(10, 100, is_ordered=True)
+    queue.add(delivery(0, b"a", partition=0))
+    queue.add(delivery(0, b"a", partition=1))
+    assert len(taken(queue)) == 2
 
 
 def test_a_message_that_waits_for_a_retry_holds_its_key_and_no_other():
-    lanes = ordered(b"a", b"a", b"b", b"b")
-    a, b = taken(lanes)
-    lanes.wait(a, 10.0)
-    lanes.remove(b)
-    assert offsets_of(taken(lanes, 1.0)) == [3]
-    assert offsets_of(taken(lanes, 10.0)) == [0]
-    lanes.remove(a)
-    assert offsets_of(taken(lanes, 10.0)) == [1]
+    queue = ordered(b"a", b"a", b"b", b"b")
+    a, b = taken(queue)
+    queue.wait(a, 10.0)
+    queue.remove(b)
+    assert offsets_of(taken(queue, 1.0)) == [3]
+    assert offsets_of(taken(queue, 10.0)) == [0]
+    queue.remove(a)
+    assert offsets_of(taken(queue, 10.0)) == [1]
 
 
 def test_a_key_goes_on_only_when_the_dead_letter_is_kept():
-    lanes = ordered(b"a", b"a")
-    (first,) = taken(lanes)
-    lanes.bury(first)
-    assert taken(lanes) == []
-    lanes.forget(first)
-    assert offsets_of(taken(lanes)) == [1]
+    queue = ordered(b"a", b"a")
+    (first,) = taken(queue)
+    queue.bury(first)
+    assert taken(queue) == []
+    queue.forget(first)
+    assert offsets_of(taken(queue)) == [1]
 
 
 def test_what_waits_behind_its_key_counts_against_what_may_wait():
-    lanes = ordered(*[b"hot"] * 50, b"cold", waiting_max=10)
-    (first,) = taken(lanes)
-    assert lanes.parked == 9
-    assert lanes.is_waiting_full
-    lanes.remove(first)
-    assert offsets_of(taken(lanes)) == [1]
-    assert lanes.parked <= 9
+    queue = ordered(*[b"hot"] * 50, b"cold", waiting_max=10)
+    (first,) = taken(queue)
+    assert queue.parked == 9
+    assert queue.is_waiting_full
+    queue.remove(first)
+    assert offsets_of(taken(queue)) == [1]
+    assert queue.parked <= 9
 
 
 def test_a_hot_key_does_not_starve_the_others_within_the_bound():
-    lanes = ordered(*[b"hot"] * 500, *(b"%d" % n for n in range(50)))
-    found = taken(lanes)
+    queue = ordered(*[b"hot"] * 500, *(b"%d" % n for n in range(50)))
+    found = taken(queue)
     assert len(found) == 51
-    assert lanes.parked == 499
+    assert queue.parked == 499
 
 
 def test_a_retransmission_forgets_what_is_parked_and_keeps_what_is_under_way():
     old, new = PartitionOffsets(0), PartitionOffsets(0)
-    lanes = Lanes(10, 100, is_ordered=True)
+    queue = SerialQueue(10, 100, is_ordered=True)
     for offset in range(4):
-        lanes.add(delivery(offset, b"a", offsets=old))
-    (first,) = taken(lanes)
+        queue.add(delivery(offset, b"a", offsets=old))
+    (first,) = taken(queue)
     old.is_superseded = True
-    lanes.drop_superseded()
-    assert lanes.parked == lanes.fresh == 0
-    lanes.add(delivery(0, b"a", offsets=new))
-    assert taken(lanes) == []
-    lanes.remove(first)
-    (again,) = taken(lanes)
+    queue.drop_superseded()
+    assert queue.parked == queue.fresh == 0
+    queue.add(delivery(0, b"a", offsets=new))
+    assert taken(queue) == []
+    queue.remove(first)
+    (again,) = taken(queue)
     assert again.offsets is new
-    lanes.remove(again)
-    assert lanes.buffered_bytes == 0
+    queue.remove(again)
+    assert queue.buffered_bytes == 0
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -117,7 +117,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.lanes = Lanes(3, 8, is_ordered=True)
+        self.queue = SerialQueue(3, 8, is_ordered=True)
         self.inflight, self.buried = [], []
         self.known = 0
         self.now_s = 0.0
@@ -127,38 +127,38 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(keys=st.lists(st.sampled_from(keys), min_size=1, max_size=6))
     def read(self, keys):
         for key in keys:
-            self.lanes.add(delivery(self.known, key))
+            self.queue.add(delivery(self.known, key))
             self.known += 1
 
     @rule(seconds=st.floats(0, 3))
     def take(self, seconds):
         self.now_s += seconds
-        self.inflight += taken(self.lanes, self.now_s)
+        self.inflight += taken(self.queue, self.now_s)
 
     @precondition(lambda self: self.inflight)
     @rule(at=st.integers(0, 9), delay_s=st.floats(0, 3))
     def fail(self, at, delay_s):
-        self.lanes.wait(self.inflight.pop(at % len(self.inflight)), self.now_s + delay_s)
+        self.queue.wait(self.inflight.pop(at % len(self.inflight)), self.now_s + delay_s)
 
     @precondition(lambda self: self.inflight)
     @rule(at=st.integers(0, 9))
     def settle(self, at):
         one = self.inflight.pop(at % len(self.inflight))
-        self.lanes.remove(one)
+        self.queue.remove(one)
         self.done[one.record.key].append(one.record.offset)
 
     @precondition(lambda self: self.inflight)
     @rule(at=st.integers(0, 9))
     def bury(self, at):
         one = self.inflight.pop(at % len(self.inflight))
-        self.lanes.bury(one)
+        self.queue.bury(one)
         self.buried.append(one)
 
     @precondition(lambda self: self.buried)
     @rule()
     def keep(self):
         one = self.buried.pop()
-        self.lanes.forget(one)
+        self.queue.forget(one)
         self.done[one.record.key].append(one.record.offset)
 
     @invariant()
@@ -167,19 +167,19 @@ class AnyOrder(RuleBasedStateMachine):
         assert len(keyed) == len(set(keyed))
         for key in self.keys[:-1]:
             assert self.done[key] == sorted(self.done[key])
-        lanes = self.lanes
-        assert lanes.waiting + lanes.inflight + lanes.buried + lanes.parked <= 8
+        queue = self.queue
+        assert queue.waiting + queue.inflight + queue.buried + queue.parked <= 8
 
     def teardown(self):
         for _ in range(20 * self.known + 20):
             self.now_s += 5.0
             while self.buried:
                 self.keep()
-            self.inflight += taken(self.lanes, self.now_s)
+            self.inflight += taken(self.queue, self.now_s)
             while self.inflight:
                 self.settle(0)
         assert sum(map(len, self.done.values())) == self.known
-        assert self.lanes.buffered_bytes == 0
+        assert self.queue.buffered_bytes == 0
 
 
 TestAnyOrder = AnyOrder.TestCase
@@ -188,9 +188,9 @@ TestAnyOrder.settings = settings(deadline=None)
 
 @given(keys=st.lists(st.sampled_from([b"a", b"b", None]), max_size=40))
 def test_in_a_window_of_one_the_order_of_reading_is_kept(keys):
-    lanes = ordered(*keys, window=1)
+    queue = ordered(*keys, window=1)
     seen = []
-    while (one := lanes.next(0.0)) is not None:
+    while (one := queue.next(0.0)) is not None:
         seen.append(one.record.offset)
-        lanes.remove(one)
+        queue.remove(one)
     assert seen == list(range(len(keys)))

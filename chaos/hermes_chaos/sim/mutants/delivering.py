@@ -20,7 +20,7 @@ from hermes_actors.consumer.rates.control import RateControl
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import Dispatch
-from hermes_actors.consumer.serial.lanes import Lanes
+from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.filters.budget import Budget
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.log.commits import CommitOwner, Interval
@@ -32,7 +32,7 @@ from hermes_chaos.sim.world import Shape
 
 _settle = PartitionOffsets.settle
 _add = KeptDeadLetters.add
-_wait = Lanes.wait
+_wait = SerialQueue.wait
 _rejects = Filters.rejects
 _adopt = Dispatch.adopt
 _redeliver = Redriver._add
@@ -68,7 +68,7 @@ def _start_by_the_time(_self: TopicProgress, _partition: int) -> None:
     return None
 
 
-def _wait_no_time(self: Lanes, delivery: Delivery, _due_s: float) -> None:
+def _wait_no_time(self: SerialQueue, delivery: Delivery, _due_s: float) -> None:
     _wait(self, delivery, 0.0)
 
 
@@ -99,7 +99,7 @@ def _any_seek_is_ours(self: TopicProgress, owner: CommitOwner, _partition: int) 
     )
 
 
-def _wait_without_key(self: Lanes, delivery: Delivery, due_s: float) -> None:
+def _wait_without_key(self: SerialQueue, delivery: Delivery, due_s: float) -> None:
     _wait(self, delivery, due_s)
     if self._keys is not None:
         following = self._keys.release(delivery)
@@ -185,7 +185,7 @@ DELIVERING = (
     Mutant(
         "retry-at-once",
         "a failed push is tried again without a wait",
-        ((Lanes, "wait", _wait_no_time),),
+        ((SerialQueue, "wait", _wait_no_time),),
     ),
     Mutant(
         "no-rate",
@@ -217,7 +217,7 @@ DELIVERING = (
     Mutant(
         "order-broken-on-retry",
         "the next message of a key is pushed while the one before it waits for its retry",
-        ((Lanes, "wait", _wait_without_key),),
+        ((SerialQueue, "wait", _wait_without_key),),
         seed=5,
     ),
     Mutant(

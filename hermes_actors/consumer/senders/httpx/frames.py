@@ -3,6 +3,8 @@ bounded in each second, and so are all others, beside what requests earn. Pure: 
 
 Each frame costs tens of microseconds here, however short it is, and some are answered. Also, the
 transport grants each stream 16 MiB of an answer, of which no more is read than an answer may have.
+So streams are granted less. A bound of the bytes that are read would not do instead: one long
+answer would end the connection, and the pushes of all its other streams with it.
 """
 
 from enum import IntEnum
@@ -23,7 +25,7 @@ _CONNECTION = bytes(4)
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """The types of frames that are told apart (RFC 9113, section 6)."""
 
     DATA = 0
@@ -34,8 +36,8 @@ class Kind(IntEnum):
     CONTINUATION = 9
 
 
-_ASKED = frozenset(Kind)
-_REQUESTS = frozenset((Kind.DATA, Kind.HEADERS))
+_ASKED = frozenset(FrameKind)
+_REQUESTS = frozenset((FrameKind.DATA, FrameKind.HEADERS))
 
 
 class FrameWalk:
@@ -108,7 +110,7 @@ class FrameBudget:
             end = at + _HEAD_BYTES + int.from_bytes(data[at : at + 3], "big")
             kind = data[at + 3]
             requests += kind in _REQUESTS
-            if kind == Kind.WINDOW_UPDATE and data[at + 5 : at + _HEAD_BYTES] != _CONNECTION:
+            if kind == FrameKind.WINDOW_UPDATE and data[at + 5 : at + _HEAD_BYTES] != _CONNECTION:
                 asked = int.from_bytes(data[end - 4 : end], "big")
                 granted = min(asked, self._stream_window_bytes).to_bytes(4, "big")
                 data = data[: end - 4] + granted + data[end:]

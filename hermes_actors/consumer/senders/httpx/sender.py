@@ -48,14 +48,14 @@ _BEGINS = ".send_request_headers.started"
 _PROXY_ASKS_FOR_CREDENTIALS = 407
 
 
-class _Refused(Exception):
+class _NotBegun(Exception):
     """The push may not begin any more."""
 
 
-_EXPECTED: tuple[type[Exception], ...] = (*TRANSPORT_ERRORS, _Refused)
+_EXPECTED: tuple[type[Exception], ...] = (*TRANSPORT_ERRORS, _NotBegun)
 
 
-class _Progress:
+class _PushProgress:
     """Hears from the transport how far a request has come; `answer` is there with its head."""
 
     is_begun = False
@@ -66,12 +66,12 @@ class _Progress:
 
     async def __call__(self, event: str, _info: Any) -> None:
         """Hear that a connection is being made for the push, or that it is sent. Raises
-        _Refused.
+        _NotBegun.
         """
         self.is_begun = True
         # The last word before its head is written: it may have waited for a connection.
         if event.endswith(_BEGINS) and not may_begin(self._push):
-            raise _Refused
+            raise _NotBegun
 
 
 class HttpxSender(Sender):
@@ -144,7 +144,7 @@ class HttpxSender(Sender):
             return _failure(Failure.FORBIDDEN, refusal)
         outcome: SendOutcome | None = None
         is_expected = False
-        progress = _Progress(push)
+        progress = _PushProgress(push)
         pool = await self.pools.take(push.route)
         try:
             with trio.move_on_after(timeout_s):
@@ -180,7 +180,7 @@ class HttpxSender(Sender):
         """Return the outcome that an exception of the transport means."""
         text, origin = said(error), push.route.origin
         match error:
-            case _Refused():
+            case _NotBegun():
                 return NOT_BEGUN
             case ForbiddenAddress():
                 return _failure(Failure.FORBIDDEN, text)
@@ -207,7 +207,7 @@ class HttpxSender(Sender):
             case _:
                 return _failure(Failure.MALFORMED, text)
 
-    async def _exchange(self, push: Push, pool: Pool, progress: _Progress) -> SendOutcome:
+    async def _exchange(self, push: Push, pool: Pool, progress: _PushProgress) -> SendOutcome:
         request = self._request(push, progress)
         response = await pool.connections.handle_async_request(request)
         retry_after = next(
@@ -225,7 +225,7 @@ class HttpxSender(Sender):
                 await response.aclose()
         return progress.answer
 
-    def _request(self, push: Push, progress: _Progress) -> httpcore.Request:
+    def _request(self, push: Push, progress: _PushProgress) -> httpcore.Request:
         origin = push.route.origin
         scheme, host = origin.scheme.encode("ascii"), origin.host.encode("ascii")
         authority = b"[%b]" % host if b":" in host else host

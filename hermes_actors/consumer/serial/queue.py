@@ -1,7 +1,7 @@
 """The choice of the next attempt: fresh messages in order of reading, retries by due time, neither
 starving the other of the in-flight window. Pure: the time is an argument.
 
-While both lanes have something to send, each is sure of half the window, so retries that time out
+While fresh messages and retries both wait, each are sure of half the window, so retries that time out
 slowly leave fresh messages theirs, and a flood of fresh messages leaves retries theirs. Ordered,
 a fresh message whose key is on its way already waits behind it, and others pass it.
 """
@@ -86,7 +86,7 @@ class KeyOrder:
         self.parked = 0
 
 
-class Lanes(Buffer):
+class SerialQueue(Buffer):
     """All messages of one consumer that are not settled: fresh, waiting, in flight, buried (given
     up, while their dead letters are on their way), and, if ordered, parked behind their key.
     """
