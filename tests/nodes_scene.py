@@ -1,8 +1,6 @@
 """Whole nodes of one datacentre in one process, on a memory log, pushing into a list."""
 
-import random
 from collections import Counter
-from contextlib import asynccontextmanager
 
 import trio
 
@@ -12,15 +10,14 @@ from hermes_actors.log.base import Stored
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.topic import Ack
-from hermes_actors.node import NodeEnvironment, open_node
-from hermes_actors.runtime.clock import seeded_ids
-from hermes_actors.runtime.cpu import StillCpu
+from hermes_actors.node import open_node
 from hermes_actors.security.account import Credentials
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.surroundings import surroundings
+from hermes_chaos.wanted import subscription_body, topic_body
 
 TOPIC = "shop.orders"
 NAMES = ("billing", "mail")
-OWNER = {"source": "Plaintext", "id": "team"}
 
 
 class SleepingClock(SimulatedClock):
@@ -72,25 +69,13 @@ class Cluster:
             def send(self, push, done):
                 send(push, done)
 
-        @asynccontextmanager
-        async def senders(*_):
-            yield lambda _live: Handing()
-
         is_first = not self.nodes
         config = Config(
             node=name,
             roles=["management", "consumers"] if is_first else ["consumers"],
             metadata=MetadataConfig(replicator="a"),
         )
-        environment = NodeEnvironment(
-            clock=clock,
-            ids=seeded_ids(random.Random(f"{name}{self.starts}")),
-            rng=random.Random(f"{name}{self.starts}"),
-            log=self.log,
-            remote_logs={},
-            open_senders=senders,
-            cpu=StillCpu(),
-        )
+        environment = surroundings(clock, self.log, seed=self.starts, sender=Handing())
         scope = trio.CancelScope()
 
         async def run():
@@ -121,16 +106,9 @@ class Cluster:
         administration = self.nodes["a"].administration
         caller = await administration.security.identify(Credentials())
         await administration.groups.create(caller, {"groupName": "shop"})
-        topic = {"name": TOPIC, "description": "", "owner": OWNER, "contentType": "JSON"}
-        await administration.topics.create(caller, {**topic, "retentionTime": {"duration": 1}})
+        await administration.topics.create(caller, topic_body(TOPIC))
         for name in NAMES:
-            subscription = {
-                "name": name,
-                "topicName": TOPIC,
-                "endpoint": "http://sink/",
-                "description": "",
-                "owner": OWNER,
-            }
+            subscription = subscription_body(TOPIC, name, "http://sink/")
             await administration.subscriptions.create(caller, TOPIC, subscription)
         while TOPIC not in await self.log.topics():  # noqa: ASYNC110 -- the log tells no event
             await trio.sleep(0.01)

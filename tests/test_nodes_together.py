@@ -6,7 +6,8 @@ import pytest
 import trio
 
 from hermes_actors.security.account import Credentials
-from tests.nodes_scene import NAMES, OWNER, TOPIC, Cluster, once
+from hermes_chaos.wanted import subscription_body, topic_body
+from tests.nodes_scene import NAMES, TOPIC, Cluster, once
 
 
 @pytest.fixture
@@ -255,12 +256,9 @@ async def test_a_topic_that_the_log_does_not_answer_for_keeps_no_other_from_havi
     administration = cluster.nodes["a"].administration
     caller = await administration.security.identify(Credentials())
     for name in ("shop.silent", "shop.other"):
-        topic = {"name": name, "description": "", "owner": OWNER, "contentType": "JSON"}
-        await administration.topics.create(caller, {**topic, "retentionTime": {"duration": 1}})
-        subscription = {"name": "push", "topicName": name, "endpoint": "http://sink/"}
-        await administration.subscriptions.create(
-            caller, name, {**subscription, "description": "", "owner": OWNER}
-        )
+        await administration.topics.create(caller, topic_body(name))
+        subscription = subscription_body(name, "push", "http://sink/")
+        await administration.subscriptions.create(caller, name, subscription)
         await trio.sleep(1)
     await trio.sleep(20)
     state = cluster.nodes["a"].coordination.state

@@ -6,28 +6,13 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from hermes_actors.actors.supervisor import open_supervisor
-from hermes_actors.balancer.agent import Agent
-from hermes_actors.balancer.leader import Leader
-from hermes_actors.balancer.membership import Membership
-from hermes_actors.balancer.planning import WorkloadPlanner
-from hermes_actors.balancer.presence import Presence
-from hermes_actors.balancer.releases import Releases
-from hermes_actors.balancer.workload.problem import PlannerSettings
-from hermes_actors.balancer.workloads import Workloads
-from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.factory import ConsumerFactory
-from hermes_actors.consumer.offsets.resting import Resting
+from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.consumer.senders.sender import Sender, SendOutcome
-from hermes_actors.coordination.reader import CoordinationReader
-from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.bodies import subscription_body, topic_body
 from hermes_actors.metadata.commands import Accepted, delete, put
 from hermes_actors.metadata.keys import seek_key, subscription_key, topic_key
-from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.names import SubscriptionName, TopicName
@@ -39,10 +24,11 @@ from hermes_actors.model.subscription import (
     SubscriptionState,
 )
 from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.node import open_node
 from hermes_actors.runtime.clock import seeded_ids
-from hermes_actors.runtime.cpu import StillCpu
-from hermes_actors.telemetry.metrics import Metrics, render
+from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
+from hermes_chaos.sim.environment.surroundings import surroundings
 
 TOPIC = TopicName("shop", "orders")
 NAME = SubscriptionName(TOPIC, "push")
@@ -67,90 +53,24 @@ class Sink(Sender):
 
 
 class Node:
+    """A consuming node; each time that it runs is another life of it."""
+
     def __init__(self, nursery):
         self.clock = SimulatedClock()
         self.log = MemoryLog("dc1", self.clock)
         self.sink = Sink(nursery)
-        self.metrics = Metrics("hermes_consumers")
         self.ids = seeded_ids(random.Random(1))
-        self.metadata = Metadata(self.log, clock=self.clock, ids=self.ids, rng=random.Random(2))
-        self.crashes = []
+        self.lives = 0
 
     @asynccontextmanager
     async def running(self):
-        resting = Resting(self.log, self.clock, skew_ms=0)
-        parts = ConsumerParts(
-            log=self.log,
-            sender_of=lambda _live: self.sink,
-            clock=self.clock,
-            rng=random.Random(3),
-            ids=self.ids,
-            metrics=self.metrics,
-            config=ConsumersConfig(),
-            suspend=lambda live, reason: agent.suspend(live, reason),
-        )
-        coordination, presence = Coordination(self.log), Presence()
-        releases = Releases(coordination, self.clock)
-        planner = WorkloadPlanner(PlannerSettings(), lambda _name: 100.0)
-        agent = Agent(
-            self.metadata,
-            ConsumerFactory(parts),
-            coordination,
-            presence,
-            releases,
-            clock=self.clock,
-            rng=random.Random(4),
-            cpu=StillCpu(),
-            on_gone=lambda live: self.metrics.forget(
-                group=live.name.topic.group, topic=live.name.topic.name, subscription=live.name.name
-            ),
-            resting=resting,
-        )
-        async with open_supervisor(random.Random(5), self.crashes.append) as supervisor:
-            supervisor.start_task("registry", lambda stop: Registry(self.metadata).run(stop))
-            await self.metadata.wait_current()
-            supervisor.start_task(
-                "reader",
-                lambda stop: CoordinationReader(
-                    coordination, clock=self.clock, rng=random.Random(6)
-                ).run(stop),
-            )
-            leader = supervisor.start(
-                "leader",
-                lambda: Leader(
-                    coordination,
-                    presence,
-                    planner,
-                    lambda: workloads(),
-                    clock=self.clock,
-                    rng=random.Random(7),
-                ),
-            )
-            workloads = Workloads(self.metadata, coordination, presence, leader)
-            supervisor.start_task("workloads", workloads.run)
-            supervisor.start_task("releases", releases.run)
-            supervisor.start_task(
-                "membership",
-                lambda stop: Membership(
-                    coordination,
-                    presence,
-                    node="n1",
-                    cores=1.0,
-                    version="",
-                    clock=self.clock,
-                    ids=self.ids,
-                    loads=agent.loads,
-                ).run(stop),
-            )
-            supervisor.start_task("resting", resting.run)
-            supervisor.start_task("agent", agent.run)
-            yield agent
-            await supervisor.stop("agent", grace_s=60)
-            for name in ("leader", "workloads", "releases", "membership", "reader"):
-                await supervisor.stop(name)
-            await supervisor.stop("resting")
-            await supervisor.stop("registry")
-        assert self.crashes == []
+        self.lives += 1
+        environment = surroundings(self.clock, self.log, seed=self.lives, sender=self.sink)
+        config = Config(roles=["consumers"], management=ManagementConfig(topic_partitions=2))
+        async with open_node(config, environment) as node:
+            self.metadata, self.metrics = node.metadata, node.metrics
+            await node.metadata.wait_current()
+            yield node.agent
 
     async def change(self, change):
         outcome = await self.metadata.change(change)
@@ -196,8 +116,9 @@ class Node:
 
 
 @pytest.fixture
-def node(nursery):
-    return Node(nursery)
+def node(nursery, caplog):
+    yield Node(nursery)
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(node, autojump_clock):
@@ -225,7 +146,7 @@ async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(nod
         await node.subscribe(state=SubscriptionState.ACTIVE)
         await trio.sleep(1)
         assert node.sink.bodies[4:] == [b"4"]
-        shown = render([node.metrics]).decode()
+        shown = render(node.metrics).decode()
         assert (
             'subscription_delivered_total{group="shop",subscription="push",topic="orders"} 5'
             in (shown)
@@ -236,7 +157,7 @@ async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(nod
         await trio.sleep(5)
         assert len(node.sink.bodies) == 5
         assert agent.status() == {}
-        assert 'subscription="push"' not in render([node.metrics]).decode()
+        assert 'subscription="push"' not in render(node.metrics).decode()
 
         # The same name again is another subscription: it starts at its own creation.
         await trio.sleep(60)

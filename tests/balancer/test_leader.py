@@ -227,17 +227,17 @@ async def test_the_lead_goes_round_seldom_where_planning_fails_everywhere(cluste
     await cluster.until(lambda: nodes[0].state.grants("shop.orders$new"), within_s=310)
 
 
-@pytest.mark.parametrize("names", ["abc", "a"])
+@pytest.mark.parametrize("names", ["ab", "a"])
 async def test_snapshots_are_taken_where_planning_fails_on_every_node(
     cluster, autojump_clock, names
 ):
     nodes = cluster.start(*names)
     for node in nodes:
         node.planner.is_broken = True
-    await cluster.sleep(1_000)
+    await cluster.sleep(700)
     snapshots = said(cluster, Snapshot)
     # An actor that has failed often is restarted after up to five minutes.
-    assert 3 <= len(snapshots) <= 34
+    assert 3 <= len(snapshots) <= 24
     assert snapshots[-1][0] - snapshots[0][0] > 300
     assert said(cluster, Plan) == []
     (joiner,) = cluster.start("z")

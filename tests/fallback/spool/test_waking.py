@@ -180,7 +180,7 @@ async def test_a_log_that_comes_and_goes_and_takes_nothing_is_not_tried_each_tim
 async def test_who_waits_for_its_topic_goes_on_a_few_at_a_time_when_it_is_known(
     open_spooling, entry, live, memory_log, autojump_clock
 ):
-    names = [f"shop.t{number}" for number in range(1_000)]
+    names = [f"shop.t{number}" for number in range(300)]
     log = await memory_log(topics=names)
     stored: Counter[float] = Counter()
     log.on_append.append(lambda _topic, _record: stored.update([trio.current_time()]))
@@ -193,6 +193,6 @@ async def test_who_waits_for_its_topic_goes_on_a_few_at_a_time_when_it_is_known(
         assert not stored
         spooling.live = {name: live(name) for name in names[:-10]}
         await trio.sleep(2)
-        assert stored.total() == 990
+        assert stored.total() == 290
         # Each does something then, and the node has other things to do.
         assert max(stored.values()) <= 64
