@@ -42,6 +42,7 @@ _COMMANDS = (
         f"{_PACKAGE}.subscriptions.commands:app",
         "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
     ),
+    LazyCommand("schema", f"{_PACKAGE}.schemas:app", "Show, check, compare, save schemas."),
     LazyCommand(
         "dlq", f"{_PACKAGE}.dlq.commands:app", "List, show, re-drive, expire dead letters."
     ),

@@ -1,0 +1,190 @@
+"""`hermes schema …`: the schemas that topics' messages must fit: shown, compared, saved."""
+
+import difflib
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hermes_actors.cli.administration.arguments import TopicArgument
+from hermes_actors.cli.command_line.failures import EXIT_FAILED, UsageWrong
+from hermes_actors.cli.command_line.options import Output, OutputOption
+from hermes_actors.cli.command_line.plain import command_group
+from hermes_actors.cli.connection.asking import management_command
+from hermes_actors.cli.connection.management import ManagementClient, quoted
+from hermes_actors.cli.output.render import (
+    parsed_object,
+    printable,
+    say,
+    say_wrapped,
+    show_answer,
+    write_json,
+)
+from hermes_actors.errors import Refused
+from hermes_actors.schema.json_schema import JsonSchema, can_read
+
+app = command_group("Schemas: what the messages of a topic must look like.")
+
+_REGISTRY = "/schema-registry"
+
+SchemaArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="The schema, in JSON; '-' reads stdin.")
+]
+VersionOption = Annotated[
+    int | None, typer.Option("--version", min=1, help="Another version than the newest.")
+]
+
+
+@management_command(
+    app,
+    "hermes schema show shop.orders",
+    "hermes schema show shop.orders --version 1 -o json",
+)
+def show(
+    client: ManagementClient,
+    topic: TopicArgument,
+    version: VersionOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Print a topic's schema as it was saved; with -o json its version and id too."""
+    content = _version(client, topic, version)
+    show_answer(content, output, lambda found: say(_shown(found)))
+
+
+@management_command(app, "hermes schema push shop.orders order.schema.json")
+def push(
+    client: ManagementClient,
+    topic: TopicArgument,
+    file: SchemaArgument,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make a schema the topic's newest one: publishers' messages must fit it from now on."""
+    text = _text_of(file)
+    # Else a mistyped topic would make a subject that no topic has.
+    client.get(f"/topics/{quoted(topic)}")
+    body = {"schemaType": "JSON", "schema": text}
+    client.post(f"{_subject(topic)}/versions", body)
+    content = client.post(_subject(topic), body)
+
+    def say_version(found: dict[str, Any]) -> None:
+        say(printable(f"topic {topic}: version {found.get('version')}, id {found.get('id')}"))
+
+    show_answer(content, output, say_version)
+
+
+@management_command(
+    app,
+    "hermes schema check shop.orders order.schema.json",
+)
+def check(
+    client: ManagementClient,
+    topic: TopicArgument,
+    file: SchemaArgument,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say what a schema would break before it is saved; exit code 1 if it would be refused.
+
+    Publishers are told whether messages that are taken now might be refused, and the topic's
+    subscriptions are named if they might be handed messages that the present schema forbids.
+    """
+    text = _text_of(file)
+    try:
+        JsonSchema(text)
+    except Refused as error:
+        raise UsageWrong(f"{file}: {error.message}") from error
+    subscriptions = _names(client.get(f"/topics/{quoted(topic)}/subscriptions"))
+    subjects = _names(client.get(f"{_REGISTRY}/subjects"))
+    found: dict[str, Any] = {"isTaken": True, "reasons": [], "refuses": False, "affected": []}
+    if topic in subjects:
+        body = {"schemaType": "JSON", "schema": text}
+        path = f"{_REGISTRY}/compatibility/subjects/{quoted(topic)}/versions"
+        answer = parsed_object(client.post(path, body))
+        present = str(parsed_object(_version(client, topic, None)).get("schema"))
+        found = {
+            "isTaken": answer.get("is_compatible") is True,
+            "reasons": answer.get("messages") or [],
+            "refuses": not can_read(text, present),
+            "affected": subscriptions if not can_read(present, text) else [],
+        }
+    if output is Output.JSON:
+        write_json(json.dumps(found).encode())
+    else:
+        _say_checked(topic, found)
+    if not found["isTaken"]:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _say_checked(topic: str, found: dict[str, Any]) -> None:
+    if found["isTaken"]:
+        say("would be taken: it agrees with earlier versions as the topic's level demands")
+    for reason in found["reasons"]:
+        say_wrapped(f"would be refused: {reason}")
+    if found["refuses"]:
+        say(f"publishers: messages that {printable(topic)} takes now might be refused")
+    if found["affected"]:
+        names = ", ".join(found["affected"])
+        say_wrapped(f"subscriptions that might get messages they do not know yet: {names}")
+
+
+@management_command(
+    app,
+    "hermes schema diff shop.orders order.schema.json",
+    "hermes schema diff shop.orders --version 1",
+)
+def diff(
+    client: ManagementClient,
+    topic: TopicArgument,
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="The newest one's, if it is left out.")
+    ] = None,
+    version: VersionOption = None,
+) -> None:
+    """Print what a schema changes: lines that go (-) and come (+).
+
+    A file is compared with the topic's newest version, or with the one that is named; without a
+    file that version is compared with the newest one.
+    """
+    if file is None and version is None:
+        raise UsageWrong("give a FILE, or --version N to compare with the newest version")
+    old = parsed_object(_version(client, topic, version))
+    names = (f"version {old.get('version')}", file or "newest version")
+    new = (
+        _text_of(file) if file is not None else _shown(parsed_object(_version(client, topic, None)))
+    )
+    before, after = _pretty(_shown(old)), _pretty(new)
+    for line in difflib.unified_diff(before, after, *names, lineterm=""):
+        say(printable(line))
+
+
+def _subject(topic: str) -> str:
+    return f"{_REGISTRY}/subjects/{quoted(topic)}"
+
+
+def _version(client: ManagementClient, topic: str, version: int | None) -> bytes:
+    return client.get(f"{_subject(topic)}/versions/{version or 'latest'}")
+
+
+def _shown(found: dict[str, Any]) -> str:
+    # Lines stay lines; what steers a terminal does not come through.
+    return "\n".join(map(printable, str(found.get("schema")).splitlines()))
+
+
+def _names(content: bytes) -> list[str]:
+    found = json.loads(content)
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
+def _pretty(text: str) -> list[str]:
+    try:
+        return json.dumps(json.loads(text), indent=2).splitlines()
+    except (ValueError, RecursionError):
+        return text.splitlines()
+
+
+def _text_of(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageWrong(f"{file}: cannot be read: {error}") from error
