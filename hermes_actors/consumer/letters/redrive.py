@@ -1,8 +1,8 @@
 """Delivers dead letters again, to their subscription only, beside what its consumer reads: through
 the same queues, window, rate and retries, at least once, and crashes go on where they were.
 
-Data flows from left to right: dead-letter topic → plan → pace → fresh queue → … → a mark that closes
-the letter, or a newer letter. The marks are what counts; the commit is how far it has come.
+Data flows from left to right: dead-letter topic → plan → pace → fresh queue → … → a mark that
+closes the letter, or a newer letter. The marks are what counts; the commit is how far it has come.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """The choice of the next attempt: fresh messages in order of reading, retries by due time, neither
 starving the other of the in-flight window. Pure: the time is an argument.
 
-While fresh messages and retries both wait, each are sure of half the window, so retries that time out
-slowly leave fresh messages theirs, and a flood of fresh messages leaves retries theirs. Ordered,
-a fresh message whose key is on its way already waits behind it, and others pass it.
+While fresh messages and retries both wait, each are sure of half the window, so retries that time
+out slowly leave fresh messages theirs, and a flood of fresh messages leaves retries theirs.
+Ordered, a fresh message whose key is on its way already waits behind it, and others pass it.
 """
 
 import heapq
