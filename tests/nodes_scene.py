@@ -55,7 +55,7 @@ class Cluster:
         ended = trio.Event()
 
         def send(push, done):
-            subscription = push.route.lane.partition("$")[2]
+            subscription = push.route.subscription.partition("$")[2]
             self.pushes.append((name, subscription, push.body))
             if (subscription, push.body) in self.lethal:
                 # As a crash: whatever is under way ends, and nobody is told.

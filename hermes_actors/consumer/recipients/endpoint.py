@@ -43,7 +43,7 @@ class Endpoint(Struct, frozen=True):
 
     template: str
     authorization: str
-    lane: str
+    subscription: str
     route: Route | None
     hosts: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ class Endpoint(Struct, frozen=True):
         authority = _VARIABLE.sub(lambda each: self._host_part(document, each.group(1)), authority)
         rest = _VARIABLE.sub(lambda each: _value(document, each.group(1)), rest)
         try:
-            route = _route(authority + rest, self.lane)
+            route = _route(authority + rest, self.subscription)
         except Refused as error:
             raise Unresolved(error.message) from error
         host = route.origin.host
@@ -93,18 +93,20 @@ class Endpoint(Struct, frozen=True):
 
 
 def parse_endpoints(
-    text: str, lane: str, hosts: tuple[str, ...] = (), schemes: tuple[str, ...] = SCHEMES
+    text: str, subscription: str, hosts: tuple[str, ...] = (), schemes: tuple[str, ...] = SCHEMES
 ) -> tuple[Endpoint, ...]:
     """Read an endpoint of one address or several, in their order. Raises Refused."""
-    return tuple(parse_endpoint(each, lane, hosts, schemes) for each in split_addresses(text))
+    return tuple(
+        parse_endpoint(each, subscription, hosts, schemes) for each in split_addresses(text)
+    )
 
 
 def parse_endpoint(
-    text: str, lane: str, hosts: tuple[str, ...] = (), schemes: tuple[str, ...] = SCHEMES
+    text: str, subscription: str, hosts: tuple[str, ...] = (), schemes: tuple[str, ...] = SCHEMES
 ) -> Endpoint:
-    """Read one address of one of the schemes for pushes in `lane`; a scheme that is not HTTP's has
-    no port by default, 0. Raises Refused, naming what is wrong; the message never holds the
-    password.
+    """Read one address of one of the schemes for pushes of `subscription`; a scheme that is not
+    HTTP's has no port by default, 0. Raises Refused, naming what is wrong; the message never holds
+    the password.
     """
     scheme = text.partition("://")[0].lower()
     if "://" not in text or scheme not in schemes:
@@ -115,15 +117,15 @@ def parse_endpoint(
         if not _FIELD.fullmatch(name):
             raise Refused(f"endpoint: '{{{name}}}' is not a field's name; write {{field}}")
     if not variables:
-        return Endpoint(address, authorization, lane, _route(address, lane))
+        return Endpoint(address, authorization, subscription, _route(address, subscription))
     if _VARIABLE.search(_port(address)):
         raise Refused(
             "endpoint: a {field} must not be the port, for whoever publishes would choose it; "
             "write the port"
         )
     # Any value will do for checking what is around the variables.
-    _route(_VARIABLE.sub("1", address), lane)
-    return Endpoint(address, authorization, lane, None, hosts)
+    _route(_VARIABLE.sub("1", address), subscription)
+    return Endpoint(address, authorization, subscription, None, hosts)
 
 
 def without_credentials(text: str) -> tuple[str, str]:
@@ -164,7 +166,7 @@ def _is_one_of(host: str, patterns: tuple[str, ...]) -> bool:
     )
 
 
-def _route(address: str, lane: str) -> Route:
+def _route(address: str, subscription: str) -> Route:
     if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in address):
         raise Refused("endpoint: spaces and control characters must be percent-encoded")
     try:
@@ -185,7 +187,7 @@ def _route(address: str, lane: str) -> Route:
     if port == 0:
         raise Refused("endpoint: port 0 cannot be connected to")
     start = f"POST {target} HTTP/1.1\r\nHost: {authority}\r\n".encode("ascii")
-    return Route(lane, Origin(parts.scheme, host, port or default_port), target, start)
+    return Route(subscription, Origin(parts.scheme, host, port or default_port), target, start)
 
 
 def _value(document: Any, path: str) -> str:

@@ -97,7 +97,7 @@ class Recipients:
         now_s: Callable[[], float],
     ) -> None:
         self._live = live
-        self._lane = str(live.name)
+        self._subscription = str(live.name)
         self._resolver = resolver
         self._names = names
         self._is_proxied = is_proxied
@@ -116,7 +116,7 @@ class Recipients:
         try:
             self._settings = Settings.of(live)
             self._endpoints = parse_endpoints(
-                subscription.endpoint, self._lane, self._settings.hosts, self._schemes
+                subscription.endpoint, self._subscription, self._settings.hosts, self._schemes
             )
             if len(self._endpoints) > addresses_max:
                 raise Refused(
@@ -198,7 +198,7 @@ class Recipients:
     def _ask(
         self, resolver: EndpointResolver, message: Message, *, is_all: bool
     ) -> Sequence[str] | None:
-        asked = Asked(self._lane, self._plain_endpoint, self._metadata, message)
+        asked = Asked(self._subscription, self._plain_endpoint, self._metadata, message)
         try:
             if is_all:
                 found = resolver.resolve_all(asked)
@@ -223,7 +223,9 @@ class Recipients:
         parsed = self._parsed.get(address)
         if parsed is None:
             try:
-                parsed = parse_endpoint(address, self._lane, self._settings.hosts, self._schemes)
+                parsed = parse_endpoint(
+                    address, self._subscription, self._settings.hosts, self._schemes
+                )
             except Refused as error:
                 raise Unresolved(f"the resolver's address: {error.message}") from error
             while len(self._parsed) >= _PARSED_MAX:
@@ -277,7 +279,7 @@ class Recipients:
         now_s = self._now_s()
         if now_s - self._said_s >= _SAID_EACH_S:
             self._said_s = now_s
-            _logger.warning("%s: " + text, self._lane, value)
+            _logger.warning("%s: " + text, self._subscription, value)
 
 
 def _recipient(endpoint: Endpoint, message: Message, authorization: str) -> Recipient:

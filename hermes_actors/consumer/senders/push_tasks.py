@@ -44,7 +44,7 @@ class PushTasks:
         closed: T,
         overloaded: T,
         broken: Callable[[Exception], T],
-        lane: str = "",
+        subscription: str = "",
     ) -> None:
         """Tell `done` what `work` makes, later: `closed` when it was broken off, `overloaded` when
         too many others are at work, and what `broken` makes of an exception of it.
@@ -57,12 +57,12 @@ class PushTasks:
         else:
             self._count += 1
             scope = trio.CancelScope()
-            self._scopes.setdefault(lane, {})[scope] = None
-            self._nursery.start_soon(self._run, work, done, closed, broken, lane, scope)
+            self._scopes.setdefault(subscription, {})[scope] = None
+            self._nursery.start_soon(self._run, work, done, closed, broken, subscription, scope)
 
-    def forget(self, lane: str) -> None:
-        """Break off what is at work for the lane; each ends with its `closed`, later."""
-        for scope in self._scopes.get(lane, {}):
+    def forget(self, subscription: str) -> None:
+        """Break off what is at work for the subscription; each ends with its `closed`, later."""
+        for scope in self._scopes.get(subscription, {}):
             scope.cancel()
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class PushTasks:
         done: Callable[[T], object],
         closed: T,
         broken: Callable[[Exception], T],
-        lane: str,
+        subscription: str,
         scope: trio.CancelScope,
     ) -> None:
         made = closed
@@ -88,10 +88,10 @@ class PushTasks:
             made = broken(error)
         finally:
             self._count -= 1
-            of_lane = self._scopes[lane]
-            del of_lane[scope]
-            if not of_lane:
-                del self._scopes[lane]
+            of_subscription = self._scopes[subscription]
+            del of_subscription[scope]
+            if not of_subscription:
+                del self._scopes[subscription]
             await self._tell(done, made)
 
     async def _tell(self, done: Callable[[T], object], made: T) -> None:

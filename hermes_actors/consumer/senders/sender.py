@@ -103,15 +103,15 @@ class Origin(Struct, frozen=True, cache_hash=True):
 
 
 class Route(Struct, frozen=True):
-    """The parts that all pushes to one address share. `lane` is whose pushes they are (a
-    subscription).
+    """The parts that all pushes of one subscription to one address share. `subscription` is its
+    name.
 
-    Senders share nothing but the machine between lanes, so that a slow subscriber's pushes do not
-    take another's connections. `target` is path and query, `start` the request line and the Host
-    line ready for HTTP/1.1.
+    Senders share nothing but the machine between subscriptions, so that a slow subscriber's pushes
+    do not take another's connections. `target` is path and query, `start` the request line and the
+    Host line ready for HTTP/1.1.
     """
 
-    lane: str
+    subscription: str
     origin: Origin
     target: str
     start: bytes
@@ -226,8 +226,8 @@ class Sender(ABC):
         """For people: why this sender cannot push anything now; "" when it can."""
         return ""
 
-    def forget(self, lane: str) -> None:  # noqa: B027
-        """End all pushes of the lane with CLOSED, at once or soon: those that wait for a connection
-        or a token, and those that are on their way, which may arrive all the same. A sender may go
-        on with them instead.
+    def forget(self, subscription: str) -> None:  # noqa: B027
+        """End all pushes of the subscription with CLOSED, at once or soon: those that wait for a
+        connection or a token, and those that are on their way, which may arrive all the same. A
+        sender may go on with them instead.
         """

@@ -17,7 +17,7 @@ class Scene:
             closed="closed",
             overloaded="overloaded",
             broken=lambda error: f"broken: {error!r}",
-            lane=lane,
+            subscription=lane,
         )
 
 

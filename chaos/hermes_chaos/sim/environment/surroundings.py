@@ -21,7 +21,7 @@ class _Nobody(Sender):
     """Where nothing may be pushed."""
 
     def send(self, push: Push, done: Done) -> None:
-        raise AssertionError(f"there is nobody to take a push of {push.route.lane}")
+        raise AssertionError(f"there is nobody to take a push of {push.route.subscription}")
 
 
 def surroundings(

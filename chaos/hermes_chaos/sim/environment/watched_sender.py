@@ -45,7 +45,7 @@ class WatchedSender(Sender):
         attempt = Attempted(
             node=self._node,
             number=next(self._numbers),
-            subscription=push.route.lane,
+            subscription=push.route.subscription,
             message_id=batch_id or headers[b"hermes-message-id"].decode(),
             retries=int(headers[b"hermes-retry-count"]),
             at_s=trio.current_time(),

@@ -1,4 +1,4 @@
-"""Pushes over pooled HTTP/1.1 connections: one pool for each lane and origin, bounded, swept.
+"""Pushes over pooled HTTP/1.1 connections: a pool for each subscription and origin, bounded, swept.
 
 No task and no timer for each push: a connection's callback ends one push and starts the next that
 waits; one timer sweeps all pools for what has run out of time. Knows the network through a seam
@@ -50,7 +50,7 @@ class PoolLimits(Struct, frozen=True):
 
 
 class _Pool:
-    """The connections of one lane to one origin, and the pushes that wait for one."""
+    """The connections of one subscription to one origin, and the pushes that wait for one."""
 
     __slots__ = (
         "busy",
@@ -326,7 +326,7 @@ class _Pool:
         connection.start(request, now_s)
 
     def _free(self, connection: PooledConnection) -> None:
-        """Use a connection that came free: for a push of this lane, or another's."""
+        """Use a connection that came free: for a push of this subscription, or another's."""
         needs = bool(self.waiting)
         if not self.share.hand_over(connection, self, self.size + 1, needs):
             self._next(connection)
@@ -391,7 +391,7 @@ class Http1Sender(Sender):
             self._net.soon(lambda: done(SendOutcome(0, "", Failure.CLOSED)))
             return
         route = push.route
-        pool = self._pools.get((route.lane, route.origin)) or self._open_pool(route)
+        pool = self._pools.get((route.subscription, route.origin)) or self._open_pool(route)
         now_s = self._net.now_s()
         request = Request(
             push,
@@ -405,17 +405,17 @@ class Http1Sender(Sender):
             self._net.soon(lambda: done(outcome))
 
     def probe(self, route: Route, done: Probed) -> bool:
-        """Connect to the route's origin; the connection is kept for the next push of its lane."""
+        """Connect to the route's origin; its subscription's next push has the connection."""
         if self._is_closed:
             self._net.soon(lambda: done(Failure.CLOSED))
             return True
-        pool = self._pools.get((route.lane, route.origin)) or self._open_pool(route)
+        pool = self._pools.get((route.subscription, route.origin)) or self._open_pool(route)
         pool.probe(done, self._net.now_s())
         return True
 
-    def forget(self, lane: str) -> None:
-        """End all pushes of the lane with CLOSED, and the connections that they are on."""
-        for pool in [pool for key, pool in self._pools.items() if key[0] == lane]:
+    def forget(self, subscription: str) -> None:
+        """End all pushes of the subscription with CLOSED, and the connections that they are on."""
+        for pool in [pool for key, pool in self._pools.items() if key[0] == subscription]:
             pool.forget()
 
     def close(self) -> None:
@@ -443,7 +443,7 @@ class Http1Sender(Sender):
             share = self._shares[origin] = OriginShare(self._limits.connections_per_host_max)
         share.pools += 1
         pool = _Pool(self._net, origin, self._limits, share)
-        self._pools[route.lane, origin] = pool
+        self._pools[route.subscription, origin] = pool
         if not self._is_swept:
             self._is_swept = True
             self._net.later(SWEEP_INTERVAL_S, self._sweep)

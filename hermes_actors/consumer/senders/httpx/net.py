@@ -64,7 +64,7 @@ class CrowdedHost(httpcore.ConnectError):
 
 
 class HostConnections:
-    """The connections that stand to each host and port, over all lanes: at most `limit`."""
+    """The connections that stand to each host and port, over all subscriptions: at most `limit`."""
 
     def __init__(self, limit: int = 1_000) -> None:
         self.limit = limit

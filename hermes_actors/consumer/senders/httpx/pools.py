@@ -1,5 +1,5 @@
-"""Connection pools of httpx' transport, one for each lane and origin: nothing is shared between
-lanes, so that one's slow answers do not take another's streams.
+"""Connection pools of httpx' transport, one for each subscription and origin: nothing is shared
+between subscriptions, so that one's slow answers do not take another's streams.
 """
 
 from collections.abc import Callable
@@ -19,9 +19,9 @@ ABANDONED_MAX = 8
 
 
 class Pool:
-    """The connections of one lane to one origin. `abandoned` counts streams that were left without
-    their end: the transport does not reset them, so they go on counting against the server's limit.
-    `is_spoilt`: nothing good comes of these connections any more.
+    """The connections of one subscription to one origin. `abandoned` counts streams that were left
+    without their end: the transport does not reset them, so they go on counting against the
+    server's limit. `is_spoilt`: nothing good comes of these connections any more.
     """
 
     def __init__(self, connections: httpcore.AsyncConnectionPool) -> None:
@@ -46,7 +46,7 @@ class Pools:
 
     async def take(self, route: Route) -> Pool:
         """The pool for one push, to be given back."""
-        key = (route.lane, route.origin)
+        key = (route.subscription, route.origin)
         if key not in self._pools:
             await self._make_room()
         pool = self._pools.get(key)
@@ -61,7 +61,7 @@ class Pools:
         """
         pool.pushes -= 1
         pool.free_since_s = trio.current_time()
-        key = (route.lane, route.origin)
+        key = (route.subscription, route.origin)
         is_bad = pool.is_spoilt or pool.abandoned >= ABANDONED_MAX
         if is_bad and self._pools.get(key) is pool:
             del self._pools[key]

@@ -91,12 +91,12 @@ class HttpxSender(Sender):
             closed=SendOutcome(0, "", Failure.CLOSED),
             overloaded=SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait"),
             broken=lambda error: _failure(Failure.MALFORMED, said(error)),
-            lane=push.route.lane,
+            subscription=push.route.subscription,
         )
 
-    def forget(self, lane: str) -> None:
-        """End all pushes of the lane with CLOSED, soon."""
-        self._tasks.forget(lane)
+    def forget(self, subscription: str) -> None:
+        """End all pushes of the subscription with CLOSED, soon."""
+        self._tasks.forget(subscription)
 
     def probe(self, route: Route, done: Probed) -> bool:
         """Connect, to a proxy where there is one, and close again; `done` is called once, later."""
@@ -108,7 +108,7 @@ class HttpxSender(Sender):
             closed=closed,
             overloaded=overloaded,
             broken=lambda _error: Failure.CONNECT,
-            lane=route.lane,
+            subscription=route.subscription,
         )
         return True
 

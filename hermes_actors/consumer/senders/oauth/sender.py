@@ -97,10 +97,10 @@ class OAuthSender(Sender):
             self._tokens.hasten(shared)
         self._push(push, done, deadline_s, shared, token, None)
 
-    def forget(self, lane: str) -> None:
-        """End all pushes of the lane with CLOSED: what waits for a token, and what `inner` has."""
-        self._tasks.forget(lane)
-        self._inner.forget(lane)
+    def forget(self, subscription: str) -> None:
+        """End all pushes of the subscription with CLOSED, those that wait for a token too."""
+        self._tasks.forget(subscription)
+        self._inner.forget(subscription)
 
     def probe(self, route: Route, done: Probed) -> bool:
         """As `inner` does: a connection needs no token."""
@@ -196,7 +196,7 @@ class OAuthSender(Sender):
             broken=lambda error: SendOutcome(
                 0, "", Failure.CLOSED, f"the sender failed: {type(error).__name__}"
             ),
-            lane=push.route.lane,
+            subscription=push.route.subscription,
         )
 
     async def _token_until(self, push: Push, deadline_s: float) -> "_Found":
