@@ -102,7 +102,7 @@ _PASSING: tuple[tuple[str, str, Callable[[SnapshotContent], Steps], int, Shape],
         2,
         _COMING_AND_GOING,
     ),
-    ("high", "shares that were lowered just now", _each_ownership(_without_high), 7, _BUSY),
+    ("high", "shares that were lowered just now", _each_ownership(_without_high), 3, _BUSY),
 )
 FOLDING = (
     *(
@@ -139,6 +139,6 @@ FOLDING = (
         "deletions-stay-at-home",
         "what one datacentre removes is not removed in the other",
         ((Replicator, "_fold", _copy_no_deletion),),
-        seed=5,
+        seed=6,
     ),
 )
