@@ -17,13 +17,10 @@ from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import SubscriptionName, TopicName
-from hermes_actors.model.subscription import Subscription
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.status.collector import SubscriptionFigures
 from hermes_actors.status.record import Flow
 from tests.balancer.hand_coordination import HandCoordination
-
-OWNER = Owner("test", "me")
+from tests.values import a_subscription, a_topic
 
 
 class FoldedMetadata:
@@ -121,27 +118,14 @@ class World:
         self.put_topic()
 
     def put_topic(self, incarnation=0, body=True):
-        topic = Topic(
-            name="shop.orders",
-            description="",
-            owner=OWNER,
-            content_type=ContentType.JSON,
-            retention_time=RetentionTime(1),
-        )
+        topic = a_topic()
         key = topic_key(TopicName("shop", "orders"))
         self.metadata.put(key, topic_body(topic) if body else None, incarnation)
 
     def put(
         self, name="push", *, incarnation=0, topic_incarnation=0, endpoint="http://a", **fields
     ):
-        subscription = Subscription(
-            topic_name="shop.orders",
-            name=name,
-            endpoint=endpoint,
-            description="",
-            owner=OWNER,
-            **fields,
-        )
+        subscription = a_subscription(name, endpoint=endpoint, **fields)
         self.metadata.put(
             subscription_key(SubscriptionName.parse(f"shop.orders${name}")),
             subscription_body(subscription, topic_incarnation),

@@ -20,15 +20,15 @@ from hermes_actors.model.subscription import (
     BatchBody,
     BatchPolicy,
     DeliveryType,
-    Subscription,
     SubscriptionState,
 )
-from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
 from hermes_chaos.sim.environment.surroundings import surroundings
+from tests.values import a_subscription, a_topic
 
 TOPIC = TopicName("shop", "orders")
 NAME = SubscriptionName(TOPIC, "push")
@@ -78,26 +78,14 @@ class Node:
         return outcome
 
     async def create_topic(self):
-        topic = Topic(
-            name=str(TOPIC),
-            description="",
-            owner=Owner("test", "me"),
-            content_type=ContentType.JSON,
-            retention_time=RetentionTime(1),
-        )
+        topic = a_topic(str(TOPIC))
         await self.change(put(topic_key(TOPIC), topic_body(topic)))
         live = self.metadata.catalog.topics[str(TOPIC)]
         await self.log.create_topic(live.log_topic, TopicSettings(partitions=2))
 
     async def subscribe(self, **fields):
         fields = {"endpoint": "http://sink/in", "created_at": EPOCH_MS / 1_000, **fields}
-        body = Subscription(
-            topic_name=str(TOPIC),
-            name="push",
-            description="",
-            owner=Owner("test", "me"),
-            **fields,
-        )
+        body = a_subscription(topic=str(TOPIC), **fields)
         incarnation = self.metadata.catalog.topics[str(TOPIC)].incarnation
         await self.change(put(subscription_key(NAME), subscription_body(body, incarnation)))
 

@@ -9,19 +9,12 @@ from hermes_actors.errors import Unavailable
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Rejected
 from hermes_actors.model.names import SubscriptionName
-from hermes_actors.model.subscription import SerialPolicy, Subscription
-from hermes_actors.model.topic import Owner
+from hermes_actors.model.subscription import SerialPolicy
+from tests.values import a_subscription
 
 
 def live(name):
-    subscription = Subscription(
-        topic_name="shop.orders",
-        name=name,
-        endpoint="http://sink/in",
-        description="",
-        owner=Owner("test", "me"),
-        subscription_policy=SerialPolicy(),
-    )
+    subscription = a_subscription(name, subscription_policy=SerialPolicy())
     return LiveSubscription(SubscriptionName.parse(f"shop.orders${name}"), subscription, 0, 7, 1)
 
 

@@ -28,12 +28,12 @@ from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,
     SerialPolicy,
-    Subscription,
 )
 from hermes_actors.model.topic import Ack, Owner
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
+from tests.values import a_subscription
 
 OK = SendOutcome(200)
 
@@ -108,11 +108,8 @@ class World:
             **fields,
         }
         policy = {"rate": 100_000, **(policy or {})}
-        subscription = Subscription(
-            topic_name=self.topic,
-            name="push",
-            subscription_policy=SerialPolicy(**policy),
-            **fields,
+        subscription = a_subscription(
+            topic=self.topic, subscription_policy=SerialPolicy(**policy), **fields
         )
         name = SubscriptionName.parse(f"{self.topic}$push")
         return LiveSubscription(name, subscription, topic_incarnation, incarnation, 1)

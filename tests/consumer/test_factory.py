@@ -10,17 +10,12 @@ from hermes_actors.model.subscription import (
     DeliveryType,
     Filter,
 )
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+from hermes_actors.model.topic import ContentType
+from tests.values import a_topic
 
 
 def live_topic(content_type=ContentType.JSON):
-    topic = Topic(
-        name="shop.orders",
-        description="",
-        owner=Owner("test", "me"),
-        content_type=content_type,
-        retention_time=RetentionTime(1),
-    )
+    topic = a_topic(content_type=content_type)
     return LiveTopic(TopicName("shop", "orders"), topic, 0, 1, "shop.orders")
 
 

@@ -27,20 +27,14 @@ from hermes_actors.model.subscription import (
     OAuthPolicy,
     SigningPolicy,
 )
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.telemetry.metrics import render
 from tests.consumer.http_doubles import STRICT, Sink, net_of, served
+from tests.values import a_topic
 
 SECRET = "hunter2-hunter2"
 TOPIC = LiveTopic(
     TopicName.parse("shop.orders"),
-    Topic(
-        name="shop.orders",
-        description="",
-        owner=Owner("test", "me"),
-        content_type=ContentType.JSON,
-        retention_time=RetentionTime(1),
-    ),
+    a_topic(),
     0,
     1,
     "shop.orders",

@@ -17,10 +17,9 @@ from hermes_actors.metadata.redrives import LetterRange, Redrive, RedriveProgres
 from hermes_actors.model.dead_letter import DiscardReason, LetterFilter
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import StoredRecord
-from hermes_actors.model.subscription import Subscription
-from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
+from tests.values import a_subscription
 
 NAME = SubscriptionName.parse("shop.orders$push")
 COUNT = 250
@@ -28,13 +27,7 @@ LARGE = b"x" * 2_500_000
 
 
 def live():
-    subscription = Subscription(
-        topic_name="shop.orders",
-        name="push",
-        endpoint="http://sink/in",
-        description="",
-        owner=Owner("test", "me"),
-    )
+    subscription = a_subscription()
     return LiveSubscription(NAME, subscription, 0, 7, 1)
 
 

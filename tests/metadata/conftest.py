@@ -10,9 +10,10 @@ from hermes_actors.actors.supervisor import Supervisor, open_supervisor
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.subscription import Subscription
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+from hermes_actors.model.topic import Topic
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from tests.values import a_subscription, a_topic
 
 
 class Site:
@@ -54,21 +55,9 @@ def open_site(clock: SimulatedClock) -> OpenSite:
 
 @pytest.fixture
 def topic() -> Callable[[str], Topic]:
-    return lambda name: Topic(
-        name=name,
-        description="",
-        owner=Owner("Plaintext", "me"),
-        content_type=ContentType.JSON,
-        retention_time=RetentionTime(1),
-    )
+    return lambda name: a_topic(name)
 
 
 @pytest.fixture
 def subscription() -> Callable[[str, str], Subscription]:
-    return lambda topic, name: Subscription(
-        topic_name=topic,
-        name=name,
-        endpoint="http://localhost/",
-        description="",
-        owner=Owner("Plaintext", "me"),
-    )
+    return lambda topic, name: a_subscription(name, topic=topic, endpoint="http://localhost/")

@@ -36,24 +36,14 @@ from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,
-    Subscription,
     SubscriptionState,
 )
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+from tests.values import a_subscription, a_topic
 
-OWNER = Owner("Plaintext", "me")
 NAME = TopicName("shop", "orders")
 SUBSCRIPTION = SubscriptionName(NAME, "billing")
-TOPIC = Topic(
-    name=str(NAME),
-    description="",
-    owner=OWNER,
-    content_type=ContentType.JSON,
-    retention_time=RetentionTime(1),
-)
-BILLING = Subscription(
-    topic_name=str(NAME), name="billing", endpoint="http://localhost/", description="", owner=OWNER
-)
+TOPIC = a_topic(str(NAME))
+BILLING = a_subscription("billing", topic=str(NAME), endpoint="http://localhost/")
 
 
 def register(key, body, incarnation=0, stamp=10):

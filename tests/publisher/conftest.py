@@ -18,7 +18,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import Catalog, LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import StoredRecord
-from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
+from hermes_actors.model.topic import Ack, ContentType, PublishingAuth
 from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.frontend import Frontend
@@ -29,6 +29,7 @@ from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.http_in import Line, TrioHost
 from tests.publisher.in_process import InProcess, answers_of, chunk, head_of
+from tests.values import a_topic
 
 
 class World:
@@ -100,12 +101,9 @@ class World:
         auth: PublishingAuth | None = None,
         is_created: bool = True,
     ) -> None:
-        topic = Topic(
-            name=name,
-            description="",
-            owner=Owner("Plaintext", "team"),
+        topic = a_topic(
+            name,
             content_type=content_type,
-            retention_time=RetentionTime(1),
             ack=ack,
             fallback_to_remote_datacenter_enabled=fallback,
             max_message_size=message_bytes_max,

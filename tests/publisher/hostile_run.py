@@ -19,7 +19,7 @@ import h11
 from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import Ack, ContentType, Owner, PublishingAuth, RetentionTime, Topic
+from hermes_actors.model.topic import Ack, PublishingAuth
 from hermes_actors.publisher.batches.stream import Streams
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
@@ -33,6 +33,7 @@ from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
 from tests.publisher.hostile_bytes import an_input, cut
+from tests.values import a_topic
 
 CONFIG = FrontendConfig(
     header_bytes_max=1_024, url_bytes_max=256, head_timeout_ms=1_000, body_bytes_max=4_096
@@ -133,14 +134,7 @@ class Target:
         drain = Drain(tally, initial_wait_ms=0, drain_ms=0, trouble=str)
         drain.open()
         measures = FrontendMeasures(metrics, "dc1", lambda: tally.in_flight)
-        topic = Topic(
-            name="shop.orders",
-            description="",
-            owner=Owner("Plaintext", "team"),
-            content_type=ContentType.JSON,
-            retention_time=RetentionTime(1),
-            auth=PublishingAuth(unauthenticated_access_enabled=True),
-        )
+        topic = a_topic(auth=PublishingAuth(unauthenticated_access_enabled=True))
         deadlines = Deadlines(self.clock)
         limits = Limits(65, 65, 65)
         deadlines.expect(limits)

@@ -4,19 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.model.topic import Ack
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
 from hermes_actors.telemetry.metrics import Metrics
+from tests.values import a_topic
 
 LIMITS = Limits(65, 65, 65)
-TOPIC = Topic(
-    name="shop.orders",
-    description="",
-    owner=Owner("Plaintext", "team"),
-    content_type=ContentType.JSON,
-    retention_time=RetentionTime(1),
-)
+TOPIC = a_topic()
 
 
 class AnyRoute(Route):

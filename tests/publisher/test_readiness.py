@@ -14,10 +14,10 @@ from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import group_key, readiness_key, topic_key
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from tests.values import a_topic
 
 
 class Dc:
@@ -37,13 +37,7 @@ class Dc:
 
     async def add_topic(self, name: str, *, in_log: bool = True) -> None:
         parsed = TopicName.parse(name)
-        topic = Topic(
-            name=name,
-            description="",
-            owner=Owner("Plaintext", "team"),
-            content_type=ContentType.JSON,
-            retention_time=RetentionTime(1),
-        )
+        topic = a_topic(name)
         await self.metadata.change(put(group_key(parsed.group), group_body({"groupName": "shop"})))
         await self.metadata.change(put(topic_key(parsed), topic_body(topic)))
         if in_log:

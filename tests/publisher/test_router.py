@@ -11,20 +11,14 @@ from hermes_actors.metadata.commands import delete, put
 from hermes_actors.metadata.keys import topic_key
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import Ack, Owner, RetentionTime, Topic
+from hermes_actors.model.topic import Ack, Topic
 from hermes_actors.publisher.router import Router
 from hermes_actors.runtime.clock import seeded_ids
+from tests.values import a_topic
 
 
 def topic(name: str, ack: Ack = Ack.LEADER) -> Topic:
-    return Topic(
-        name=name,
-        description="",
-        owner=Owner("Plaintext", "team"),
-        content_type="JSON",
-        retention_time=RetentionTime(1),
-        ack=ack,
-    )
+    return a_topic(name, ack=ack)
 
 
 class Control:

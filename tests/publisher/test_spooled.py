@@ -15,23 +15,17 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.message import from_record
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+from hermes_actors.model.topic import Topic
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
+from tests.values import a_topic
 
 ORDERS = "shop.orders"
 
 
 def topic(*, fallback: bool = False) -> Topic:
-    return Topic(
-        name=ORDERS,
-        description="",
-        owner=Owner("Plaintext", "us"),
-        content_type=ContentType.JSON,
-        retention_time=RetentionTime(1),
-        fallback_to_remote_datacenter_enabled=fallback,
-    )
+    return a_topic(ORDERS, fallback_to_remote_datacenter_enabled=fallback)
 
 
 @pytest.fixture

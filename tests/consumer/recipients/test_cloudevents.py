@@ -6,9 +6,9 @@ from hermes_actors.consumer.recipients.cloudevents import CloudEvents
 from hermes_actors.consumer.recipients.headers import request_head
 from hermes_actors.consumer.senders.sender import parse_lines
 from hermes_actors.model.message import Message
-from hermes_actors.model.subscription import Header, Subscription
-from hermes_actors.model.topic import Owner
+from hermes_actors.model.subscription import Header
 from hermes_actors.publisher.cloudevents import event_of
+from tests.values import a_subscription
 
 
 def message(**fields):
@@ -21,12 +21,8 @@ def lines_of(message, **instead):
 
 
 def pushed(message, headers=()):
-    subscription = Subscription(
-        topic_name="shop.orders",
-        name="push",
+    subscription = a_subscription(
         endpoint="http://sink",
-        description="",
-        owner=Owner("test", "me"),
         headers=[Header(*each) for each in headers],
         cloud_events_enabled=True,
     )
@@ -94,10 +90,7 @@ def test_there_is_one_content_type_and_the_publishers_headers_bring_no_attribute
 
 
 def test_without_the_option_nothing_of_it_is_sent():
-    subscription = Subscription(
-        topic_name="shop.orders", name="push", endpoint="http://sink", description="",
-        owner=Owner("test", "me"),
-    )  # fmt: skip
+    subscription = a_subscription(endpoint='http://sink')  # fmt: skip
     lines = request_head(subscription, "").message_lines(message(attributes=EVENT))
     assert b"ce-" not in lines
 

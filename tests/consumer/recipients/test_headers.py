@@ -5,19 +5,13 @@ from hypothesis import strategies as st
 from hermes_actors.consumer.recipients.headers import USER_AGENT, request_head
 from hermes_actors.consumer.senders.sender import parse_lines
 from hermes_actors.model.message import Message
-from hermes_actors.model.subscription import Header, OAuthPolicy, Subscription
-from hermes_actors.model.topic import Owner
+from hermes_actors.model.subscription import Header, OAuthPolicy
+from tests.values import a_subscription
 
 
 def subscription(headers=(), **fields):
-    return Subscription(
-        topic_name="shop.orders",
-        name="push",
-        endpoint="http://sink",
-        description="",
-        owner=Owner("test", "me"),
-        headers=[Header(name, value) for name, value in headers],
-        **fields,
+    return a_subscription(
+        endpoint="http://sink", headers=[Header(name, value) for name, value in headers], **fields
     )
 
 

@@ -17,8 +17,8 @@ from hermes_actors.errors import StartupError
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.subscription import DeliveryMode, SigningPolicy
-from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 from hermes_actors.runtime.clock import SystemClock
+from tests.values import a_topic
 
 PAGE = (Path(__file__).parents[3] / "docs" / "delivery.md").read_text()
 CONTEXT = ResolverContext("dc1", SystemClock())
@@ -120,13 +120,7 @@ async def test_with_a_resolver_an_endpoint_may_be_anything(world, live_topic, ac
 
 @pytest.fixture
 def live_topic():
-    topic = Topic(
-        name="shop.orders",
-        description="",
-        owner=Owner("test", "me"),
-        content_type=ContentType.JSON,
-        retention_time=RetentionTime(1),
-    )
+    topic = a_topic()
     return LiveTopic(TopicName("shop", "orders"), topic, 0, 1, "shop.orders")
 
 

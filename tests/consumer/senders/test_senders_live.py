@@ -20,11 +20,11 @@ from hermes_actors.consumer.senders.sender import Failure
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.oauth import OAuthProvider
-from hermes_actors.model.subscription import OAuthPolicy, Subscription
-from hermes_actors.model.topic import Owner
+from hermes_actors.model.subscription import OAuthPolicy
 from hermes_actors.runtime import guest
 from hermes_actors.telemetry.metrics import Metrics
 from tests.consumer.http_doubles import Sink, TunnelProxy, pushed, served, tcp
+from tests.values import a_subscription
 
 pytestmark = pytest.mark.live
 
@@ -33,14 +33,7 @@ LINES = b"Content-Type: application/json\r\n"
 
 
 def live_of(port, scheme="http", **fields):
-    subscription = Subscription(
-        topic_name="shop.orders",
-        name="push",
-        endpoint=f"{scheme}://localhost:{port}/in",
-        description="",
-        owner=Owner("test", "me"),
-        **fields,
-    )
+    subscription = a_subscription(endpoint=f"{scheme}://localhost:{port}/in", **fields)
     return LiveSubscription(SubscriptionName.parse("shop.orders$push"), subscription, 0, 1, 1)
 
 

@@ -20,11 +20,12 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.message import Message, Via
 from hermes_actors.model.names import TopicName
-from hermes_actors.model.topic import Ack, ContentType, Owner, RetentionTime, Topic
+from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
+from tests.values import a_topic
 
 ORDERS = "shop.orders"
 
@@ -44,14 +45,7 @@ def make_entry(
 
 
 def make_live(name: str, *, incarnation: int = 0, fallback: bool = False) -> LiveTopic:
-    topic = Topic(
-        name=name,
-        description="",
-        owner=Owner("Plaintext", "us"),
-        content_type=ContentType.JSON,
-        retention_time=RetentionTime(1),
-        fallback_to_remote_datacenter_enabled=fallback,
-    )
+    topic = a_topic(name, fallback_to_remote_datacenter_enabled=fallback)
     log_topic = f"{name}_.{incarnation}" if incarnation else name
     return LiveTopic(TopicName.parse(name), topic, incarnation, incarnation, log_topic)
 

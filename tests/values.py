@@ -1,0 +1,22 @@
+"""Topics and subscriptions with what each must have; a test says what else it is about."""
+
+from typing import Any
+
+from hermes_actors.model.subscription import Subscription
+from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
+
+_OWNER = Owner("Plaintext", "team")
+
+
+def a_topic(name: str = "shop.orders", **fields: Any) -> Topic:
+    """A JSON topic of that full name, kept for a day."""
+    needed = {"owner": _OWNER, "content_type": ContentType.JSON, "retention_time": RetentionTime(1)}
+    return Topic(name=name, **{"description": "", **needed, **fields})
+
+
+def a_subscription(
+    name: str = "push", topic: str = "shop.orders", endpoint: str = "http://sink/in", **fields: Any
+) -> Subscription:
+    """A subscription to the topic of that full name."""
+    needed = {"endpoint": endpoint, "description": "", "owner": _OWNER}
+    return Subscription(topic_name=topic, name=name, **{**needed, **fields})
