@@ -85,7 +85,7 @@ class _Front:
         self._server: FrontendServer | HypercornServer
         if node.frontend is not None:
             self.drain = node.frontend.drain
-            self._server = FrontendServer(node.frontend, config.frontend)
+            self._server = FrontendServer(node.frontend)
             self.publish = _url("http", config.frontend.host, self._server.port)
             if self._server.tls_port is not None:
                 self.publish_tls = _url("https", config.frontend.host, self._server.tls_port)

@@ -32,9 +32,13 @@ class EmptyGateway:
 async def serve(port: int) -> None:
     """Serve; the port is the first line of the output."""
     frontend = SimpleNamespace(
-        gateway=EmptyGateway(), batches=None, pages=None, clock=SystemClock()
+        gateway=EmptyGateway(),
+        batches=None,
+        pages=None,
+        clock=SystemClock(),
+        config=FrontendConfig(port=port),
     )
-    server = FrontendServer(cast("Frontend", frontend), FrontendConfig(port=port))
+    server = FrontendServer(cast("Frontend", frontend))
     await guest.call(server.start)
     gc.collect()
     gc.freeze()

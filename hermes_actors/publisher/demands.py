@@ -105,14 +105,14 @@ def _too_long(what: str, size: int, setting: str, bytes_max: int, status: int) -
     )
 
 
-class Replayed(Struct, frozen=True):
+class Replay(Struct, frozen=True):
     """Under which id the message is stored, and for which subscription alone; "" for all."""
 
     id: str
     only_for: str
 
 
-def replay_of(head: Head) -> Replayed | None:
+def replay_of(head: Head) -> Replay | None:
     """The replay that the head asks for, None when it asks for none.
 
     The id is percent-encoded UTF-8. Raises Refused for one that is empty, too long or not
@@ -136,7 +136,7 @@ def replay_of(head: Head) -> Replayed | None:
         raise Refused(
             f"{REPLAY_FOR}: no subscription is called so; send the name alone, without its topic"
         )
-    return Replayed(message_id, only_for or "")
+    return Replay(message_id, only_for or "")
 
 
 SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})

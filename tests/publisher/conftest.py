@@ -64,7 +64,7 @@ class World:
             **parts,
         )
         front = self.frontend
-        self.edge = Edge(front.gateway, front.batches, front.pages, config, TrioHost(nursery))
+        self.edge = Edge(front, TrioHost(nursery))
         self.lines: list[Line] = []
         self.tick()
         self.client = httpx.AsyncClient(

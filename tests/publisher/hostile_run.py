@@ -13,6 +13,8 @@ import sys
 import time  # noqa: TID251 -- says how long the run took
 from collections import Counter
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
 
 import h11
 
@@ -26,6 +28,7 @@ from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.edges.http1.connection import Connection
 from hermes_actors.publisher.edges.http1.wire import END, Heads, Malformed, Reader, Request
+from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
@@ -164,7 +167,10 @@ class Target:
             return b""
 
         batches = Streams(CONFIG, self.gateway)
-        self.edge = Edge(self.gateway, batches, Pages(drain, nothing), CONFIG, self)
+        frontend = SimpleNamespace(
+            gateway=self.gateway, batches=batches, pages=Pages(drain, nothing), config=CONFIG
+        )
+        self.edge = Edge(cast("Frontend", frontend), self)
         self.edge.tick(0.0, 0)
 
     def tell(self, pending: Pending) -> None:

@@ -126,7 +126,7 @@ async def serve(
         if tells:
             log.on_append.append(lambda _topic, record: stored.append(headers_of(record)))
         nursery.start_soon(frontend.deadlines.run)
-        server = FrontendServer(frontend, config)
+        server = FrontendServer(frontend)
         await guest.call(server.start)
         frontend.drain.open()
         ended = trio.Event()

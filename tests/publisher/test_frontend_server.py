@@ -39,11 +39,12 @@ class Sound(Defective):
 def make_server():
     frontend = SimpleNamespace(
         clock=SystemClock(),
+        config=FrontendConfig(port=0),
         batches=None,
         gateway=SimpleNamespace(security=None),
         pages=DefectivePages(),
     )
-    return FrontendServer(frontend, FrontendConfig(port=0))
+    return FrontendServer(frontend)
 
 
 def test_a_page_that_fails_closes_its_connection(caplog):

@@ -366,7 +366,7 @@ class NodeLife:
             front = node.frontend
             assert front is not None, "every simulated node is a frontend"
             host = TrioHost(self._nursery)
-            self._edge = Edge(front.gateway, front.batches, front.pages, config.frontend, host)
+            self._edge = Edge(front, host)
             self._edge.tick(trio.current_time(), self.clock.now_ms())
             await node.metadata.wait_readable()
             self._nursery.start_soon(self._hear, node.metadata, life)

@@ -5,16 +5,13 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
 from hermes_actors.log.base import Stored
 from hermes_actors.publisher.answers import Answer, error_answer
-from hermes_actors.publisher.batches.stream import Streams
 from hermes_actors.publisher.edges.http1.rendering import Renderer
 from hermes_actors.publisher.edges.http1.wire import Heads
-from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Pending
-from hermes_actors.publisher.status import Pages
 
 _SAID_EACH_S = 60.0
 _logger = logging.getLogger(__name__)
@@ -66,22 +63,13 @@ class Host(Protocol):
 class Edge:
     """The state of all connections of a node. `tick` is called each sweep, and before the first."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        batches: Streams,
-        pages: Pages,
-        config: FrontendConfig,
-        host: Host,
-        *,
-        unread_s: float = UNREAD_S,
-    ) -> None:
+    def __init__(self, frontend: Frontend, host: Host, *, unread_s: float = UNREAD_S) -> None:
         """A connection of whose answers nothing could be sent for `unread_s` is closed."""
-        self.gateway = gateway
-        self.batches = batches
-        self.pages = pages
+        self.gateway = frontend.gateway
+        self.batches = frontend.batches
+        self.pages = frontend.pages
         self.host = host
-        self.config = config
+        self.config = config = frontend.config
         self.heads = Heads(config)
         self.renderer = Renderer(config)
         self.head_timeout_s = config.head_timeout_ms / 1_000

@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, cast
 
-from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.asgi import AsgiEdge
 from hermes_actors.publisher.edges.edge import UNREAD_S, Edge
 from hermes_actors.publisher.edges.http1.connection import Connection
@@ -32,19 +31,15 @@ class FrontendServer:
     or a certificate cannot be read.
     """
 
-    def __init__(
-        self, frontend: Frontend, config: FrontendConfig, *, unread_s: float = UNREAD_S
-    ) -> None:
+    def __init__(self, frontend: Frontend, *, unread_s: float = UNREAD_S) -> None:
         """A connection of whose answers nothing could be sent for `unread_s` is closed."""
         self._clock = frontend.clock
-        self.edge = Edge(
-            frontend.gateway, frontend.batches, frontend.pages, config, self, unread_s=unread_s
-        )
-        self.listener = Listener(config, "frontend.port", self._tick)
+        self.edge = Edge(frontend, self, unread_s=unread_s)
+        self.listener = Listener(frontend.config, "frontend.port", self._tick)
         self.http2 = Connections(
             AsgiEdge(self.edge, self.listener.beside).serve,
             self.listener,
-            config,
+            frontend.config,
             frontend.clock,
             unread_s=unread_s,
         )
