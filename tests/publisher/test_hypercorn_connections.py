@@ -3,10 +3,12 @@
 import asyncio  # noqa: TID251 -- the edge lives on the host loop
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import h2.connection
 import h2.settings
 import pytest
+import uvloop
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, RstStreamFrame
 
 from hermes_actors.config import FrontendConfig
@@ -175,6 +177,31 @@ def test_a_connection_that_turns_out_to_be_http2_while_its_listener_ends_is_answ
         writer.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_connection_that_is_just_lost_does_not_keep_its_listener_from_ending(turns) -> None:
+    async def main() -> None:
+        server = HypercornServer(
+            PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
+        )
+        await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        client = h2.connection.H2Connection()
+        client.initiate_connection()
+        writer.write(client.data_to_send())
+        # Its settings: the connection is known to speak HTTP/2.
+        assert await reader.read(9)
+        connections: list[Any] = list(server._listener.connections)
+        connections[0].writer.transport.abort()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.stop()
+        assert not server._listener.connections
+        writer.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
 
 
 def frames_in(data: bytes) -> list[Frame]:

@@ -218,7 +218,12 @@ class _Connection(TCPServer):
         """
         if self._leaves_at_s < math.inf and not self._has_said_goodbye and self._http2 is not None:
             self._has_said_goodbye = True
-            self.writer.write(go_away(LAST_STREAM))
+            self._go_away(LAST_STREAM)
+
+    def _go_away(self, last_stream_id: int) -> None:
+        """Send the frame unless the connection is lost already."""
+        if not self.writer.is_closing():
+            self.writer.write(go_away(last_stream_id))
 
     def abort(self) -> None:
         """As `listener.Timed.abort`."""
@@ -233,7 +238,7 @@ class _Connection(TCPServer):
             return
         if self._http2 is not None:
             # What came after this was not looked at, and may be sent again.
-            self.writer.write(go_away(self._http2.connection.highest_inbound_stream_id))
+            self._go_away(self._http2.connection.highest_inbound_stream_id)
         self.writer.close()
 
     def _is_unread(self, now_s: float) -> bool:
