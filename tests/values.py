@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
+from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import Subscription
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 
@@ -20,3 +22,14 @@ def a_subscription(
     """A subscription to the topic of that full name."""
     needed = {"endpoint": endpoint, "description": "", "owner": _OWNER}
     return Subscription(topic_name=topic, name=name, **{**needed, **fields})
+
+
+def a_live_topic(topic: Topic) -> LiveTopic:
+    """The topic in its first life, in the log topic of its own name."""
+    return LiveTopic(TopicName.parse(topic.name), topic, 0, 1, topic.name)
+
+
+def a_live_subscription(subscription: Subscription) -> LiveSubscription:
+    """The subscription in its seventh incarnation, of its topic's first life."""
+    name = SubscriptionName.parse(f"{subscription.topic_name}${subscription.name}")
+    return LiveSubscription(name, subscription, 0, 7, 1)

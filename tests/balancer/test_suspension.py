@@ -6,16 +6,12 @@ import trio
 
 from hermes_actors.balancer.suspension import Suspensions
 from hermes_actors.errors import Unavailable
-from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Rejected
-from hermes_actors.model.names import SubscriptionName
-from hermes_actors.model.subscription import SerialPolicy
-from tests.values import a_subscription
+from tests.values import a_live_subscription, a_subscription
 
 
 def live(name):
-    subscription = a_subscription(name, subscription_policy=SerialPolicy())
-    return LiveSubscription(SubscriptionName.parse(f"shop.orders${name}"), subscription, 0, 7, 1)
+    return a_live_subscription(a_subscription(name))
 
 
 class Metadata:

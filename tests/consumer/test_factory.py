@@ -2,8 +2,6 @@ import msgspec
 import pytest
 
 from hermes_actors.consumer.factory import ConsumerFactory
-from hermes_actors.metadata.catalog import LiveTopic
-from hermes_actors.model.names import TopicName
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryMode,
@@ -11,12 +9,11 @@ from hermes_actors.model.subscription import (
     Filter,
 )
 from hermes_actors.model.topic import ContentType
-from tests.values import a_topic
+from tests.values import a_live_topic, a_topic
 
 
 def live_topic(content_type=ContentType.JSON):
-    topic = a_topic(content_type=content_type)
-    return LiveTopic(TopicName("shop", "orders"), topic, 0, 1, "shop.orders")
+    return a_live_topic(a_topic(content_type=content_type))
 
 
 def changed(live, **fields):

@@ -16,8 +16,6 @@ from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome, parse_lines
 from hermes_actors.consumer.trial import PUSHES_SHOWN_MAX, TIMEOUT_MS_MAX, try_push
 from hermes_actors.errors import Refused
-from hermes_actors.metadata.catalog import LiveTopic
-from hermes_actors.model.names import TopicName
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.redaction import MASK
 from hermes_actors.model.subscription import (
@@ -29,16 +27,10 @@ from hermes_actors.model.subscription import (
 )
 from hermes_actors.telemetry.metrics import render
 from tests.consumer.http_doubles import STRICT, Sink, net_of, served
-from tests.values import a_topic
+from tests.values import a_live_topic, a_topic
 
 SECRET = "hunter2-hunter2"
-TOPIC = LiveTopic(
-    TopicName.parse("shop.orders"),
-    a_topic(),
-    0,
-    1,
-    "shop.orders",
-)
+TOPIC = a_live_topic(a_topic())
 
 
 async def tried(world, live=None, body=None):

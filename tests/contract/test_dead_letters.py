@@ -12,14 +12,13 @@ from hermes_actors.consumer.letters.redrive_plan import Planning
 from hermes_actors.consumer.letters.redrive_records import RedriveRecords
 from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.management.dead_letters.scan import find_place, record_at, search
-from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import LetterRange, Redrive, RedriveProgress
 from hermes_actors.model.dead_letter import DiscardReason, LetterFilter
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
-from tests.values import a_subscription
+from tests.values import a_live_subscription, a_subscription
 
 NAME = SubscriptionName.parse("shop.orders$push")
 COUNT = 250
@@ -27,8 +26,7 @@ LARGE = b"x" * 2_500_000
 
 
 def live():
-    subscription = a_subscription()
-    return LiveSubscription(NAME, subscription, 0, 7, 1)
+    return a_live_subscription(a_subscription())
 
 
 def parts_over(log):

@@ -14,11 +14,9 @@ from hermes_actors.config import ConfigError
 from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.recipients.resolver import ResolverContext, Unresolved, open_resolver
 from hermes_actors.errors import StartupError
-from hermes_actors.metadata.catalog import LiveTopic
-from hermes_actors.model.names import TopicName
 from hermes_actors.model.subscription import DeliveryMode, SigningPolicy
 from hermes_actors.runtime.clock import SystemClock
-from tests.values import a_topic
+from tests.values import a_live_topic, a_topic
 
 PAGE = (Path(__file__).parents[3] / "docs" / "delivery.md").read_text()
 CONTEXT = ResolverContext("dc1", SystemClock())
@@ -120,8 +118,7 @@ async def test_with_a_resolver_an_endpoint_may_be_anything(world, live_topic, ac
 
 @pytest.fixture
 def live_topic():
-    topic = a_topic()
-    return LiveTopic(TopicName("shop", "orders"), topic, 0, 1, "shop.orders")
+    return a_live_topic(a_topic())
 
 
 async def test_a_scheme_with_a_sender_of_its_own_is_taken(make_world, live_topic):
