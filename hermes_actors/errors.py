@@ -42,6 +42,7 @@ class ErrorCode(Enum):
     OAUTH_PROVIDER_ALREADY_EXISTS = (54, 400)
     SCHEMA_COULD_NOT_BE_LOADED = (60, 500)
     SCHEMA_BAD_REQUEST = (61, 400)
+    SCHEMA_ALREADY_EXISTS = (62, 400)
 
 
 class HermesError(Exception):

@@ -51,11 +51,16 @@ class CheckProcess:
 
     async def run(self, inbox: Inbox[Costly]) -> None:
         """Answer until asked to stop; whoever waits then is told that the node stops."""
+        asked: list[Costly] = []
         try:
-            async for costly in inbox:
-                costly.done(await self._ask(costly))
+            while not inbox.is_closed and await inbox.wait():
+                asked = inbox.receive_nowait(1)
+                answer = await self._ask(asked[0])
+                asked.pop().done(answer)
         finally:
             await self._end()
+            for costly in [*asked, *inbox.receive_nowait(COSTLY_MAX)]:
+                costly.done(Unavailable("The node stops checking messages; try again"))
 
     async def _ask(self, costly: Costly) -> HermesError | None:
         cpu_s = costly.cpu_s

@@ -87,11 +87,15 @@ def can_read(reader: str, writer: str) -> bool:
 
     Both are texts of JSON Schemas that compile. False also where that cannot be told.
     """
-    sets = [
-        jsonschema_rs.canonicalize(_decoded(each), pattern_options=_REGEXES, offline=True)
-        for each in (reader, writer)
-    ]
-    return sets[0].covers(sets[1]) == jsonschema_rs.canonical.Containment.YES
+    try:
+        sets = [
+            jsonschema_rs.canonicalize(_decoded(each), pattern_options=_REGEXES, offline=True)
+            for each in (reader, writer)
+        ]
+        return sets[0].covers(sets[1]) == jsonschema_rs.canonical.Containment.YES
+    except ValueError:
+        # Of different drafts, say.
+        return False
 
 
 def _decoded(text: str) -> Any:

@@ -51,12 +51,13 @@ class Validation:
         if refusal is not None:
             return
         try:
-            self._weight = weight_of(text)
-            if self._weight is not None and len(text) <= _COMPILED_BYTES_MAX:
+            if len(text) <= _COMPILED_BYTES_MAX:
+                self._weight = weight_of(text)
+            if self._weight is not None:
                 self._compiled = JsonSchema(text)
-        except Refused as error:
-            # Another version's node has stored it.
-            message = f"This node cannot use the topic's schema: {error.message}"
+        except (Refused, ValueError, RecursionError) as error:
+            # Another version's node has stored it; whatever it is, other topics go on.
+            message = f"This node cannot use the topic's schema: {error}"
             self.refusal = Refused(message, ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
 
     def units(self, body: bytes) -> int:

@@ -6,6 +6,7 @@ that can apply to one place are counted, in the worst case and for all levels; a
 that grows without bound, or that cannot be understood here, weighs too much (None).
 """
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -36,9 +37,23 @@ _APPLIED_MAX = 64
 
 _ONE_IN_PLACE = ("not", "if", "then", "else")
 _MANY_IN_PLACE = ("allOf", "anyOf", "oneOf")
-_ANY_PROPERTY = ("additionalProperties", "unevaluatedProperties", "propertyNames")
-_ANY_ITEM = ("items", "additionalItems", "contains", "unevaluatedItems")
-_NOT_UNDERSTOOD = ("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor", "dependencies")
+_ANY_PROPERTY = ("additionalProperties", "propertyNames")
+_ANY_ITEM = ("items", "additionalItems", "contains")
+_NOT_UNDERSTOOD = (
+    *("$dynamicRef", "$recursiveRef", "$anchor", "$dynamicAnchor", "dependencies"),
+    # The library asks all that applies beside them again, at each level.
+    *("unevaluatedProperties", "unevaluatedItems"),
+)
+_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_LARGE = 2**63
+"""Numbers beyond are compared digit by digit."""
+_NODES_MAX = 10_000
+_POINTERS_MAX = 200_000
+"""Characters of all pointers to parts."""
+_HEAVY = 10**9
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+_COUNT = re.compile(r"\{([0-9]+)(?:,([0-9]*))?\}")
+_COUNTED_GROUP = re.compile(r"\)\{")
 
 Below = tuple[str, str | int | None, str]
 """An array's or an object's part: `items` or `properties`, which one (None: any), its schema."""
@@ -56,6 +71,7 @@ class Weight(Struct, frozen=True):
     patterns: int
     is_exact: bool = False
     options: int = 0
+    is_unique: bool = False
 
     def units(self, body: bytes) -> int:
         """The most work that a body in JSON can be, in units of some 0.1 µs."""
@@ -63,6 +79,9 @@ class Weight(Struct, frozen=True):
         if self.is_exact and _EXPONENT.search(body) is not None:
             # Dividing 1e300 without rounding takes 24 µs.
             return size * _EXACT_UNITS
+        if self.is_unique and _LONG_NUMBER.search(body) is not None:
+            # They are compared each with each.
+            return _HEAVY
         # A place takes two bytes at least; a pattern takes up to 60 ns for each byte of text:
         # classes of Unicode do.
         opens = body.count(b"{") + body.count(b"[")
@@ -94,20 +113,24 @@ def weigh(schema: Any) -> Weight | None:
     """The weight of a JSON Schema, decoded; None when it may be more than any value is worth."""
     parts: dict[str, _Part] = {}
     waiting = [""]
-    resources = 0
+    if _has_other_resources(schema):
+        return None
+    characters = 0
     while waiting:
         pointer = waiting.pop()
         if pointer in parts:
             continue
+        characters += len(pointer)
+        if characters > _POINTERS_MAX:
+            return None
         found = _look_up(schema, pointer)
         if isinstance(found, bool):
             parts[pointer] = _Part([], [], 1, 0, 0, False)
             continue
         if not isinstance(found, dict) or any(name in found for name in _NOT_UNDERSTOOD):
             return None
-        resources += "$id" in found
         part = _part_of(found, pointer)
-        if part is None or resources > 1 or len(parts) >= _PARTS_MAX:
+        if part is None or len(parts) >= _PARTS_MAX:
             return None
         parts[pointer] = part
         waiting += part.in_place
@@ -117,6 +140,38 @@ def weigh(schema: Any) -> Weight | None:
     return _Weigher(parts).weigh()
 
 
+def _has_other_resources(schema: Any) -> bool:
+    """True when a part has a name of its own that references go by, or the schema is very large."""
+    waiting, nodes = [schema], 0
+    while waiting:
+        found = waiting.pop()
+        nodes += 1
+        if nodes > _NODES_MAX:
+            return True
+        if isinstance(found, dict):
+            is_named = isinstance(found.get("$id"), str) or isinstance(found.get("id"), str)
+            if is_named and found is not schema:
+                return True
+            waiting += found.values()
+        elif isinstance(found, list):
+            waiting += found
+    return False
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) > _LARGE
+
+
+def _pattern_weight(pattern: str) -> int:
+    """How much a pattern does for each byte, in 60 ns: more where repetitions are counted, as each
+    count may be under way at the same time.
+    """
+    counts = [max(int(low[:4]), int(high[:4] or 0)) for low, high in _COUNT.findall(pattern)]
+    if _COUNTED_GROUP.search(pattern):
+        return 1 + math.prod(max(each, 1) for each in counts) // 8
+    return 1 + sum(counts) // 8
+
+
 def _look_up(schema: Any, pointer: str) -> Any:
     """Return the part at that pointer, None when there is none."""
     found = schema
@@ -124,7 +179,7 @@ def _look_up(schema: Any, pointer: str) -> Any:
         name = unquote(name).replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict):
             found = found.get(name)
-        elif isinstance(found, list) and name.isascii() and name.isdigit():
+        elif isinstance(found, list) and name.isascii() and name.isdigit() and len(name) < 5:
             found = found[int(name)] if int(name) < len(found) else None
         else:
             return None
@@ -142,7 +197,9 @@ def _part_of(found: dict[str, Any], pointer: str) -> _Part | None:
     in_place += [at("dependentSchemas", name) for name in _dict(found, "dependentSchemas")]
     reference = found.get("$ref")
     if reference is not None:
-        if not isinstance(reference, str) or not (reference == "#" or reference[:2] == "#/"):
+        is_within = isinstance(reference, str) and (reference == "#" or reference[:2] == "#/")
+        # The library decodes `%` before it takes a reference apart.
+        if not is_within or "%" in reference:
             return None
         in_place.append(reference[1:])
     below: list[Below] = [
@@ -153,14 +210,19 @@ def _part_of(found: dict[str, Any], pointer: str) -> _Part | None:
     below += [("properties", None, at(name)) for name in _ANY_PROPERTY if name in found]
     below += list(_items(found, at))
     compared = len(_list(found, "required")) + len(_dict(found, "properties")) + 8 * len(patterns)
-    own_patterns = len(patterns) + ("pattern" in found)
+    needed = _dict(found, "dependentRequired")
+    compared += len(needed) + sum(len(each) for each in needed.values() if isinstance(each, list))
+    texts = [*patterns, *([found["pattern"]] if isinstance(found.get("pattern"), str) else [])]
+    own_patterns = sum(map(_pattern_weight, texts))
     units = 1 + _compared_units(found)
     divisor = found.get("multipleOf")
     if isinstance(divisor, float):
         if divisor < _DIVISOR_MIN:
             return None
         units += _FRACTION_UNITS
-    is_unique, is_exact = "uniqueItems" in found, isinstance(divisor, float)
+    if any(_is_large(found.get(name)) for name in (*_LIMITS, "multipleOf")):
+        return None
+    is_unique, is_exact = "uniqueItems" in found, divisor is not None
     options = len(_list(found, "enum"))
     return _Part(in_place, below, units, compared, own_patterns, is_unique, is_exact, options)
 
@@ -170,8 +232,11 @@ def _compared_units(found: dict[str, Any]) -> int:
     integers, if there is nothing else; all others it goes through.
     """
     options = [*_list(found, "enum"), *([found["const"]] if "const" in found else [])]
-    if all(type(each) is str for each in options) or all(type(each) is int for each in options):
+    if all(type(each) is str for each in options):
         return 0
+    if all(type(each) is int and not _is_large(each) for each in options):
+        # Only a number with a fraction is compared with each.
+        return len(options) // 100
     count, waiting = 0, options
     while waiting and count < _APPLIED_MAX * _OPTION_UNITS:
         value = waiting.pop()
@@ -228,7 +293,7 @@ class _Weigher:
         units, members, patterns = (each or 0 for each in most)
         is_exact = any(part.is_exact for part in self._parts.values())
         options = max(part.options for part in self._parts.values())
-        return Weight(units + unique, members, patterns, is_exact, options)
+        return Weight(units + unique, members, patterns, is_exact, options, bool(unique))
 
     def _closure(self, pointer: str) -> Counter[str] | None:
         """All parts that apply where this one does, and how often; None when that has no end."""

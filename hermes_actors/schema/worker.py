@@ -5,12 +5,14 @@ it ends by itself when nobody can ask any more.
 """
 
 import os
+import resource
 import signal
 import sys
 
 from hermes_actors.schema.questions import ASKED, LENGTH_BYTES, Answerer, framed
 
 _NICENESS = 10
+_MEMORY_BYTES_MAX = 1_073_741_824
 
 
 def main() -> None:
@@ -18,6 +20,7 @@ def main() -> None:
     # A terminal's Ctrl-C reaches the whole group: the node says when this ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
     answerer = Answerer()
     source, target = sys.stdin.buffer, sys.stdout.buffer
     while length := source.read(LENGTH_BYTES):

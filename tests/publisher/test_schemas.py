@@ -137,6 +137,27 @@ async def test_of_a_batch_each_message_is_checked_by_itself(checked, autojump_cl
     assert [msgspec.json.decode(record.value)["id"] for record in checked.stored] == [1, 2]
 
 
+async def test_a_batch_that_is_much_work_is_checked_in_several_turns(
+    checked, autojump_clock
+) -> None:
+    set_schema(checked, {"items": {"enum": [None, *range(300)]}}, version=2)
+    host, turns = checked.edge.host, []
+    soon = host.soon
+    host.soon = lambda callback: (turns.append(callback), soon(callback))
+    exchange = await call(checked, b"[1,2,3]\n" * 400)
+    assert [line["status"] for line in exchange.lines] == [201] * 400
+    assert len(checked.stored) == 400
+    assert sum(each.__name__ == "_wake_now" for each in turns if hasattr(each, "__name__")) > 10
+
+
+async def test_a_schema_that_breaks_the_weighing_stops_nothing_but_its_topic(
+    checked, autojump_clock
+) -> None:
+    set_schema(checked, {"then": {"$ref": "#/allOf/" + "1" * 5_000}, "allOf": [True]}, version=2)
+    await checked.add_topic("shop.clicks")
+    assert (await checked.publish("shop.clicks", b"plain text")).status_code == 201
+
+
 async def test_what_is_costly_is_refused_in_a_batch_and_told_how(checked, autojump_clock) -> None:
     set_schema(checked, COSTLY, version=2)
     (line,) = (await call(checked, b'{"id":1}\n')).lines

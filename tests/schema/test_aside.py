@@ -125,6 +125,19 @@ async def test_the_process_ends_with_whoever_asks():
             await trio.sleep(0.01)
 
 
+async def test_whoever_waits_when_the_node_stops_is_told_so():
+    ref, inbox = open_mailbox(8)
+    answers: list[HermesError | None] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(CheckProcess().run, inbox)
+        for _ in range(3):
+            ref.tell(Costly(Fits(doubling(40), b'"x"'), 30.0, answers.append))
+        await trio.sleep(0.05)
+        nursery.cancel_scope.cancel()
+    assert len(answers) == 3
+    assert all(isinstance(each, Unavailable) for each in answers)
+
+
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

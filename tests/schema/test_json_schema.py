@@ -144,6 +144,7 @@ WIDER = {"type": "object", "properties": {**A, "b": {}}, "additionalProperties":
         ({"required": ["a", "b"]}, {"required": ["a"]}, False),
         (True, {"type": "null"}, True),
         ({"enum": [1, 2, 3]}, {"enum": [1, 2]}, True),
+        ({}, {"$schema": "http://json-schema.org/draft-04/schema#"}, False),
     ],
 )
 def test_a_reader_takes_all_that_a_writer_may_write(reader, writer, expected):

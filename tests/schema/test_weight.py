@@ -32,7 +32,7 @@ def test_the_parts_are_counted_that_may_apply_to_one_place():
     ("schema", "parts"),
     [
         ({"enum": [f"o{at}" for at in range(1_000)]}, 1),
-        ({"enum": list(range(1_000))}, 1),
+        ({"enum": list(range(1_000))}, 11),
         ({"enum": ["a", None]}, 21),
         ({"const": [1, [2, 3]]}, 51),
         ({"multipleOf": 0.01}, 9),
@@ -43,6 +43,29 @@ def test_what_is_compared_slowly_weighs_more(schema, parts):
     weight = weigh(schema)
     assert weight is not None
     assert weight.parts == parts
+
+
+def test_patterns_that_count_repetitions_weigh_by_their_counts():
+    plain, counted, nested = (
+        weigh({"pattern": each}) for each in ("a+b", "a{80}b{2,80}", "((a{9}){9}){9}")
+    )
+    assert plain is not None
+    assert counted is not None
+    assert nested is not None
+    assert (plain.patterns, counted.patterns, nested.patterns) == (1, 21, 92)
+
+
+def test_what_must_come_together_weighs_by_its_names():
+    weight = weigh({"dependentRequired": {"a": ["b", "c"], "d": ["e"]}})
+    assert weight is not None
+    assert weight.members == 5
+
+
+def test_large_integers_are_costly_where_items_must_differ():
+    weight = weigh({"uniqueItems": True})
+    assert weight is not None
+    assert weight.units(b"[1,2]") < 100
+    assert weight.units(b"[12345678901234567890,2]") > 1_000_000
 
 
 def test_numbers_with_an_exponent_are_costly_where_fractions_are_calculated():
@@ -66,6 +89,15 @@ def test_numbers_with_an_exponent_are_costly_where_fractions_are_calculated():
         {"properties": {f"p{at}": {"pattern": "x"} for at in range(200)}},
         {"uniqueItems": True, "items": {"$ref": "#"}},
         {"$ref": "#/nowhere"},
+        {"then": {"$ref": "#/allOf/" + "1" * 5_000}, "allOf": [True]},
+        {"anyOf": [{"items": True}], "unevaluatedItems": False},
+        {"additionalProperties": True, "unevaluatedProperties": False},
+        {"allOf": [{"$id": "http://a.test/b", "$ref": "#/allOf/0"}]},
+        {"$defs": {"r": {"id": "other", "allOf": []}}, "$ref": "#/$defs/r"},
+        {"$ref": "#/$defs/a%2Fb", "$defs": {"a/b": True}},
+        {"properties": {"x" * 30_000: {"properties": {str(at): True for at in range(900)}}}},
+        {"maximum": 10**300},
+        {"multipleOf": 10**30},
         {"allOf": [5]},
     ],
 )
@@ -82,7 +114,7 @@ def test_what_may_grow_without_bound_or_is_not_understood_weighs_too_much(schema
         recursive({"properties": {"left": N}}, {"properties": {"right": N}}),
         {"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "string"}}},
         chained(3, 2),
-        {"properties": {"a/b~c%": {"$ref": "#/$defs/a~1b~0c%25"}}, "$defs": {"a/b~c%": {}}},
+        {"properties": {"a/b~c%": {"$ref": "#/$defs/a~1b~0c"}}, "$defs": {"a/b~c": {}}},
     ],
 )
 def test_what_is_bounded_has_a_weight(schema):

@@ -8,9 +8,9 @@ import trio
 
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.config import ManagementConfig
-from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.management.changes import ATTEMPTS_MAX, Changes, contended
-from hermes_actors.metadata.commands import Absent, Accepted, StampIs, delete, put
+from hermes_actors.metadata.commands import Absent, Accepted, Change, StampIs, delete, put
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.metadata.schemas import (
     compatibility_body,
@@ -37,6 +37,7 @@ VERSIONS_MAX = 1_000
 SUBJECT_CHARACTERS_MAX = 249
 
 _CPU_MAX_S = 2.0
+_ANSWER_TIMEOUT_S = 30.0
 _BACKWARD = (
     Compatibility.BACKWARD,
     Compatibility.BACKWARD_TRANSITIVE,
@@ -167,9 +168,19 @@ class Subjects:
         their ids.
         """
         versions = sorted(self._metadata.catalog.subjects.get(subject, {}))
-        for version in versions:
-            await self.delete_version(subject, version)
+        for change in self.noted(subject):
+            await self._changes.attempt(change)
         return versions
+
+    def noted(self, subject: str) -> list[Change]:
+        """The deletions of all versions that a subject has now, and of no later ones."""
+        deletions: list[Change] = []
+        for version in sorted(self._metadata.catalog.subjects.get(subject, {})):
+            register = self._metadata.register(version_key(subject, version))
+            if register is not None:
+                key = register.key
+                deletions.append(delete(key, StampIs(key, register.stamp)))
+        return deletions
 
     async def delete_version(self, subject: str, version: int) -> None:
         """Delete one version of a subject, if it is there."""
@@ -254,5 +265,8 @@ class Subjects:
             answered.set()
 
         ask_aside(self._costly, question, _CPU_MAX_S, done)
-        await answered.wait()
+        with trio.move_on_after(_ANSWER_TIMEOUT_S):
+            await answered.wait()
+        if not answers:
+            raise Unavailable("Too many messages and schemas wait to be checked; try again")
         return answers[0]

@@ -115,13 +115,17 @@ class Topics:
 
     async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
         """Create a topic, its log topic first. Raises Refused and Unavailable."""
+        schema = schema_in(body)
+        is_registered = False
         for _ in range(ATTEMPTS_MAX):
             self._changes.require_current()
             name, topic, change = self._plan_creation(caller, body)
-            schema = schema_in(body)
-            if schema:
+            if not is_registered:
+                self._require_no_subject(str(name))
+            if schema and not is_registered:
                 # Before its topic, so that no message comes in unchecked.
                 await self._subjects.register(str(name), Schema(SchemaKind.JSON, schema))
+                is_registered = True
             register = self._metadata.register(topic_key(name))
             # A new life of an old topic goes on in the incarnation that its tombstone holds.
             log_topic = log_topic_of(
@@ -129,9 +133,29 @@ class Topics:
                 register.incarnation if register is not None else 0,
                 self._metadata.namespace,
             )
-            if await self._create_with_log_topic(topic, change, log_topic):
-                return
+            try:
+                if await self._create_with_log_topic(topic, change, log_topic):
+                    return
+            except OutcomeUnknown:
+                # The topic may be there, and be checked by the schema.
+                raise
+            except (Refused, Unavailable):
+                if is_registered:
+                    await self._subjects.delete(str(name))
+                raise
         raise contended()
+
+    def _require_no_subject(self, name: str) -> None:
+        """Raises Refused where schemas are left of an earlier topic, or came before it: nobody's
+        messages are checked by another's schema.
+        """
+        if self._subjects.versions(name):
+            raise Refused(
+                f"Topic {name} is not there, but its schema is: an earlier topic's that is being "
+                "removed, or one registered beforehand; try again, or have an administrator delete "
+                f"subject {name} of /schema-registry",
+                ErrorCode.SCHEMA_ALREADY_EXISTS,
+            )
 
     def _plan_creation(
         self, caller: Caller, body: Mapping[str, Any]
@@ -234,11 +258,14 @@ class Topics:
             for child in self._children(topic.name):
                 await self._changes.attempt(child)
             key = topic_key(topic.name)
+            # Noted before: a topic that is made again at once may have versions of its own.
+            versions = self._subjects.noted(name)
             change = delete(
                 key, Alive(key, topic.incarnation), Childless(subscriptions_below(topic.name))
             )
             if isinstance(await self._changes.attempt(change), Accepted):
-                await self._subjects.delete(name)
+                for each in versions:
+                    await self._changes.attempt(each)
                 return
         raise contended()
 

@@ -39,6 +39,9 @@ _MESSAGES_MAX = 1_000
 """In one slice, so that the first are answered while the last of a piece are taken apart."""
 
 
+Soon = Callable[[Callable[[], None]], None]
+
+
 class Permits:
     """At most `total` units are taken at a time; who asks for more than that gets it alone.
 
@@ -104,13 +107,15 @@ class Streams:
         total = _APPENDS_A_TOPIC * self.config.batch_records_max
         return self._topics.setdefault(route, Permits(total))
 
-    def open(self, topic: str, key: bytes | None, head: Head) -> "BatchStream | Answer":
-        """Check what the headers say: the answer at once, or a stream that wants its body."""
+    def open(self, topic: str, key: bytes | None, head: Head, soon: Soon) -> "BatchStream | Answer":
+        """Check what the headers say: the answer at once, or a stream that wants its body. `soon`
+        calls what it is given in another turn of the edge's loop.
+        """
         route = self.gateway.admit_batch(topic, head)
         if isinstance(route, Answer):
             return route
         try:
-            stream = self._stream(route, key, head)
+            stream = self._stream(route, key, head, soon)
         except HermesError as error:
             return self.gateway.refuse(error, route, closes=True)
         self._open[stream] = None
@@ -126,7 +131,7 @@ class Streams:
         for stream in list(self._open):
             stream.stop(error)
 
-    def _stream(self, route: Route, key: bytes | None, head: Head) -> "BatchStream":
+    def _stream(self, route: Route, key: bytes | None, head: Head, soon: Soon) -> "BatchStream":
         if head.get("idempotency-key") is not None:
             raise Refused(
                 "Idempotency-Key is for one message; in a batch give each an id, as a line of "
@@ -155,7 +160,7 @@ class Streams:
             demands.pick,
             takes_events=self.config.cloud_events,
         )
-        return BatchStream(self, route, form, key, head.account, common)
+        return BatchStream(self, route, form, key, head.account, common, soon)
 
     def closed(self, stream: "BatchStream") -> None:
         """Record that a stream has ended."""
@@ -177,6 +182,7 @@ class BatchStream:
     key: bytes | None
     account: Account | None
     common: Message
+    soon: Soon
 
     def __post_init__(self) -> None:
         self.wake: Callable[[], None] = _nobody
@@ -187,6 +193,7 @@ class BatchStream:
         self._unsent_bytes = 0
         # What is handed over next, while it waits for room: which permits it has, which it lacks.
         self._next: Parcel | None = None
+        self._next_units = 0
         self._taken: list[tuple[Permits, int]] = []
         self._wanted: list[tuple[Permits, int]] = []
         self._is_waiting = False
@@ -227,11 +234,21 @@ class BatchStream:
         """Hand over what has been read, as far as there is room. True when all of it is, and more
         may be read; else `wake` is called when it is time to try again.
         """
+        units = 0
         while self._next is not None or self._cut():
+            units += self._next_units
+            if units > UNITS_MAX and units > self._next_units:
+                # Checking by the topic's schema: others have their turn first.
+                self.soon(self._wake_now)
+                return False
             if not self._may_owe() or not self._has_permits():
                 return False
             self._send()
         return self._may_owe()
+
+    def _wake_now(self) -> None:
+        """Call what `wake` is by now: the stream may have been closed meanwhile."""
+        self.wake()
 
     def close(self) -> None:
         """End the stream with its request, one way or another; only the first call counts."""
@@ -293,10 +310,9 @@ class BatchStream:
             return False
         streams, parcel = self.streams, self._parcels[0]
         count = min(len(parcel.bodies), streams.messages_max)
-        while count > 1 and (
-            parcel.size_of_first(count) > streams.bytes_max or self._is_costly(parcel, count)
-        ):
+        while count > 1 and parcel.size_of_first(count) > streams.bytes_max:
             count //= 2
+        count = self._affordable(parcel, count)
         if count == len(parcel.bodies):
             self._parcels.popleft()
         else:
@@ -310,10 +326,19 @@ class BatchStream:
         ]
         return True
 
-    def _is_costly(self, parcel: Parcel, count: int) -> bool:
-        """True when checking so many messages by their schema is too much for one turn."""
+    def _affordable(self, parcel: Parcel, count: int) -> int:
+        """How many of these may be checked by their schema in one turn; one at least."""
         validate = self.route.validate
-        return validate is not None and sum(map(validate.units, parcel.bodies[:count])) > UNITS_MAX
+        self._next_units = 0
+        if validate is None:
+            return count
+        for at, body in enumerate(parcel.bodies[:count]):
+            units = validate.units(body)
+            # One that is too costly is refused without a look.
+            self._next_units += units if units <= UNITS_MAX else 0
+            if self._next_units > UNITS_MAX:
+                return max(at, 1)
+        return count
 
     def _has_permits(self) -> bool:
         """Take the next slice's permits, the topic's and then the node's."""

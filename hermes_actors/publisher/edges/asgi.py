@@ -108,7 +108,7 @@ class AsgiEdge:
         self, topic: str, key: bytes | None, head: Head, receive: Receive, send: Send
     ) -> Answer | None:
         """Serve a batch to its end; or the answer to one that is not taken."""
-        stream = self._edge.batches.open(topic, key, head)
+        stream = self._edge.batches.open(topic, key, head, self._edge.host.soon)
         if isinstance(stream, Answer):
             return stream
         batch = _Batch(stream, self._edge, receive, send)

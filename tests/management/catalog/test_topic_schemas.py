@@ -161,3 +161,38 @@ async def test_whoever_follows_the_metadata_hears_of_a_new_version(shop):
             if names:
                 break
     assert names == {"shop.orders"}
+
+
+async def test_a_schema_without_its_topic_is_nobodys_to_inherit(api):
+    await api.post("/groups", {"groupName": "shop"})
+    body = {"schemaType": "JSON", "schema": json.dumps(CLOSED)}
+    await api.post("/schema-registry/subjects/shop.orders/versions", body)
+    for fields in ({}, {"schema": json.dumps(CLOSED)}, {"schema": json.dumps(WIDER)}):
+        answer = await api.post("/topics", api.topic(**fields))
+        assert api.refusal(answer) == (400, "SCHEMA_ALREADY_EXISTS")
+    await api.client.delete("/schema-registry/subjects/shop.orders")
+    assert (await api.post("/topics", api.topic())).status_code == 201
+
+
+async def test_a_topic_that_cannot_be_made_leaves_no_schema(api, monkeypatch):
+    await api.post("/groups", {"groupName": "shop"})
+
+    async def refuse(*_):
+        raise ValueError("the cluster's policy forbids it")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(api.log, "create_topic", refuse)
+        answer = await api.post("/topics", api.topic(schema=json.dumps(CLOSED)))
+    assert answer.status_code == 400
+    assert not api.metadata.catalog.subjects
+    assert (await api.post("/topics", api.topic())).status_code == 201
+
+
+async def test_a_removal_takes_no_version_that_came_after_it(shop):
+    await save(shop, CLOSED)
+    noted = shop.administration.subjects.noted("shop.orders")
+    await shop.client.delete("/topics/shop.orders")
+    await shop.post("/topics", shop.topic(schema=json.dumps(CLOSED)))
+    for change in noted:
+        await shop.metadata.change(change)
+    assert (await shop.get(PATH)).json() == CLOSED

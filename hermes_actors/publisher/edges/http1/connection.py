@@ -349,7 +349,8 @@ class Connection:
             self._body = MessageBody(gateway, admitted)
 
     def _admit_batch(self, request: Request, head: Head) -> None:
-        stream = self._edge.batches.open(request.topic, request.key, head)
+        edge = self._edge
+        stream = edge.batches.open(request.topic, request.key, head, edge.host.soon)
         if isinstance(stream, Answer):
             self._answer(stream, is_of_publish=True)
             return
