@@ -16,6 +16,7 @@ from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.publisher.router import Router
+from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.schema.validation import Schemas
 from hermes_actors.status.preview_reporter import PreviewReporter
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -82,7 +83,12 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
                 environment.lost() or node.spool_lost() or node.metadata.behind or not_checked()
             ),
             doubt_about=node.metadata.doubt_about,
-            schema_of=Schemas(node.metadata.catalog, node.costly_schemas).of,
+            schema_of=Schemas(
+                node.metadata.catalog,
+                node.control.start(
+                    "schema checks", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
+                ),
+            ).of,
             render_all=lambda: render_in_turns(node.metrics),
             notices=node.notices,
         )

@@ -9,7 +9,8 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ reconciler             log topics follow the metadata
     ├─ status reporter        tells the other nodes how this one fares
     ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
-    ├─ schemas                answers what is costly about schemas, in a process of its own
+    ├─ schema checks          checks messages by costly schemas, in a process of its own
+    ├─ saved schemas          compiles and compares what is saved, in another (management)
     ├─ preview reporter       hands previews of what is published to management, if that is on
     ├─ preview reader <dc>    gathers those of a datacentre (management)
     ├─ spool writer           keeps on the disk what no log took
@@ -77,7 +78,6 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             metadata,
             environment.log_trouble,
             control,
-            control.start("schemas", environment.ask_schemas, mailbox_capacity=COSTLY_MAX),
             metrics=[
                 *environment.metrics,
                 metadata_metrics(metadata, duties),
@@ -117,7 +117,10 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     notices=node.notices,
                     ids=environment.ids,
                     threads=environment.threads,
-                    costly_schemas=node.costly_schemas,
+                    # Its own: what is saved does not wait for what is published, nor that for it.
+                    costly_schemas=control.start(
+                        "saved schemas", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
+                    ),
                     try_push=pushes_tried(node, environment),
                 )
             await parts.enter_async_context(open_reporter(node, environment))

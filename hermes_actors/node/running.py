@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import trio
 
-from hermes_actors.actors.mailbox import Ref
 from hermes_actors.actors.supervisor import Crash, Supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.presence import Presence
@@ -18,7 +17,6 @@ from hermes_actors.errors import StartupError
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.publisher.frontend import Frontend
-from hermes_actors.schema.aside import Costly
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -35,8 +33,6 @@ class Node:
     metadata: Metadata
     log_trouble: Callable[[], str]
     control: Supervisor
-    costly_schemas: Ref[Costly]
-    """Where questions about schemas are asked that may take long."""
     frontend: Frontend | None = None
     producers: Supervisor | None = None
     agent: Agent | None = None

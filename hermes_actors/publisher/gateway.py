@@ -190,7 +190,8 @@ class Gateway:
         if route.validate is None:
             self._queue(pending, (message,), message.key, size)
         else:
-            route.validate(message, partial(self._validated, pending, message))
+            done = partial(self._validated, pending, message)
+            route.validate(message, done, lambda: not pending.is_done)
 
     def _validated(self, pending: Pending, message: Message, error: HermesError | None) -> None:
         """Queue the message if the topic's own check let it pass, now or later; else settle it."""

@@ -36,11 +36,15 @@ class TooCostly(Refused):
 
 
 class Costly(Struct, frozen=True):
-    """A question, the CPU time that it may take, and who is told: why not, or None for yes."""
+    """A question, the CPU time that it may take, and who is told: why not, or None for yes.
+
+    `is_wanted` is False once nobody waits for the answer any more: it is not asked then.
+    """
 
     question: Question
     cpu_s: float
     done: Callable[[HermesError | None], None]
+    is_wanted: Callable[[], bool] = lambda: True
 
 
 class CheckProcess:
@@ -55,7 +59,9 @@ class CheckProcess:
         try:
             while not inbox.is_closed and await inbox.wait():
                 asked = inbox.receive_nowait(1)
-                answer = await self._ask(asked[0])
+                answer: HermesError | None = Unavailable("Nobody waits for the answer any more")
+                if asked[0].is_wanted():
+                    answer = await self._ask(asked[0])
                 asked.pop().done(answer)
         finally:
             await self._end()

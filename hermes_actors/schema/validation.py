@@ -15,7 +15,7 @@ from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import ContentType, Topic
 from hermes_actors.schema.aside import Costly, TooCostly
 from hermes_actors.schema.json_schema import JsonSchema, unfit, weight_of
-from hermes_actors.schema.questions import Fits, Question
+from hermes_actors.schema.questions import Fits
 from hermes_actors.schema.weight import Weight
 
 UNITS_MAX = 50_000
@@ -83,30 +83,31 @@ class Validation:
             return None
         return self._compiled.check(body) if self._weight.is_soon_explained(body) else unfit()
 
-    def __call__(self, message: Message, done: Done) -> None:
-        """Check a message, at once or beside the loop."""
+    def __call__(self, message: Message, done: Done, is_wanted: Callable[[], bool]) -> None:
+        """Check a message, at once or beside the loop, there only while `is_wanted`."""
         body = message.body
         question = Fits(self._text, body)
         if self.units(body) > UNITS_MAX:
-            ask_aside(self._aside, question, CPU_MAX_S, done)
+            ask_aside(self._aside, Costly(question, CPU_MAX_S, done, is_wanted))
         elif self.refusal is not None or self._compiled is None or self._compiled.fits(body):
             done(self.refusal)
         elif self._weight is not None and self._weight.is_soon_explained(body):
             done(self._compiled.check(body))
         else:
-            ask_aside(self._aside, question, CPU_MAX_S, lambda error: done(_explained(error)))
+            explain = Costly(question, CPU_MAX_S, lambda why: done(_explained(why)), is_wanted)
+            ask_aside(self._aside, explain)
 
 
-def ask_aside(aside: Ref[Costly], question: Question, cpu_s: float, done: Done) -> None:
-    """Have a question answered beside the loop; `done` is called once, at once where too many wait
-    or the node stops.
+def ask_aside(aside: Ref[Costly], costly: Costly) -> None:
+    """Have a question answered beside the loop; its `done` is called once, at once where too many
+    wait or the node stops.
     """
     try:
-        aside.tell(Costly(question, cpu_s, done))
+        aside.tell(costly)
     except MailboxFull:
-        done(Unavailable("Too many messages wait to be checked by costly schemas; try again"))
+        costly.done(Unavailable("Too many costly schemas wait to be asked; try again"))
     except MailboxClosed:
-        done(Unavailable("The node is stopping"))
+        costly.done(Unavailable("The node is stopping"))
 
 
 def _explained(error: HermesError | None) -> HermesError:

@@ -86,7 +86,7 @@ class Later:
         self.done = None
         world.frontend.routes.by_name["shop.orders"].validate = self.check
 
-    def check(self, message, done) -> None:
+    def check(self, message, done, _is_wanted) -> None:
         self.message = message
         self.done = done
 

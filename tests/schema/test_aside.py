@@ -125,6 +125,14 @@ async def test_the_process_ends_with_whoever_asks():
             await trio.sleep(0.01)
 
 
+async def test_what_nobody_waits_for_is_not_asked(asker):
+    answers: list[HermesError | None] = []
+    late = Costly(Fits(doubling(40), b'"x"'), 30.0, answers.append, lambda: False)
+    asker._ref.tell(late)
+    assert await asker.ask(Fits(NUMBERS, b"[1]")) is None
+    assert isinstance(answers[0], Unavailable)
+
+
 async def test_whoever_waits_when_the_node_stops_is_told_so():
     ref, inbox = open_mailbox(8)
     answers: list[HermesError | None] = []

@@ -259,14 +259,16 @@ class Subjects:
     async def _ask(self, question: Question) -> HermesError | None:
         answered = trio.Event()
         answers: list[HermesError | None] = []
+        is_late = False
 
         def done(error: HermesError | None) -> None:
             answers.append(error)
             answered.set()
 
-        ask_aside(self._costly, question, _CPU_MAX_S, done)
+        ask_aside(self._costly, Costly(question, _CPU_MAX_S, done, lambda: not is_late))
         with trio.move_on_after(_ANSWER_TIMEOUT_S):
             await answered.wait()
+        is_late = True
         if not answers:
-            raise Unavailable("Too many messages and schemas wait to be checked; try again")
+            raise Unavailable("Too many schemas wait to be asked; try again")
         return answers[0]
