@@ -124,11 +124,6 @@ class Subjects:
         """The compatibility level that the subject's new versions must keep."""
         return self.own_level(subject) or self.own_level("") or self._default
 
-    async def require_taken(self, subject: str, schema: Schema) -> None:
-        """Raises Refused unless the schema can be a new version of the subject."""
-        await self._require_valid(schema)
-        await self._require_compatible(subject, schema, self._compared(subject))
-
     async def register(self, subject: str, schema: Schema) -> int:
         """Make the schema a version of the subject, if it is none yet; return its id."""
         if len(subject) > SUBJECT_CHARACTERS_MAX:
@@ -142,7 +137,8 @@ class Subjects:
             number = max(self._metadata.catalog.subjects.get(subject, {}), default=0) + 1
             if len(self.versions(subject)) >= VERSIONS_MAX:
                 raise Refused(f"Subject {subject} has {VERSIONS_MAX} versions; delete some first")
-            await self.require_taken(subject, schema)
+            await self._require_valid(schema)
+            await self._require_compatible(subject, schema, self._compared(subject))
             own_id = await self._store(schema)
             key = version_key(subject, number)
             change = put(key, version_body(own_id), Absent(key))
@@ -168,26 +164,24 @@ class Subjects:
         their ids.
         """
         versions = sorted(self._metadata.catalog.subjects.get(subject, {}))
-        for change in self.noted(subject):
+        for change in self.deletions(subject):
             await self._changes.attempt(change)
         return versions
 
-    def noted(self, subject: str) -> list[Change]:
+    def deletions(self, subject: str) -> list[Change]:
         """The deletions of all versions that a subject has now, and of no later ones."""
-        deletions: list[Change] = []
-        for version in sorted(self._metadata.catalog.subjects.get(subject, {})):
-            register = self._metadata.register(version_key(subject, version))
-            if register is not None:
-                key = register.key
-                deletions.append(delete(key, StampIs(key, register.stamp)))
-        return deletions
+        versions = sorted(self._metadata.catalog.subjects.get(subject, {}))
+        return [self._deletion(subject, version) for version in versions]
 
     async def delete_version(self, subject: str, version: int) -> None:
         """Delete one version of a subject, if it is there."""
-        key = version_key(subject, version)
-        register = self._metadata.register(key)
-        if register is not None and register.is_alive:
-            await self._changes.attempt(delete(key, StampIs(key, register.stamp)))
+        if version in self._metadata.catalog.subjects.get(subject, {}):
+            await self._changes.attempt(self._deletion(subject, version))
+
+    def _deletion(self, subject: str, version: int) -> Change:
+        register = self._metadata.register(version_key(subject, version))
+        assert register is not None, "the catalog shows what registers hold"
+        return delete(register.key, StampIs(register.key, register.stamp))
 
     async def set_level(self, subject: str, level: Compatibility | None) -> None:
         """Set the subject's own compatibility level, or (None) take it back; "" is all others'."""

@@ -114,18 +114,33 @@ class Topics:
         return sorted(owners)
 
     async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
-        """Create a topic, its log topic first. Raises Refused and Unavailable."""
+        """Create a topic, its schema and its log topic first. Raises Refused and Unavailable."""
+        taken_back: list[Change] = []
+        try:
+            await self._create(caller, body, taken_back)
+        except OutcomeUnknown:
+            # The topic may be there, and be checked by the schema.
+            raise
+        except (Refused, Unavailable):
+            # Also where another's topic has won the name: it is not checked by this schema.
+            for each in taken_back:
+                await self._changes.attempt(each)
+            raise
+
+    async def _create(
+        self, caller: Caller, body: Mapping[str, Any], taken_back: list[Change]
+    ) -> None:
+        """Create it; what `taken_back` holds then undoes the rest if the topic was not made."""
         schema = schema_in(body)
-        is_registered = False
         for _ in range(ATTEMPTS_MAX):
             self._changes.require_current()
             name, topic, change = self._plan_creation(caller, body)
-            if not is_registered:
+            if not taken_back:
                 self._require_no_subject(str(name))
-            if schema and not is_registered:
-                # Before its topic, so that no message comes in unchecked.
-                await self._subjects.register(str(name), Schema(SchemaKind.JSON, schema))
-                is_registered = True
+                if schema:
+                    # Before its topic, so that no message comes in unchecked.
+                    await self._subjects.register(str(name), Schema(SchemaKind.JSON, schema))
+                    taken_back += self._subjects.deletions(str(name))
             register = self._metadata.register(topic_key(name))
             # A new life of an old topic goes on in the incarnation that its tombstone holds.
             log_topic = log_topic_of(
@@ -133,16 +148,8 @@ class Topics:
                 register.incarnation if register is not None else 0,
                 self._metadata.namespace,
             )
-            try:
-                if await self._create_with_log_topic(topic, change, log_topic):
-                    return
-            except OutcomeUnknown:
-                # The topic may be there, and be checked by the schema.
-                raise
-            except (Refused, Unavailable):
-                if is_registered:
-                    await self._subjects.delete(str(name))
-                raise
+            if await self._create_with_log_topic(topic, change, log_topic):
+                return
         raise contended()
 
     def _require_no_subject(self, name: str) -> None:
@@ -259,7 +266,7 @@ class Topics:
                 await self._changes.attempt(child)
             key = topic_key(topic.name)
             # Noted before: a topic that is made again at once may have versions of its own.
-            versions = self._subjects.noted(name)
+            versions = self._subjects.deletions(name)
             change = delete(
                 key, Alive(key, topic.incarnation), Childless(subscriptions_below(topic.name))
             )

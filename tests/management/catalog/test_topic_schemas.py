@@ -6,11 +6,15 @@ import pytest
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.metadata.catalog import OtherChanged
+from hermes_actors.metadata.commands import Absent, put
+from hermes_actors.metadata.keys import topic_key
+from hermes_actors.model.names import TopicName
 from hermes_actors.model.schema import SCHEMA_BYTES_MAX
 
 CLOSED = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
 WIDER = {"type": "object", "properties": {"a": {}, "b": {}}, "additionalProperties": False}
 PATH = "/topics/shop.orders/schema"
+TOPIC = TopicName("shop", "orders")
 
 
 @pytest.fixture
@@ -190,9 +194,26 @@ async def test_a_topic_that_cannot_be_made_leaves_no_schema(api, monkeypatch):
 
 async def test_a_removal_takes_no_version_that_came_after_it(shop):
     await save(shop, CLOSED)
-    noted = shop.administration.subjects.noted("shop.orders")
+    noted = shop.administration.subjects.deletions("shop.orders")
     await shop.client.delete("/topics/shop.orders")
     await shop.post("/topics", shop.topic(schema=json.dumps(CLOSED)))
     for change in noted:
         await shop.metadata.change(change)
     assert (await shop.get(PATH)).json() == CLOSED
+
+
+async def test_who_loses_a_topics_name_leaves_no_schema_to_the_winner(api, monkeypatch):
+    await api.post("/groups", {"groupName": "shop"})
+    create_topic = api.log.create_topic
+
+    async def lose(*arguments):
+        """Meanwhile another one has made the topic, who was before all checks of this one."""
+        theirs = put(topic_key(TOPIC), json.dumps(api.topic()).encode(), Absent(topic_key(TOPIC)))
+        await api.metadata.change(theirs)
+        return await create_topic(*arguments)
+
+    monkeypatch.setattr(api.log, "create_topic", lose)
+    answer = await api.post("/topics", api.topic(schema=json.dumps(CLOSED)))
+    assert api.refusal(answer) == (400, "TOPIC_ALREADY_EXISTS")
+    assert (await api.get("/topics/shop.orders")).status_code == 200
+    assert (await api.get(PATH)).status_code == 204
