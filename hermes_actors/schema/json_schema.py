@@ -39,6 +39,13 @@ def weight_of(text: str) -> Weight | None:
     return weigh(_decoded(text))
 
 
+class Unexplained(Refused):
+    """The message does not fit, and finding the reasons would take long."""
+
+    def __init__(self) -> None:
+        super().__init__("Invalid message: it does not fit its topic's schema")
+
+
 class JsonSchema:
     """A schema that has been compiled, and checks messages."""
 
@@ -121,11 +128,6 @@ def _compiled(schema: Any) -> jsonschema_rs.Validator:
 
 def _malformed(reason: str) -> Refused:
     return Refused(f"The schema is not a JSON Schema: {reason}", ErrorCode.FORMAT_ERROR)
-
-
-def unfit() -> Refused:
-    """Return the error for a message that does not fit, whose reasons take too long to find."""
-    return _invalid(["it does not fit its topic's schema"])
 
 
 def _invalid(reasons: list[str]) -> Refused:

@@ -5,6 +5,7 @@ weight. What may be more is asked beside the loop, and costs a queue and two pip
 """
 
 from collections.abc import Callable
+from functools import partial
 from weakref import WeakValueDictionary
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
@@ -14,7 +15,7 @@ from hermes_actors.model.message import Message
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import ContentType, Topic
 from hermes_actors.schema.aside import Costly, TooCostly
-from hermes_actors.schema.json_schema import JsonSchema, unfit, weight_of
+from hermes_actors.schema.json_schema import JsonSchema, Unexplained, weight_of
 from hermes_actors.schema.questions import Fits
 from hermes_actors.schema.weight import Weight
 
@@ -71,9 +72,8 @@ class Validation:
         return self._weight.units(body)
 
     def check(self, body: bytes) -> HermesError | None:
-        """Check a body of at most UNITS_MAX units at once: why it does not fit, None if it does.
-
-        The error has no reasons where they would take long to find.
+        """Check a body of at most UNITS_MAX units at once: why it does not fit, None if it does;
+        Unexplained where the reasons would take long to find.
         """
         if self.refusal is not None:
             return self.refusal
@@ -81,21 +81,20 @@ class Validation:
         assert self._weight is not None, "its work has a bound"
         if self._compiled.fits(body):
             return None
-        return self._compiled.check(body) if self._weight.is_soon_explained(body) else unfit()
+        return self._compiled.check(body) if self._weight.is_soon_explained(body) else Unexplained()
 
     def __call__(self, message: Message, done: Done, is_wanted: Callable[[], bool]) -> None:
         """Check a message, at once or beside the loop, there only while `is_wanted`."""
         body = message.body
-        question = Fits(self._text, body)
-        if self.units(body) > UNITS_MAX:
-            ask_aside(self._aside, Costly(question, CPU_MAX_S, done, is_wanted))
-        elif self.refusal is not None or self._compiled is None or self._compiled.fits(body):
-            done(self.refusal)
-        elif self._weight is not None and self._weight.is_soon_explained(body):
-            done(self._compiled.check(body))
-        else:
-            explain = Costly(question, CPU_MAX_S, lambda why: done(_explained(why)), is_wanted)
-            ask_aside(self._aside, explain)
+        told = done
+        if self.units(body) <= UNITS_MAX:
+            error = self.check(body)
+            if not isinstance(error, Unexplained):
+                done(error)
+                return
+            # That it does not fit is certain: only the reasons are asked for.
+            told = partial(_tell_reasons, done, error)
+        ask_aside(self._aside, Costly(Fits(self._text, body), CPU_MAX_S, told, is_wanted))
 
 
 def ask_aside(aside: Ref[Costly], costly: Costly) -> None:
@@ -110,9 +109,10 @@ def ask_aside(aside: Ref[Costly], costly: Costly) -> None:
         costly.done(Unavailable("The node is stopping"))
 
 
-def _explained(error: HermesError | None) -> HermesError:
-    """The reasons that were found beside the loop for a message that does not fit, if they were."""
-    return error if isinstance(error, Refused) and not isinstance(error, TooCostly) else unfit()
+def _tell_reasons(done: Done, unexplained: Unexplained, found: HermesError | None) -> None:
+    """Tell why a message does not fit, if that was found in time."""
+    was_found = isinstance(found, Refused) and not isinstance(found, TooCostly)
+    done(found if was_found else unexplained)
 
 
 class Schemas:
