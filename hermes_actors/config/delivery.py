@@ -8,7 +8,7 @@ from hermes_actors.model.redaction import redacted, without_user_info
 
 
 class EndpointsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which addresses endpoints may lead to. A denial wins over a permission.
+    """Addresses that endpoints may lead to. A denial wins over a permission.
 
     Networks are written `10.0.0.0/8` or as one address, hosts `name` or `*.domain`. Where
     `allowed_networks` or `allowed_hosts` holds anything, nothing else is pushed to.

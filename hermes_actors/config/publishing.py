@@ -32,7 +32,9 @@ class IdempotencyConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PropagationConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which request headers travel to the subscribers: with no name in `allowed`, every one."""
+    """Request headers that travel to the subscribers: those in `allowed`; if it is empty, all but
+    credentials and cookies.
+    """
 
     enabled: bool = False
     allowed: list[str] = field(default_factory=list)

@@ -155,7 +155,8 @@ def _write_all(file: FileIO, data: bytes) -> None:
 
 @dataclass(slots=True)
 class Sink:
-    """One endpoint: `take` decides; `respond` also answers, when its rules say.
+    """Counts and answers the pushes to one path: `take` chooses the status by the rules, `respond`
+    sends it too, at the moment that they say.
 
     `now_ms` gives the wall-clock time in milliseconds.
     """

@@ -1,1 +1,1 @@
-"""What may become of a message between its reading and its settling, for serial and batch alike."""
+"""The life of a message from its reading to its settling, for serial and batch delivery alike."""

@@ -68,15 +68,15 @@ class State(Enum):
     """Where a message stands between its reading and its settling."""
 
     READ = auto()
-    """It waits for its turn: behind others, behind its key, or in a batch that is not sent yet."""
+    """To be sent in its turn: behind others, behind its key, or in a batch not sent yet."""
     WAITING = auto()
-    """It waits for its next attempt, or, answered while the lease was closed, for its ending."""
+    """Between attempts; or answered while the lease was closed, and to be ended later."""
     IN_FLIGHT = auto()
-    """It is being pushed."""
+    """Pushed to its recipients, who have not all answered."""
     GIVEN_UP = auto()
-    """It is attempted no more, and its dead letter is on its way."""
+    """Attempted no more; settled once its dead letter is kept, if it leaves one."""
     SETTLED = auto()
-    """It needs nothing more, and is committed next."""
+    """Done with: the next commit covers its offset."""
     FORGOTTEN = auto()
     """A retransmission has taken it elsewhere."""
 

@@ -50,7 +50,7 @@ PAUSED = (
 
 
 class Surroundings(Struct, frozen=True):
-    """What the actor around it is told that it waits for. None of these waits.
+    """Callbacks by which a dispatcher tells its actor what to wait for; none of them waits.
 
     `wake` has the sending loop look for something to do before its alarm. `note_room` says that
     fresh messages have been taken up, `note_settled` that a message is gone, so that its bytes are
