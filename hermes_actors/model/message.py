@@ -4,8 +4,10 @@ The native form keeps the body as sent and puts all else into record headers: `i
 publisher), `via`, `traceparent`, `only-for` (of a replayed message that one subscription alone is
 to get), `h-<Name>` for each propagated request header, and `ce_<name>` for each attribute of a
 CloudEvent, as CloudEvents' own binding for Kafka has them (`datacontenttype` is `content-type`
-there). The Hermes form wraps the body in Hermes' own JSON envelope, for a cluster shared with
-Hermes. Readers know both: a native record carries the `dc` header, which Hermes never writes.
+there). A message in Avro also has `sv` and `sid`, the version and the id of its schema in four
+bytes each, as Hermes writes them, and `framing` where Confluent's framing begins it. The Hermes
+form, for a cluster shared with Hermes, wraps the body in Hermes' own JSON envelope; Avro it leaves
+as it is. Readers know both: a native record carries the `dc` header, which Hermes never writes.
 """
 
 import json
@@ -17,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.schema import WriterSchema
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -54,6 +57,7 @@ class Message(Struct, frozen=True, gc=False):
     publisher's datacentre ("" when unknown), `traceparent` the W3C trace context ("" when none).
     `attributes` are those of a CloudEvent, without their prefix: none when it is no CloudEvent.
     `only_for` is the one subscription that a replayed message is for, "" for all of them.
+    `written_with` is the schema of a body in Avro, None for any other body.
     """
 
     id: str
@@ -66,6 +70,7 @@ class Message(Struct, frozen=True, gc=False):
     traceparent: str = ""
     attributes: Headers = ()
     only_for: str = ""
+    written_with: WriterSchema | None = None
 
     @property
     def headers_size(self) -> int:
@@ -82,6 +87,9 @@ ONLY_FOR = "only-for"
 """The record header with the name of the one subscription that is to get the message."""
 
 _PLAIN = ("id", "dc", "via")
+_VERSION, _ID, _FRAMING = "sv", "sid", "framing"
+_NUMBER_BYTES = 4
+_CONFLUENT = b"confluent"
 _PROPAGATED_PREFIX = "h-"
 _ATTRIBUTE_PREFIX = "ce_"
 _DATA_TYPE, _DATA_TYPE_HEADER = "datacontenttype", "content-type"
@@ -105,6 +113,16 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
             )
             for name, value in message.attributes
         )
+    written_with = message.written_with
+    if written_with is not None:
+        propagated = (*_written(written_with), *propagated)
+    if envelope is Envelope.HERMES and written_with is not None:
+        return Record(
+            key=message.key,
+            value=message.body,
+            headers=(("id", message.id.encode()), *propagated),
+            timestamp_ms=message.published_at_ms,
+        )
     if envelope is Envelope.HERMES:
         return Record(
             key=message.key,
@@ -125,6 +143,15 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
         headers=headers + propagated if propagated else headers,
         timestamp_ms=message.published_at_ms,
     )
+
+
+def _written(schema: WriterSchema) -> tuple[tuple[str, bytes], ...]:
+    """The record headers that tell the schema of a body."""
+    numbers = ((_VERSION, schema.version), (_ID, schema.id))
+    told = tuple(
+        (name, number.to_bytes(_NUMBER_BYTES, "big")) for name, number in numbers if number
+    )
+    return (*told, (_FRAMING, _CONFLUENT)) if schema.is_framed else told
 
 
 def is_for_another(record: StoredRecord, subscription: str) -> bool:
@@ -160,6 +187,8 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
             except UnicodeDecodeError as error:
                 raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
     message_id = dc = via = traceparent = only_for = None
+    version = schema_id = 0
+    is_framed = False
     propagated: list[tuple[str, str]] = []
     attributes: list[tuple[str, str]] = []
     try:
@@ -174,6 +203,12 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
                 traceparent = raw.decode()
             elif name == ONLY_FOR:
                 only_for = raw.decode()
+            elif name == _VERSION:
+                version = _number(raw)
+            elif name == _ID:
+                schema_id = _number(raw)
+            elif name == _FRAMING:
+                is_framed = raw == _CONFLUENT
             elif name.startswith(_PROPAGATED_PREFIX):
                 plain = name[len(_PROPAGATED_PREFIX) :]
                 if not is_reserved_header(plain):
@@ -187,7 +222,8 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
     if len(attributes) == 1 and attributes[0][0] == _DATA_TYPE:
         # Others write that header too; alone it makes no event.
         attributes = []
-    if dc is None and _ENVELOPE_MARK in record.value:
+    is_avro = version > 0 or schema_id > 0
+    if dc is None and not is_avro and _ENVELOPE_MARK in record.value:
         return _unwrap(record, tuple(propagated), tuple(attributes), make_id)
     return Message(
         id=message_id or make_id(),
@@ -201,14 +237,20 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
         traceparent=traceparent or "",
         attributes=tuple(attributes),
         only_for=only_for or "",
+        written_with=WriterSchema(version, schema_id, is_framed) if is_avro else None,
     )
+
+
+def _number(raw: bytes) -> int:
+    """The number in a record header; 0 for what is none."""
+    return int.from_bytes(raw, "big") if len(raw) == _NUMBER_BYTES else 0
 
 
 def is_enveloped(record: StoredRecord | Record) -> bool:
     """True if the body may lie within Hermes' envelope; else it is the record's value."""
     headers = record.headers
-    # Where `to_record` puts it: then the body need not be searched.
-    if len(headers) > 1 and headers[1][0] == "dc":
+    # Where `to_record` puts them: then the body need not be searched.
+    if len(headers) > 1 and headers[1][0] in ("dc", _VERSION, _ID):
         return False
     return _ENVELOPE_MARK in record.value
 

@@ -46,6 +46,17 @@ class Schema(Struct, frozen=True):
         return self.kind is other.kind and _plain(self.text) == _plain(other.text)
 
 
+class WriterSchema(Struct, frozen=True):
+    """The schema that a stored message is written with: its version of the topic's subject, and its
+    id; 0 for one that a foreign record does not say. `is_framed`: the body begins with the five
+    bytes of Confluent's framing, a zero and the id.
+    """
+
+    version: int
+    id: int
+    is_framed: bool = False
+
+
 def schema_id(schema: Schema, attempt: int = 0) -> int:
     """Give the id of a schema: from 1 to 2³¹ - 1, the same in every datacentre.
 

@@ -13,10 +13,12 @@ from hermes_actors.model.message import (
     UndecodableRecord,
     Via,
     from_record,
+    is_enveloped,
     is_reserved_header,
     to_record,
 )
 from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.schema import WriterSchema
 
 text = st.text(st.characters(codec="utf-8"), max_size=20)
 header_names = st.from_regex(r"[A-Za-z][A-Za-z-]{0,10}", fullmatch=True).filter(
@@ -46,6 +48,13 @@ messages = st.builds(
     dc=st.from_regex(r"[a-z0-9-]{0,6}", fullmatch=True),
     via=st.sampled_from([via.value for via in Via]),
     traceparent=st.sampled_from(["", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]),
+    written_with=st.none()
+    | st.builds(
+        WriterSchema,
+        version=st.integers(1, 2**31 - 1),
+        id=st.integers(0, 2**31 - 1),
+        is_framed=st.booleans(),
+    ),
 )
 
 
@@ -86,7 +95,7 @@ def test_a_message_survives_the_envelope_but_for_what_it_has_no_place_for(
     assert (read.dc, read.via, read.traceparent) == ("", "local", "")
 
 
-@given(messages)
+@given(messages.filter(lambda message: message.written_with is None))
 def test_the_envelope_is_read_also_without_record_headers(message: Message) -> None:
     record = to_record(message, Envelope.HERMES)
     bare = Record(record.key, record.value, (), record.timestamp_ms)
@@ -247,3 +256,25 @@ def test_a_record_of_others_brings_no_header_by_which_the_broker_speaks(name: st
     assert from_record(stored(value.encode()), no_id).propagated == (("A", "1"),)
     alone = stored(b"{}", ("id", b"x"), ("dc", b"d"), (f"h-{name}", b"forged"))
     assert from_record(alone, no_id).propagated == ()
+
+
+def test_a_message_in_avro_tells_its_schema_as_hermes_does() -> None:
+    message = Message("x", b"\x02", 7, dc="dc1", written_with=WriterSchema(3, 258))
+    headers = dict(to_record(message).headers)
+    assert (headers["sv"], headers["sid"]) == (b"\0\0\0\3", b"\0\0\1\2")
+    assert "framing" not in headers
+
+
+def test_avro_goes_into_no_envelope_and_is_never_searched_for_one() -> None:
+    body = b'\x1a"_w":true'
+    message = Message("x", body, 7, written_with=WriterSchema(3, 0))
+    record = to_record(message, Envelope.HERMES)
+    assert record.headers == (("id", b"x"), ("sv", b"\0\0\0\3"))
+    assert record.value == body
+    assert from_record(record, no_id) == message
+    assert not is_enveloped(record)
+
+
+@pytest.mark.parametrize("raw", [b"", b"\0\0\0\0", b"\1", b"\0\0\0\0\1"])
+def test_a_number_that_is_none_says_no_schema(raw: bytes) -> None:
+    assert from_record(stored(b"{}", ("id", b"x"), ("sv", raw)), no_id).written_with is None
