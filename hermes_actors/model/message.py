@@ -1,13 +1,14 @@
 """A message, and the two forms in which a log holds it.
 
 The native form keeps the body as sent and puts all else into record headers: `id`, `dc` (of the
-publisher), `via`, `traceparent`, `only-for` (of a replayed message that one subscription alone is
-to get), `h-<Name>` for each propagated request header, and `ce_<name>` for each attribute of a
-CloudEvent, as CloudEvents' own binding for Kafka has them (`datacontenttype` is `content-type`
-there). A message in Avro also has `sv` and `sid`, the version and the id of its schema in four
-bytes each, as Hermes writes them, and `framing` where Confluent's framing begins it. The Hermes
-form, for a cluster shared with Hermes, wraps the body in Hermes' own JSON envelope; Avro it leaves
-as it is. Readers know both: a native record carries the `dc` header, which Hermes never writes.
+publisher), `via`, `traceparent` and `tracestate`, `only-for` (of a replayed message that one
+subscription alone is to get), `h-<Name>` for each propagated request header, and `ce_<name>` for
+each attribute of a CloudEvent, as CloudEvents' own binding for Kafka has them (`datacontenttype` is
+`content-type` there). A message in Avro also has `sv` and `sid`, the version and the id of its
+schema in four bytes each, as Hermes writes them, and `framing` where Confluent's framing begins it.
+The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' own JSON envelope; Avro
+it leaves as it is. Readers know both: a native record carries the `dc` header, which Hermes never
+writes.
 """
 
 import json
@@ -17,9 +18,11 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.schema import WriterSchema
+from hermes_actors.model.trace_context import TraceContext
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -54,7 +57,8 @@ class Message(Struct, frozen=True, gc=False):
 
     `propagated` are the publisher's request headers that travel to the subscriber, of a record that
     others wrote too never one by which the broker speaks (`is_reserved_header`), `dc` the
-    publisher's datacentre ("" when unknown), `traceparent` the W3C trace context ("" when none).
+    publisher's datacentre ("" when unknown), `traceparent` and `tracestate` the W3C trace context
+    ("" when none).
     `attributes` are those of a CloudEvent, without their prefix: none when it is no CloudEvent.
     `only_for` is the one subscription that a replayed message is for, "" for all of them.
     `written_with` is the schema of a body in Avro, None for any other body.
@@ -71,12 +75,26 @@ class Message(Struct, frozen=True, gc=False):
     attributes: Headers = ()
     only_for: str = ""
     written_with: WriterSchema | None = None
+    tracestate: str = ""
 
     @property
     def headers_size(self) -> int:
         """How many characters its publisher's headers and attributes have together."""
         pairs = (*self.propagated, *self.attributes)
-        return len(self.traceparent) + sum([len(name) + len(value) for name, value in pairs])
+        trace = len(self.traceparent) + len(self.tracestate)
+        return trace + sum([len(name) + len(value) for name, value in pairs])
+
+
+def trace_of(message: Message) -> TraceContext | None:
+    """The trace that the message belongs to; None when it belongs to none."""
+    return TraceContext(message.traceparent, message.tracestate) if message.traceparent else None
+
+
+def carrying(message: Message, trace: TraceContext) -> Message:
+    """The message as a part of this trace."""
+    if message.traceparent == trace.traceparent:
+        return message
+    return replace(message, traceparent=trace.traceparent, tracestate=trace.tracestate)
 
 
 class UndecodableRecord(Exception):
@@ -137,6 +155,8 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
     )
     if message.traceparent:
         headers += (("traceparent", message.traceparent.encode()),)
+    if message.tracestate:
+        headers += (("tracestate", message.tracestate.encode()),)
     return Record(
         key=message.key,
         value=message.body,
@@ -186,7 +206,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
                 )
             except UnicodeDecodeError as error:
                 raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
-    message_id = dc = via = traceparent = only_for = None
+    message_id = dc = via = traceparent = tracestate = only_for = None
     version = schema_id = 0
     is_framed = False
     propagated: list[tuple[str, str]] = []
@@ -201,6 +221,8 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
                 via = raw.decode()
             elif name == "traceparent":
                 traceparent = raw.decode()
+            elif name == "tracestate":
+                tracestate = raw.decode()
             elif name == ONLY_FOR:
                 only_for = raw.decode()
             elif name == _VERSION:
@@ -238,6 +260,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
         attributes=tuple(attributes),
         only_for=only_for or "",
         written_with=WriterSchema(version, schema_id, is_framed) if is_avro else None,
+        tracestate=tracestate or "",
     )
 
 

@@ -5,9 +5,10 @@ from typing import overload
 
 from msgspec.structs import replace
 
-from hermes_actors.model.message import Envelope, Message, to_record
+from hermes_actors.model.message import Envelope, Message, carrying, to_record
 from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
+from hermes_actors.model.trace_context import TraceContext
 
 Keys = Sequence[bytes | None] | bytes | None
 """One key (or none) for all messages, or one for each."""
@@ -49,6 +50,14 @@ class MessageRun(Sequence[Message]):
             body=self.bodies[at],
             key=keys if keys is None or isinstance(keys, bytes) else keys[at],
         )
+
+
+def all_carrying(messages: Sequence[Message], trace: TraceContext) -> Sequence[Message]:
+    """The messages, which belong to one trace or none, as parts of this one."""
+    if isinstance(messages, MessageRun):
+        model = carrying(messages.model, trace)
+        return MessageRun(messages.ids, messages.bodies, messages.keys, model)
+    return [carrying(message, trace) for message in messages]
 
 
 def keys_of(messages: Sequence[Message]) -> Sequence[bytes | None] | None:

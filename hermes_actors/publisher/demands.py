@@ -4,7 +4,6 @@ it had before, to be taken as a CloudEvent, headers to go along.
 Most publishes ask for none of it: their heads are plain, and nobody here reads them.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from urllib.parse import unquote
 
@@ -16,6 +15,7 @@ from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.model.keyed_id import keyed_id
 from hermes_actors.model.message import Headers, Message, is_reserved_header
 from hermes_actors.model.names import is_name_part
+from hermes_actors.model.trace_context import clean_tracestate, is_traceparent
 from hermes_actors.publisher.cloudevents import (
     VERSION_HEADER,
     event_in,
@@ -29,9 +29,6 @@ from hermes_actors.security.account import Account, ClientCertificate
 REPLAY_ID = "Hermes-Replay-Id"
 REPLAY_FOR = "Hermes-Replay-For"
 ID_CHARACTERS_MAX = 255
-
-# W3C Trace Context, 3.2: what does not look like it is ignored, as the recommendation asks.
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 
 SPECIAL = frozenset(
     {"idempotency-key", "ce-specversion", "traceparent", "hermes-replay-id", "hermes-replay-for"}
@@ -253,9 +250,12 @@ class Demands:
         if self._propagation is not None:
             propagated = self._propagation.pick(head.pairs())
         traceparent = head.get("traceparent") or ""
-        if _TRACEPARENT.fullmatch(traceparent) is None:
-            traceparent = ""
-        return Message("", b"", 0, None, propagated, self._dc, traceparent=traceparent)
+        tracestate = clean_tracestate(head.get("tracestate") or "")
+        if not is_traceparent(traceparent):
+            traceparent = tracestate = ""
+        return Message(
+            "", b"", 0, None, propagated, self._dc, traceparent=traceparent, tracestate=tracestate
+        )
 
     def pick(self, pairs: list[tuple[str, str]]) -> Headers:
         """Return those of a message's own headers that travel with it."""

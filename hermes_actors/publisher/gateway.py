@@ -13,7 +13,8 @@ import msgspec
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
-from hermes_actors.model.message import Message
+from hermes_actors.model.message import Message, carrying, trace_of
+from hermes_actors.model.messages import all_carrying
 from hermes_actors.publisher.answers import (
     SHUTTING_DOWN,
     Answer,
@@ -113,13 +114,14 @@ class Gateway:
             if violation is not None:
                 return self.refuse(violation, route)
         message_id = self._message_id()
-        demand = None
+        demand = trace = None
         if self._reads_every_head or not head.is_plain:
             try:
                 demand = self.demands.read(topic, route.log_topic, message_id, key, head)
             except HermesError as error:
                 return self.refuse(error, route)
             message_id = demand.model.id
+            trace = trace_of(demand.model)
             if demand.claim is not None:
                 notify = partial(self._conclude, demand.claim, notify)
         pending = Pending(
@@ -133,6 +135,7 @@ class Gateway:
             demand,
             1,
             self._now_ms(),
+            trace=trace,
         )
         self.begin((pending,))
         return pending
@@ -173,7 +176,7 @@ class Gateway:
             if violation is not None:
                 pending.settle(violation)
                 return
-        demand = pending.demand
+        demand, trace = pending.demand, pending.trace
         if demand is None:
             message = Message(pending.id, body, pending.started_ms, pending.key, (), self._dc)
         else:
@@ -187,6 +190,8 @@ class Gateway:
                 return
             message = msgspec.structs.replace(taken, published_at_ms=pending.started_ms)
             size = len(message.body)
+        if trace is not None:
+            message = carrying(message, trace)
         if route.validate is None:
             self._queue(pending, (message,), message.key, size)
         else:
@@ -252,6 +257,8 @@ class Gateway:
         """
         route = pending.route
         pending.validating()
+        if pending.trace is not None:
+            messages = all_carrying(messages, pending.trace)
         if self._routes.get(route.name) is not route:
             gone = self._gone(route.name)
             pending.settle(gone)

@@ -23,6 +23,7 @@ from hermes_actors.metadata.keys import parse_log_topic
 from hermes_actors.model.message import Message, Via
 from hermes_actors.model.messages import keys_of
 from hermes_actors.model.topic import Topic
+from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import (
     Answer,
     Buffered,
@@ -91,7 +92,9 @@ class Pending:
     come. `notify` is called once, synchronously, when it is answered. `limits` are the route's as
     they were when this began: what its topic becomes meanwhile changes none.
 
-    `outcome` is that of all messages, or of the first when `outcomes` has one for each.
+    `outcome` is that of all messages, or of the first when `outcomes` has one for each. `trace` is
+    what its messages carry: their publisher's, until a listener that records it, told of its
+    admission, puts its own there.
     """
 
     id: str
@@ -111,6 +114,7 @@ class Pending:
     messages: Sequence[Message] = ()
     body_bytes: int = 0
     keeper: Spool | None = None
+    trace: TraceContext | None = None
     outcome: Settled | None = None
     outcomes: Sequence[Settled] | None = None
     # The outcomes of those messages that are not left to the spool, while it has the others.
@@ -296,6 +300,14 @@ class Transitions:
     def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
         """An append of these begins, to this datacentre's log; `via` is their records' way."""
 
+    def answered(
+        self, pendings: Sequence[Pending], dc: str, outcomes: Sequence[Outcome], took_s: float
+    ) -> None:
+        """An append of these to this datacentre's log has ended, with an outcome for each message
+        that it held, in order. Of a pending whose keys part there, each part ends by itself; one
+        that has settled meanwhile is told of too.
+        """
+
     def kept(self, pendings: Sequence[Pending]) -> None:
         """The spool has taken these, and will send them; its disk may not have them yet."""
 
@@ -396,6 +408,13 @@ class Route:
             for message in messages
         ]
         return spool.offer(entries, done, sent_as=sent_as, now_s=clock.monotonic_s())
+
+    def answered(
+        self, pendings: Sequence[Pending], dc: str, outcomes: Sequence[Outcome], took_s: float
+    ) -> None:
+        """Tell who listens that an append of these has ended; as `Transitions.answered`."""
+        for listener in self.tally.listeners:
+            listener.answered(pendings, dc, outcomes, took_s)
 
     def settled(self, pendings: Sequence[Pending], now_s: float = 0.0) -> None:
         """Count that these have their outcomes, and tell who listens; `now_s`, monotonic, is asked

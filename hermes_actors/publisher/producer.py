@@ -271,7 +271,9 @@ class TopicProducer:
         dc = self.log.dc
         records = self._send(pendings, dc, Via.LOCAL.value)
         outcomes = await self.log.append(route.log_topic, batch.partition, records, route.topic.ack)
-        self._conclude(dc, pendings, outcomes, self.clock.monotonic_s() - batch.started_s)
+        took_s = self.clock.monotonic_s() - batch.started_s
+        route.answered(pendings, dc, outcomes, took_s)
+        self._conclude(dc, pendings, outcomes, took_s)
 
     def _conclude(
         self, dc: str, pendings: Sequence[Pending], outcomes: Sequence[Outcome], append_s: float

@@ -48,6 +48,7 @@ messages = st.builds(
     dc=st.from_regex(r"[a-z0-9-]{0,6}", fullmatch=True),
     via=st.sampled_from([via.value for via in Via]),
     traceparent=st.sampled_from(["", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"]),
+    tracestate=st.sampled_from(["", "congo=t61rcWkgMzE"]),
     written_with=st.none()
     | st.builds(
         WriterSchema,

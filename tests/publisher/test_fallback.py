@@ -12,10 +12,11 @@ import trio
 
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.node import Fallback
-from hermes_actors.log.base import Stored, TopicSettings
+from hermes_actors.log.base import Stored, TopicSettings, UnknownRecord
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.topic import Chaos, ChaosMode, ChaosPolicy
+from hermes_actors.publisher.pending import Transitions
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
@@ -87,6 +88,31 @@ async def test_a_publish_is_201_through_the_remote_when_the_own_datacentre_is_go
         published = pair.world.frontend.published("shop.orders")
         assert published is not None
         assert published.messages == 1
+
+
+async def test_each_append_of_a_hedged_message_is_told_of_when_it_ends(
+    open_pair, autojump_clock
+) -> None:
+    class Heard(Transitions):
+        def sent(self, pendings, dc, via) -> None:
+            told.append(("sent", len(pendings), dc, via))
+
+        def answered(self, pendings, dc, outcomes, took_s) -> None:
+            assert pendings[0].is_answered == (dc == "dc1")
+            told.append(("answered", len(pendings), dc, [type(each) for each in outcomes]))
+
+    told: list[tuple] = []
+    async with open_pair() as pair:
+        pair.world.frontend.tally.listeners.append(Heard())
+        pair.own.faults.silent = True
+        assert (await pair.world.publish()).status_code == 201
+        await trio.sleep(60)
+    assert told == [
+        ("sent", 1, "dc1", "local"),
+        ("sent", 1, "dc2", "hedge"),
+        ("answered", 1, "dc2", [Stored]),
+        ("answered", 1, "dc1", [UnknownRecord]),
+    ]
 
 
 @pytest.mark.parametrize("is_cut", [True, False])

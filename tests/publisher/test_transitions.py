@@ -4,9 +4,12 @@ import pytest
 import trio
 
 from hermes_actors.errors import HermesError, Refused
+from hermes_actors.log.base import Stored
 from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.pending import Transitions
 from tests.publisher.keeper import Keeper
+
+STORED = [("sent", 1), ("answered", 1), ("settled", 1)]
 
 
 class Heard(Transitions):
@@ -20,6 +23,10 @@ class Heard(Transitions):
 
     def sent(self, pendings, dc, via) -> None:
         self.all.append(("sent", list(pendings), dc, via))
+
+    def answered(self, pendings, dc, outcomes, took_s) -> None:
+        assert took_s >= 0
+        self.all.append(("answered", list(pendings), dc, list(outcomes)))
 
     def kept(self, pendings) -> None:
         self.all.append(("kept", list(pendings)))
@@ -50,7 +57,8 @@ async def test_a_message_is_admitted_sent_and_settled(listening, autojump_clock)
     pending = listening.admit(body=b"1")
     await trio.sleep(0.01)
     assert listening.heard[1] == ("sent", [pending], "dc1", "local")
-    assert kinds(listening) == [("admitted", 1), ("sent", 1), ("settled", 1)]
+    assert listening.heard[2] == ("answered", [pending], "dc1", [Stored(0)])
+    assert kinds(listening) == [("admitted", 1), *STORED]
     assert all(each[1] == [pending] for each in listening.heard)
 
 
@@ -58,16 +66,17 @@ async def test_messages_that_go_together_are_told_together(listening, autojump_c
     for number in range(5):
         listening.admit(body=b"%d" % number)
     await trio.sleep(0.01)
-    assert kinds(listening) == [("admitted", 1)] * 5 + [("sent", 5), ("settled", 5)]
+    assert kinds(listening) == [("admitted", 1)] * 5 + [(told, 5) for told, _ in STORED]
 
 
 async def test_what_is_kept_is_told_so_and_settled_once(listening, autojump_clock) -> None:
     listening.log.faults.unavailable_rate = 1.0
     listening.admit()
     await trio.sleep(0.01)
-    assert kinds(listening) == [("admitted", 1), ("sent", 1), ("kept", 1)]
+    kept = [("admitted", 1), ("sent", 1), ("answered", 1), ("kept", 1)]
+    assert kinds(listening) == kept
     listening.keeper.written()
-    assert kinds(listening) == [("admitted", 1), ("sent", 1), ("kept", 1), ("settled", 1)]
+    assert kinds(listening) == [*kept, ("settled", 1)]
     assert 'status_code="202"} 1.0' in listening.text()
 
 

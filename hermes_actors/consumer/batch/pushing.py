@@ -82,7 +82,9 @@ class BatchPushing(Pushes):
         self, batch: Batch, recipient: Recipient, route: Route, timeout_ms: int, done: Done
     ) -> None:
         self._head = self._head_with(recipient.authorization)
-        lines = self._head.lines(b"Hermes-Batch-Id: %b\r\n" % batch.id.encode(), batch.attempts)
+        batch_lines = b"Hermes-Batch-Id: %b\r\n" % batch.id.encode()
+        batch_lines += self._head.trace_lines(batch.deliveries[0].trace)
+        lines = self._head.lines(batch_lines, batch.attempts)
         if self._signer is not None:
             lines += self._signer.sign(batch.id, self._clock.now_ms() // 1_000, batch.body)
         push = Push(

@@ -28,6 +28,7 @@ from hermes_actors.consumer.senders.sender import Route, SendOutcome
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.message import Message
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.trace_context import TraceContext
 
 OVERHEAD_BYTES = 512
 """Bytes that a waiting message costs beside its body; counted against the bytes that may wait."""
@@ -114,7 +115,8 @@ class Delivery(PushAttempts):
     `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
     that of the rate control at its last attempt, `failed_s` the failure that counted there, `last`
     the last attempt's outcome. `redriven` is the dead letter that it was before it is tried again
-    on demand. `served` remembers, where there are several recipients, who has it.
+    on demand. `served` remembers, where there are several recipients, who has it. `trace` goes into
+    its next push, set by a listener that records the attempt; of a batch the first message's does.
     """
 
     __slots__ = (
@@ -134,6 +136,7 @@ class Delivery(PushAttempts):
         "size_bytes",
         "state",
         "taken_up_s",
+        "trace",
     )
 
     def __init__(
@@ -158,6 +161,7 @@ class Delivery(PushAttempts):
         # It has had to wait behind its key.
         self.is_parked = False
         self.redriven: Letter | None = None
+        self.trace: TraceContext | None = None
 
     @property
     def is_superseded(self) -> bool:

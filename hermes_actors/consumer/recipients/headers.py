@@ -18,6 +18,7 @@ from hermes_actors.consumer.recipients.cloudevents import PREFIX, CloudEvents
 from hermes_actors.model.message import Headers, Message
 from hermes_actors.model.redaction import hidden_bytes, redacted
 from hermes_actors.model.subscription import Subscription
+from hermes_actors.model.trace_context import TraceContext
 
 USER_AGENT = f"hermes_actors/{__version__}"
 CONTENT_TYPE = "application/json"
@@ -37,7 +38,7 @@ _OURS = frozenset(
     )
 )
 _SIGNATURE = frozenset(("webhook-id", "webhook-timestamp", "webhook-signature"))
-_TRACEPARENT = "traceparent"
+_TRACE = frozenset(("traceparent", "tracestate"))
 _FRAMING = frozenset(
     (
         "connection",
@@ -67,7 +68,7 @@ class RequestHead(Struct, frozen=True):
     dropped: tuple[str, ...]
     taken: frozenset[str]
     events: CloudEvents | None = None
-    has_traceparent: bool = False
+    has_trace: bool = False
     before_id: bytes = b""
     after_id: bytes = b""
 
@@ -81,17 +82,29 @@ class RequestHead(Struct, frozen=True):
         hidden = {name: hidden_bytes(getattr(self, name)) for name in names}
         return redacted(self, **hidden, taken=repr(sorted(self.taken)))
 
-    def message_lines(self, message: Message) -> bytes:
-        """The header lines of one message that its retries share: from its id on, without count."""
+    def message_lines(self, message: Message, trace: TraceContext | None = None) -> bytes:
+        """The header lines of one message, from its id on, without count: what its retries share.
+
+        With a `trace`, which is this attempt's, that stands there instead of the message's own.
+        """
         lines = b"Hermes-Message-Id: %b\r\n" % clean_id(message.id)
         if self.events is not None:
             lines += self.events.lines(message)
+        traced = self.trace_lines(message if trace is None else trace)
         if message.propagated:
-            lines += self._propagated_lines(message)
-        if message.traceparent and not self.has_traceparent:
-            names = (name.lower() for name, _ in message.propagated)
-            if _TRACEPARENT not in names:
-                lines += b"traceparent: %b\r\n" % clean_id(message.traceparent)
+            if trace is None and any(name.lower() in _TRACE for name, _ in message.propagated):
+                # They travel as they came, like the other headers.
+                traced = b""
+            lines += self._propagated_lines(message, is_traced=traced != b"")
+        return lines + traced
+
+    def trace_lines(self, trace: TraceContext | Message | None) -> bytes:
+        """Return the header lines of a trace; none where the subscription has such headers."""
+        if self.has_trace or trace is None or not trace.traceparent:
+            return b""
+        lines = b"traceparent: %b\r\n" % clean_id(trace.traceparent)
+        if trace.tracestate:
+            lines += b"tracestate: %b\r\n" % clean_id(trace.tracestate)
         return lines
 
     def first_lines(self, message: Message) -> bytes:
@@ -100,9 +113,11 @@ class RequestHead(Struct, frozen=True):
             return b"%b%b%b" % (self.before_id, clean_id(message.id), self.after_id)
         return self.lines(self.message_lines(message), 0)
 
-    def _propagated_lines(self, message: Message) -> bytes:
+    def _propagated_lines(self, message: Message, *, is_traced: bool) -> bytes:
         """Return the publisher's headers; they bring our `messageId` with them, as in Hermes."""
         kept = [each for each in message.propagated if _is_allowed(*each, self.taken)]
+        if is_traced:
+            kept = [each for each in kept if each[0].lower() not in _TRACE]
         if self.events is not None:
             kept = [each for each in kept if not each[0].lower().startswith(PREFIX)]
         return b"%bmessageId: %b\r\n" % (_render(kept), clean_id(message.id))
@@ -153,7 +168,7 @@ def request_head(subscription: Subscription, authorization: str) -> RequestHead:
         dropped=tuple(name for name, value in fixed if not _is_allowed(name, value, taken)),
         taken=frozenset(taken | {"user-agent"}),
         events=events,
-        has_traceparent=any(name.lower() == _TRACEPARENT for name, _ in kept),
+        has_trace=any(name.lower() in _TRACE for name, _ in kept),
     )
 
 

@@ -79,7 +79,11 @@ class Pushing(Pushes):
                     done(unresolved(str(error)))
                     return
             delivery.route = route
-        if delivery.attempts or self._is_ordered:
+        if delivery.trace is not None:
+            # Each attempt has its own.
+            message_lines = self._message_lines(self._head, delivery)
+            lines = self._head.lines(message_lines, delivery.attempts)
+        elif delivery.attempts or self._is_ordered:
             if not delivery.message_lines:
                 delivery.message_lines = self._message_lines(self._head, delivery)
             lines = self._head.lines(delivery.message_lines, delivery.attempts)
@@ -193,7 +197,7 @@ class Pushing(Pushes):
 
     def _message_lines(self, head: RequestHead, delivery: Delivery) -> bytes:
         assert delivery.message is not None, "taken up before"
-        lines = head.message_lines(delivery.message)
+        lines = head.message_lines(delivery.message, delivery.trace)
         if self._policy.ordered:
             record = delivery.record
             lines += b"Hermes-Sequence: %d %d %d\r\n" % (

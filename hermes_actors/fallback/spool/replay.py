@@ -71,6 +71,15 @@ Logs = Callable[[LiveTopic], Sequence[Log]]
 """The logs that may take a topic's messages now, in their order."""
 
 
+Appended = Callable[[Sequence[SpoolEntry], str, Sequence[Outcome], float], None]
+
+
+def _nobody(
+    _entries: Sequence[SpoolEntry], _dc: str, _outcomes: Sequence[Outcome], _took_s: float
+) -> None:
+    pass
+
+
 class _Sending(Struct, eq=False):
     """The state of a topic's sending, kept while something of the topic waits."""
 
@@ -84,7 +93,9 @@ class _Sending(Struct, eq=False):
 
 @dataclass(eq=False)
 class Replayer:
-    """The actor. Batches are bounded by `records_max` and `bytes_max`."""
+    """The actor. Batches are bounded by `records_max` and `bytes_max`. `appended` hears of each
+    append that has ended: its entries, the datacentre, their outcomes, and the seconds it took.
+    """
 
     spool: Spool
     metadata: Metadata
@@ -93,6 +104,7 @@ class Replayer:
     envelope: Envelope = Envelope.NATIVE
     records_max: int = 1_000
     bytes_max: int = 1_000_000
+    appended: Appended = _nobody
 
     def __post_init__(self) -> None:
         self._clock = self.spool.clock
@@ -308,7 +320,10 @@ class Replayer:
             return True
         strictest = Ack.ALL if any(entry.ack is Ack.ALL for _, entry in items) else Ack.LEADER
         records = [to_record(entry.message, self.envelope) for _, entry in items]
+        started_s = self._clock.monotonic_s()
         outcomes = await log.append(sending.queue.log_topic, partition, records, strictest)
+        took_s = self._clock.monotonic_s() - started_s
+        self.appended([entry for _, entry in items], log.dc, outcomes, took_s)
         by_kind: dict[type[Outcome], list[Waiting]] = {}
         for (each, _), outcome in zip(items, outcomes, strict=True):
             by_kind.setdefault(type(outcome), []).append(each)

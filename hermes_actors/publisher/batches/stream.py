@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import HermesError, Refused, Unavailable
-from hermes_actors.model.message import Message
+from hermes_actors.model.message import Message, trace_of
 from hermes_actors.model.messages import MessageRun
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.publisher.answers import Answer, too_long_for_topic
@@ -187,6 +187,7 @@ class BatchStream:
     def __post_init__(self) -> None:
         self.wake: Callable[[], None] = _nobody
         self._gateway = self.streams.gateway
+        self._trace = trace_of(self.common)
         self._parcels: deque[Parcel] = deque()
         self._slices: deque[Slice] = deque()
         self._owed_bytes = 0
@@ -410,6 +411,7 @@ class BatchStream:
                 route.batch_limits,
                 part.ended,
                 count=len(messages),
+                trace=self._trace,
             )
             part.parts.append((pending, places))
             each.append((pending, messages))

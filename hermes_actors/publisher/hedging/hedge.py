@@ -275,6 +275,8 @@ class Hedge:
                 found = await self._call(path, flight.partition, records, [waiting])
             else:
                 found = [_CHAOS] * count
+        if records is not None:
+            self._route.answered(pendings, path.name, found, self._now_s() - started_s)
         is_stored = stored_count(found) == count
         may_go_on = is_stored or await self._may_go_on(path, found)
         took_s = self._now_s() - started_s
@@ -366,9 +368,9 @@ class Hedge:
             self._fallback.nursery.start_soon(self._append_remotely, remote, batch, records)
 
     def _records_of(self, path: Path, parts: Sequence[Part]) -> Sequence[Record]:
-        vias = {part.attempts.via for part in parts}
-        if len(vias) == 1 and all(part.is_whole for part in parts):
-            return self._records([part.attempts.pending for part in parts], path.name, vias.pop())
+        if _are_sent_together(parts):
+            via = parts[0].attempts.via
+            return self._records([part.attempts.pending for part in parts], path.name, via)
         records: list[Record] = []
         for part in parts:
             whole = self._records([part.attempts.pending], path.name, part.attempts.via)
@@ -385,7 +387,17 @@ class Hedge:
         started_s = self._now_s()
         sent = path.send(len(records), started_s)
         found = await self._call(path, batch.partition, records, waiting)
-        self._ended(path, parts, found, self._now_s() - started_s)
+        took_s = self._now_s() - started_s
+        if _are_sent_together(parts):
+            pendings = [part.attempts.pending for part in parts]
+            self._route.answered(pendings, path.name, found, took_s)
+        else:
+            at = 0
+            for part in parts:
+                some = found[at : at + part.count]
+                self._route.answered([part.attempts.pending], path.name, some, took_s)
+                at += part.count
+        self._ended(path, parts, found, took_s)
         path.ended(sent, found, self._now_s())
         self._wake(flights)
         remote.batcher.release(batch)
@@ -420,3 +432,8 @@ class Hedge:
                 each.error = result.error
             return [UnknownRecord(f"the append failed: {result.error!r}")] * len(records)
         return result.unwrap()
+
+
+def _are_sent_together(parts: Sequence[Part]) -> bool:
+    """True for whole pendings whose records go the same way."""
+    return len({part.attempts.via for part in parts}) == 1 and all(part.is_whole for part in parts)

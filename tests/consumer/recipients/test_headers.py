@@ -6,6 +6,7 @@ from hermes_actors.consumer.recipients.headers import USER_AGENT, request_head
 from hermes_actors.consumer.senders.sender import parse_lines
 from hermes_actors.model.message import Message
 from hermes_actors.model.subscription import Header, OAuthPolicy
+from hermes_actors.model.trace_context import TraceContext
 from tests.values import a_subscription
 
 
@@ -129,3 +130,30 @@ def test_a_first_attempt_says_what_any_other_does_but_for_its_number(
     head = request_head(subscription(headers, cloud_events_enabled=is_event), "Basic abc")
     message = Message(message_id, b"{}", 1, propagated=tuple(propagated), traceparent=traceparent)
     assert head.first_lines(message) == head.lines(head.message_lines(message), 0)
+
+
+OWN, ATTEMPT = f"00-{'1' * 32}-{'2' * 16}-01", f"00-{'1' * 32}-{'3' * 16}-01"
+
+
+@pytest.mark.parametrize(
+    ("propagated", "trace", "fixed", "expected"),
+    [
+        ((), None, [], [("traceparent", OWN), ("tracestate", "a=1")]),
+        ((), TraceContext(ATTEMPT), [], [("traceparent", ATTEMPT)]),
+        ((("Traceparent", OWN),), None, [], [("Traceparent", OWN)]),
+        (
+            (("Traceparent", OWN), ("TraceState", "a=1")),
+            TraceContext(ATTEMPT, "b=2"),
+            [],
+            [("traceparent", ATTEMPT), ("tracestate", "b=2")],
+        ),
+        ((), TraceContext(ATTEMPT, "b=2"), [("traceparent", "x")], [("traceparent", "x")]),
+        ((), None, [("tracestate", "x")], [("tracestate", "x")]),
+    ],
+)
+def test_a_push_has_one_trace(propagated, trace, fixed, expected):
+    message = Message("1", b"", 1, propagated=propagated, traceparent=OWN, tracestate="a=1")
+    head = request_head(subscription(fixed), "")
+    lines = head.lines(head.message_lines(message, trace), 0).decode().splitlines()
+    pairs = [tuple(line.split(": ", 1)) for line in lines]
+    assert [pair for pair in pairs if pair[0].lower().startswith("trace")] == expected

@@ -54,7 +54,7 @@ class Message:
 def route_of(chaos: Chaos | None = None, name: str = TOPIC) -> SimpleNamespace:
     """As much of a route as a hedge needs."""
     topic = SimpleNamespace(ack=Ack.LEADER, chaos=chaos or Chaos())
-    return SimpleNamespace(name=name, log_topic=TOPIC, topic=topic)
+    return SimpleNamespace(name=name, log_topic=TOPIC, topic=topic, answered=lambda *_told: None)
 
 
 class World:

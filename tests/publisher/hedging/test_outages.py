@@ -204,6 +204,7 @@ async def test_what_one_topic_learnt_spares_another_the_wait(open_world, autojum
                 name="shop.quiet",
                 log_topic="shop.orders",
                 topic=SimpleNamespace(ack=Ack.LEADER, chaos=Chaos()),
+                answered=lambda *_told: None,
             ),
             FrontendConfig(max_publish_request_duration_ms=500),
             records=world.records,
