@@ -6,10 +6,12 @@ Each type of filter has its compiler in `TYPES`; another type needs an entry the
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
+from hermes_actors.filters.avropath import AvroPath, avro_text
 from hermes_actors.filters.budget import LOOK_EVERY, LOOP_BYTES_MAX, Budget, BudgetSpent
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
 from hermes_actors.filters.paths import CompiledPath
@@ -81,23 +83,32 @@ class MessageFilter(Protocol):
         """True if the message is wanted. Raises FilterFailed, and BudgetSpent."""
 
 
-class JsonPathFilter:
+class PathFilter:
     """Values that a path finds in the message must match: all of them, or any."""
 
     looks_at_headers = False
 
-    def __init__(self, wanted: Filter) -> None:
+    def __init__(
+        self,
+        wanted: Filter,
+        path: type[CompiledPath | AvroPath],
+        text_of: Callable[[Any], str],
+        *,
+        takes_null: bool,
+    ) -> None:
         assert wanted.path, "looked at before"
-        self._path = CompiledPath(wanted.path)
+        self._path = path(wanted.path)
+        self._text_of = text_of
+        self._takes_null = takes_null
         self._matches = Pattern(wanted.matcher).matches
         self._is_any = wanted.matching_strategy.lower() == "any"
 
     def passes(self, candidate: Candidate, budget: Budget) -> bool:
-        """False if nothing is found, and if null is."""
-        matches, is_any = self._matches, self._is_any
+        """False if nothing is found, and if a null is that is not taken as the text `null`."""
+        matches, is_any, text_of = self._matches, self._is_any, self._text_of
         is_matched = False
         for value in self._path.values(candidate.document(budget), budget):
-            if value is None:
+            if value is None and not self._takes_null:
                 return False
             budget.spend(LOOK_EVERY if type(value) is dict or type(value) is list else 1)
             if not (is_any and is_matched):
@@ -126,13 +137,6 @@ class HeaderFilter:
         return False
 
 
-TYPES: Mapping[str, Callable[[Filter], MessageFilter]] = {
-    "jsonpath": JsonPathFilter,
-    "header": HeaderFilter,
-}
-"""The types of filter that can be asked, and what compiles each."""
-
-
 def text_of(value: Any) -> str:
     """Give the text that a matcher is compared with: a string bare, all else as compact JSON."""
     if type(value) is str:
@@ -141,6 +145,14 @@ def text_of(value: Any) -> str:
         return msgspec.json.encode(value).decode()
     except (OverflowError, RecursionError):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+TYPES: Mapping[str, Callable[[Filter], MessageFilter]] = {
+    "jsonpath": partial(PathFilter, path=CompiledPath, text_of=text_of, takes_null=False),
+    "avropath": partial(PathFilter, path=AvroPath, text_of=avro_text, takes_null=True),
+    "header": HeaderFilter,
+}
+"""The types of filter that can be asked, and what compiles each."""
 
 
 def require_known(wanted: Filter) -> None:

@@ -157,7 +157,7 @@ def test_all_matchers_and_all_paths_together_are_bounded():
         (jsonpath(None, ".*"), r"^filters\[0\]\.path must not be null"),
         (jsonpath("$.a", "("), r"^filters\[0\]\.matcher must be a regular expression"),
         (header(None, ".*"), r"^filters\[0\]\.header must not be null"),
-        (Filter(type="avropath", path=".a", matcher=""), r"^filters\[0\]\.type 'avropath' cannot"),
+        (Filter(type="xpath", path="a", matcher=""), r"^filters\[0\]\.type 'xpath' cannot"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_by_the_name_of_its_field(wanted, message):

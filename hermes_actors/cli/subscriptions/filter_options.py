@@ -13,11 +13,16 @@ FilterOption = Annotated[
     list[str] | None,
     typer.Option(
         "--filter",
-        metavar="jsonpath:PATH=REGEX|header:NAME=REGEX|JSON",
+        metavar="jsonpath:PATH=REGEX|avropath:PATH=REGEX|header:NAME=REGEX|JSON",
         help="What passes: the whole value must match. Repeatable: all must pass.",
     ),
 ]
-_KEYS = {"jsonpath": "path", "header": "header"}
+_KEYS = {"jsonpath": "path", "avropath": "path", "header": "header"}
+_EXAMPLES = {
+    "jsonpath": "jsonpath:$.country=PL",
+    "avropath": "avropath:order.country=PL",
+    "header": "header:Channel=web",
+}
 _SHORT = "jsonpath:$.country=PL, header:Channel=web, or JSON"
 _KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Filter))
 
@@ -50,7 +55,7 @@ def _short(text: str, kind: str, rest: str) -> dict[str, str]:
     if not what or not matcher:
         raise UsageWrong(
             f"--filter '{text}': expected {kind}:{_KEYS[kind].upper()}=REGEX, for example "
-            f"{'jsonpath:$.country=PL' if kind == 'jsonpath' else 'header:Channel=web'}"
+            f"{_EXAMPLES[kind]}"
         )
     return {"type": kind, _KEYS[kind]: what, "matcher": matcher}
 

@@ -23,6 +23,7 @@ SUBSCRIPTIONS = "POST /topics/a.b/subscriptions"
             [{"path": "$.lines[?(@.sku=='a=b')].n", "matcher": "1"}],
         ),
         ("jsonpath:$['a]=']=x", [{"path": "$['a]=']", "matcher": "x"}]),
+        ("avropath:a.xs[*].n=x=y", [{"path": "a.xs[*].n", "matcher": "x=y"}]),
         ("header:Channel=web=.*", [{"header": "Channel", "matcher": "web=.*"}]),
         (
             '{"type":"jsonpath","path":"$.a","matcher":"x","matchingStrategy":"any"}',
@@ -35,7 +36,8 @@ SUBSCRIPTIONS = "POST /topics/a.b/subscriptions"
     ],
 )
 def test_a_filter_is_taken_in_short_or_as_json(text, filters):
-    kinds = [{"type": "header" if "header" in each else "jsonpath"} for each in filters]
+    path_type = "avropath" if text.startswith("avropath") else "jsonpath"
+    kinds = [{"type": "header" if "header" in each else path_type} for each in filters]
     assert filters_of([text]) == [a | b for a, b in zip(kinds, filters, strict=True)]
 
 
@@ -52,7 +54,9 @@ def test_a_filter_is_taken_in_short_or_as_json(text, filters):
         ("[1]", "expected a JSON object"),
         ('{"type":"header","name":"A","matcher":"x"}', "unknown field name; there are header, "),
         ('{"type":"header","header":"A"}', "missing required field `matcher`"),
-        ('{"type":"avropath","path":".a","matcher":"x"}', "type "),
+        ('{"type":"xpath","path":".a","matcher":"x"}', "type "),
+        ("avropath:order.country", "expected avropath:PATH=REGEX, for example avropath:order.c"),
+        ("avropath:a..b=x", "path "),
         ("jsonpath:$.country=(", "matcher "),
         ("jsonpath:$.a[=x", "'[=x' is not closed before an ="),
         ("jsonpath:$..a..b=x", "path "),

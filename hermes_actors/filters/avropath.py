@@ -1,0 +1,85 @@
+"""Hermes' paths into an Avro message, as it is once decoded: `order.lines[*].sku`.
+
+A step is a name, of a record's field or a map's key, and may have one index of the array that is
+there, or `[*]` for each of its items.
+"""
+
+import json
+import re
+from typing import Any
+
+from hermes_actors.filters.budget import Budget
+from hermes_actors.filters.failures import FilterFailed, FilterInvalid
+
+PATH_CHARACTERS_MAX = 1_000
+
+_A_STEP = 64
+"""So many values looked at are one step of the budget's."""
+_EVERY = -1
+_INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\*|[0-9]{1,9})\]", re.DOTALL)
+
+_Step = tuple[str, int | None]
+"""A name, and the index of an item: None for no array, `_EVERY` for each of its items."""
+
+
+class AvroPath:
+    """A compiled path of Hermes' `avropath`; dots at its ends are left off."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, text: str) -> None:
+        """Raises FilterInvalid, which names the field `path`."""
+        if len(text) > PATH_CHARACTERS_MAX:
+            raise FilterInvalid("path", f"must have at most {PATH_CHARACTERS_MAX} characters")
+        self._steps = tuple(_step(each) for each in text.strip(".").split("."))
+
+    def values(self, document: Any, budget: Budget) -> list[Any]:
+        """All that is found: None where the last name or index is not there. Nothing where the way
+        to it ends before, and where there is no array for an index.
+
+        Raises BudgetSpent.
+        """
+        found = [document]
+        for name, index in self._steps:
+            budget.spend(1 + len(found) // _A_STEP)
+            reached = [each.get(name) for each in found if type(each) is dict]
+            if index is not None:
+                arrays = [each for each in reached if type(each) is list]
+                if index == _EVERY:
+                    reached = [item for each in arrays for item in each]
+                else:
+                    reached = [each[index] if index < len(each) else None for each in arrays]
+            found = reached
+        return found
+
+
+def avro_text(value: Any) -> str:
+    """Give the text that a matcher is compared with, as Java prints it: strings bare, an array as
+    `[a, b]`, all else as JSON with a space after each comma and colon. Raises FilterFailed.
+    """
+    if type(value) is str:
+        return value
+    try:
+        if type(value) is list:
+            return f"[{', '.join(map(_item_text, value))}]"
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError as error:
+        raise FilterFailed("what its path finds nests too deep") from error
+
+
+def _item_text(value: Any) -> str:
+    if type(value) is list:
+        return f"[{', '.join(map(_item_text, value))}]"
+    return value if type(value) is str else json.dumps(value, ensure_ascii=False)
+
+
+def _step(text: str) -> _Step:
+    if not text:
+        raise FilterInvalid("path", "must be names with dots between, such as order.lines[*].sku")
+    indexed = _INDEXED.fullmatch(text)
+    if indexed is None:
+        return text, None
+    name, index = indexed.groups()
+    if _INDEXED.fullmatch(name):
+        raise FilterInvalid("path", f"must have one index after a name at most, {text} has more")
+    return name, _EVERY if index == "*" else int(index)
