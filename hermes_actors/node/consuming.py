@@ -70,6 +70,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             resolver=resolver,
             names=names_of(environment.clock, config.consumers.recipients),
             aside=Aside(config.consumers.filters, environment.threads),
+            listeners=lambda live: [listen(live) for listen in node.delivery_listeners],
         )
         node.consumer_parts = parts
 

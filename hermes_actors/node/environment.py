@@ -18,6 +18,7 @@ from hermes_actors.runtime.standstills import Standstills
 from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.schema.aside import CheckProcess, Costly
 from hermes_actors.telemetry.metrics import Metrics
+from hermes_actors.telemetry.settings import TelemetrySettings
 
 SenderOf = Callable[[LiveSubscription], Sender]
 
@@ -33,6 +34,7 @@ class NodeEnvironment:
     nothing more until the node is started again. `open_spool` opens what keeps messages that no log
     takes; None: they are refused. `cpu` is what it may use of the machine, `threads` run what would
     hold its loop up, and `ask_schemas` makes what answers costly questions about schemas.
+    `telemetry` says what is traced and pushed.
     `standstills` are those of the loop that it runs on, for who is asked; somebody else watches it.
     """
 
@@ -51,6 +53,7 @@ class NodeEnvironment:
     standstills: Standstills = field(default_factory=Standstills)
     threads: Threads = field(default_factory=SystemThreads)
     ask_schemas: Callable[[], Actor[Costly]] = CheckProcess
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     def split_rng(self) -> random.Random:
         """A generator of its own for one part, so that one part's draws do not shift another's."""

@@ -12,6 +12,7 @@ from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.runtime.standstills import StallCause, Standstills
 from hermes_actors.security.authenticator import SECURITY
 from hermes_actors.status.measures import STATUS
+from hermes_actors.telemetry.measures import TELEMETRY
 from hermes_actors.telemetry.metrics import Meanings, Metrics, meanings
 
 LOOP = meanings(
@@ -30,6 +31,7 @@ PARTS: Mapping[str, Meanings] = {
     "The metadata": METADATA,
     "Who calls": SECURITY,
     "The event loop": LOOP,
+    "Telemetry": TELEMETRY,
 }
 """All metrics of the product, by the part of a node that they tell of."""
 

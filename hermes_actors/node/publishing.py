@@ -47,6 +47,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             metrics=metrics,
             clock=environment.clock,
             rng=environment.split_rng(),
+            appended=node.replayed,
         ) as spool,
         open_supervisor(environment.split_rng(), log_crash) as producers,
         trio.open_nursery() as nursery,
@@ -92,6 +93,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             render_all=lambda: render_in_turns(node.metrics),
             notices=node.notices,
         )
+        frontend.tally.listeners += node.publish_listeners
         node.producers = producers
         node.frontend = frontend
         nursery.start_soon(frontend.deadlines.run)

@@ -54,6 +54,7 @@ from hermes_actors.node.metadata import start_metadata
 from hermes_actors.node.publishing import open_frontend
 from hermes_actors.node.reporting import follow_status, open_reporter
 from hermes_actors.node.running import Node, log_crash
+from hermes_actors.node.telemetry import open_telemetry
 from hermes_actors.node.trying import pushes_tried
 from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.security.authenticator import Authenticator
@@ -88,6 +89,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
         )
         async with AsyncExitStack() as parts:
             node.authenticator = await open_authenticating(node, environment)
+            await parts.enter_async_context(open_telemetry(node, environment))
             if "consumers" in config.roles or "management" in config.roles:
                 await parts.enter_async_context(open_coordination(node, environment))
                 await parts.enter_async_context(open_meter(node, environment))

@@ -10,13 +10,17 @@ from hermes_actors.actors.supervisor import Crash, Supervisor
 from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.config import Config
+from hermes_actors.consumer.delivery.delivery import Transitions
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.letters.open_counts import OpenCounts
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.errors import StartupError
+from hermes_actors.fallback.spool.replay import Appended, unheard
 from hermes_actors.management.administration import Administration
+from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.pending import Transitions as PublishTransitions
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -47,6 +51,14 @@ class Node:
     """The duties of this node for its whole datacentre, each with what keeps it from getting on."""
     standstills: Callable[[], list[str]] = list
     """For people: how its event loop stood still lately."""
+    publish_listeners: list[PublishTransitions] = field(default_factory=list)
+    """Those that hear of all publishes; known before the frontend opens."""
+    delivery_listeners: list[Callable[[LiveSubscription], Transitions]] = field(
+        default_factory=list
+    )
+    """Make, for each consumer, those that hear of its messages beside its counters."""
+    replayed: Appended = unheard
+    """Hears of what the spool has sent."""
     spool_lost: Callable[[], str] = str
     """Why the spool keeps nothing more until the node is started again."""
 

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -29,6 +30,7 @@ from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.runtime.signals import call_on_signal, stop_on_signal
 from hermes_actors.runtime.standstills import Standstills
 from hermes_actors.runtime.watchdog import watching
+from hermes_actors.telemetry.settings import telemetry_settings
 
 _Plan = TypeVar("_Plan")
 _logger = logging.getLogger(__name__)
@@ -110,6 +112,7 @@ def environment_of(config: Config, logs: NodeLogs, *, accepts_damage: bool) -> N
         remote_trouble=logs.remote_trouble,
         lost=logs.lost,
         open_spool=lambda: open_spool_store(config, IdSource(), accepts_damage=accepts_damage),
+        telemetry=telemetry_settings(os.environ),
     )
 
 

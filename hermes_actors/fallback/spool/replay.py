@@ -74,10 +74,10 @@ Logs = Callable[[LiveTopic], Sequence[Log]]
 Appended = Callable[[Sequence[SpoolEntry], str, Sequence[Outcome], float], None]
 
 
-def _nobody(
+def unheard(
     _entries: Sequence[SpoolEntry], _dc: str, _outcomes: Sequence[Outcome], _took_s: float
 ) -> None:
-    pass
+    """Do nothing about an append: nobody hears of it."""
 
 
 class _Sending(Struct, eq=False):
@@ -104,7 +104,7 @@ class Replayer:
     envelope: Envelope = Envelope.NATIVE
     records_max: int = 1_000
     bytes_max: int = 1_000_000
-    appended: Appended = _nobody
+    appended: Appended = unheard
 
     def __post_init__(self) -> None:
         self._clock = self.spool.clock

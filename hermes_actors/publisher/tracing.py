@@ -1,0 +1,142 @@
+"""The spans of publishing: the publish, each append to a log, and what the spool sends later."""
+
+from collections.abc import Sequence
+
+from opentelemetry.semconv._incubating.attributes.messaging_attributes import (
+    MessagingOperationTypeValues,
+)
+from opentelemetry.semconv.attributes import http_attributes
+from opentelemetry.trace import Span, SpanKind
+
+from hermes_actors.fallback.spool.format import SpoolEntry
+from hermes_actors.log.base import Outcome, Stored
+from hermes_actors.model.message import Via, trace_of
+from hermes_actors.model.trace_context import TraceContext
+from hermes_actors.publisher.answers import status_of
+from hermes_actors.publisher.pending import Pending, Transitions
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.telemetry.tracing import Tracing, carried, failed, messaging
+
+_SEND = MessagingOperationTypeValues.SEND.value
+_SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.value: "fallback"}
+
+
+class PublishTrace(TraceContext):
+    """The trace of a publish: its messages carry its span. `appends` are those under way, each with
+    its datacentre.
+    """
+
+    __slots__ = ("appends", "span")
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(*carried(span))
+        self.span = span
+        self.appends: list[tuple[str, Span]] = []
+
+
+class PublishSpans(Transitions):
+    """Records those publishes of a node that are traced."""
+
+    def __init__(self, tracing: Tracing, dc: str, clock: Clock) -> None:
+        self._tracing = tracing
+        self._dc = dc
+        self._clock = clock
+
+    def admitted(self, pendings: Sequence[Pending]) -> None:
+        """Decide which are traced, and begin their spans."""
+        for pending in pendings:
+            context = pending.trace
+            if self._tracing.is_chosen(context):
+                topic = pending.route.name
+                what = {"count": pending.count} if pending.count > 1 else {"message_id": pending.id}
+                attributes = messaging("publish", _SEND, topic, dc=self._dc, **what)
+                span = self._tracing.begin(f"publish {topic}", SpanKind.SERVER, attributes, context)
+                pending.trace = PublishTrace(span)
+
+    def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
+        """Begin the span of an append."""
+        for pending in pendings:
+            trace = pending.trace
+            if type(trace) is PublishTrace:
+                name, topic = _SPANS.get(via, "append"), pending.route.name
+                span = self._tracing.begin(
+                    f"{name} {topic}",
+                    SpanKind.PRODUCER,
+                    messaging(name, _SEND, topic, dc=dc, via=via, body_size=pending.body_bytes),
+                    trace.span,
+                )
+                trace.appends.append((dc, span))
+
+    def answered(
+        self, pendings: Sequence[Pending], dc: str, outcomes: Sequence[Outcome], took_s: float
+    ) -> None:
+        """End the span of an append, with what became of it."""
+        at = 0
+        for pending in pendings:
+            following = min(at + pending.count, len(outcomes))
+            trace = pending.trace
+            if type(trace) is PublishTrace:
+                for append in trace.appends:
+                    if append[0] == dc:
+                        trace.appends.remove(append)
+                        _end(append[1], outcomes[at:following])
+                        break
+            at = following
+
+    def kept(self, pendings: Sequence[Pending]) -> None:
+        """Note that the spool has them."""
+        for pending in pendings:
+            trace = pending.trace
+            if type(trace) is PublishTrace:
+                trace.span.add_event("spooled")
+
+    def settled(self, pendings: Sequence[Pending]) -> None:
+        """End the spans of publishes."""
+        for pending in pendings:
+            trace = pending.trace
+            if type(trace) is PublishTrace:
+                assert pending.outcome is not None, "it is settled"
+                # 0 for a publish that was answered as its key's first one.
+                status = status_of(pending.outcome, pending.route.name)
+                span = trace.span
+                if status:
+                    span.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, status)
+                if status >= 500:
+                    failed(span, str(status))
+                span.end()
+
+    def replayed(
+        self, entries: Sequence[SpoolEntry], dc: str, outcomes: Sequence[Outcome], took_s: float
+    ) -> None:
+        """Record an append from the spool; its messages say themselves which trace they are of."""
+        ended_ns = self._clock.now_ms() * 1_000_000
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            message = entry.message
+            if self._tracing.follows(message.traceparent):
+                attributes = messaging(
+                    "replay",
+                    _SEND,
+                    entry.topic,
+                    dc=dc,
+                    via=message.via,
+                    message_id=message.id,
+                    body_size=len(message.body),
+                )
+                span = self._tracing.begin(
+                    f"replay {entry.topic}",
+                    SpanKind.PRODUCER,
+                    attributes,
+                    trace_of(message),
+                    started_ns=ended_ns - round(took_s * 1e9),
+                )
+                _end(span, [outcome], ended_ns)
+
+
+def _end(span: Span, outcomes: Sequence[Outcome], ended_ns: int | None = None) -> None:
+    """End an append's span. It failed if one of its messages is not stored."""
+    lost = next((each for each in outcomes if not isinstance(each, Stored)), None)
+    if lost is not None:
+        failed(span, type(lost).__name__.removesuffix("Record").lower())
+    elif len(outcomes) == 1 and isinstance(outcomes[0], Stored):
+        span.set_attribute("hermes.offset", outcomes[0].offset)
+    span.end(ended_ns)

@@ -1,0 +1,13 @@
+"""The metrics of telemetry itself: what left the node, and what did not."""
+
+from hermes_actors.telemetry.metrics import meanings
+
+TELEMETRY = meanings(
+    "hermes_telemetry",
+    spans_exported=("spans", "Spans that the collector took"),
+    spans_failed=("spans", "Spans that the collector did not take"),
+    spans_dropped=("spans", "Spans for which there was no room in the queue"),
+    spans_waiting=("spans", "Spans that wait to be exported"),
+    metrics_exported=("points", "Points of metrics that the collector took"),
+    metrics_failed=("points", "Points of metrics that the collector did not take"),
+)

@@ -1,0 +1,185 @@
+"""Spans of one node, made by the OpenTelemetry SDK for the messages that are traced, and no others.
+
+Whether a message is traced is decided once, by `Sampling`; what is not traced costs a look at its
+`traceparent`, or some random bits. Who records something passes names and attributes; neither
+bodies nor headers are ever among them.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.semconv._incubating.attributes import messaging_attributes
+from opentelemetry.semconv.attributes import error_attributes, service_attributes
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace.span import TraceState
+from opentelemetry.util.types import AttributeValue
+
+from hermes_actors import __version__
+from hermes_actors.model.trace_context import TraceContext, is_traceparent
+from hermes_actors.telemetry.sampling import Sampling
+from hermes_actors.telemetry.span_queue import SpanQueue
+
+SYSTEM = "hermes"
+DATACENTER = "hermes.datacenter"
+VIA = "hermes.via"
+LINKS_MAX = 128
+"""The most messages of a batch that its span names."""
+
+Attributes = Mapping[str, AttributeValue]
+
+_ID_BITS = 128
+_LOW_HALF = (1 << 64) - 1
+
+
+class _ChosenIds(RandomIdGenerator):
+    """Gives a trace the id by which it was chosen, once."""
+
+    def __init__(self) -> None:
+        self.trace_id = 0
+
+    def generate_trace_id(self) -> int:
+        trace_id, self.trace_id = self.trace_id, 0
+        return trace_id or super().generate_trace_id()
+
+
+class Tracing:
+    """Makes spans and gives what they are carried on by. `queue` takes them when they have ended,
+    `rng` draws the ids of traces that begin here.
+    """
+
+    def __init__(
+        self, queue: SpanQueue, sampling: Sampling, resource: Resource, rng: random.Random
+    ) -> None:
+        self.queue = queue
+        self._sampling = sampling
+        self._draw = rng.getrandbits
+        self._bound = sampling.bound
+        self._ids = _ChosenIds()
+        provider = TracerProvider(
+            ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids
+        )
+        provider.add_span_processor(queue)
+        self._tracer = provider.get_tracer("hermes_actors", __version__)
+
+    def is_chosen(self, context: TraceContext | None) -> bool:
+        """Decide whether a message that came with this context, or none, is to be traced.
+
+        True without a context is to be followed by `begin` without one, which makes that trace.
+        """
+        if context is None:
+            trace_id = self._draw(_ID_BITS)
+            if trace_id & _LOW_HALF >= self._bound:
+                return False
+            self._ids.trace_id = trace_id or 1
+            return True
+        return self._sampling.takes(context.traceparent)
+
+    def follows(self, traceparent: str) -> bool:
+        """True if what is traced of a message with this `traceparent`, or "", is to go on."""
+        return (
+            bool(traceparent) and is_traceparent(traceparent) and self._sampling.takes(traceparent)
+        )
+
+    def begin(
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: Attributes,
+        parent: "TraceContext | trace.Span | None" = None,
+        links: Sequence[Link] = (),
+        *,
+        started_ns: int | None = None,
+    ) -> trace.Span:
+        """Begin a span below its parent: one of this node, or the sender of a context."""
+        match parent:
+            case None:
+                # Without a parent: nothing that happens to be current is one.
+                context = Context()
+            case TraceContext():
+                remote = NonRecordingSpan(_context_in(parent))
+                context = trace.set_span_in_context(remote, Context())
+            case _:
+                context = trace.set_span_in_context(parent, Context())
+        return self._tracer.start_span(
+            name, context, kind, dict(attributes), links, start_time=started_ns
+        )
+
+    def begin_for_many(
+        self, name: str, kind: SpanKind, attributes: Attributes, contexts: Sequence[TraceContext]
+    ) -> trace.Span:
+        """Begin a trace of its own that links to the first LINKS_MAX of these."""
+        self._ids.trace_id = self._draw(_ID_BITS) or 1
+        links = [Link(_context_in(each)) for each in contexts[:LINKS_MAX]]
+        return self.begin(name, kind, attributes, links=links)
+
+
+def carried(span: trace.Span) -> tuple[str, str]:
+    """The `traceparent` and `tracestate` by which a span is told to who comes next."""
+    context = span.get_span_context()
+    traceparent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+    return traceparent, context.trace_state.to_header() if context.trace_state else ""
+
+
+def _context_in(context: TraceContext) -> SpanContext:
+    traceparent, tracestate = context.traceparent, context.tracestate
+    return SpanContext(
+        int(traceparent[3:35], 16),
+        int(traceparent[36:52], 16),
+        is_remote=True,
+        # Also where only this node records it: what comes after is part of it.
+        trace_flags=TraceFlags(int(traceparent[53:55], 16) | TraceFlags.SAMPLED),
+        trace_state=TraceState.from_header([tracestate]) if tracestate else None,
+    )
+
+
+def failed(span: trace.Span, error_type: str) -> None:
+    """Record that what the span stands for failed, by the kind of its error."""
+    span.set_attribute(error_attributes.ERROR_TYPE, error_type)
+    span.set_status(trace.StatusCode.ERROR, error_type)
+
+
+def messaging(
+    operation: str, kind: str, topic: str, **more: AttributeValue
+) -> dict[str, AttributeValue]:
+    """Return the attributes that messaging spans share. `kind` is the standard's word for the
+    operation, `more` are further ones, by their standard names' last part.
+    """
+    return {
+        messaging_attributes.MESSAGING_SYSTEM: SYSTEM,
+        messaging_attributes.MESSAGING_OPERATION_NAME: operation,
+        messaging_attributes.MESSAGING_OPERATION_TYPE: kind,
+        messaging_attributes.MESSAGING_DESTINATION_NAME: topic,
+        **{_MORE[name]: value for name, value in more.items()},
+    }
+
+
+_MORE = {
+    "message_id": messaging_attributes.MESSAGING_MESSAGE_ID,
+    "body_size": messaging_attributes.MESSAGING_MESSAGE_BODY_SIZE,
+    "count": messaging_attributes.MESSAGING_BATCH_MESSAGE_COUNT,
+    "subscription": messaging_attributes.MESSAGING_DESTINATION_SUBSCRIPTION_NAME,
+    "partition": messaging_attributes.MESSAGING_DESTINATION_PARTITION_ID,
+    "offset": "hermes.offset",
+    "dc": DATACENTER,
+    "via": VIA,
+}
+
+
+def resource_of(dc: str, node: str) -> Resource:
+    """Return what all that leaves a node says of it; the standard's variables may add to it."""
+    resource = Resource.create(
+        {
+            service_attributes.SERVICE_VERSION: __version__,
+            service_attributes.SERVICE_INSTANCE_ID: node,
+            DATACENTER: dc,
+        }
+    )
+    if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
+        resource = resource.merge(Resource({SERVICE_NAME: SYSTEM}))
+    return resource
