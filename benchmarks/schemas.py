@@ -27,9 +27,11 @@ from typing import Any
 import msgspec
 
 from hermes_actors.actors.mailbox import Ref, open_mailbox
+from hermes_actors.model.message import Message
 from hermes_actors.model.schema import SCHEMA_BYTES_MAX
 from hermes_actors.schema.aside import Costly
-from hermes_actors.schema.validation import UNITS_MAX, Validation
+from hermes_actors.schema.json_validation import JsonValidation
+from hermes_actors.schema.validation import NO_HEAD, UNITS_MAX
 from hermes_local.ports import free_ports
 from publishing.load import Load, Target, run
 from publishing.messages import TOPIC, Messages
@@ -74,11 +76,12 @@ def each_us(work: Callable[[bytes], object], bodies: list[bytes], times: int = 3
 
 def price_of_a_check(schema: dict[str, Any], bodies: list[bytes]) -> None:
     """Print the cost of one check, beside decoding alone."""
-    validation = Validation(json.dumps(schema), open_mailbox(1)[0])
+    validation = JsonValidation(json.dumps(schema), open_mailbox(1)[0])
 
     def checked(body: bytes) -> None:
+        message = Message("", body, 0)
         assert validation.units(body) <= UNITS_MAX
-        assert validation.check(body) is None
+        assert validation.check(message, NO_HEAD) is message
 
     decoded_us, checked_us = each_us(msgspec.json.decode, bodies), each_us(checked, bodies)
     size = round(statistics.mean(map(len, bodies)))
@@ -217,7 +220,7 @@ def hostile(cases: int, seed: int) -> None:
     became: Counter[str] = Counter()
     longest = {"adopting": 0.0, "checking": 0.0}
 
-    validation = Validation("true", aside)
+    validation = JsonValidation("true", aside)
 
     def timed(kind: str, work: Callable[[], Any]) -> Any:
         took_s, result = _thread_s(work)
@@ -229,13 +232,15 @@ def hostile(cases: int, seed: int) -> None:
     for number in range(cases):
         if number % BODIES == 0:
             gc.collect()
-            validation = timed("adopting", partial(Validation, _text(rng), aside))
+            validation = timed("adopting", partial(JsonValidation, _text(rng), aside))
         body = _value(rng, rng.choice((10, 500, 5_000, 30_000, 60_000, 300_000))).encode()
         if validation.units(body) > UNITS_MAX:
             became["checked beside the loop"] += 1
         else:
-            error = timed("checking", partial(validation.check, body))
-            became["fits" if error is None else f"{error.status} {error.code.name}"] += 1
+            message = Message("", body, 0)
+            outcome = timed("checking", partial(validation.check, message, NO_HEAD))
+            fits = outcome is message
+            became["fits" if fits else f"{outcome.status} {outcome.code.name}"] += 1
     gc.enable()
     print(f"{cases:,} hostile pairs of schema and message, ms of CPU on the loop at most:")
     print(f"adopting {longest['adopting'] * 1e3:.1f}, checking {longest['checking'] * 1e3:.1f}")

@@ -43,6 +43,7 @@ class ErrorCode(Enum):
     SCHEMA_COULD_NOT_BE_LOADED = (60, 500)
     SCHEMA_BAD_REQUEST = (61, 400)
     SCHEMA_ALREADY_EXISTS = (62, 400)
+    SCHEMA_VERSION_DOES_NOT_EXIST = (63, 400)
 
 
 class HermesError(Exception):

@@ -109,6 +109,8 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     preview: PreviewConfig = field(default_factory=PreviewConfig)
     cloud_events: bool = True
     replay: bool = False
+    confluent_framing: bool = False
+    schema_id_header: bool = False
     idle_timeout_ms: int = 65
     long_idle_timeout_ms: int = 400
     max_publish_request_duration_ms: int = 500

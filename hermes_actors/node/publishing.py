@@ -17,7 +17,9 @@ from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.publisher.router import Router
 from hermes_actors.schema.aside import COSTLY_MAX
-from hermes_actors.schema.validation import Schemas
+from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.schema.source import CatalogSchemas
+from hermes_actors.schema.topics import TopicValidations
 from hermes_actors.status.preview_reporter import PreviewReporter
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
@@ -84,11 +86,14 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
                 environment.lost() or node.spool_lost() or node.metadata.behind or not_checked()
             ),
             doubt_about=node.metadata.doubt_about,
-            schema_of=Schemas(
-                node.metadata.catalog,
+            schema_of=TopicValidations(
+                CatalogSchemas(node.metadata.catalog),
+                CompiledSchemas(),
                 node.control.start(
                     "schema checks", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
                 ),
+                frames=node.config.frontend.confluent_framing,
+                takes_ids=node.config.frontend.schema_id_header,
             ).of,
             render_all=lambda: render_in_turns(node.metrics),
             notices=node.notices,

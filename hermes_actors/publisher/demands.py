@@ -24,11 +24,13 @@ from hermes_actors.publisher.cloudevents import (
 )
 from hermes_actors.publisher.idempotency import HEADER, Claim, KeyWindow, parse_key
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.schema.validation import BodyHead
 from hermes_actors.security.account import Account, ClientCertificate
 
 REPLAY_ID = "Hermes-Replay-Id"
 REPLAY_FOR = "Hermes-Replay-For"
 ID_CHARACTERS_MAX = 255
+_DIGITS_MAX = 10
 
 SPECIAL = frozenset(
     {"idempotency-key", "ce-specversion", "traceparent", "hermes-replay-id", "hermes-replay-for"}
@@ -176,12 +178,36 @@ def _text(value: str) -> str:
 class Demand(Struct, frozen=True):
     """The demands of one request. `model` is its message as far as the head says: all but body and
     time. `is_event`: the body is a CloudEvent. `claim` is its use of an `Idempotency-Key`, or of
-    the id that it is replayed under, which must be concluded once, whatever comes of it.
+    the id that it is replayed under, which must be concluded once, whatever comes of it. `head` is
+    where all this was read.
     """
 
     model: Message
+    head: Head
     is_event: bool = False
     claim: Claim | None = None
+
+    def body_head(self, message: Message) -> BodyHead:
+        """The part of the head that says how the body of this request's message is to be read."""
+        content_type = self.head.get("content-type")
+        if self.is_event:
+            # Within an event, data without a type is JSON.
+            content_type = dict(message.attributes).get("datacontenttype", "application/json")
+        return body_head_of(self.head, content_type)
+
+
+def body_head_of(head: Head, content_type: str | None) -> BodyHead:
+    """The head of bodies of this type; a version that is no number is none, as in Hermes."""
+    return BodyHead(
+        content_type, _number(head.get("schema-version")), _number(head.get("schema-id"))
+    )
+
+
+def _number(value: str | None) -> int:
+    is_number = (
+        value is not None and value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX
+    )
+    return int(value) if value is not None and is_number else 0
 
 
 class Demands:
@@ -215,7 +241,7 @@ class Demands:
         """
         model = replace(self.common(head), id=message_id, key=key)
         if head.is_plain:
-            return Demand(model)
+            return Demand(model, head)
         is_event = self._takes_events and is_structured(head.get("content-type"))
         if self._takes_events and not is_event and head.get(VERSION_HEADER) is not None:
             event = event_of(head.pairs())
@@ -236,13 +262,13 @@ class Demands:
             model = replace(model, id=replayed.id, only_for=replayed.only_for)
             name = f"{replayed.only_for}/{replayed.id}"
             claim = self._window.claim(log_topic, name, self._now_s(), REPLAY_ID)
-            return Demand(model, is_event, claim)
+            return Demand(model, head, is_event, claim)
         if value is None:
-            return Demand(model, is_event)
+            return Demand(model, head, is_event)
         # Last, since from here on somebody must conclude it.
         own = parse_key(value)
         claim = self._window.claim(log_topic, own, self._now_s())
-        return Demand(replace(model, id=keyed_id(topic, own)), is_event, claim)
+        return Demand(replace(model, id=keyed_id(topic, own)), head, is_event, claim)
 
     def common(self, head: Head) -> Message:
         """Return a message that has all that the head says for each of its messages."""

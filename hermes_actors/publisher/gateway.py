@@ -33,6 +33,7 @@ from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import CHUNKED, Pending, Route, Tally
 from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.schema.validation import NO_HEAD, Outcome
 from hermes_actors.security.account import Account
 from hermes_actors.status.previews import Previews
 
@@ -115,7 +116,12 @@ class Gateway:
                 return self.refuse(violation, route)
         message_id = self._message_id()
         demand = trace = None
-        if self._reads_every_head or not head.is_plain:
+        validate = route.validate
+        if (
+            self._reads_every_head
+            or not head.is_plain
+            or (validate is not None and validate.reads_head)
+        ):
             try:
                 demand = self.demands.read(topic, route.log_topic, message_id, key, head)
             except HermesError as error:
@@ -192,18 +198,30 @@ class Gateway:
             size = len(message.body)
         if trace is not None:
             message = carrying(message, trace)
-        if route.validate is None:
+        validate = route.validate
+        if validate is None:
             self._queue(pending, (message,), message.key, size)
-        else:
-            done = partial(self._validated, pending, message)
-            route.validate(message, done, lambda: not pending.is_done)
+            return
+        if validate.reads_head and demand is None:
+            pending.settle(Unavailable(f"Topic {route.name} has just changed; try again"))
+            return
+        body_head = NO_HEAD if demand is None else demand.body_head(message)
+        done = partial(self._validated, pending)
+        validate(message, body_head, done, lambda: not pending.is_done)
 
-    def _validated(self, pending: Pending, message: Message, error: HermesError | None) -> None:
-        """Queue the message if the topic's own check let it pass, now or later; else settle it."""
-        if error is not None:
-            pending.settle(error)
+    def _validated(self, pending: Pending, outcome: Outcome) -> None:
+        """Queue the message as its topic's check gave it, now or later; settle one that did not
+        pass.
+        """
+        if isinstance(outcome, HermesError):
+            pending.settle(outcome)
         elif not pending.is_done:
-            self._queue(pending, (message,), message.key, len(message.body))
+            size = len(outcome.body)
+            if size > self.body_bytes_max:
+                # What its schema fills in may be large.
+                pending.settle(too_long_for_server(f"{size} bytes in Avro", self.body_bytes_max))
+            else:
+                self._queue(pending, (outcome,), outcome.key, size)
 
     def _queue(
         self, pending: Pending, messages: Sequence[Message], key: bytes | None, size: int

@@ -17,11 +17,14 @@ from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.schema.questions import (
     ANSWERED,
     LENGTH_BYTES,
+    Answer,
     Answerer,
-    No,
     Question,
     SentQuestion,
+    Tell,
+    Told,
     framed,
+    told,
 )
 
 COSTLY_MAX = 64
@@ -36,14 +39,14 @@ class TooCostly(Refused):
 
 
 class Costly(Struct, frozen=True):
-    """A question, the CPU time that it may take, and who is told: why not, or None for yes.
+    """A question, the CPU time that it may take, and who is told the answer.
 
     `is_wanted` is False once nobody waits for the answer any more: it is not asked then.
     """
 
     question: Question
     cpu_s: float
-    done: Callable[[HermesError | None], None]
+    done: Tell
     is_wanted: Callable[[], bool] = lambda: True
 
 
@@ -59,7 +62,7 @@ class CheckProcess:
         try:
             while not inbox.is_closed and await inbox.wait():
                 asked = inbox.receive_nowait(1)
-                answer: HermesError | None = Unavailable("Nobody waits for the answer any more")
+                answer: Told = Unavailable("Nobody waits for the answer any more")
                 if asked[0].is_wanted():
                     answer = await self._ask(asked[0])
                 asked.pop().done(answer)
@@ -68,7 +71,7 @@ class CheckProcess:
             for costly in [*asked, *inbox.receive_nowait(COSTLY_MAX)]:
                 costly.done(Unavailable("The node stops checking messages; try again"))
 
-    async def _ask(self, costly: Costly) -> HermesError | None:
+    async def _ask(self, costly: Costly) -> Told:
         cpu_s = costly.cpu_s
         try:
             with trio.fail_after(_ANSWER_TIMEOUT_S):
@@ -81,9 +84,9 @@ class CheckProcess:
         except OSError as error:
             await self._end()
             return Unavailable(f"The schema could not be asked: no process starts: {error}")
-        return None if answer is None else answer.error()
+        return told(answer)
 
-    async def _exchange(self, asked: SentQuestion) -> No | None:
+    async def _exchange(self, asked: SentQuestion) -> Answer:
         process = self._process
         if process is None:
             process = self._process = await trio.lowlevel.open_process(
@@ -117,6 +120,9 @@ class CheckProcess:
                 f"The schema and what is compared with it take more than {cpu_s * 1_000:g} ms of "
                 "CPU; make the schema simpler, or the message smaller"
             )
+        if process.returncode == -signal.SIGSEGV:
+            # fastavro has no limit of its own.
+            return TooCostly("The message is nested too deep for its schema, which holds itself")
         return Unavailable(
             f"The process that checks schemas ended with {process.returncode}; try again",
             ErrorCode.INTERNAL_ERROR,
@@ -144,5 +150,4 @@ class CheckInPlace:
     async def run(self, inbox: Inbox[Costly]) -> None:
         """Answer until asked to stop."""
         async for costly in inbox:
-            answer = self._answerer.answer(costly.question)
-            costly.done(None if answer is None else answer.error())
+            costly.done(told(self._answerer.answer(costly.question)))

@@ -1,11 +1,14 @@
 """The questions about schemas that may take long, as values, and their answers."""
 
+from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.schema.avro import ASIDE_STEPS_MAX, AvroSchema, BodyForm, UndecodableAvro
+from hermes_actors.schema.avro_writing import TooMuchWork
 from hermes_actors.schema.json_schema import JsonSchema, can_read
 
 
@@ -22,6 +25,23 @@ class Fits(Struct, frozen=True, tag="fits"):
     body: bytes
 
 
+class Converts(Struct, frozen=True, tag="converts"):
+    """The body of a message in the Avro schema, with this `__metadata`; the form is how it came."""
+
+    schema: str
+    form: BodyForm
+    body: bytes
+    metadata: dict[str, str]
+
+
+class Decodes(Struct, frozen=True, tag="decodes"):
+    """A stored body in the Avro schema, as JSON, with or without its `__metadata`."""
+
+    schema: str
+    body: bytes
+    keeps_metadata: bool = False
+
+
 class Reads(Struct, frozen=True, tag="reads"):
     """Does the JSON Schema `reader` allow all that `writer` allows?"""
 
@@ -29,10 +49,15 @@ class Reads(Struct, frozen=True, tag="reads"):
     writer: str
 
 
-Question = Compiles | Fits | Reads
+Question = Compiles | Fits | Converts | Decodes | Reads
 
 
-class No(Struct, frozen=True):
+def avro_cpu_max_s(body: bytes) -> float:
+    """The CPU time that converting a body of this size may take beside the loop, in seconds."""
+    return min(0.1 + len(body) * 200e-9, 2.0)
+
+
+class No(Struct, frozen=True, tag="no"):
     """The answer is no; the message and the code of the error say why."""
 
     message: str
@@ -43,15 +68,44 @@ class No(Struct, frozen=True):
         return Refused(self.message, ErrorCode[self.code])
 
 
+class Found(Struct, frozen=True, tag="found"):
+    """The answer is these bytes."""
+
+    body: bytes
+
+
+Answer = No | Found | None
+"""None is the answer yes."""
+
+Told = bytes | HermesError | None
+"""An answer as whoever asked is told: bytes, or why not; None for yes."""
+
+Tell = Callable[[Told], None]
+
+
+def told(answer: Answer) -> Told:
+    """The answer as whoever asked is told it."""
+    match answer:
+        case No():
+            return answer.error()
+        case Found(body):
+            return body
+        case None:
+            return None
+        case _:
+            assert_never(answer)
+
+
 class Answerer:
     """Answers questions, however long it takes; the schemas asked about last stay compiled."""
 
     def __init__(self, compiled_max: int = 64) -> None:
         self._compiled_max = compiled_max
         self._compiled: dict[str, JsonSchema] = {}
+        self._avro: dict[str, AvroSchema] = {}
 
-    def answer(self, question: Question) -> No | None:
-        """Return why not, or None for yes."""
+    def answer(self, question: Question) -> Answer:
+        """Return what was asked for, or why not."""
         error: Refused | None
         try:
             match question:
@@ -60,6 +114,12 @@ class Answerer:
                     error = None
                 case Fits(schema, body):
                     error = self._schema(schema).check(body)
+                case Converts(schema, form, body, metadata):
+                    avro = self._avro_schema(schema)
+                    return Found(avro.convert(form, body, metadata, ASIDE_STEPS_MAX))
+                case Decodes(schema, body, keeps_metadata):
+                    decoded = self._avro_schema(schema).to_json(body, keeps_metadata)
+                    return Found(decoded)
                 case Reads(reader, writer):
                     is_readable = can_read(reader, writer)
                     error = None if is_readable else Refused("it allows less, or may allow less")
@@ -67,6 +127,8 @@ class Answerer:
                     assert_never(question)
         except Refused as refused:
             error = refused
+        except (UndecodableAvro, TooMuchWork) as refused:
+            error = Refused(f"Invalid message: {refused}")
         return None if error is None else No(error.message, error.code.name)
 
     def _schema(self, text: str) -> JsonSchema:
@@ -74,6 +136,13 @@ class Answerer:
         self._compiled[text] = schema
         if len(self._compiled) > self._compiled_max:
             del self._compiled[next(iter(self._compiled))]
+        return schema
+
+    def _avro_schema(self, text: str) -> AvroSchema:
+        schema = self._avro.pop(text, None) or AvroSchema(text)
+        self._avro[text] = schema
+        if len(self._avro) > self._compiled_max:
+            del self._avro[next(iter(self._avro))]
         return schema
 
 
@@ -85,12 +154,12 @@ class SentQuestion(Struct, frozen=True):
 
 
 ASKED = msgspec.msgpack.Decoder(SentQuestion)
-ANSWERED: msgspec.msgpack.Decoder[No | None] = msgspec.msgpack.Decoder(No | None)
+ANSWERED: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 LENGTH_BYTES = 4
 """Before each question and each answer stands its length, big-endian."""
 
 
-def framed(value: SentQuestion | No | None) -> bytes:
+def framed(value: SentQuestion | Answer) -> bytes:
     """The bytes of a question or an answer, with their length."""
     encoded = msgspec.msgpack.encode(value)
     return len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded

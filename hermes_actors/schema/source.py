@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes_actors.metadata.catalog import Catalog
-from hermes_actors.model.schema import Schema
+from hermes_actors.model.schema import Schema, SchemaKind
 
 
 class SchemaVersion(Struct, frozen=True):
@@ -15,6 +15,17 @@ class SchemaVersion(Struct, frozen=True):
     number: int
     id: int
     schema: Schema
+
+
+def newest_of(versions: Mapping[int, SchemaVersion], kind: SchemaKind) -> SchemaVersion | None:
+    """The newest of these versions in this language; None when there is none."""
+    return max(
+        (each for each in versions.values() if each.schema.kind is kind), default=None, key=_number
+    )
+
+
+def _number(version: SchemaVersion) -> int:
+    return version.number
 
 
 class SchemaSource(Protocol):

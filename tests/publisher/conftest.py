@@ -24,7 +24,9 @@ from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.runtime.clock import seeded_ids
-from hermes_actors.schema.validation import Schemas
+from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.schema.source import CatalogSchemas
+from hermes_actors.schema.topics import TopicValidations
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.http_in import Line, TrioHost
@@ -53,7 +55,14 @@ class World:
         self.catalog = Catalog()
         # Nobody answers there but a test that says so.
         self.costly_schemas, self.costly_inbox = open_mailbox(2)
-        parts.setdefault("schema_of", Schemas(self.catalog, self.costly_schemas).of)
+        self.validations = TopicValidations(
+            CatalogSchemas(self.catalog),
+            CompiledSchemas(),
+            self.costly_schemas,
+            frames=config.confluent_framing,
+            takes_ids=config.schema_id_header,
+        )
+        parts.setdefault("schema_of", self.validations.of)
         self.frontend = Frontend(
             config,
             log,

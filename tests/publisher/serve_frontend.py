@@ -32,7 +32,9 @@ from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.signals import stop_on_signal
-from hermes_actors.schema.validation import Schemas
+from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.schema.source import CatalogSchemas
+from hermes_actors.schema.topics import TopicValidations
 from hermes_actors.security.opening import open_authenticator
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -111,7 +113,9 @@ async def serve(
             IdSource(),
             authenticator=authenticator,
             spool=kept,
-            schema_of=Schemas(Catalog(), open_mailbox(1)[0]).of,
+            schema_of=TopicValidations(
+                CatalogSchemas(Catalog()), CompiledSchemas(), open_mailbox(1)[0]
+            ).of,
             fallback=Fallback(
                 FallbackConfig(), log, {"dc2": remote}, nursery, clock, system_rng(), metrics
             ),

@@ -10,7 +10,8 @@ from hermes_actors.metadata.schemas import schema_body, schema_key, version_body
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.schema.aside import CheckInPlace
-from hermes_actors.schema.validation import UNITS_MAX, Validation
+from hermes_actors.schema.json_validation import JsonValidation
+from hermes_actors.schema.validation import UNITS_MAX
 from tests.publisher.batch_exchange import call
 
 ORDER = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
@@ -166,7 +167,7 @@ async def test_what_is_costly_is_refused_in_a_batch_and_told_how(checked, autoju
 
 
 def test_the_work_on_the_loop_grows_with_the_message() -> None:
-    validation = Validation(json.dumps(ORDER), None)  # type: ignore[arg-type]
+    validation = JsonValidation(json.dumps(ORDER), None)  # type: ignore[arg-type]
     assert validation.units(b'{"id":1}') < 100
     assert validation.units(b'{"id":1,"a":"%s"}' % (b"x" * 60_000)) <= UNITS_MAX
     assert validation.units(b"[" * 65_537) > UNITS_MAX

@@ -28,7 +28,7 @@ from hermes_actors.model.schema import (
     schema_id,
 )
 from hermes_actors.schema.aside import Costly
-from hermes_actors.schema.questions import Compiles, Question, Reads
+from hermes_actors.schema.questions import Compiles, Question, Reads, Told
 from hermes_actors.schema.validation import ask_aside
 
 VERSIONS_MAX = 1_000
@@ -255,7 +255,8 @@ class Subjects:
         answers: list[HermesError | None] = []
         is_late = False
 
-        def done(error: HermesError | None) -> None:
+        def done(error: Told) -> None:
+            assert not isinstance(error, bytes), "no bytes are asked for"
             answers.append(error)
             answered.set()
 

@@ -23,10 +23,10 @@ from hermes_actors.model.partitioner import partition_of
 from hermes_actors.publisher.answers import Answer, too_long_for_topic
 from hermes_actors.publisher.batches.forms import Form, Parcel, form_of
 from hermes_actors.publisher.batches.slices import LINE_BYTES, Slice, end_line
-from hermes_actors.publisher.demands import Head
+from hermes_actors.publisher.demands import Head, body_head_of
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Pending, Route
-from hermes_actors.schema.validation import UNITS_MAX
+from hermes_actors.schema.validation import UNITS_MAX, BodyHead, Outcome
 from hermes_actors.security.account import Account
 
 _APPENDS_A_TOPIC = 2
@@ -160,7 +160,9 @@ class Streams:
             demands.pick,
             takes_events=self.config.cloud_events,
         )
-        return BatchStream(self, route, form, key, head.account, common, soon)
+        # Each message of a batch is JSON, whatever form the batch has.
+        body_head = body_head_of(head, "application/json")
+        return BatchStream(self, route, form, key, head.account, common, body_head, soon)
 
     def closed(self, stream: "BatchStream") -> None:
         """Record that a stream has ended."""
@@ -173,7 +175,8 @@ class BatchStream:
     """One request. Made by `Streams.open`; `close` must be called when the request has ended.
 
     `key` is the Partition-Key header's, for all messages that have none of their own, `common` has
-    what the request's headers say for all. `wake` is called when there is room again, or a line.
+    what the request's headers say for all, `body_head` how their bodies are to be read. `wake` is
+    called when there is room again, or a line.
     """
 
     streams: Streams
@@ -182,6 +185,7 @@ class BatchStream:
     key: bytes | None
     account: Account | None
     common: Message
+    body_head: BodyHead
     soon: Soon
 
     def __post_init__(self) -> None:
@@ -373,8 +377,9 @@ class BatchStream:
         parcel.ids = made
         if parcel.keys is not None:
             parcel.keys = [self.key if key is None else key for key in parcel.keys]
+        at_ms = gateway.clock.now_ms()
         self._refuse_large(parcel)
-        self._refuse_unfit(parcel)
+        self._refuse_unfit(parcel, at_ms)
         for error in parcel.refused.values():
             measures.answered(error.status, 1)
 
@@ -389,14 +394,16 @@ class BatchStream:
         ways: list[tuple[Sequence[int] | None, Parcel]] = [(None, parcel)]
         if parcel.keys is not None or parcel.refused:
             ways = [(places, parcel.at(places)) for places in self._places(parcel)]
-        self._hand_over(part, ways)
+        self._hand_over(part, ways, at_ms)
         if not ways:
             done()
 
-    def _hand_over(self, part: Slice, ways: list[tuple[Sequence[int] | None, Parcel]]) -> None:
+    def _hand_over(
+        self, part: Slice, ways: list[tuple[Sequence[int] | None, Parcel]], at_ms: int
+    ) -> None:
         """Give the messages to their topic's producer, those that go one way together."""
         gateway, route = self._gateway, self.route
-        started_s, at_ms = gateway.clock.monotonic_s(), gateway.clock.now_ms()
+        started_s = gateway.clock.monotonic_s()
         each: list[tuple[Pending, Sequence[Message]]] = []
         for places, parcel in ways:
             messages = self._messages(parcel, at_ms)
@@ -433,22 +440,26 @@ class BatchStream:
                 if len(body) > limit:
                     parcel.refused[at] = too_long_for_topic(len(body), self.route.topic)
 
-    def _refuse_unfit(self, parcel: Parcel) -> None:
+    def _refuse_unfit(self, parcel: Parcel, at_ms: int) -> None:
         """Refuse the messages that do not fit the topic's schema, or would take long to be checked:
-        the others of a batch do not wait for one.
+        the others of a batch do not wait for one. What is stored of those that fit takes their
+        place.
         """
         validate = self.route.validate
         if validate is None:
             return
-        for at, body in enumerate(parcel.bodies):
+        for at, message in enumerate(self._messages(parcel, at_ms)):
             if at in parcel.refused:
                 continue
-            if validate.units(body) > UNITS_MAX:
-                error: HermesError | None = _TOO_COSTLY
-            else:
-                error = validate.check(body)
-            if error is not None:
-                parcel.refused[at] = error
+            outcome: Outcome = _TOO_COSTLY
+            if validate.units(message.body) <= UNITS_MAX:
+                outcome = validate.check(message, self.body_head)
+            if isinstance(outcome, HermesError):
+                parcel.refused[at] = outcome
+            elif outcome is not message:
+                if parcel.models is None:
+                    parcel.models = [self.common] * len(parcel.bodies)
+                parcel.bodies[at], parcel.models[at] = outcome.body, outcome
 
     def _messages(self, parcel: Parcel, at_ms: int) -> Sequence[Message]:
         ids, bodies, models = parcel.ids, parcel.bodies, parcel.models

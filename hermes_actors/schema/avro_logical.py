@@ -1,0 +1,105 @@
+"""Avro's logical types, as plain JSON has them: moments in ISO 8601, and exact decimals."""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time
+from decimal import Context, Decimal, Inexact
+from typing import Any
+
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,200}(\.[0-9]{0,200})?([eE][+-]?[0-9]{1,3})?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DIGITS_MAX = 1_000
+
+Read = Callable[[Any], Any]
+"""Reads a value of JSON; None leaves it to the plain type. Raises ValueError, ArithmeticError."""
+
+
+def _date(_kind: dict[str, Any]) -> Read:
+    def read(value: Any) -> int | None:
+        if type(value) is not str:
+            return None
+        try:
+            return date.fromisoformat(value).toordinal() - _EPOCH_DAY
+        except ValueError as error:
+            raise ValueError("a date is written as 2026-11-22") from error
+
+    return read
+
+
+def _time(units_a_second: int) -> Callable[[dict[str, Any]], Read]:
+    def of(_kind: dict[str, Any]) -> Read:
+        def read(value: Any) -> int | None:
+            if type(value) is not str:
+                return None
+            try:
+                found = time.fromisoformat(value)
+            except ValueError as error:
+                raise ValueError("a time is written as 12:34:56.789") from error
+            seconds = found.hour * 3_600 + found.minute * 60 + found.second
+            return seconds * units_a_second + found.microsecond * units_a_second // 1_000_000
+
+        return read
+
+    return of
+
+
+def _timestamp(units_a_second: int) -> Callable[[dict[str, Any]], Read]:
+    def of(_kind: dict[str, Any]) -> Read:
+        def read(value: Any) -> int | None:
+            if type(value) is not str:
+                return None
+            try:
+                found = datetime.fromisoformat(value)
+            except ValueError as error:
+                raise ValueError("a moment is written as 2026-11-22T12:34:56.789Z") from error
+            since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
+            micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+            return micros * units_a_second // 1_000_000
+
+        return read
+
+    return of
+
+
+def _decimal(kind: dict[str, Any]) -> Read:
+    scale, precision = kind.get("scale", 0), kind.get("precision", 0)
+    if type(scale) is not int or not 0 <= scale <= _DIGITS_MAX:
+        return _nothing
+    if type(precision) is not int or not 0 < precision <= _DIGITS_MAX:
+        return _nothing
+    exact = Context(prec=2 * _DIGITS_MAX, traps=[Inexact])
+    unit = Decimal(1).scaleb(-scale)
+
+    def read(value: Any) -> bytes:
+        text = value if type(value) is str else repr(value)
+        if type(value) not in (str, int, float) or _DECIMAL.fullmatch(text) is None:
+            raise ValueError("a decimal is a number, or a text such as 12.34")
+        try:
+            number = Decimal(text).quantize(unit, context=exact)
+        except ArithmeticError as error:
+            raise ValueError(f"the decimal has more than {scale} digits after the point") from error
+        unscaled = int(number.scaleb(scale, context=exact))
+        if len(str(abs(unscaled))) > precision:
+            raise ValueError(f"the decimal has more than {precision} digits")
+        size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
+        return unscaled.to_bytes(size, "big", signed=True)
+
+    return read
+
+
+def _nothing(_value: Any) -> None:
+    """Leave the value to the plain type: what is described wrongly is no logical type."""
+
+
+LOGICAL: dict[tuple[str, str | None], Callable[[dict[str, Any]], Read]] = {
+    ("int", "date"): _date,
+    ("int", "time-millis"): _time(1_000),
+    ("long", "time-micros"): _time(1_000_000),
+    ("long", "timestamp-millis"): _timestamp(1_000),
+    ("long", "timestamp-micros"): _timestamp(1_000_000),
+    ("long", "local-timestamp-millis"): _timestamp(1_000),
+    ("long", "local-timestamp-micros"): _timestamp(1_000_000),
+    ("bytes", "decimal"): _decimal,
+}
+"""The logical types that are read, each by the type that it is stored as."""

@@ -1,0 +1,181 @@
+"""The types of an Avro schema, resolved, and the bounds of what a value of it can be."""
+
+from typing import Any
+
+import fastavro
+import msgspec
+from fastavro.schema import SchemaParseException, UnknownType
+from msgspec import Struct
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+RECORDS = frozenset({"record", "error"})
+
+_LEVELS_MAX = 64
+_NODES_MAX = 100_000
+_IDLE_MAX = 1_000
+_FIXED_BYTES_MAX = 1_048_576
+_NO_SCHEMA = (
+    *(SchemaParseException, UnknownType, KeyError, TypeError, ValueError, AttributeError),
+    *(IndexError, RecursionError),
+)
+
+AvroType = str | list[Any] | dict[str, Any]
+"""A type as a schema has it: a name, a union, or a description."""
+
+
+class NotAvro(Exception):
+    """The text is no Avro schema, or one whose values could be any amount of work."""
+
+
+class _Measure(Struct, frozen=True):
+    """Of one type: whether its values take no bytes, how many records it opens before a byte is
+    taken, how many values it holds that take none, and how many levels it has.
+    """
+
+    is_empty: bool
+    chain: int = 0
+    idle: int = 0
+    levels: int = 1
+
+
+_SOME_BYTES = _Measure(is_empty=False)
+
+
+class AvroTypes:
+    """A schema, decoded and resolved.
+
+    `root` is its outermost record, `named` are its named types by their full names, `plain` is the
+    schema without logical types, as fastavro takes it. `idle_max` is the most values that one
+    record holds without taking a byte, `chain_max` the most records that open before a byte is
+    taken; `is_recursive`: some type holds itself.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Raises NotAvro, which says what is wrong."""
+        try:
+            raw = msgspec.json.decode(text)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise NotAvro(f"it is not JSON: {error}") from error
+        _require_bounded(raw)
+        try:
+            parsed = fastavro.parse_schema(raw)
+            self.plain: Any = fastavro.parse_schema(_without_logical(raw))
+        except _NO_SCHEMA as error:
+            raise NotAvro(str(error) or type(error).__name__) from error
+        if not isinstance(parsed, dict) or parsed.get("type") not in RECORDS:
+            raise NotAvro("the outermost type must be a record")
+        self.root: dict[str, Any] = parsed
+        self.named: dict[str, dict[str, Any]] = {}
+        self.is_recursive = False
+        self.idle_max = self.chain_max = 0
+        self._measured: dict[str, _Measure] = {}
+        self._measure(parsed, frozenset(), 0)
+        if self.idle_max > _IDLE_MAX:
+            raise NotAvro(
+                f"a record holds {self.idle_max} values that take no bytes; at most {_IDLE_MAX} "
+                "are taken"
+            )
+
+    def resolved(self, kind: AvroType) -> AvroType:
+        """The type that a name means; any other type as it is."""
+        return self.named[kind] if isinstance(kind, str) and kind not in PRIMITIVES else kind
+
+    def _measure(self, kind: AvroType, direct: frozenset[str], level: int) -> _Measure:
+        """Measure a type; `direct` are the records that are open and have taken no byte yet."""
+        if level > _LEVELS_MAX:
+            raise NotAvro(f"it has more than {_LEVELS_MAX} levels")
+        if isinstance(kind, str):
+            if kind in PRIMITIVES:
+                return _Measure(is_empty=kind == "null")
+            return self._of_name(kind, direct, level)
+        if isinstance(kind, list):
+            return self._below(kind, level)
+        match kind["type"]:
+            case "record" | "error":
+                self.named[kind["name"]] = kind
+                return self._of_record(kind, direct, level)
+            case "array":
+                items = self._measure(kind["items"], frozenset(), level + 1)
+                if items.is_empty:
+                    raise NotAvro("the items of an array must take at least one byte each")
+                return _Measure(is_empty=False, levels=1 + items.levels)
+            case "map":
+                return self._below([kind["values"]], level)
+            case "fixed":
+                self.named[kind["name"]] = kind
+                size = kind["size"]
+                if type(size) is not int or not 0 <= size <= _FIXED_BYTES_MAX:
+                    raise NotAvro(f"fixed {kind['name']}: size must be 0 to {_FIXED_BYTES_MAX}")
+                return _Measure(is_empty=size == 0)
+            case "enum":
+                self.named[kind["name"]] = kind
+                return _SOME_BYTES
+            case primitive:
+                return _Measure(is_empty=primitive == "null")
+
+    def _of_name(self, name: str, direct: frozenset[str], level: int) -> _Measure:
+        if self.named[name]["type"] not in RECORDS:
+            return _Measure(is_empty=self.named[name].get("size") == 0)
+        known = self._measured.get(name)
+        if known is None:
+            # It is being measured: it holds itself.
+            self.is_recursive = True
+            if name in direct:
+                raise NotAvro(f"record {name} holds itself without an end; use a union with null")
+            return _Measure(is_empty=False, chain=_LEVELS_MAX)
+        if level + known.levels > _LEVELS_MAX:
+            raise NotAvro(f"it has more than {_LEVELS_MAX} levels")
+        return known
+
+    def _of_record(self, record: dict[str, Any], direct: frozenset[str], level: int) -> _Measure:
+        name = record["name"]
+        fields = [
+            self._measure(field["type"], direct | {name}, level + 1) for field in record["fields"]
+        ]
+        measure = _Measure(
+            is_empty=all(field.is_empty for field in fields),
+            chain=1 + max([field.chain for field in fields], default=0),
+            idle=min(sum([field.idle + field.is_empty for field in fields]), 10**9),
+            levels=1 + max([field.levels for field in fields], default=0),
+        )
+        self._measured[name] = measure
+        self.idle_max = max(self.idle_max, measure.idle)
+        self.chain_max = max(self.chain_max, measure.chain)
+        return measure
+
+    def _below(self, kinds: list[AvroType], level: int) -> _Measure:
+        """Measure what takes a byte before one of these comes."""
+        held = [self._measure(each, frozenset(), level + 1) for each in kinds]
+        return _Measure(is_empty=False, levels=1 + max([each.levels for each in held], default=0))
+
+
+def _require_bounded(raw: Any) -> None:
+    """Raises NotAvro for a text that nests too deep, or holds too much, to be parsed."""
+    waiting: list[tuple[Any, int]] = [(raw, 0)]
+    nodes = 0
+    while waiting:
+        one, level = waiting.pop()
+        nodes += 1
+        # A level of types takes at most three of JSON: fields, one of them, its type.
+        if level > 3 * _LEVELS_MAX or nodes > _NODES_MAX:
+            raise NotAvro(f"it has more than {_LEVELS_MAX} levels, or too many parts")
+        if isinstance(one, dict):
+            # fastavro takes it for a record without fields.
+            if one.get("type") in ("record", "error") and type(one.get("fields")) is not list:
+                raise NotAvro("a record has a list of fields")
+            waiting += [(each, level + 1) for each in one.values()]
+        elif isinstance(one, list):
+            waiting += [(each, level + 1) for each in one]
+
+
+def _without_logical(raw: Any) -> Any:
+    if isinstance(raw, list):
+        return [_without_logical(each) for each in raw]
+    if not isinstance(raw, dict):
+        return raw
+    parts = ("type", "items", "values", "fields")
+    return {
+        name: _without_logical(value) if name in parts else value
+        for name, value in raw.items()
+        if name != "logicalType"
+    }

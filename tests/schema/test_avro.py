@@ -1,0 +1,394 @@
+"""Avro schemas: what publishers send becomes Avro, and Avro what people read."""
+
+import io
+import json
+from contextlib import suppress
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.schema.avro import (
+    ASIDE_STEPS_MAX,
+    AvroSchema,
+    BodyForm,
+    UndecodableAvro,
+)
+from hermes_actors.schema.avro_writing import TooMuchWork, narrowed
+from tests.schema.avro_values import fitting
+
+METADATA = {"name": "__metadata", "type": ["null", {"type": "map", "values": "string"}]}
+TOLD = {"messageId": "8e03978e", "timestamp": "17"}
+
+
+def schema_of(*fields: dict[str, Any], has_metadata: bool = False) -> AvroSchema:
+    metadata = [METADATA | {"default": None}] if has_metadata else []
+    return AvroSchema(json.dumps({"type": "record", "name": "T", "fields": [*metadata, *fields]}))
+
+
+def field(kind: Any, name: str = "age", **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+def lenient(schema: AvroSchema, value: Any) -> Any:
+    stored = schema.convert(BodyForm.JSON, json.dumps(value).encode(), TOLD)
+    return json.loads(schema.to_json(stored))
+
+
+def refusal(schema: AvroSchema, body: bytes, form: BodyForm = BodyForm.JSON) -> str:
+    with pytest.raises(Refused) as caught:
+        schema.convert(form, body, TOLD)
+    assert caught.value.code is ErrorCode.VALIDATION_ERROR
+    assert caught.value.status == 400
+    return caught.value.message
+
+
+@given(fitting())
+def test_what_fits_comes_back_as_it_was_sent(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    schema, value = pair
+    assert lenient(AvroSchema(json.dumps(schema)), value) == value
+
+
+@given(fitting())
+def test_any_avro_reader_reads_what_is_stored(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    schema, value = pair
+    stored = AvroSchema(json.dumps(schema)).convert(BodyForm.JSON, json.dumps(value).encode(), {})
+    source = io.BytesIO(stored)
+    fastavro.schemaless_reader(source, fastavro.parse_schema(schema), None)
+    assert source.read() == b""
+
+
+@given(fitting(), st.sampled_from(BodyForm), st.binary(max_size=60))
+def test_any_bytes_become_avro_or_are_refused(
+    pair: tuple[dict[str, Any], dict[str, Any]], form: BodyForm, body: bytes
+) -> None:
+    schema = AvroSchema(json.dumps(pair[0]))
+    # Anything else that is raised fails the test.
+    with suppress(Refused):
+        assert type(schema.convert(form, body, TOLD)) is bytes
+    with suppress(UndecodableAvro):
+        assert type(json.loads(schema.to_json(body))) is dict
+
+
+@given(fitting(), st.data())
+def test_an_unfit_value_is_refused_with_the_path_of_its_field(
+    pair: tuple[dict[str, Any], dict[str, Any]], data: st.DataObject
+) -> None:
+    kind, value = pair
+    path: list[str] = []
+    while True:
+        # Down to a field that takes one kind of value only.
+        one = data.draw(st.sampled_from(kind["fields"]))
+        path.append(one["name"])
+        below = one["type"]
+        if isinstance(below, dict) and below["type"] == "record":
+            kind, value = below, value[one["name"]]
+            continue
+        break
+    value[one["name"]] = {"no": ["such"]} if not _is_map(below) else "no such"
+    text = json.dumps(pair[1]).encode()
+    told = refusal(AvroSchema(json.dumps(pair[0])), text)
+    assert f"Field {'.'.join(path)} " in told
+
+
+def _is_map(kind: Any) -> bool:
+    kinds = kind if isinstance(kind, list) else [kind]
+    return any(isinstance(each, dict) and each["type"] == "map" for each in kinds)
+
+
+# Hermes' own texts and rules.
+
+
+def test_a_wrong_type_is_told_in_hermes_words() -> None:
+    schema = schema_of(field("int"))
+    told = "Invalid message: Failed to convert JSON to Avro: Field age is expected to be type: "
+    assert refusal(schema, b'{"age": "x"}') == told + "java.lang.Number"
+    told = "Invalid message: Failed to convert to AVRO: Expected int. Got VALUE_STRING."
+    assert refusal(schema, b'{"age": "x"}', BodyForm.AVRO_JSON) == told
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "java"),
+    [
+        ("string", 1, "java.lang.String"),
+        ("bytes", 1, "java.lang.String"),
+        ("boolean", "true", "java.lang.Boolean"),
+        ("double", True, "java.lang.Number"),
+        ({"type": "map", "values": "int"}, [], "java.util.Map"),
+        ({"type": "array", "items": "int"}, {}, "java.util.Collection"),
+    ],
+)
+def test_each_type_is_named_as_java_does(kind: Any, value: Any, java: str) -> None:
+    told = refusal(schema_of(field(kind)), json.dumps({"age": value}).encode())
+    assert told.endswith(f"Field age is expected to be type: {java}")
+
+
+def test_the_path_of_a_field_leads_through_arrays_and_maps() -> None:
+    below = {"type": "record", "name": "B", "fields": [field("int", "x")]}
+    schema = schema_of(field({"type": "array", "items": {"type": "map", "values": below}}, "a"))
+    assert "Field a[1].k.x is" in refusal(schema, b'{"a":[{},{"k":{"x":"no"}}]}')
+
+
+def test_what_is_missing_has_its_default_and_what_is_unknown_is_left_out() -> None:
+    schema = schema_of(field("int", default=7), field("string", "name"))
+    assert lenient(schema, {"name": "x", "more": 1}) == {"age": 7, "name": "x"}
+    told = refusal(schema, b'{"age": 1}')
+    assert told.startswith("Invalid message: Failed to convert JSON to Avro")
+    assert "Field name is missing" in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "stored"),
+    [
+        ("int", 1.9, 1),
+        ("int", -1.9, -1),
+        ("int", 2**31, -(2**31)),
+        ("int", 1e20, 2**31 - 1),
+        ("long", 2**63, -(2**63)),
+        ("long", -1e300, -(2**63)),
+        ("double", 3, 3.0),
+        ("float", 0.1, 0.1),
+        ("float", 1e39, "Infinity"),
+        ("double", 10**400, "Infinity"),
+    ],
+)
+def test_numbers_are_narrowed_as_java_does(kind: str, value: float, stored: Any) -> None:
+    assert lenient(schema_of(field(kind)), {"age": value}) == {"age": stored}
+
+
+@given(st.integers(-(2**80), 2**80), st.sampled_from([32, 64]))
+def test_a_narrowed_integer_wraps(value: int, bits: int) -> None:
+    found = narrowed(value, bits)
+    assert -(2 ** (bits - 1)) <= found < 2 ** (bits - 1)
+    assert (found - value) % 2**bits == 0
+
+
+def test_of_a_union_the_first_branch_that_fits_is_taken() -> None:
+    assert lenient(schema_of(field(["int", "long"])), {"age": 2**40 + 1}) == {"age": 1}
+    assert lenient(schema_of(field(["null", "long"])), {"age": None}) == {"age": None}
+    told = refusal(schema_of(field(["null", "int", "string"])), b'{"age": true}')
+    assert "Field age is expected to be one of these: null, int, string" in told
+
+
+def test_an_enum_takes_its_symbols_only() -> None:
+    schema = schema_of(field({"type": "enum", "name": "E", "symbols": ["A", "B"]}))
+    assert lenient(schema, {"age": "A"}) == {"age": "A"}
+    assert "one of A, B" in refusal(schema, b'{"age": "C"}')
+
+
+def test_bytes_come_from_utf8_and_go_as_iso_8859_1() -> None:
+    assert lenient(schema_of(field("bytes")), {"age": "é"}) == {"age": "Ã©"}
+
+
+def test_fixed_is_for_avros_own_json() -> None:
+    schema = schema_of(field({"type": "fixed", "name": "F", "size": 2}))
+    assert "send avro/json" in refusal(schema, b'{"age": "ab"}')
+    stored = schema.convert(BodyForm.AVRO_JSON, '{"age": "aÿ"}'.encode(), {})
+    assert json.loads(schema.to_json(stored)) == {"age": "aÿ"}
+    assert "length 2, but got 3" in refusal(schema, b'{"age": "abc"}', BodyForm.AVRO_JSON)
+
+
+@pytest.mark.parametrize(
+    ("base", "logical", "value", "stored"),
+    [
+        ("int", "date", "1970-01-05", 4),
+        ("int", "date", 4, 4),
+        ("long", "timestamp-millis", "1970-01-01T00:00:01.5Z", 1500),
+        ("long", "timestamp-millis", "1970-01-01T01:00:00+01:00", 0),
+        ("long", "timestamp-micros", "1970-01-01T00:00:01Z", 1_000_000),
+        ("int", "time-millis", "00:00:01.5", 1500),
+        ("long", "time-micros", "01:00:00", 3_600_000_000),
+        ("bytes", "decimal", "12.34", "\x04Ò"),
+        ("bytes", "decimal", 12.34, "\x04Ò"),
+        ("bytes", "decimal", -1, "\x9c"),
+        ("string", "uuid", "x", "x"),
+    ],
+)
+def test_logical_types_come_from_texts_and_numbers_and_go_as_they_are_stored(
+    base: str, logical: str, value: Any, stored: Any
+) -> None:
+    kind = {"type": base, "logicalType": logical, "precision": 6, "scale": 2}
+    assert lenient(schema_of(field(kind)), {"age": value}) == {"age": stored}
+
+
+@pytest.mark.parametrize(
+    ("base", "logical", "value"),
+    [
+        ("int", "date", "tomorrow"),
+        ("long", "timestamp-millis", "noon"),
+        ("int", "time-millis", ""),
+        ("bytes", "decimal", "1.234"),
+        ("bytes", "decimal", "12345678"),
+        ("bytes", "decimal", "1e999"),
+        ("bytes", "decimal", True),
+    ],
+)
+def test_what_is_no_such_moment_or_decimal_is_refused(base: str, logical: str, value: Any) -> None:
+    kind = {"type": base, "logicalType": logical, "precision": 6, "scale": 2}
+    told = refusal(schema_of(field(kind)), json.dumps({"age": value}).encode())
+    assert "Field age: a" in told or "Field age: the decimal" in told
+
+
+# Metadata.
+
+
+def test_the_brokers_metadata_stands_whatever_the_publisher_put_there() -> None:
+    schema = schema_of(field("int"), has_metadata=True)
+    binary = schema.convert(BodyForm.JSON, b'{"age": 1}', {"messageId": "forged"})
+    for form, body in (
+        (BodyForm.JSON, b'{"age": 1, "__metadata": {"messageId": "forged"}}'),
+        (BodyForm.AVRO_JSON, b'{"age": 1, "__metadata": {"map": {"messageId": "forged"}}}'),
+        (BodyForm.AVRO_BINARY, binary),
+    ):
+        stored = schema.convert(form, body, TOLD)
+        assert schema.document(stored) == {"__metadata": TOLD, "age": 1}
+        assert json.loads(schema.to_json(stored)) == {"age": 1}
+        assert json.loads(schema.to_json(stored, keeps_metadata=True))["__metadata"] == TOLD
+
+
+def test_avros_own_json_names_each_field_and_each_branch() -> None:
+    schema = schema_of(field(["null", "int"]), has_metadata=True)
+    told = refusal(schema, b'{"age": {"int": 1}}', BodyForm.AVRO_JSON)
+    assert "Expected field name not found: __metadata" in told
+    body = b'{"__metadata": null, "age": {"int": 1}}'
+    assert schema.document(schema.convert(BodyForm.AVRO_JSON, body, TOLD))["age"] == 1
+    told = refusal(schema, b'{"__metadata": null, "age": 1}', BodyForm.AVRO_JSON)
+    assert "Expected start-union. Got VALUE_NUMBER_INT." in told
+
+
+def test_binary_without_metadata_is_stored_unseen() -> None:
+    assert schema_of(field("int")).convert(BodyForm.AVRO_BINARY, b"\xff", TOLD) == b"\xff"
+    told = refusal(schema_of(field("int"), has_metadata=True), b"\xff", BodyForm.AVRO_BINARY)
+    assert told.startswith("Invalid message: Failed to convert to AVRO")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "string",
+        {"type": "map", "values": "string"},
+        ["null", {"type": "map", "values": "int"}],
+        [{"type": "map", "values": "string"}, "null"],
+    ],
+)
+def test_a_field_of_another_kind_is_no_metadata(kind: Any) -> None:
+    assert not schema_of(field(kind, "__metadata")).has_metadata
+
+
+# Schemas.
+
+
+NO_FIELDS = [
+    '"nothing"',
+    '{"type": "map"}',
+    '"T"',
+    '"int", "default": "x"',
+    '{"type": "array", "items": "null"}',
+    '{"type": "fixed", "name": "F", "size": -1}',
+]
+NO_SCHEMAS = [
+    "",
+    "{",
+    "1",
+    '"string"',
+    '["null", "int"]',
+    '{"type": "record"}',
+    '{"type": "record", "name": "T"}',
+    "[" * 5_000,
+    *(
+        '{"type": "record", "name": "T", "fields": [{"name": "a", "type": ' + each + "}]}"
+        for each in NO_FIELDS
+    ),
+]
+
+
+@pytest.mark.parametrize("text", NO_SCHEMAS)
+def test_what_is_no_schema_of_messages_is_told_so(text: str) -> None:
+    with pytest.raises(Refused) as caught:
+        AvroSchema(text)
+    assert caught.value.code is ErrorCode.FORMAT_ERROR
+    assert caught.value.message.startswith("The schema is no Avro schema: ")
+
+
+def test_a_record_may_hold_itself_where_it_can_end() -> None:
+    node = {"type": "record", "name": "N", "fields": [field(["null", "N"], "next", default=None)]}
+    schema = AvroSchema(json.dumps(node))
+    assert lenient(schema, {"next": {"next": {}}}) == {"next": {"next": {"next": None}}}
+
+
+def test_a_chain_of_records_has_a_bound() -> None:
+    fields = [field({"type": "record", "name": "R0", "fields": [field("int")]}, "f0")]
+    for at in range(1, 200):
+        held = {"type": "record", "name": f"R{at}", "fields": [field(f"R{at - 1}")]}
+        fields.append(field(held, f"f{at}"))
+    with pytest.raises(Refused, match="more than 64 levels"):
+        schema_of(*fields)
+
+
+def test_many_values_that_take_no_byte_are_refused() -> None:
+    fields = [field("null", f"f{at}") for at in range(40)]
+    held: Any = {"type": "record", "name": "R0", "fields": fields}
+    for at in range(1, 4):
+        below = [field(held, "a"), *(field(f"R{at - 1}", f"f{each}") for each in range(20))]
+        held = {"type": "record", "name": f"R{at}", "fields": below}
+    with pytest.raises(Refused, match="take no bytes"):
+        schema_of(field(held), field("int", "x"))
+
+
+# Bounds of one message.
+
+
+def test_defaults_that_multiply_stop_at_the_allowance() -> None:
+    filled = [field("string", f"f{at}", default="x" * 100) for at in range(50)]
+    held = {"type": "record", "name": "H", "fields": filled}
+    schema = schema_of(field({"type": "array", "items": held}))
+    body = b'{"age":[%s]}' % b",".join([b"{}"] * 1_000)
+    with pytest.raises(TooMuchWork):
+        schema.convert(BodyForm.JSON, body, TOLD)
+
+
+def test_alternatives_that_multiply_stop_at_the_allowance() -> None:
+    held: Any = {"type": "record", "name": "L", "fields": [field("int")]}
+    for level in range(1, 12):
+        below = {"type": "record", "name": f"A{level}", "fields": [field(held), field("int", "z")]}
+        again = held["name"] if isinstance(held, dict) else [_name(each) for each in held]
+        other = {"type": "record", "name": f"B{level}", "fields": [field(again), field("int", "z")]}
+        held = [below, other]
+    value: Any = {"age": "no"}
+    for _ in range(11):
+        value = {"age": value, "z": 1}
+    schema = schema_of(field(held))
+    body = json.dumps({"age": value}).encode()
+    with pytest.raises(TooMuchWork):
+        schema.convert(BodyForm.JSON, body, TOLD, 1_000)
+    assert "expected to be one of these" in _told(schema, body)
+
+
+def _name(kind: Any) -> str:
+    return str(kind["name"])
+
+
+def _told(schema: AvroSchema, body: bytes) -> str:
+    with pytest.raises(Refused) as caught:
+        schema.convert(BodyForm.JSON, body, TOLD, ASIDE_STEPS_MAX)
+    return caught.value.message
+
+
+def test_what_nests_without_end_is_refused() -> None:
+    schema = AvroSchema(
+        json.dumps({"type": "record", "name": "N", "fields": [field(["null", "N"], "n")]})
+    )
+    body = b'{"n":' * 900 + b"null" + b"}" * 900
+    assert "nested too deep" in refusal(schema, body)
+
+
+def test_little_is_read_on_the_loop_where_a_type_holds_itself() -> None:
+    recursive = {"type": "record", "name": "N", "fields": [field(["null", "N"], "n")]}
+    schema = AvroSchema(json.dumps(recursive))
+    assert 0 < schema.loop_bytes_max <= 1_000
+    deep = b"\x02" * schema.loop_bytes_max
+    with pytest.raises(UndecodableAvro):
+        schema.to_json(deep)
