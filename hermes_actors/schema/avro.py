@@ -14,15 +14,11 @@ import fastavro
 import msgspec
 
 from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.schema.avro_lenient import Lenient
 from hermes_actors.schema.avro_reading import Give, giver_of
+from hermes_actors.schema.avro_strict import Strict
 from hermes_actors.schema.avro_types import AvroTypes, NotAvro
-from hermes_actors.schema.avro_writing import (
-    Allowance,
-    Lenient,
-    Strict,
-    Take,
-    Unfit,
-)
+from hermes_actors.schema.avro_writing import Allowance, Take, Unfit
 
 METADATA = "__metadata"
 LOOP_BYTES_MAX = 65_536

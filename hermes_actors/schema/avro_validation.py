@@ -37,7 +37,6 @@ class AvroValidation:
     __slots__ = ("_aside", "_compiled", "_frames", "_newest", "_source", "_takes_ids", "_topic")
 
     reads_head = True
-    refusal: HermesError | None = None
 
     def __init__(
         self,
@@ -55,7 +54,18 @@ class AvroValidation:
         self._aside = aside
         self._frames = frames
         self._takes_ids = takes_ids
-        self._newest = newest_of(source.versions_of(topic), SchemaKind.AVRO)
+        self._newest: SchemaVersion | None = None
+        self._look()
+
+    @property
+    def refusal(self) -> HermesError | None:
+        """Why no message fits: there is no schema, as far as is known by now."""
+        if self._newest is None:
+            self._source.ask(self._topic, self._look)
+        return without_schema(self._topic) if self._newest is None else None
+
+    def _look(self) -> None:
+        self._newest = newest_of(self._source.versions_of(self._topic), SchemaKind.AVRO)
 
     def units(self, body: bytes) -> int:
         """The most work on the loop that the body can be, in units of 0.1 µs."""
@@ -101,7 +111,7 @@ class AvroValidation:
     ) -> None:
         """Go on with a message whose schema was not known, when it has been looked up."""
         if self._newest is None:
-            self._newest = newest_of(self._source.versions_of(self._topic), SchemaKind.AVRO)
+            self._look()
         chosen = self._chosen(head)
         if isinstance(chosen, HermesError):
             done(chosen)

@@ -9,7 +9,7 @@ import trio
 from hermes_actors.config import PropagationConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Ack, ContentType
-from hermes_actors.publisher.batches.stream import Permits
+from hermes_actors.publisher.batches.permits import Permits
 from tests.publisher.batch_exchange import ARRAY, ENVELOPES, EVENTS, LINES, Exchange, call
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.publisher.batches.stream import Permits
+from hermes_actors.publisher.batches.permits import Permits
 
 
 @given(st.integers(1, 20), st.lists(st.tuples(st.booleans(), st.integers(1, 25)), max_size=60))

@@ -46,8 +46,9 @@ def pairs(draw: st.DrawFn, numbers: Any, depth: int = 3) -> Pair:
         return chosen, st.one_of([known[each] for each in chosen])
     below, values = draw(pairs(numbers, depth - 1))
     if kind == "array":
-        held = {"type": "array", "items": below if below != "null" else "int"}
-        return held, st.lists(values if below != "null" else st.just(1), max_size=3)
+        # Within a union an item takes a byte, as it must.
+        items = below if isinstance(below, list) else ["null", below if below != "null" else "int"]
+        return {"type": "array", "items": items}, st.lists(values, max_size=3)
     if kind == "map":
         return {"type": "map", "values": below}, st.dictionaries(text, values, max_size=3)
     if below == "null" or isinstance(below, list):

@@ -22,6 +22,7 @@ from hermes_actors.model.messages import MessageRun
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.publisher.answers import Answer, too_long_for_topic
 from hermes_actors.publisher.batches.forms import Form, Parcel, form_of
+from hermes_actors.publisher.batches.permits import Permits
 from hermes_actors.publisher.batches.slices import LINE_BYTES, Slice, end_line
 from hermes_actors.publisher.demands import Head, body_head_of
 from hermes_actors.publisher.gateway import Gateway
@@ -40,44 +41,6 @@ _MESSAGES_MAX = 1_000
 
 
 Soon = Callable[[Callable[[], None]], None]
-
-
-class Permits:
-    """At most `total` units are taken at a time; who asks for more than that gets it alone.
-
-    First come, first served: nobody who comes later is served before the one who waits longest.
-    """
-
-    __slots__ = ("_taken", "_total", "_waiting")
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._taken = 0
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-
-    @property
-    def taken(self) -> int:
-        """How much is taken."""
-        return self._taken
-
-    def take(self, units: int, wake: Callable[[], None]) -> bool:
-        """Take so many now, or wait: False, and `wake` is called when they have been taken."""
-        if not self._waiting and self._fits(units):
-            self._taken += units
-            return True
-        self._waiting.append((units, wake))
-        return False
-
-    def give_back(self, units: int) -> None:
-        """Free `units`, and take for those who wait, longest first, as far as there is room."""
-        self._taken -= units
-        while self._waiting and self._fits(self._waiting[0][0]):
-            wanted, wake = self._waiting.popleft()
-            self._taken += wanted
-            wake()
-
-    def _fits(self, units: int) -> bool:
-        return not self._taken or self._taken + units <= self._total
 
 
 class Streams:
@@ -448,6 +411,7 @@ class BatchStream:
         validate = self.route.validate
         if validate is None:
             return
+        grown_bytes = 0
         for at, message in enumerate(self._messages(parcel, at_ms)):
             if at in parcel.refused:
                 continue
@@ -457,6 +421,11 @@ class BatchStream:
             if isinstance(outcome, HermesError):
                 parcel.refused[at] = outcome
             elif outcome is not message:
+                grown_bytes += max(0, len(outcome.body) - len(message.body))
+                if grown_bytes > self.streams.bytes_max:
+                    # What a schema fills in may be a multiple of what has come.
+                    parcel.refused[at] = _TOO_COSTLY
+                    continue
                 if parcel.models is None:
                     parcel.models = [self.common] * len(parcel.bodies)
                 parcel.bodies[at], parcel.models[at] = outcome.body, outcome
