@@ -2,13 +2,12 @@
 
 import difflib
 import json
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hermes_actors.cli.administration.arguments import TopicArgument
+from hermes_actors.cli.command_line.bodies import text_from_file
 from hermes_actors.cli.command_line.failures import EXIT_FAILED, UsageWrong
 from hermes_actors.cli.command_line.options import Output, OutputOption
 from hermes_actors.cli.command_line.plain import command_group
@@ -23,6 +22,10 @@ from hermes_actors.cli.output.render import (
     write_json,
 )
 from hermes_actors.errors import Refused
+from hermes_actors.model.schema import Schema, SchemaKind
+from hermes_actors.model.topic import ContentType
+from hermes_actors.schema.avro import AvroSchema
+from hermes_actors.schema.avro_compatibility import require_avro, why_unreadable
 from hermes_actors.schema.json_schema import JsonSchema, can_read
 
 app = command_group("Schemas: what the messages of a topic must look like.")
@@ -61,10 +64,9 @@ def push(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a schema the topic's newest one: publishers' messages must fit it from now on."""
-    text = _text_of(file)
+    text = text_from_file(file)
     # Else a mistyped topic would make a subject that no topic has.
-    client.get(f"/topics/{quoted(topic)}")
-    body = {"schemaType": "JSON", "schema": text}
+    body = {"schemaType": _kind_for(client, topic), "schema": text}
     client.post(f"{_subject(topic)}/versions", body)
     content = client.post(_subject(topic), body)
 
@@ -89,24 +91,27 @@ def check(
     Publishers are told whether messages that are taken now might be refused, and the topic's
     subscriptions are named if they might be handed messages that the present schema forbids.
     """
-    text = _text_of(file)
+    schema = Schema(_kind_for(client, topic), text_from_file(file))
     try:
-        JsonSchema(text)
+        _require_valid(schema)
     except Refused as error:
         raise UsageWrong(f"{file}: {error.message}") from error
     subscriptions = _names(client.get(f"/topics/{quoted(topic)}/subscriptions"))
     subjects = _names(client.get(f"{_REGISTRY}/subjects"))
     found: dict[str, Any] = {"isTaken": True, "reasons": [], "refuses": False, "affected": []}
     if topic in subjects:
-        body = {"schemaType": "JSON", "schema": text}
-        path = f"{_REGISTRY}/compatibility/subjects/{quoted(topic)}/versions"
+        body = {"schemaType": schema.kind, "schema": schema.text}
+        path = f"{_REGISTRY}/compatibility/subjects/{quoted(topic)}/versions?verbose=true"
         answer = parsed_object(client.post(path, body))
-        present = str(parsed_object(_version(client, topic, None)).get("schema"))
+        newest = parsed_object(_version(client, topic, None))
+        # Confluent's registry leaves the kind out where it is Avro.
+        kind = SchemaKind(newest.get("schemaType", SchemaKind.AVRO))
+        present = Schema(kind, str(newest.get("schema")))
         found = {
             "isTaken": answer.get("is_compatible") is True,
             "reasons": answer.get("messages") or [],
-            "refuses": not can_read(text, present),
-            "affected": subscriptions if not can_read(present, text) else [],
+            "refuses": not _can_read(schema, present),
+            "affected": subscriptions if not _can_read(present, schema) else [],
         }
     if output is Output.JSON:
         write_json(json.dumps(found).encode())
@@ -151,11 +156,37 @@ def diff(
     old = parsed_object(_version(client, topic, version))
     names = (f"version {old.get('version')}", file or "newest version")
     new = (
-        _text_of(file) if file is not None else _shown(parsed_object(_version(client, topic, None)))
+        text_from_file(file)
+        if file is not None
+        else _shown(parsed_object(_version(client, topic, None)))
     )
     before, after = _pretty(_shown(old)), _pretty(new)
     for line in difflib.unified_diff(before, after, *names, lineterm=""):
         say(printable(line))
+
+
+def _kind_for(client: ManagementClient, topic: str) -> SchemaKind:
+    """The kind of schema that a topic's messages are to fit; fails where there is no such topic."""
+    found = parsed_object(client.get(f"/topics/{quoted(topic)}"))
+    is_avro = found.get("contentType") == ContentType.AVRO or found.get("jsonToAvroDryRun") is True
+    return SchemaKind.AVRO if is_avro else SchemaKind.JSON
+
+
+def _require_valid(schema: Schema) -> None:
+    """Raises Refused for what is no schema for a topic's messages."""
+    if schema.kind is SchemaKind.JSON:
+        JsonSchema(schema.text)
+    else:
+        require_avro(schema.text)
+        AvroSchema(schema.text)
+
+
+def _can_read(reader: Schema, writer: Schema) -> bool:
+    if reader.kind is not writer.kind:
+        return False
+    if reader.kind is SchemaKind.JSON:
+        return can_read(reader.text, writer.text)
+    return not why_unreadable(reader.text, writer.text)
 
 
 def _subject(topic: str) -> str:
@@ -181,10 +212,3 @@ def _pretty(text: str) -> list[str]:
         return json.dumps(json.loads(text), indent=2).splitlines()
     except (ValueError, RecursionError):
         return text.splitlines()
-
-
-def _text_of(file: str) -> str:
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageWrong(f"{file}: cannot be read: {error}") from error

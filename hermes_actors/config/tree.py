@@ -73,6 +73,7 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     allow_removal: bool = False
     allow_schema_removal: bool = False
     schema_compatibility: CompatibilityName = "BACKWARD"
+    avro_metadata_required: bool = True
     allowed_group_name_pattern: str = "^[a-zA-Z0-9.]+$"
     non_admin_group_creation: bool = False
     default_fallback_to_remote_datacenter: bool = False

@@ -7,15 +7,27 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused
-from hermes_actors.schema.avro import ASIDE_STEPS_MAX, AvroSchema, BodyForm, UndecodableAvro
+from hermes_actors.model.schema import Schema, SchemaKind
+from hermes_actors.schema.avro import (
+    ASIDE_STEPS_MAX,
+    AvroSchema,
+    BodyForm,
+    UndecodableAvro,
+    metadata_refusal,
+)
+from hermes_actors.schema.avro_compatibility import require_avro, why_unreadable
 from hermes_actors.schema.avro_writing import TooMuchWork
 from hermes_actors.schema.json_schema import JsonSchema, can_read
 
 
 class Compiles(Struct, frozen=True, tag="compiles"):
-    """Is this a JSON Schema?"""
+    """Is this a schema? `of_topic`: and can a topic's messages be written by it? `needs_metadata`:
+    and has it, if it is Avro, the field for what the broker knows of a message?
+    """
 
-    schema: str
+    schema: Schema
+    of_topic: bool = False
+    needs_metadata: bool = False
 
 
 class Fits(Struct, frozen=True, tag="fits"):
@@ -43,10 +55,12 @@ class Decodes(Struct, frozen=True, tag="decodes"):
 
 
 class Reads(Struct, frozen=True, tag="reads"):
-    """Does the JSON Schema `reader` allow all that `writer` allows?"""
+    """Can whoever reads by the schema `reader` read all that may be written by `writer`, a schema
+    of the same kind?
+    """
 
-    reader: str
-    writer: str
+    reader: Schema
+    writer: Schema
 
 
 Question = Compiles | Fits | Converts | Decodes | Reads
@@ -109,9 +123,8 @@ class Answerer:
         error: Refused | None
         try:
             match question:
-                case Compiles(schema):
-                    self._schema(schema)
-                    error = None
+                case Compiles():
+                    error = self._why_not(question)
                 case Fits(schema, body):
                     error = self._schema(schema).check(body)
                 case Converts(schema, form, body, metadata):
@@ -121,8 +134,7 @@ class Answerer:
                     decoded = self._avro_schema(schema).to_json(body, keeps_metadata)
                     return Found(decoded)
                 case Reads(reader, writer):
-                    is_readable = can_read(reader, writer)
-                    error = None if is_readable else Refused("it allows less, or may allow less")
+                    error = _why_unreadable(reader, writer)
                 case _:
                     assert_never(question)
         except Refused as refused:
@@ -130,6 +142,19 @@ class Answerer:
         except (UndecodableAvro, TooMuchWork) as refused:
             error = Refused(f"Invalid message: {refused}")
         return None if error is None else No(error.message, error.code.name)
+
+    def _why_not(self, asked: Compiles) -> Refused | None:
+        """Why the schema cannot be used; also raises that."""
+        text = asked.schema.text
+        if asked.schema.kind is SchemaKind.JSON:
+            self._schema(text)
+            return None
+        # By two libraries: versions are compared by one, messages are written by the other.
+        require_avro(text)
+        reason = metadata_refusal(text) if asked.of_topic else ""
+        if reason and asked.needs_metadata:
+            return Refused(reason, ErrorCode.FORMAT_ERROR)
+        return None
 
     def _schema(self, text: str) -> JsonSchema:
         schema = self._compiled.pop(text, None) or JsonSchema(text)
@@ -144,6 +169,14 @@ class Answerer:
         if len(self._avro) > self._compiled_max:
             del self._avro[next(iter(self._avro))]
         return schema
+
+
+def _why_unreadable(reader: Schema, writer: Schema) -> Refused | None:
+    if reader.kind is SchemaKind.AVRO:
+        reason = why_unreadable(reader.text, writer.text)
+    else:
+        reason = "" if can_read(reader.text, writer.text) else "it allows less, or may allow less"
+    return Refused(reason) if reason else None
 
 
 class SentQuestion(Struct, frozen=True):

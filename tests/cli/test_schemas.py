@@ -26,14 +26,20 @@ def known(server):
     server.on("GET /topics/shop.orders", (200, {"name": "shop.orders"}))
     server.on("GET /topics/shop.orders/subscriptions", (200, ["audit", "billing"]))
     server.on("GET /schema-registry/subjects", (200, ["shop.orders"]))
-    newest = {"subject": "shop.orders", "version": 1, "id": 77, "schema": text}
+    newest = {
+        "subject": "shop.orders",
+        "version": 1,
+        "id": 77,
+        "schemaType": "JSON",
+        "schema": text,
+    }
     server.on(f"GET {SUBJECT}/versions/latest", (200, newest))
     server.on(f"GET {SUBJECT}/versions/1", (200, newest))
     return server
 
 
 def compatibility(server, is_compatible: bool, *messages: str) -> None:
-    path = "/schema-registry/compatibility/subjects/shop.orders/versions"
+    path = "/schema-registry/compatibility/subjects/shop.orders/versions?verbose=true"
     answer = {"is_compatible": is_compatible, "messages": list(messages)}
     server.on(f"POST {path}", (200, answer))
 

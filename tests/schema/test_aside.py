@@ -9,6 +9,7 @@ import trio
 
 from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
+from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.schema.aside import CheckProcess, Costly
 from hermes_actors.schema.questions import Compiles, Fits, Question, Reads
 
@@ -65,12 +66,13 @@ async def test_questions_are_answered_in_one_process(asker):
     refused = await asker.ask(Fits(NUMBERS, b'[1, "x"]'))
     assert isinstance(refused, Refused)
     assert refused.message == "Invalid message: [1] must be an integer, not a string"
-    assert await asker.ask(Compiles(NUMBERS)) is None
-    malformed = await asker.ask(Compiles('{"type": "strin"}'))
+    assert await asker.ask(Compiles(Schema(SchemaKind.JSON, NUMBERS))) is None
+    malformed = await asker.ask(Compiles(Schema(SchemaKind.JSON, '{"type": "strin"}')))
     assert malformed is not None
     assert malformed.code is ErrorCode.FORMAT_ERROR
-    assert await asker.ask(Reads("{}", NUMBERS)) is None
-    assert isinstance(await asker.ask(Reads(NUMBERS, "{}")), Refused)
+    numbers, anything = Schema(SchemaKind.JSON, NUMBERS), Schema(SchemaKind.JSON, "{}")
+    assert await asker.ask(Reads(anything, numbers)) is None
+    assert isinstance(await asker.ask(Reads(numbers, anything)), Refused)
     assert asker.pid == first
 
 

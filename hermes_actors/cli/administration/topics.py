@@ -31,6 +31,7 @@ app = command_group("Topics: what is published to.")
     "hermes topic create shop.orders",
     "hermes topic create shop.orders --create-group --retention 7d --ack ALL",
     "hermes topic create shop.orders --owner Plaintext:team-shop --fallback",
+    "hermes topic create shop.orders --content-type AVRO --schema order.avsc",
     "hermes topic create --from-file topic.json",
     "hermes topic show shop.orders -o json > topic.json",
 )
@@ -41,7 +42,11 @@ def create(
     ] = None,
     content_type: Annotated[
         ContentType | None,
-        typer.Option(help="What is stored; JSON in this version.", show_default="JSON"),
+        typer.Option(help="What is stored; AVRO needs --schema.", show_default="JSON"),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="What messages must fit: an Avro or a JSON Schema."),
     ] = None,
     retention: Annotated[
         str | None, typer.Option(metavar="TIME", help="Like 90s, 30m, 12h, 7d.", show_default="1d")
@@ -83,6 +88,7 @@ def create(
         "description": description,
         "owner": None if owner is None else bodies.owner(owner),
         "contentType": content_type,
+        "schema": None if schema is None else bodies.text_from_file(schema),
         "retentionTime": None if retention is None else bodies.retention(retention),
         "ack": ack,
         "maxMessageSize": max_message_size,
@@ -110,19 +116,13 @@ def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     # A topic shown by the server can be given back as it is; these two are the server's own.
     body.pop("createdAt", None)
     body.pop("modifiedAt", None)
-    _without_avro(body)
+    if body.get("contentType") == ContentType.AVRO and not body.get("schema"):
+        raise UsageWrong("an AVRO topic needs its schema: give --schema FILE")
     name = body.get("name")
     if not isinstance(name, str) or not name:
         raise UsageWrong('a topic needs a name: give TOPIC, or "name" in the file')
     if not name.rpartition(".")[0]:
         raise UsageWrong(f"topic '{name}': expected group.topic, for example shop.{name}")
-    return body
-
-
-def _without_avro(body: dict[str, Any]) -> dict[str, Any]:
-    """The body. Refuses what the server would refuse for its missing schema: no schema helps."""
-    if body.get("contentType") == ContentType.AVRO:
-        raise UsageWrong("contentType AVRO: Avro is not supported by this version; use JSON")
     return body
 
 
@@ -162,8 +162,8 @@ TOPIC.add_update(
     "Update some fields of a topic; the others stay. Pairs win over the file.",
     "hermes topic update shop.orders ack=ALL retentionTime.duration=2",
     "hermes topic update shop.orders description='all orders'",
+    'hermes topic update a.b contentType=AVRO migratedFromJsonType=true schema="$(cat s.avsc)"',
     "hermes topic update shop.orders --from-file patch.json",
-    body=lambda _, patch: _without_avro(patch),
 )
 TOPIC.add_delete(
     app,

@@ -97,6 +97,14 @@ def from_file(name: str | None) -> dict[str, Any]:
     return body
 
 
+def text_from_file(name: str) -> str:
+    """The text in a file, or on stdin for `-`."""
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageWrong(f"{name}: cannot be read: {error}") from error
+
+
 def _kind(value: Any) -> str:
     if isinstance(value, list):
         return "an array"

@@ -12,7 +12,7 @@ from hermes_actors.management.access.roles import Caller, require_owner
 from hermes_actors.management.catalog.subjects import Incompatible, Subjects
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.model.schema import Compatibility, Schema, SchemaKind
-from hermes_actors.model.topic import Owner
+from hermes_actors.model.topic import Owner, Topic
 
 LATEST = ("latest", "-1")
 
@@ -72,7 +72,7 @@ class SchemaRegistry:
         name = self._own_name(subject)
         self._require_changeable(caller, name)
         try:
-            return {"id": await self._subjects.register(name, _schema_in(body))}
+            return {"id": await self._subjects.register(name, _schema_in(body), self._topic(name))}
         except Incompatible as error:
             raise RegistryError(409, error.message) from error
         except Refused as error:
@@ -109,19 +109,25 @@ class SchemaRegistry:
         ]
 
     async def compatibility(
-        self, subject: str, version: str, body: Mapping[str, Any]
+        self, subject: str, version: str, body: Mapping[str, Any], *, is_verbose: bool = False
     ) -> dict[str, Any]:
-        """Whether the body's schema agrees with a version of the subject, or (version "") with all
-        that its level compares it with; `messages` say where it does not.
+        """Whether the body's schema agrees with a version of the subject, or (version "") with
+        those that its level compares it with; with `is_verbose` `messages` say where it does not.
         """
         name = self._own_name(subject)
         schema = _schema_in(body)
-        versions = self._found(name)
-        if version:
+        versions = self._subjects.compared(name, schema.kind)
+        if version and (self._subjects.latest(name) or version not in LATEST):
             number, known = self._version(name, version)
             versions = {number: known}
-        found = await self._subjects.incompatibilities(name, schema, versions)
-        return {"is_compatible": not found, "messages": found}
+        try:
+            await self._subjects.require_valid(name, schema, self._topic(name))
+            found = await self._subjects.incompatibilities(name, schema, versions)
+        except Incompatible as error:
+            found = [error.message]
+        except Refused as error:
+            raise RegistryError(42201, error.message) from error
+        return {"is_compatible": not found, **({"messages": found} if is_verbose else {})}
 
     async def level(self, subject: str, *, or_default: bool = True) -> dict[str, Any]:
         """The compatibility level of a subject, or ("") of all without one of their own."""
@@ -160,6 +166,10 @@ class SchemaRegistry:
         """The subject by its own name: Kafka's tools call a topic's `<topic>-value`."""
         plain = subject.removesuffix(_VALUE_SUFFIX)
         return plain if plain != subject and self._topics.exists(plain) else subject
+
+    def _topic(self, name: str) -> Topic | None:
+        """The topic whose subject it is."""
+        return self._topics.live(name).topic if self._topics.exists(name) else None
 
     def _found(self, name: str) -> dict[int, Schema]:
         versions = self._subjects.versions(name)

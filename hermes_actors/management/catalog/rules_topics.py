@@ -74,7 +74,7 @@ def require_updatable(old: Topic, new: Topic, caller: Caller, config: Management
             _require_short_retention(new)
 
 
-def require_content_type_kept(old: Topic, new: Topic, schema: str | None) -> None:
+def require_content_type_kept(old: Topic, new: Topic, *, has_schema: bool) -> None:
     """Raises Refused for every change of the content type but a whole migration to AVRO."""
     flag_set = new.migrated_from_json_type and not old.migrated_from_json_type
     if old.migrated_from_json_type and not new.migrated_from_json_type:
@@ -88,20 +88,14 @@ def require_content_type_kept(old: Topic, new: Topic, schema: str | None) -> Non
             raise Refused(
                 "Topic.contentType can change from JSON to AVRO only with migratedFromJsonType true"
             )
-        if not schema:
+        if not has_schema:
             raise Refused("Topic.schema must hold the Avro schema that the topic migrates to")
 
 
-def require_no_avro(topic: Topic, schema: str | None) -> None:
-    """Raises Refused for what needs an Avro schema, which this version does not have."""
+def require_schema(topic: Topic, schema: str | None) -> None:
+    """Raises Refused for an AVRO topic that comes without its schema."""
     if topic.content_type is ContentType.AVRO and not schema:
         raise Refused("Message schema cannot be empty", ErrorCode.OTHER, status=400)
-    if schema and (topic.content_type is ContentType.AVRO or topic.json_to_avro_dry_run):
-        raise Refused(
-            "Avro is not supported by this version: create the topic with contentType JSON and "
-            "without jsonToAvroDryRun",
-            ErrorCode.OPERATION_DISABLED,
-        )
 
 
 def _require_short_retention(topic: Topic) -> None:

@@ -27,6 +27,7 @@ from hermes_actors.model.schema import (
     SchemaKind,
     schema_id,
 )
+from hermes_actors.model.topic import ContentType, Topic
 from hermes_actors.schema.aside import Costly
 from hermes_actors.schema.questions import Compiles, Question, Reads, Told
 from hermes_actors.schema.validation import ask_aside
@@ -38,6 +39,8 @@ SUBJECT_CHARACTERS_MAX = 249
 
 _CPU_MAX_S = 2.0
 _ANSWER_TIMEOUT_S = 30.0
+_COMPARING_TIMEOUT_S = 60.0
+_DISAGREEMENTS_MAX = 10
 _BACKWARD = (
     Compatibility.BACKWARD,
     Compatibility.BACKWARD_TRANSITIVE,
@@ -78,6 +81,7 @@ class Subjects:
         self._changes = changes
         self._costly = costly
         self._default = Compatibility(config.schema_compatibility)
+        self._needs_metadata = config.avro_metadata_required
 
     def names(self) -> list[str]:
         """The subjects that have versions, sorted."""
@@ -99,6 +103,10 @@ class Subjects:
         """The id of the schema that this version of a subject is; the version is there."""
         return self._metadata.catalog.subjects[subject][version]
 
+    def has_version(self, subject: str, schema_id: int) -> bool:
+        """True if a version of the subject is the schema with this id."""
+        return schema_id in self._metadata.catalog.subjects.get(subject, {}).values()
+
     def versions_with(self, schema_id: int) -> list[tuple[str, int]]:
         """The subjects and versions that are this schema."""
         return [
@@ -111,9 +119,15 @@ class Subjects:
     def find(self, subject: str, schema: Schema) -> tuple[int, int] | None:
         """The version of a subject that says the same as this schema, and its id."""
         ids = self._metadata.catalog.subjects.get(subject, {})
-        for version, known in reversed(self.versions(subject).items()):
-            if known.is_same_as(schema):
-                return version, ids[version]
+        for attempt in range(ATTEMPTS_MAX):
+            # The id is drawn from what the schema says: many versions need not be compared.
+            own_id = schema_id(schema, attempt)
+            held = self.by_id(own_id)
+            if held is None:
+                return None
+            if held.is_same_as(schema):
+                found = max((each for each in ids if ids[each] == own_id), default=None)
+                return None if found is None else (found, own_id)
         return None
 
     def own_level(self, subject: str) -> Compatibility | None:
@@ -124,12 +138,33 @@ class Subjects:
         """The compatibility level that the subject's new versions must keep."""
         return self.own_level(subject) or self.own_level("") or self._default
 
-    async def register(self, subject: str, schema: Schema) -> int:
-        """Make the schema a version of the subject, if it is none yet; return its id."""
+    def require_none(self, subject: str) -> None:
+        """Raises Refused where a topic that is not there has schemas: left of an earlier one, or
+        come before it. Nobody's messages are checked by another's schema.
+        """
+        if subject in self._metadata.catalog.subjects:
+            raise Refused(
+                f"Topic {subject} is not there, but its schema is: of an earlier topic that is "
+                "being removed, of one that another is creating, or registered beforehand; try "
+                f"again, or have an administrator delete subject {subject} of /schema-registry",
+                ErrorCode.SCHEMA_ALREADY_EXISTS,
+            )
+
+    async def register(
+        self, subject: str, schema: Schema, topic: Topic | None = None, *, is_first: bool = False
+    ) -> int:
+        """Make the schema a version of the subject, if it is none yet; return its id.
+
+        The subject is that of `topic`, as it will be; None for a subject that is no topic's.
+        With `is_first` the subject must have no version yet, whoever else registers one meanwhile.
+        """
+        _require_small(schema)
         if len(subject) > SUBJECT_CHARACTERS_MAX:
             raise Refused(f"A subject has at most {SUBJECT_CHARACTERS_MAX} characters")
         for _ in range(ATTEMPTS_MAX):
             self._changes.require_current()
+            if is_first:
+                self.require_none(subject)
             known = self.find(subject, schema)
             if known is not None:
                 return known[1]
@@ -137,8 +172,8 @@ class Subjects:
             number = max(self._metadata.catalog.subjects.get(subject, {}), default=0) + 1
             if len(self.versions(subject)) >= VERSIONS_MAX:
                 raise Refused(f"Subject {subject} has {VERSIONS_MAX} versions; delete some first")
-            await self._require_valid(schema)
-            await self._require_compatible(subject, schema, self._compared(subject))
+            await self.require_valid(subject, schema, topic)
+            await self._require_compatible(subject, schema)
             own_id = await self._store(schema)
             key = version_key(subject, number)
             change = put(key, version_body(own_id), Absent(key))
@@ -197,21 +232,44 @@ class Subjects:
         """Sentences on where the schema does not agree with these versions, as the subject's level
         demands; none where it does.
         """
-        level = self.level(subject)
         found: list[str] = []
-        for version, known in compared.items():
-            if known.kind is not schema.kind:
-                found.append(f"version {version} is {known.kind}, this is {schema.kind}")
-                continue
-            if level in _BACKWARD and not await self._reads(schema, known):
-                found.append(f"it refuses messages that version {version} allows")
-            if level in _FORWARD and not await self._reads(known, schema):
-                found.append(f"it allows messages that version {version} refuses")
+        with trio.move_on_after(_COMPARING_TIMEOUT_S):
+            for version, known in compared.items():
+                if len(found) < _DISAGREEMENTS_MAX:
+                    found += await self._disagreements(self.level(subject), schema, version, known)
+            return found
+        raise Refused(
+            f"Comparing the schema with {len(compared)} versions of subject {subject} takes more "
+            f"than {_COMPARING_TIMEOUT_S:g} s; make it simpler, or choose a level that is not "
+            "transitive"
+        )
+
+    async def _disagreements(
+        self, level: Compatibility, schema: Schema, version: int, known: Schema
+    ) -> list[str]:
+        if known.kind is not schema.kind:
+            return [f"version {version} is {known.kind}, this is {schema.kind}"]
+        found: list[str] = []
+        is_avro = schema.kind is SchemaKind.AVRO
+        if level in _BACKWARD and (why := await self._why_unreadable(schema, known)):
+            found.append(
+                f"it cannot read messages of version {version}: {why}"
+                if is_avro
+                else f"it refuses messages that version {version} allows"
+            )
+        if level in _FORWARD and (why := await self._why_unreadable(known, schema)):
+            found.append(
+                f"version {version} cannot read its messages: {why}"
+                if is_avro
+                else f"it allows messages that version {version} refuses"
+            )
         return found
 
-    def _compared(self, subject: str) -> dict[int, Schema]:
-        """The versions that a new one is compared with."""
-        versions = self.versions(subject)
+    def compared(self, subject: str, kind: SchemaKind) -> dict[int, Schema]:
+        """The versions that the subject's level compares a new one of this kind with."""
+        versions = {
+            number: each for number, each in self.versions(subject).items() if each.kind is kind
+        }
         level = self.level(subject)
         if level is Compatibility.NONE or not versions:
             return {}
@@ -220,22 +278,33 @@ class Subjects:
         newest = max(versions)
         return {newest: versions[newest]}
 
-    async def _require_valid(self, schema: Schema) -> None:
-        size = len(schema.text.encode())
-        if size > SCHEMA_BYTES_MAX:
-            raise Refused(f"The schema has {size} bytes; the most is {SCHEMA_BYTES_MAX}")
-        if schema.kind is not SchemaKind.JSON:
-            raise Refused(
-                "Avro schemas are not supported by this version; use a JSON Schema",
-                ErrorCode.OPERATION_DISABLED,
+    def _require_kind(self, subject: str, schema: Schema, topic: Topic | None) -> None:
+        """Raises Refused for a schema of another kind than the subject's versions have, but where
+        its topic turns from JSON to AVRO.
+        """
+        is_avro = topic is not None and topic.content_type is ContentType.AVRO
+        if is_avro and schema.kind is not SchemaKind.AVRO:
+            raise Refused(f"Topic {subject} is AVRO: its schemas must be Avro schemas")
+        newest = self.latest(subject)
+        if newest is not None and newest.kind is not schema.kind and not is_avro:
+            raise Incompatible(
+                f"The schemas of subject {subject} are of kind {newest.kind}, this one is "
+                f"{schema.kind}; delete those first",
+                ErrorCode.SCHEMA_BAD_REQUEST,
             )
-        error = await self._ask(Compiles(schema.text))
+
+    async def require_valid(self, subject: str, schema: Schema, topic: Topic | None) -> None:
+        """Raises Refused for what is no schema, or none for messages of this topic, and
+        Incompatible for another kind of schema than the subject has.
+        """
+        _require_small(schema)
+        self._require_kind(subject, schema, topic)
+        error = await self._ask(Compiles(schema, topic is not None, self._needs_metadata))
         if error is not None:
             raise error
 
-    async def _require_compatible(
-        self, subject: str, schema: Schema, compared: dict[int, Schema]
-    ) -> None:
+    async def _require_compatible(self, subject: str, schema: Schema) -> None:
+        compared = self.compared(subject, schema.kind)
         found = await self.incompatibilities(subject, schema, compared)
         if found:
             raise Incompatible(
@@ -244,11 +313,11 @@ class Subjects:
                 ErrorCode.SCHEMA_BAD_REQUEST,
             )
 
-    async def _reads(self, reader: Schema, writer: Schema) -> bool:
-        error = await self._ask(Reads(reader.text, writer.text))
+    async def _why_unreadable(self, reader: Schema, writer: Schema) -> str:
+        error = await self._ask(Reads(reader, writer))
         if error is not None and not isinstance(error, Refused):
             raise error
-        return error is None
+        return "" if error is None else error.message
 
     async def _ask(self, question: Question) -> HermesError | None:
         answered = trio.Event()
@@ -261,9 +330,17 @@ class Subjects:
             answered.set()
 
         ask_aside(self._costly, Costly(question, _CPU_MAX_S, done, lambda: not is_late))
-        with trio.move_on_after(_ANSWER_TIMEOUT_S):
-            await answered.wait()
-        is_late = True
+        try:
+            with trio.move_on_after(_ANSWER_TIMEOUT_S):
+                await answered.wait()
+        finally:
+            is_late = True
         if not answers:
             raise Unavailable("Too many schemas wait to be asked; try again")
         return answers[0]
+
+
+def _require_small(schema: Schema) -> None:
+    size = len(schema.text.encode())
+    if size > SCHEMA_BYTES_MAX:
+        raise Refused(f"The schema has {size} bytes; the most is {SCHEMA_BYTES_MAX}")

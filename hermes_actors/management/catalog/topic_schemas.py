@@ -3,10 +3,8 @@
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller, require_owner
-from hermes_actors.management.catalog.rules_topics import require_no_avro
 from hermes_actors.management.catalog.subjects import Subjects
-from hermes_actors.management.catalog.topics import Topics
-from hermes_actors.model.schema import Schema, SchemaKind
+from hermes_actors.management.catalog.topics import Topics, schema_for
 
 
 class TopicSchemas:
@@ -29,7 +27,7 @@ class TopicSchemas:
 
     async def by_id(self, topic: str, schema_id: int) -> str | None:
         """The text of the schema with this id, if a version of the topic's is it; else None."""
-        if all(subject != topic for subject, _ in self._subjects.versions_with(schema_id)):
+        if not self._subjects.has_version(topic, schema_id):
             return None
         schema = self._subjects.by_id(schema_id)
         return None if schema is None else schema.text
@@ -42,8 +40,7 @@ class TopicSchemas:
         require_owner(caller, f"change the schema of topic {topic}", *self._topics.owners(live))
         if not text.strip():
             raise Refused("The body must be the schema's text", ErrorCode.FORMAT_ERROR)
-        require_no_avro(live.topic, text)
-        await self._subjects.register(topic, Schema(SchemaKind.JSON, text))
+        await self._subjects.register(topic, schema_for(live.topic, text), live.topic)
 
     async def remove(self, caller: Caller, topic: str) -> None:
         """Delete all versions of the topic's schema: its messages are checked no more.

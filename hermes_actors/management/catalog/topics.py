@@ -17,8 +17,8 @@ from hermes_actors.management.bodies.views import topic_view
 from hermes_actors.management.catalog.rules_topics import (
     require_content_type_kept,
     require_creatable,
-    require_no_avro,
     require_open_group,
+    require_schema,
     require_updatable,
 )
 from hermes_actors.management.catalog.subjects import Subjects
@@ -46,7 +46,7 @@ from hermes_actors.metadata.reconciler import settings_for
 from hermes_actors.metadata.registry import Metadata, OutcomeUnknown
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.schema import Schema, SchemaKind
-from hermes_actors.model.topic import Owner, Topic
+from hermes_actors.model.topic import ContentType, Owner, Topic
 from hermes_actors.runtime.clock import Clock
 
 _TAKE_BACK_S = 5.0
@@ -136,10 +136,11 @@ class Topics:
             self._changes.require_current()
             name, topic, change = self._plan_creation(caller, body)
             if not taken_back:
-                self._require_no_subject(str(name))
+                self._subjects.require_none(str(name))
                 if schema:
                     # Before its topic, so that no message comes in unchecked.
-                    await self._subjects.register(str(name), Schema(SchemaKind.JSON, schema))
+                    wanted = schema_for(topic, schema)
+                    await self._subjects.register(str(name), wanted, topic, is_first=True)
                     taken_back += self._subjects.deletions(str(name))
             register = self._metadata.register(topic_key(name))
             # A new life of an old topic goes on in the incarnation that its tombstone holds.
@@ -152,18 +153,6 @@ class Topics:
                 return
         raise contended()
 
-    def _require_no_subject(self, name: str) -> None:
-        """Raises Refused where schemas are left of an earlier topic, or came before it: nobody's
-        messages are checked by another's schema.
-        """
-        if self._subjects.versions(name):
-            raise Refused(
-                f"Topic {name} is not there, but its schema is: an earlier topic's that is being "
-                "removed, or one registered beforehand; try again, or have an administrator delete "
-                f"subject {name} of /schema-registry",
-                ErrorCode.SCHEMA_ALREADY_EXISTS,
-            )
-
     def _plan_creation(
         self, caller: Caller, body: Mapping[str, Any]
     ) -> tuple[TopicName, Topic, Change]:
@@ -175,7 +164,7 @@ class Topics:
         require_open_group(group_named(self._metadata.catalog, name.group), caller)
         if str(name) in self._metadata.catalog.topics:
             raise Refused(f"Topic {name} already exists", ErrorCode.TOPIC_ALREADY_EXISTS)
-        require_no_avro(topic, schema_in(body))
+        require_schema(topic, schema_in(body))
         now_s = self._clock.now_ms() / 1_000
         key = topic_key(name)
         stored = topic_body(replace(topic, created_at=now_s, modified_at=now_s))
@@ -223,7 +212,7 @@ class Topics:
         """Change the fields that the patch names. Raises Refused and Unavailable."""
         schema = schema_in(patch)
 
-        def decide() -> Change | None:
+        def plan() -> tuple[LiveTopic, Topic]:
             old = self.live(name)
             require_owner(caller, f"change topic {name}", *self.owners(old))
             merged = self._decoded(merge(msgspec.to_builtins(old.topic), patch))
@@ -232,8 +221,12 @@ class Topics:
             )
             require_valid_topic(new)
             require_updatable(old.topic, new, caller, self._config.management)
-            require_content_type_kept(old.topic, new, schema)
-            require_no_avro(new, schema)
+            has_avro = bool(schema) or self._has_avro(name)
+            require_content_type_kept(old.topic, new, has_schema=has_avro)
+            return old, new
+
+        def decide() -> Change | None:
+            old, new = plan()
             if new == old.topic:
                 return None
             new = replace(new, modified_at=self._clock.now_ms() / 1_000)
@@ -242,9 +235,19 @@ class Topics:
 
         if schema:
             # What it says of the topic itself must be sound first.
-            decide()
-            await self._subjects.register(name, Schema(SchemaKind.JSON, schema))
+            old, new = plan()
+            try:
+                await self._subjects.register(name, schema_for(new, schema), new)
+            except Refused as error:
+                if new.content_type is not old.topic.content_type:
+                    # As Hermes answers a migration.
+                    raise Refused(error.message, ErrorCode.SCHEMA_BAD_REQUEST) from error
+                raise
         await self._changes.make(decide)
+
+    def _has_avro(self, name: str) -> bool:
+        newest = self._subjects.latest(name)
+        return newest is not None and newest.kind is SchemaKind.AVRO
 
     async def delete(self, caller: Caller, name: str) -> None:
         """Remove a topic, its auto-deleted subscriptions first. Raises Refused and Unavailable.
@@ -334,3 +337,9 @@ def schema_in(body: Mapping[str, Any]) -> str | None:
         return None
     text = schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()
     return text if text.strip() else None
+
+
+def schema_for(topic: Topic, text: str) -> Schema:
+    """The text as a schema of the kind that the topic's messages are to fit."""
+    is_avro = topic.content_type is ContentType.AVRO or topic.json_to_avro_dry_run
+    return Schema(SchemaKind.AVRO if is_avro else SchemaKind.JSON, text)

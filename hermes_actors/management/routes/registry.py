@@ -12,7 +12,7 @@ from hermes_actors.errors import HermesError
 from hermes_actors.management.catalog.registry import RegistryError, SchemaRegistry
 from hermes_actors.management.http.answers import Answer, AnyRequest, object_of
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.routes.paths import Name
+from hermes_actors.management.routes.paths import Flag, Name
 from hermes_actors.model.schema import SchemaKind
 
 ROOT = "/schema-registry"
@@ -65,7 +65,7 @@ def _reading(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
 
     @get(ROOT + "/schemas/types", summary="The languages of schemas")
     async def schema_types() -> Answer:
-        return _answer([SchemaKind.JSON])
+        return _answer(list(SchemaKind))
 
     @get(ROOT + "/mode", summary="READWRITE: versions can be registered")
     async def registry_mode() -> Answer:
@@ -103,19 +103,27 @@ def _changing(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
 
 
 def _levels(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
-    @post(_COMPATIBILITY, summary="Whether a schema could be a new version", status_code=200)
-    async def compatible(request: AnyRequest, subject: Name) -> Answer:
+    async def compared(request: AnyRequest, subject: str, version: str, verbose: bool) -> Answer:
         body = await object_of(request)
-        return await _told(gate.read(registry.compatibility, subject, "", body))
+
+        async def compare() -> dict[str, Any]:
+            return await registry.compatibility(subject, version, body, is_verbose=verbose)
+
+        return await _told(gate.read(compare))
+
+    @post(_COMPATIBILITY, summary="Whether a schema could be a new version", status_code=200)
+    async def compatible(request: AnyRequest, subject: Name, verbose: Flag = False) -> Answer:
+        return await compared(request, subject, "", verbose)
 
     @post(
         _COMPATIBILITY + "/{version:str}",
         summary="Whether a schema agrees with one version",
         status_code=200,
     )
-    async def compatible_with(request: AnyRequest, subject: Name, version: Name) -> Answer:
-        body = await object_of(request)
-        return await _told(gate.read(registry.compatibility, subject, version, body))
+    async def compatible_with(
+        request: AnyRequest, subject: Name, version: Name, verbose: Flag = False
+    ) -> Answer:
+        return await compared(request, subject, version, verbose)
 
     @get(ROOT + "/config", summary="The compatibility level of subjects without one")
     async def level() -> Answer:

@@ -418,18 +418,23 @@ def test_json_keeps_epoch_seconds_as_the_server_sent_them(hermes, server):
     assert shown == '{"createdAt": 1767225600.50}\n'
 
 
+def test_an_avro_topic_comes_with_the_schema_of_a_file(hermes, server, tmp_path):
+    schema = tmp_path / "order.avsc"
+    schema.write_text('{"type": "record", "name": "Order", "fields": []}')
+    server.on("POST /topics", (201, b""))
+    server.on("GET /topics/a.b", (200, {"name": "a.b"}))
+    hermes("topic", "create", "a.b", "--content-type", "AVRO", "--schema", str(schema))
+    sent = next(call for call in server.calls if call.path == "/topics").json()
+    assert (sent["contentType"], sent["schema"]) == ("AVRO", schema.read_text())
+
+
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["create", "a.b", "--content-type", "AVRO"],
-        ["create", "a.b", "--create-group", "--from-file", "-"],
-        ["update", "a.b", "contentType=AVRO"],
-    ],
+    "arguments", [["--content-type", "AVRO"], ["--create-group", "--from-file", "-"]]
 )
-def test_avro_is_refused_at_once(hermes, server, arguments):
-    result = hermes("topic", *arguments, stdin='{"contentType": "AVRO"}')
+def test_an_avro_topic_without_a_schema_is_refused_at_once(hermes, server, arguments):
+    result = hermes("topic", "create", "a.b", *arguments, stdin='{"contentType": "AVRO"}')
     assert result.exit_code == 2
-    assert "Avro is not supported by this version" in result.stderr
+    assert "give --schema FILE" in result.stderr
     assert server.calls == []
 
 

@@ -92,8 +92,8 @@ async def test_the_log_topic_is_there_when_the_creation_is_answered(api):
         ({"migratedFromJsonType": True}, 400, "VALIDATION_ERROR"),
         ({"contentType": "AVRO"}, 400, "OTHER"),
         ({"contentType": "AVRO", "schema": " "}, 400, "OTHER"),
-        ({"contentType": "AVRO", "schema": '{"type":"record"}'}, 406, "OPERATION_DISABLED"),
-        ({"jsonToAvroDryRun": True, "schema": "{}"}, 406, "OPERATION_DISABLED"),
+        ({"contentType": "AVRO", "schema": '{"type":"record"}'}, 400, "FORMAT_ERROR"),
+        ({"jsonToAvroDryRun": True, "schema": "{}"}, 400, "FORMAT_ERROR"),
     ],
 )
 async def test_a_bad_topic_is_refused_and_leaves_nothing(api, fields, status, code):
@@ -231,8 +231,8 @@ async def test_what_is_shown_can_be_put_back(api):
         ({"contentType": "AVRO", "migratedFromJsonType": True}, 400, "VALIDATION_ERROR"),
         (
             {"contentType": "AVRO", "migratedFromJsonType": True, "schema": "{}"},
-            406,
-            "OPERATION_DISABLED",
+            400,
+            "SCHEMA_BAD_REQUEST",
         ),
     ],
 )
