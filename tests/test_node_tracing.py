@@ -73,8 +73,12 @@ async def two_datacentres(monkeypatch, collector, protocol, work, *statuses, pol
         "deliveryType": "BATCH" if "batchSize" in policy else "SERIAL",
     }
     endpoint = collector.endpoint
-    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, **env}
-    env["OTEL_METRICS_EXPORTER"] = "none"
+    env = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+        "OTEL_METRICS_EXPORTER": "none",
+        **env,
+    }
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     clock = SimulatedClock()
@@ -231,3 +235,23 @@ async def test_what_is_not_chosen_is_not_traced_and_says_nothing_further(
         )
     assert collector.spans == []
     assert sorted(each.get("traceparent", "") for each in pushed) == ["", PUBLISHER[:-1] + "0"]
+
+
+async def test_metrics_are_pushed_by_grpc_too_with_examples_that_lead_to_their_traces(
+    monkeypatch, autojump_clock
+):
+    async def work(node, own):
+        assert await publish(node, b"1") == 201
+
+    with grpc_collector() as collector:
+        await two_datacentres(
+            monkeypatch, collector, "grpc", work, 200, OTEL_METRICS_EXPORTER="otlp"
+        )
+    data = {metric.name: metric for metric, of in collector.metrics}
+    assert {of["service.instance.id"] for _, of in collector.metrics} == {"one", "two"}
+    (point,) = data["hermes_frontend_topic_published"].sum.data_points
+    assert point.as_int == 1
+    latency = data["hermes_consumers_subscription_latency_seconds"].exponential_histogram
+    (example,) = [each for point in latency.data_points for each in point.exemplars]
+    (attempt,) = attempts_of(collector.spans)
+    assert (example.trace_id.hex(), example.span_id.hex()) == (attempt.trace_id, attempt.span_id)

@@ -17,6 +17,7 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ replayer               sends that when a log takes it again
     ├─ security               reads users and keys again, if somebody is asked who he is
     ├─ readiness check        asks the log for every topic once, if readiness waits for that
+    ├─ metric push            sends the metrics to a collector, if there is one
     ├─ router                 keeps one producer for each topic
     ├─ coordination           folds the log by which the consuming nodes find out who owns what
     ├─ coordination <dc>      folds another datacentre's, for management to look at

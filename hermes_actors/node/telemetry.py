@@ -1,35 +1,62 @@
 """The telemetry that leaves a node, as its operator asks for it by the standard variables."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import trio
 
+from hermes_actors.actors.restart import TENANT
+from hermes_actors.consumer.delivery.measures import latency_of
+from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.telemetry.measures import TELEMETRY
 from hermes_actors.telemetry.metrics import Metrics
 
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+
 FLUSH_S = 5.0
-"""How long a node that stops waits for its last spans to leave."""
+"""How long a node that stops waits for its last spans to leave, and as long for its metrics."""
 
 
 @asynccontextmanager
 async def open_telemetry(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Trace messages for the length of the block, if that is asked for; at its end what waits is
-    sent, within FLUSH_S.
+    """Trace messages and push metrics for the length of the block, if that is asked for; at its end
+    what waits is sent.
     """
     settings = environment.telemetry
-    if settings.traces == "none":
+    if settings.traces == settings.metrics == "none":
         yield
         return
     # Nothing of it is loaded where it is not wanted.
+    from hermes_actors.telemetry.tracing import resource_of
+
+    config = node.config
+    resource = resource_of(config.dc, config.node)
+    metrics = Metrics("hermes_telemetry", meanings=TELEMETRY)
+    node.metrics.append(metrics)
+    async with AsyncExitStack() as until_end:
+        if settings.traces != "none":
+            await until_end.enter_async_context(_tracing(node, environment, resource, metrics))
+        if settings.metrics != "none":
+            await until_end.enter_async_context(_pushing(node, environment, resource, metrics))
+        yield
+
+
+@asynccontextmanager
+async def _tracing(
+    node: Node, environment: NodeEnvironment, resource: "Resource", metrics: Metrics
+) -> AsyncIterator[None]:
+    """Hang the recording of spans on the transitions of publishes and deliveries."""
     from hermes_actors.consumer.delivery.tracing import DeliverySpans
     from hermes_actors.publisher.tracing import PublishSpans
     from hermes_actors.telemetry.exporting import span_exporter
     from hermes_actors.telemetry.span_queue import SpanQueue
-    from hermes_actors.telemetry.tracing import Tracing, resource_of
+    from hermes_actors.telemetry.tracing import Tracing
 
+    settings, clock = environment.telemetry, environment.clock
     exporter = span_exporter(settings)
     assert exporter is not None, "something is traced"
     queue = SpanQueue(
@@ -39,22 +66,53 @@ async def open_telemetry(node: Node, environment: NodeEnvironment) -> AsyncItera
         batch_max=settings.batch_max,
         delay_s=settings.delay_s,
     )
-    config = node.config
-    resource = resource_of(config.dc, config.node)
     tracing = Tracing(queue, settings.sampling, resource, environment.split_rng())
-    publishes = PublishSpans(tracing, config.dc, environment.clock)
+    publishes = PublishSpans(tracing, node.config.dc, clock)
+
+    def of(live: LiveSubscription) -> DeliverySpans:
+        assert node.consumer_parts is not None, "it makes consumers"
+        latency = latency_of(node.consumer_parts.metrics, live.name)
+        return DeliverySpans(tracing, live, latency, clock)
+
     node.publish_listeners.append(publishes)
-    node.delivery_listeners.append(lambda live: DeliverySpans(tracing, live))
+    node.delivery_listeners.append(of)
     node.replayed = publishes.replayed
-    metrics = Metrics("hermes_telemetry", meanings=TELEMETRY)
     metrics.total("spans_exported", lambda: queue.exported)
     metrics.total("spans_failed", lambda: queue.failed)
     metrics.total("spans_dropped", lambda: queue.dropped)
     metrics.gauge("spans_waiting", lambda: len(queue))
-    node.metrics.append(metrics)
     try:
         yield
         await trio.to_thread.run_sync(queue.close, FLUSH_S)
     finally:
         # A node that is cancelled stops as if it had been killed.
         queue.close(0)
+
+
+@asynccontextmanager
+async def _pushing(
+    node: Node, environment: NodeEnvironment, resource: "Resource", metrics: Metrics
+) -> AsyncIterator[None]:
+    """Push the metrics of the node, and those of the telemetry itself among them."""
+    from hermes_actors.telemetry.exporting import metric_exporter
+    from hermes_actors.telemetry.metric_push import MetricPush
+
+    exporter = metric_exporter(environment.telemetry)
+    assert exporter is not None, "metrics are pushed"
+    push = MetricPush(
+        lambda: node.metrics,
+        exporter,
+        resource,
+        environment.clock,
+        environment.threads,
+        interval_s=environment.telemetry.metrics_interval_s,
+    )
+    metrics.total("points_exported", lambda: push.exported)
+    metrics.total("points_failed", lambda: push.failed)
+    # What stays broken here takes nothing else down.
+    node.control.start_task("metric push", push.run, restart=TENANT)
+    try:
+        yield
+        await node.control.stop("metric push", grace_s=FLUSH_S)
+    finally:
+        exporter.shutdown()

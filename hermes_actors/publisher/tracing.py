@@ -1,6 +1,7 @@
 """The spans of publishing: the publish, each append to a log, and what the spool sends later."""
 
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from opentelemetry.semconv._incubating.attributes.messaging_attributes import (
     MessagingOperationTypeValues,
@@ -15,7 +16,7 @@ from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import status_of
 from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.tracing import Tracing, carried, failed, messaging
+from hermes_actors.telemetry.tracing import Tracing, carried, example, failed, messaging
 
 _SEND = MessagingOperationTypeValues.SEND.value
 _SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.value: "fallback"}
@@ -103,6 +104,9 @@ class PublishSpans(Transitions):
                     span.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, status)
                 if status >= 500:
                     failed(span, str(status))
+                elif status == HTTPStatus.CREATED:
+                    latency_s = self._clock.monotonic_s() - pending.started_s
+                    pending.route.measures.traced(example(span, latency_s, self._clock))
                 span.end()
 
     def replayed(

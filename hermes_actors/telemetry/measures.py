@@ -8,6 +8,6 @@ TELEMETRY = meanings(
     spans_failed=("spans", "Spans that the collector did not take"),
     spans_dropped=("spans", "Spans for which there was no room in the queue"),
     spans_waiting=("spans", "Spans that wait to be exported"),
-    metrics_exported=("points", "Points of metrics that the collector took"),
-    metrics_failed=("points", "Points of metrics that the collector did not take"),
+    points_exported=("points", "Points of metrics that the collector took"),
+    points_failed=("points", "Points of metrics that the collector did not take"),
 )

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from math import nan
+from math import exp2, nan
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -31,15 +31,23 @@ from hermes_actors.runtime.clock import SystemClock
 
 T = TypeVar("T")
 Labels = tuple[tuple[str, str], ...]
+Slices = Iterator[tuple[bool, list[tuple[Labels, T]]]]
+"""(is it the first slice, some children with their labels)"""
+
 Meanings = Mapping[str, tuple[str, str]]
 """The unit and the meaning of each metric, by its name as it is shown, without `_total`."""
 
 
 _QUANTILES = (0.5, 0.99, 0.999)
 _CHILDREN_A_TURN = 50
-# Upper bounds of the timers' cells, 100 µs to one hour, each 20 % above the last: within that range
-# a quantile is off by at most that.
-_BOUNDS_S = tuple(1e-4 * 1.2**n for n in range(97))
+SCALE = 2
+"""Cells of timers are those of OpenTelemetry's exponential histograms of this scale: each is wider
+by 2^(1/4), some 19 %, than the one before."""
+
+# Upper bounds of the timers' cells, 90 µs to an hour: within that range a quantile is off by at
+# most a cell.
+_FIRST = -54
+_BOUNDS_S = tuple(exp2(n / 2**SCALE) for n in range(_FIRST, 49))
 
 
 WINDOW_S = 60.0
@@ -78,18 +86,29 @@ class _Mark(Struct, frozen=True):
 _START = _Mark(0.0, 0, ())
 
 
+class Exemplar(Struct, frozen=True, gc=False):
+    """One duration with the span that it is of; when, in nanoseconds of the Unix epoch."""
+
+    duration_s: float
+    trace_id: int
+    span_id: int
+    at_ns: int
+
+
 class Timer:
-    """A distribution of durations in seconds, in cells 20 % wide; quantiles are upper bounds.
+    """A distribution of durations in seconds, in cells 19 % wide; quantiles are upper bounds.
+    `exemplar` is the last one that was traced.
 
     Looking at it costs, adding to it does not: each look leaves a mark of what there was, and
     quantiles are of what came since the newest mark that is WINDOW_S old.
     """
 
-    __slots__ = ("_cells", "_marks", "count", "sum_s")
+    __slots__ = ("_cells", "_marks", "count", "exemplar", "sum_s")
 
     def __init__(self) -> None:
         self.count = 0
         self.sum_s = 0.0
+        self.exemplar: Exemplar | None = None
         self._cells = [0] * (len(_BOUNDS_S) + 1)
         self._marks: deque[_Mark] = deque()
 
@@ -98,6 +117,17 @@ class Timer:
         self.count += count
         self.sum_s += duration_s * count
         self._cells[bisect_left(_BOUNDS_S, duration_s)] += count
+
+    def buckets(self) -> tuple[int, list[int]]:
+        """Return what was observed since the start as an exponential histogram of SCALE: the index
+        of the first bucket, and the counts from there on.
+        """
+        cells = self._cells
+        filled = [at for at, count in enumerate(cells) if count]
+        if not filled:
+            return 0, []
+        # Bucket i ends at 2^((i + 1) / 4), a cell at the bound of its own place.
+        return filled[0] + _FIRST - 1, cells[filled[0] : filled[-1] + 1]
 
     def quantiles_s(self, quantiles: Sequence[float], now_s: float) -> list[float]:
         """Upper bounds of the quantiles (0…1) in seconds over the last minute; NaN where nothing
@@ -209,6 +239,31 @@ class Metrics(Collector):
 
         Metrics may come and go between two slices.
         """
+        yield from self.numbers(children_max)
+        for name, help_text, timers in self.timers(children_max):
+            for is_first, timed in timers:
+                yield is_first, _summary(name, help_text, timed, self._now_s())
+        for name, help_text, sizes in self.all_sizes(children_max):
+            for is_first, sized in sizes:
+                plain = SummaryMetricFamily(name, help_text)
+                for key, each in sized:
+                    labels = dict(key)
+                    plain.samples.append(Sample(f"{name}_count", labels, each.count))
+                    plain.samples.append(Sample(f"{name}_sum", labels, each.sum))
+                yield is_first, plain
+
+    def timers(self, children_max: int) -> Iterator[tuple[str, str, Slices[Timer]]]:
+        """(name, help, its timers in slices of at most that many), of all families of timers."""
+        for name, timers in sorted(self._timers.items()):
+            yield *self._head(f"{name}_seconds"), _sliced(timers, children_max)
+
+    def all_sizes(self, children_max: int) -> Iterator[tuple[str, str, Slices[Sizes]]]:
+        """As `timers`, of all families of sizes."""
+        for name, sizes in sorted(self._sizes.items()):
+            yield *self._head(name), _sliced(sizes, children_max)
+
+    def numbers(self, children_max: int) -> Iterator[tuple[bool, Metric]]:
+        """As `slices`, of counters and gauges alone."""
         for name, counters in sorted(self._counters.items()):
             for is_first, some in _sliced(counters, children_max):
                 family = CounterMetricFamily(*self._head(name))
@@ -235,17 +290,6 @@ class Metrics(Collector):
                 for key, number in numbers:
                     levels.samples.append(Sample(f"{self._prefix}_{name}", dict(key), number))
                 yield is_first, levels
-        for name, timers in sorted(self._timers.items()):
-            for is_first, timed in _sliced(timers, children_max):
-                yield is_first, _summary(*self._head(f"{name}_seconds"), timed, self._now_s())
-        for name, children in sorted(self._sizes.items()):
-            for is_first, sized in _sliced(children, children_max):
-                plain = SummaryMetricFamily(*self._head(name))
-                for key, each in sized:
-                    labels = dict(key)
-                    plain.samples.append(Sample(f"{self._prefix}_{name}_count", labels, each.count))
-                    plain.samples.append(Sample(f"{self._prefix}_{name}_sum", labels, each.sum))
-                yield is_first, plain
 
     def _head(self, name: str) -> tuple[str, str]:
         """The name as it is shown, and what it means."""

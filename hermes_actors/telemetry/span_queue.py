@@ -78,7 +78,8 @@ class SpanQueue(SpanProcessor):
         self._is_given_up = True
         self.dropped += len(self._queue)
         self._queue.clear()
-        if not self._thread.is_alive():
+        if timeout_s or not self._thread.is_alive():
+            # Also one that is still exporting: it then gives up.
             self._exporter.shutdown()
 
     def _run(self) -> None:

@@ -22,6 +22,8 @@ from opentelemetry.util.types import AttributeValue
 
 from hermes_actors import __version__
 from hermes_actors.model.trace_context import TraceContext, is_traceparent
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.telemetry.metrics import Exemplar
 from hermes_actors.telemetry.sampling import Sampling
 from hermes_actors.telemetry.span_queue import SpanQueue
 
@@ -136,6 +138,12 @@ def _context_in(context: TraceContext) -> SpanContext:
         trace_flags=TraceFlags(int(traceparent[53:55], 16) | TraceFlags.SAMPLED),
         trace_state=TraceState.from_header([tracestate]) if tracestate else None,
     )
+
+
+def example(span: trace.Span, duration_s: float, clock: Clock) -> Exemplar:
+    """Return a duration that ends now as an example that leads to its trace."""
+    context = span.get_span_context()
+    return Exemplar(duration_s, context.trace_id, context.span_id, clock.now_ms() * 1_000_000)
 
 
 def failed(span: trace.Span, error_type: str) -> None:

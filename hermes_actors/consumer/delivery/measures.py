@@ -11,7 +11,7 @@ from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.status.record import Flow, LastUndelivered
-from hermes_actors.telemetry.metrics import Counter, Metrics, meanings
+from hermes_actors.telemetry.metrics import Counter, Metrics, Timer, meanings
 
 DELIVERING = meanings(
     "hermes_consumers",
@@ -59,6 +59,20 @@ _LATENCY_INTERVAL_S = 10.0
 _SHOWN = (0.5, 0.99)
 
 
+def labels_of(name: SubscriptionName) -> dict[str, str]:
+    """Return the labels of all metrics of a subscription."""
+    return {"group": name.topic.group, "topic": name.topic.name, "subscription": name.name}
+
+
+def latency_of(metrics: Metrics, name: SubscriptionName) -> Timer:
+    """Return the timer of a subscription's pushes, the same one each time."""
+    return metrics.timer("subscription_latency", **labels_of(name))
+
+
+STATUSES_MAX = 30
+"""Statuses of one subscription that are counted one by one."""
+
+
 class Undelivered(Struct, frozen=True):
     """The last message that was given up. `reason` is for people."""
 
@@ -82,11 +96,7 @@ class SubscriptionMeasures(Transitions):
         """With `is_batch` what is delivered at once counts as a batch."""
         self._is_batch = is_batch
         self._metrics = metrics
-        self._labels = {
-            "group": name.topic.group,
-            "topic": name.topic.name,
-            "subscription": name.name,
-        }
+        self._labels = labels_of(name)
         self._statuses: dict[int, Counter] = {}
         self.delivered = self._counter("delivered")
         self.batches = self._counter("batches")
@@ -109,7 +119,7 @@ class SubscriptionMeasures(Transitions):
         self.dead_letters_lost = self._counter("dead_letters_lost")
         self.dead_letter_failures = self._counter("dead_letter_failures")
         self.redriven = self._counter("redriven")
-        self.latency = metrics.timer("subscription_latency", **self._labels)
+        self.latency = latency_of(metrics, name)
         self._latency_ms: tuple[float, float] | None = None
         self._looked_s = -_LATENCY_INTERVAL_S
 
@@ -128,10 +138,7 @@ class SubscriptionMeasures(Transitions):
         if status:
             counter = self._statuses.get(status)
             if counter is None:
-                counter = self._metrics.counter(
-                    "subscription_http_status_codes", **self._labels, status_code=str(status)
-                )
-                self._statuses[status] = counter
+                counter = self._status(status)
             counter.value += 1
         elif outcome.is_local:
             self.local_failures.value += 1
@@ -178,7 +185,7 @@ class SubscriptionMeasures(Transitions):
         """Return all the counts as one value."""
         by_class = [0] * 10
         for status, counter in self._statuses.items():
-            by_class[min(status // 100, 9)] += counter.value
+            by_class[min(status // 100, 9) or status] += counter.value
         return Flow(
             delivered=self.delivered.value,
             size_bytes=self.throughput_bytes.value,
@@ -195,6 +202,19 @@ class SubscriptionMeasures(Transitions):
             filtered=self.filtered_out.value,
             dead_letters=self.dead_letters.value,
         )
+
+    def _status(self, status: int) -> Counter:
+        """The counter of a status. An endpoint may answer what it likes: more than STATUSES_MAX
+        different ones are counted by their class.
+        """
+        if len(self._statuses) >= STATUSES_MAX:
+            status = min(status // 100, 9)
+        label = str(status) if status > 9 else f"{status}xx"
+        counter = self._metrics.counter(
+            "subscription_http_status_codes", **self._labels, status_code=label
+        )
+        self._statuses[status] = counter
+        return counter
 
     def gauge(self, name: str, read: "Gauge") -> None:
         """A number of this subscription that is read when scraped."""
