@@ -34,6 +34,9 @@ OUTCOMES: dict[tuple[int, str], tuple[str, ...]] = {
         "test_a_head_above_a_limit_is_400_or_414_or_431",
     ),
     (400, ""): ("test_what_is_not_http_is_a_bare_400",),
+    (400, "SCHEMA_VERSION_DOES_NOT_EXIST"): (
+        "tests/live/test_avro.py::test_an_unknown_version_is_400_in_hermes_words",
+    ),
     (401, ""): ("tests/publisher/test_auth_live.py::test_who_may_publish",),
     (403, "AUTH_ERROR"): ("tests/publisher/test_auth_live.py::test_who_may_publish",),
     (404, "TOPIC_NOT_EXISTS"): ("test_an_unknown_topic_is_404",),
