@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
 FLUSH_S = 5.0
-"""How long a node that stops waits for its last spans to leave, and as long for its metrics."""
+"""How long a node that stops waits for its last spans to leave."""
 
 
 @asynccontextmanager
@@ -95,7 +95,7 @@ async def _pushing(
 ) -> AsyncIterator[None]:
     """Push the metrics of the node, and those of the telemetry itself among them."""
     from hermes_actors.telemetry.exporting import metric_exporter
-    from hermes_actors.telemetry.metric_push import MetricPush
+    from hermes_actors.telemetry.metric_push import LAST_S, MetricPush
 
     exporter = metric_exporter(environment.telemetry)
     assert exporter is not None, "metrics are pushed"
@@ -113,6 +113,6 @@ async def _pushing(
     node.control.start_task("metric push", push.run, restart=TENANT)
     try:
         yield
-        await node.control.stop("metric push", grace_s=FLUSH_S)
+        await node.control.stop("metric push", grace_s=LAST_S + 1)
     finally:
         exporter.shutdown()

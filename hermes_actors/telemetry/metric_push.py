@@ -37,6 +37,9 @@ from hermes_actors.telemetry.span_queue import REST
 POINTS_MAX = 500
 """Points of one request; as many are encoded at once, in some 10 ms of a thread."""
 
+LAST_S = 5.0
+"""How long the last push of a node that stops may take."""
+
 _CHILDREN_A_TURN = 50
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 _SCOPE = InstrumentationScope("hermes_actors", __version__)
@@ -69,12 +72,13 @@ class MetricPush:
         self._limiter = trio.CapacityLimiter(1)
 
     async def run(self, stop: trio.Event) -> None:
-        """Push until asked to stop, and then once more."""
-        is_last = False
-        while not is_last:
+        """Push until asked to stop, and then once more, for LAST_S at most."""
+        while not stop.is_set():
             with trio.move_on_after(self._interval_s):
                 await stop.wait()
-            is_last = stop.is_set()
+                break
+            await self.push()
+        with trio.move_on_after(LAST_S):
             await self.push()
 
     async def push(self) -> None:
