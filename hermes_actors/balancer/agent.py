@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from functools import partial
 
 import trio
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
@@ -22,7 +21,14 @@ from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import ActorCancelled, Crash, Supervisor, open_supervisor
 from hermes_actors.balancer.activations import Activations
 from hermes_actors.balancer.membership import NodeLoads
-from hermes_actors.balancer.parts import Consumer, ConsumerFactory, NodeCpu, NoRest, Resting
+from hermes_actors.balancer.parts import (
+    Consumer,
+    ConsumerFactory,
+    ConsumerPlan,
+    NodeCpu,
+    NoRest,
+    Resting,
+)
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.balancer.releases import Releases
 from hermes_actors.balancer.suspension import Suspensions
@@ -34,12 +40,11 @@ from hermes_actors.coordination.owned import Owned, RateShare
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.metadata.catalog import (
     LiveSubscription,
-    LiveTopic,
     SubscriptionChanged,
     TopicChanged,
 )
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.subscription import DeliveryType, SerialPolicy, SubscriptionState
+from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.collector import SubscriptionFigures
 
@@ -51,35 +56,10 @@ _IN_A_TURN = 25
 """How many consumers are made or stopped in one go: a few milliseconds."""
 
 
-class _ConsumerPlan(Struct, frozen=True):
-    """The version, the topic and the ownership by which one consumer runs, or should."""
-
-    live: LiveSubscription
-    topic: LiveTopic
-    owned: Owned
-
-    def is_same_consumer(self, other: "_ConsumerPlan") -> bool:
-        """True when a running consumer can take the other plan over without a restart."""
-        return (
-            self.owned is other.owned
-            and self.live.incarnation == other.live.incarnation
-            and self.live.topic_incarnation == other.live.topic_incarnation
-            and self.topic.log_topic == other.topic.log_topic
-            and _shape(self.live) == _shape(other.live)
-        )
-
-
-def _shape(live: LiveSubscription) -> tuple[DeliveryType, bool]:
-    """Return what is fixed while a consumer runs: its delivery type, and whether it keeps order."""
-    subscription = live.subscription
-    policy = subscription.subscription_policy
-    return subscription.delivery_type, isinstance(policy, SerialPolicy) and policy.ordered
-
-
 class _Running:
     """One started consumer: the plan it follows, and its latest life."""
 
-    def __init__(self, plan: _ConsumerPlan, ref: Ref[LiveSubscription]) -> None:
+    def __init__(self, plan: ConsumerPlan, ref: Ref[LiveSubscription]) -> None:
         self.plan = plan
         self.ref = ref
 
@@ -342,7 +322,7 @@ class Agent:
         lease = self._lease
         return lease is not None and self._coordination.state.must_release(lease.boot, name)
 
-    def _wanted(self, name: str) -> _ConsumerPlan | None:
+    def _wanted(self, name: str) -> ConsumerPlan | None:
         """Return the plan for the consumer that should run here; None: `_refusals` may say why."""
         self._refusals.pop(name, None)
         catalog = self._metadata.catalog
@@ -360,10 +340,10 @@ class Agent:
             self._refusals[name] = refusal
             _logger.warning("%s is not delivered: %s", name, refusal)
         else:
-            return _ConsumerPlan(live, topic, owned)
+            return ConsumerPlan(live, topic, owned)
         return None
 
-    def _rest(self, name: str, wanted: _ConsumerPlan | None) -> None:
+    def _rest(self, name: str, wanted: ConsumerPlan | None) -> None:
         """Keep at rest what is owned and not consumed, once its consumer has ended."""
         live = self._metadata.catalog.subscriptions.get(name)
         topic = None if live is None else self._metadata.catalog.topics.get(str(live.name.topic))
@@ -381,7 +361,7 @@ class Agent:
 
     # Starting, changing and stopping one.
 
-    def _start(self, name: str, plan: _ConsumerPlan, supervisor: Supervisor) -> None:
+    def _start(self, name: str, plan: ConsumerPlan, supervisor: Supervisor) -> None:
         def make() -> Consumer:
             # The latest plan, so that a restart never falls back to an old version.
             latest = self._running[name].plan
@@ -401,7 +381,7 @@ class Agent:
         self._crashes.pop(name, None)
         self._activations.note(live)
 
-    def _update(self, name: str, wanted: _ConsumerPlan, running: _Running, work: _Work) -> None:
+    def _update(self, name: str, wanted: ConsumerPlan, running: _Running, work: _Work) -> None:
         before, now = running.plan.live, wanted.live
         # The stamp too: two changes that were seen as one may have suspended it and resumed it.
         is_changed = (now.stamp, now.subscription, now.seek) != (

@@ -1,14 +1,18 @@
 """The seams of the agent, which its node fills: consumers, their factory, the CPU, and the part
-that looks after what rests.
+that looks after what rests; and by what a consumer runs.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from msgspec import Struct
+
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, Spent
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
+from hermes_actors.model.subscription import DeliveryType, SerialPolicy
+from hermes_actors.model.topic import ContentType
 from hermes_actors.status.collector import SubscriptionFigures
 
 
@@ -53,6 +57,35 @@ class ConsumerFactory(Protocol):
         """A consumer of what is owned, which `refusal` let through; it calls `on_started` when it
         has begun.
         """
+
+
+class ConsumerPlan(Struct, frozen=True):
+    """The version, the topic and the ownership by which one consumer runs, or should."""
+
+    live: LiveSubscription
+    topic: LiveTopic
+    owned: Owned
+
+    def is_same_consumer(self, other: "ConsumerPlan") -> bool:
+        """True when a running consumer can take the other plan over without a restart."""
+        return (
+            self.owned is other.owned
+            and self.live.incarnation == other.live.incarnation
+            and self.live.topic_incarnation == other.live.topic_incarnation
+            and self.topic.log_topic == other.topic.log_topic
+            and self.topic.topic.content_type is other.topic.topic.content_type
+            and _shape(self.live) == _shape(other.live)
+        )
+
+
+def _shape(live: LiveSubscription) -> tuple[DeliveryType, ContentType, bool]:
+    """Return what is fixed while a consumer runs: its delivery type, what it is pushed, and whether
+    it keeps order.
+    """
+    subscription = live.subscription
+    policy = subscription.subscription_policy
+    is_ordered = isinstance(policy, SerialPolicy) and policy.ordered
+    return subscription.delivery_type, subscription.content_type, is_ordered
 
 
 class NodeCpu(Protocol):

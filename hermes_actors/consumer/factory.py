@@ -28,16 +28,15 @@ class ConsumerFactory:
         is_batch = subscription.delivery_type is DeliveryType.BATCH
         if isinstance(subscription.subscription_policy, BatchPolicy) is not is_batch:
             return "subscriptionPolicy is not of the kind that deliveryType says"
-        if ContentType.AVRO in (subscription.content_type, topic.topic.content_type):
-            return "contentType AVRO is not supported by this version; use JSON"
+        is_avro = subscription.content_type is ContentType.AVRO
         if not_known := refusal(subscription.filters):
             return not_known
         try:
             signer_of(subscription)
             if is_batch:
                 batch_recipients_of(live, self._parts)
-            else:
-                recipients_of(live, self._parts)
+            elif recipients_of(live, self._parts).is_by_message and is_avro:
+                return "endpoint: a {field} is filled from JSON; use contentType JSON"
         except Refused as error:
             return error.message
         return ""
@@ -52,7 +51,12 @@ class ConsumerFactory:
         """A consumer of what is owned, None: of all. Only for what `refusal` lets through."""
         parts, log_topic = self._parts, topic.log_topic
         owned = owned or Owned()
-        letters = letters_of(live, log_topic, parts, owned.lease)
         return PushConsumer(
-            live, log_topic, parts, owned=owned, letters=letters, on_started=on_started
+            live,
+            log_topic,
+            parts,
+            topic_content=topic.topic.content_type,
+            owned=owned,
+            letters=letters_of(live, log_topic, parts, owned.lease),
+            on_started=on_started,
         )

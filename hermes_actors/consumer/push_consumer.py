@@ -13,6 +13,7 @@ import trio
 
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.consumer.batch.dispatch import BatchDispatch, assembly_of
+from hermes_actors.consumer.delivery.bodies import Bodies
 from hermes_actors.consumer.delivery.buffer import Buffer
 from hermes_actors.consumer.delivery.delivery import Delivery, ToEach, Transitions
 from hermes_actors.consumer.delivery.dispatching import FILL_MAX, Dispatching, Surroundings
@@ -31,6 +32,7 @@ from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
+from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.wakeup import Wakeup
 from hermes_actors.status.collector import SubscriptionFigures
 
@@ -45,6 +47,7 @@ class PushConsumer:
     """The actor for one subscription. Its messages are the subscription's new versions.
 
     It pushes and commits what is `owned`, while its lease is open: else it keeps all as it is.
+    `topic_content` is what the topic holds; for other content another consumer is made.
     `on_started` is called once, when it knows where to start. Stopping it (its inbox ends): no new
     attempt begins, what is in flight gets `stop_grace_ms` (`handover_grace_ms` after `hand_over`),
     and all that is settled is committed.
@@ -56,6 +59,7 @@ class PushConsumer:
         log_topic: str,
         parts: ConsumerParts,
         *,
+        topic_content: ContentType = ContentType.JSON,
         owned: Owned | None = None,
         letters: DeadLetters | None = None,
         on_started: Callable[[], None] = lambda: None,
@@ -81,6 +85,8 @@ class PushConsumer:
         self._progress = TopicProgress.of(
             live, parts.log, log_topic, parts.namespace, owned, parts.config.clock_skew_max_ms
         )
+        bodies = Bodies(live, topic_content, parts.avro, parts.clock)
+        self._screening = Screening(live, parts, self._measures, owned.lease, self._ask_by, bodies)
         self._intake = Intake(
             parts.log,
             log_topic,
@@ -93,8 +99,8 @@ class PushConsumer:
             self._on_read,
             self._give_up,
             self._write_ahead,
+            read_avro=self._screening.read_avro,
         )
-        self._screening = Screening(live, parts, self._measures, owned.lease, self._ask_by)
         self._wakeup = Wakeup()
         self._touched = Wakeup()
         self._landed = Wakeup()
@@ -109,7 +115,9 @@ class PushConsumer:
         )
         self._dispatch = dispatch_of(transitions, self._letters, around)
         owned.share.on_change = self._divide
-        self._redriver = Redriver(live, parts, buffer, self._on_read, owned.lease.is_open)
+        self._redriver = Redriver(
+            live, parts, buffer, self._on_read, self._give_up, bodies, owned.lease
+        )
         self._read_ahead()
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
             self._measures.gauge(name, Gauge(buffer, attribute))

@@ -35,22 +35,34 @@ _COMPILED_AT_LEAST = 20
 
 
 class Candidate:
-    """A message as filters see it; its body is decoded once, if any of them looks into it."""
+    """A message as filters see it; its body is decoded once, if any of them looks into it.
 
-    __slots__ = ("_document", "body", "propagated")
+    `decode` is how; with one the message `is_avro`, whatever its body is by now.
+    """
 
-    def __init__(self, body: bytes, propagated: Headers = ()) -> None:
+    __slots__ = ("_decode", "_document", "body", "is_avro", "propagated")
+
+    def __init__(
+        self, body: bytes, propagated: Headers = (), decode: Callable[[bytes], Any] | None = None
+    ) -> None:
         self.body = body
         self.propagated = propagated
+        self.is_avro = decode is not None
+        self._decode = decode or _decode
         self._document: Any = _UNREAD
 
+    @property
+    def decoded(self) -> Any:
+        """The decoded body; None while nobody has looked into it."""
+        return None if self._document is _UNREAD else self._document
+
     def document(self, budget: Budget) -> Any:
-        """The body as decoded JSON. Raises NotJson, and BudgetSpent."""
+        """The decoded body. Raises NotJson, and BudgetSpent, and what `decode` raises."""
         if self._document is _UNREAD:
             if len(self.body) > _UNTIMED_BYTES_MAX:
                 self._require_room(budget)
             try:
-                self._document = _decode(self.body)
+                self._document = self._decode(self.body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise NotJson(f"the message is not JSON: {error}") from error
             if len(self.body) > _UNTIMED_BYTES_MAX:
@@ -77,7 +89,7 @@ class MessageFilter(Protocol):
 
     @property
     def looks_at_headers(self) -> bool:
-        """True if it needs the message's propagated headers."""
+        """True if it needs the message's propagated headers, and nothing else of it."""
 
     def passes(self, candidate: Candidate, budget: Budget) -> bool:
         """True if the message is wanted. Raises FilterFailed, and BudgetSpent."""
@@ -94,21 +106,23 @@ class PathFilter:
         path: type[CompiledPath | AvroPath],
         text_of: Callable[[Any], str],
         *,
-        takes_null: bool,
+        is_for_avro: bool,
     ) -> None:
         assert wanted.path, "looked at before"
         self._path = path(wanted.path)
         self._text_of = text_of
-        self._takes_null = takes_null
+        self._is_for_avro = is_for_avro
         self._matches = Pattern(wanted.matcher).matches
         self._is_any = wanted.matching_strategy.lower() == "any"
 
     def passes(self, candidate: Candidate, budget: Budget) -> bool:
-        """False if nothing is found, and if a null is that is not taken as the text `null`."""
+        """False if nothing is found; a null is taken as the text `null` in Avro's paths only."""
         matches, is_any, text_of = self._matches, self._is_any, self._text_of
+        if candidate.is_avro and not self._is_for_avro:
+            raise FilterFailed("the message is Avro, which this filter does not ask; use avropath")
         is_matched = False
         for value in self._path.values(candidate.document(budget), budget):
-            if value is None and not self._takes_null:
+            if value is None and not self._is_for_avro:
                 return False
             budget.spend(LOOK_EVERY if type(value) is dict or type(value) is list else 1)
             if not (is_any and is_matched):
@@ -148,8 +162,8 @@ def text_of(value: Any) -> str:
 
 
 TYPES: Mapping[str, Callable[[Filter], MessageFilter]] = {
-    "jsonpath": partial(PathFilter, path=CompiledPath, text_of=text_of, takes_null=False),
-    "avropath": partial(PathFilter, path=AvroPath, text_of=avro_text, takes_null=True),
+    "jsonpath": partial(PathFilter, path=CompiledPath, text_of=text_of, is_for_avro=False),
+    "avropath": partial(PathFilter, path=AvroPath, text_of=avro_text, is_for_avro=True),
     "header": HeaderFilter,
 }
 """The types of filter that can be asked, and what compiles each."""
@@ -245,6 +259,7 @@ class Filters:
             with _placed(index):
                 self._filters.append((each.type, compile_filter(each)))
         self.looks_at_headers = any(each.looks_at_headers for _, each in self._filters)
+        self.looks_into_bodies = not all(each.looks_at_headers for _, each in self._filters)
 
     def rejects(self, candidate: Candidate, budget: Budget) -> str:
         """The type of the filter that leaves the message out; "" when it passes all of them. The

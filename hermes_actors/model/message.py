@@ -269,6 +269,15 @@ def _number(raw: bytes) -> int:
     return int.from_bytes(raw, "big") if len(raw) == _NUMBER_BYTES else 0
 
 
+def is_avro(record: StoredRecord | Record) -> bool:
+    """True if the record says that its body is Avro."""
+    headers = record.headers
+    # Nearly every record of JSON has just the three of the native form.
+    if len(headers) == 3 and headers[2][0] == "via":
+        return False
+    return any(name in (_VERSION, _ID) for name, _ in headers)
+
+
 def is_enveloped(record: StoredRecord | Record) -> bool:
     """True if the body may lie within Hermes' envelope; else it is the record's value."""
     headers = record.headers

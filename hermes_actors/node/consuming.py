@@ -29,6 +29,10 @@ from hermes_actors.node.coordinating import open_part
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.schema.aside import COSTLY_MAX
+from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.schema.reading import AvroReader
+from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.telemetry.metrics import Metrics
 
 _COMMIT_GRACE_S = 5.0
@@ -71,6 +75,14 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             names=names_of(environment.clock, config.consumers.recipients),
             aside=Aside(config.consumers.filters, environment.threads),
             listeners=lambda live: [listen(live) for listen in node.delivery_listeners],
+            avro=AvroReader(
+                CatalogSchemas(node.metadata.catalog),
+                CompiledSchemas(),
+                # Its own: what is published does not wait for what is delivered.
+                node.control.start(
+                    "avro reading", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
+                ),
+            ),
         )
         node.consumer_parts = parts
 

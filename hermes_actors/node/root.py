@@ -10,6 +10,7 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ status reporter        tells the other nodes how this one fares
     ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
     ├─ schema checks          checks messages by costly schemas, in a process of its own
+    ├─ avro reading           reads what is costly of messages in Avro, in another (consumers)
     ├─ saved schemas          compiles and compares what is saved, in another (management)
     ├─ preview reporter       hands previews of what is published to management, if that is on
     ├─ preview reader <dc>    gathers those of a datacentre (management)

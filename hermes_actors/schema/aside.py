@@ -101,13 +101,13 @@ class CheckProcess:
 
     async def _read(self, process: trio.Process, size: int) -> bytes:
         assert process.stdout is not None, "it is a pipe"
-        read = b""
+        read = bytearray()
         while len(read) < size:
             part = await process.stdout.receive_some(min(size - len(read), _CHUNK_BYTES))
             if not part:
                 raise EOFError
             read += part
-        return read
+        return bytes(read)
 
     async def _why_ended(self, cpu_s: float) -> HermesError:
         process = self._process

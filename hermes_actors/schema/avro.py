@@ -33,6 +33,10 @@ LOOP_STEPS_MAX = 10_000
 ASIDE_STEPS_MAX = 10_000_000
 
 _READ_BYTES_MAX = 32_768
+_GIVEN_BYTES_MAX = 2_000_000
+"""The most JSON that is made on the loop: each byte may make one name, or one symbol."""
+_GIVEN_AROUND_BYTES = 8
+
 _RECURSIVE_BYTES_MAX = 1_000
 """fastavro overflows the stack of the machine some 3,000 levels deep, and each takes a byte."""
 
@@ -92,6 +96,7 @@ class AvroSchema:
         bytes_max = _READ_BYTES_MAX
         if types.is_recursive:
             bytes_max = _RECURSIVE_BYTES_MAX // (1 + types.chain_max)
+        bytes_max = min(bytes_max, _GIVEN_BYTES_MAX // (_GIVEN_AROUND_BYTES + types.text_max))
         self.loop_bytes_max = bytes_max // (1 + types.idle_max)
 
     def convert(
@@ -141,9 +146,13 @@ class AvroSchema:
 
     def to_json(self, body: bytes, keeps_metadata: bool = False) -> bytes:
         """Return a stored body as JSON, with or without `__metadata`. Raises UndecodableAvro."""
-        document = self.document(body)
-        if not keeps_metadata:
-            document.pop(METADATA, None)
+        return self.json_of(self.document(body), keeps_metadata)
+
+    @staticmethod
+    def json_of(document: Mapping[str, Any], keeps_metadata: bool = False) -> bytes:
+        """Return what `document` has given as JSON. Raises UndecodableAvro."""
+        if not keeps_metadata and METADATA in document:
+            document = {name: each for name, each in document.items() if name != METADATA}
         try:
             return msgspec.json.encode(document)
         except (ValueError, OverflowError, RecursionError) as error:

@@ -47,7 +47,8 @@ class AvroTypes:
     `root` is its outermost record, `named` are its named types by their full names, `plain` is the
     schema without logical types, as fastavro takes it. `idle_max` is the most values that one
     record holds without taking a byte, `chain_max` the most records that open before a byte is
-    taken; `is_recursive`: some type holds itself.
+    taken, `text_max` the longest name or symbol, of which a byte may make one; `is_recursive`: some
+    type holds itself.
     """
 
     def __init__(self, text: str) -> None:
@@ -67,7 +68,7 @@ class AvroTypes:
         self.root: dict[str, Any] = parsed
         self.named: dict[str, dict[str, Any]] = {}
         self.is_recursive = False
-        self.idle_max = self.chain_max = 0
+        self.idle_max = self.chain_max = self.text_max = 0
         self._measured: dict[str, _Measure] = {}
         self._measure(parsed, frozenset(), 0)
         if self.idle_max > _IDLE_MAX:
@@ -109,6 +110,7 @@ class AvroTypes:
                 return _Measure(is_empty=size == 0)
             case "enum":
                 self.named[kind["name"]] = kind
+                self.text_max = max([self.text_max, *map(len, kind["symbols"])])
                 return _SOME_BYTES
             case primitive:
                 return _Measure(is_empty=primitive == "null")
@@ -129,6 +131,7 @@ class AvroTypes:
 
     def _of_record(self, record: dict[str, Any], direct: frozenset[str], level: int) -> _Measure:
         name = record["name"]
+        self.text_max = max([self.text_max, *[len(field["name"]) for field in record["fields"]]])
         fields = [
             self._measure(field["type"], direct | {name}, level + 1) for field in record["fields"]
         ]

@@ -63,6 +63,9 @@ class Reads(Struct, frozen=True, tag="reads"):
     writer: Schema
 
 
+JSON_BYTES_MAX = 16_777_216
+"""The largest JSON that a body in Avro may become."""
+
 Question = Compiles | Fits | Converts | Decodes | Reads
 
 
@@ -132,7 +135,9 @@ class Answerer:
                     return Found(avro.convert(form, body, metadata, ASIDE_STEPS_MAX))
                 case Decodes(schema, body, keeps_metadata):
                     decoded = self._avro_schema(schema).to_json(body, keeps_metadata)
-                    return Found(decoded)
+                    if len(decoded) <= JSON_BYTES_MAX:
+                        return Found(decoded)
+                    error = Refused(f"{len(decoded)} bytes of JSON, more than {JSON_BYTES_MAX}")
                 case Reads(reader, writer):
                     error = _why_unreadable(reader, writer)
                 case _:
@@ -141,6 +146,8 @@ class Answerer:
             error = refused
         except (UndecodableAvro, TooMuchWork) as refused:
             error = Refused(f"Invalid message: {refused}")
+        except MemoryError:
+            error = Refused("It takes more memory than there is for it")
         return None if error is None else No(error.message, error.code.name)
 
     def _why_not(self, asked: Compiles) -> Refused | None:

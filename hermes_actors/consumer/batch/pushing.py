@@ -83,7 +83,10 @@ class BatchPushing(Pushes):
     ) -> None:
         self._head = self._head_with(recipient.authorization)
         batch_lines = b"Hermes-Batch-Id: %b\r\n" % batch.id.encode()
-        batch_lines += self._head.trace_lines(batch.deliveries[0].trace)
+        # A trial's batch holds no deliveries.
+        batch_lines += self._head.trace_lines(
+            batch.deliveries[0].trace if batch.deliveries else None
+        )
         lines = self._head.lines(batch_lines, batch.attempts)
         if self._signer is not None:
             lines += self._signer.sign(batch.id, self._clock.now_ms() // 1_000, batch.body)

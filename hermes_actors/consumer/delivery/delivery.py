@@ -147,6 +147,9 @@ class Delivery(PushAttempts):
         self.record = record
         self.offsets = offsets
         self.size_bytes = len(record.value) + OVERHEAD_BYTES
+        if message is not None and message.body is not record.value:
+            # Made of the record's, which stays for a dead letter.
+            self.size_bytes += len(message.body)
         self.message = message
         self.message_lines = b""
         self.route: Route | None = None

@@ -19,6 +19,9 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import FollowedRedrives
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.threads import SystemThreads
+from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.schema.reading import AvroReader
+from hermes_actors.schema.source import NoSchemas
 from hermes_actors.telemetry.metrics import Metrics
 
 
@@ -57,6 +60,7 @@ class ConsumerParts(Struct, frozen=True):
     names: Names | None = None
     listeners: Callable[[LiveSubscription], Sequence[Transitions]] = _nobody
     aside: Aside = field(default_factory=lambda: Aside(FiltersConfig(), SystemThreads()))
+    avro: AvroReader = field(default_factory=lambda: AvroReader(NoSchemas(), CompiledSchemas()))
 
 
 class ConsumerStatus(Struct, frozen=True):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hermes_actors.consumer.delivery.delivery import Served
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.recipients.endpoint import Unresolved
-from hermes_actors.consumer.recipients.headers import RequestHead, request_head
+from hermes_actors.consumer.recipients.headers import CONTENT_TYPE, RequestHead, request_head
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
 from hermes_actors.consumer.recipients.signing import signer_of
 from hermes_actors.consumer.senders.plugins import schemes_of
@@ -74,8 +74,9 @@ class Pushes:
         self._recipients = recipients
         self._single = recipients.single
         self._signer = signer_of(subscription)
-        self._heads: dict[str, RequestHead] = {}
-        self._head = self._head_with("" if self._single is None else self._single.authorization)
+        self._heads: dict[tuple[str, str], RequestHead] = {}
+        self._authorization = "" if self._single is None else self._single.authorization
+        self._head = self._head_with(self._authorization)
         self.sender: Sender = parts.sender_of(live)
         if self.dropped_headers:
             _logger.warning(
@@ -143,13 +144,14 @@ class Pushes:
         when_found = self._when_found(on_found, done)
         self._recipients.find_one(message, served.last_key, timeout_s, when_found)
 
-    def _head_with(self, authorization: str) -> RequestHead:
-        """The unchanging lines for an address with these credentials."""
-        head = self._heads.get(authorization)
+    def _head_with(self, authorization: str, content_type: str = CONTENT_TYPE) -> RequestHead:
+        """The unchanging lines for an address with these credentials and bodies of this type."""
+        kind = authorization, content_type
+        head = self._heads.get(kind)
         if head is None:
             while len(self._heads) >= _HEADS_MAX:
                 del self._heads[next(iter(self._heads))]
-            head = self._heads[authorization] = request_head(self._subscription, authorization)
+            head = self._heads[kind] = request_head(self._subscription, *kind)
         return head
 
 

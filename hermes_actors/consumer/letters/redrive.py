@@ -13,6 +13,7 @@ from itertools import islice
 import trio
 from msgspec.structs import replace
 
+from hermes_actors.consumer.delivery.bodies import Bodies, Undeliverable
 from hermes_actors.consumer.delivery.buffer import Buffer
 from hermes_actors.consumer.delivery.delivery import Delivery, State
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
@@ -21,6 +22,7 @@ from hermes_actors.consumer.letters.redrive_plan import Planning, RedrivePlan
 from hermes_actors.consumer.letters.redrive_records import RedriveRecords
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.rates.limit import RateLimit
+from hermes_actors.coordination.owned import Lease
 from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -31,8 +33,8 @@ from hermes_actors.metadata.redrives import (
     RedriveProgress,
     redrive_group,
 )
-from hermes_actors.model.dead_letter import MARK_IDS_MAX, Letter, dlq_topic
-from hermes_actors.model.message import UndecodableRecord, from_record
+from hermes_actors.model.dead_letter import MARK_IDS_MAX, DiscardReason, Letter, dlq_topic
+from hermes_actors.model.message import Message, UndecodableRecord, from_record
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.wakeup import Wakeup
 
@@ -104,16 +106,23 @@ class Redriver:
         parts: ConsumerParts,
         buffer: Buffer,
         feed: Callable[[], None],
-        may_write: Callable[[], bool] = lambda: True,
+        give_up: Callable[[Delivery, DiscardReason, str], None],
+        bodies: Bodies,
+        lease: Lease,
     ) -> None:
-        """`may_write` says that this node may write anything down now, else that is put off."""
+        """While the `lease` is closed nothing is written down. `give_up` is for a message that
+        cannot be read any more.
+        """
         self._live = live
         self._name = str(live.name)
         self._parts = parts
         self._clock = parts.clock
         self._buffer = buffer
         self._feed = feed
-        self._may_write = may_write
+        self._give_up = give_up
+        self._bodies = bodies
+        self._lease = lease
+        self._may_write = lease.is_open
         self._measures = SubscriptionMeasures(parts.metrics, live.name)
         self._records = RedriveRecords(
             parts.log,
@@ -257,10 +266,11 @@ class Redriver:
                         whole = await self._records.whole(letter)
                         if whole is None:
                             self._skip()
-                        elif await self._wait_for_turn(pace, is_current):
-                            self._add(redrive, whole, record.offset)
                         else:
-                            return
+                            found = await self._read(whole)
+                            if not await self._wait_for_turn(pace, is_current):
+                                return
+                            self._add(redrive, whole, record.offset, found)
                     self._position = record.offset
             for _ in range(batches.expired):
                 self._skip()
@@ -289,15 +299,26 @@ class Redriver:
             and self._outstanding_bytes < OUTSTANDING_BYTES_MAX
         )
 
-    def _add(self, redrive: Redrive, letter: Letter, offset: int) -> None:
-        """Put one letter's message into the fresh queue, as if it had just been read."""
+    async def _read(self, letter: Letter) -> Message | Undeliverable | None:
+        """What the letter's message is pushed as; None where taking it up finds out once more that
+        it is no message, and says so in a newer letter.
+        """
         try:
             message = from_record(
                 letter.original, lambda: letter.message_id or self._parts.ids.message_id()
             )
+            return await self._bodies.read(letter.original, message)
         except UndecodableRecord:
-            # Taking it up finds that out once more, and says so in a newer letter.
-            message = None
+            return None
+        except Undeliverable as error:
+            await self._lease.wait_opened()
+            return error
+
+    def _add(
+        self, redrive: Redrive, letter: Letter, offset: int, found: Message | Undeliverable | None
+    ) -> None:
+        """Put one letter's message into the fresh queue, as if it had just been read."""
+        message = None if isinstance(found, Undeliverable) else found
         # Its time to live begins anew.
         record = replace(letter.original, timestamp_ms=self._clock.now_ms())
         place = _Redelivery(letter, offset, redrive.number, self._on_settled)
@@ -305,6 +326,9 @@ class Redriver:
         delivery.redriven = letter
         self._outstanding[letter.id] = place
         self._outstanding_bytes += delivery.size_bytes
+        if isinstance(found, Undeliverable):
+            self._give_up(delivery, found.reason, str(found))
+            return
         self._fed.append(place)
         self._buffer.add(delivery)
         self._feed()

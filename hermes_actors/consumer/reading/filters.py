@@ -1,11 +1,16 @@
-"""Looks at each record as soon as it is read, with the subscription's filters of that moment."""
+"""Looks at each record as soon as it is read, with the subscription's filters of that moment, and
+makes of a message in Avro what is pushed.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 
+import msgspec
 from msgspec import Struct
 
+from hermes_actors.consumer.delivery.bodies import Bodies, NotReadable, OpenedAvro, Undeliverable
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.coordination.owned import Lease
@@ -13,7 +18,14 @@ from hermes_actors.filters.budget import Budget, BudgetSpent
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.filters.failures import FilterFailed
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.model.message import Message, UndecodableRecord, from_record, is_enveloped
+from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.message import (
+    Message,
+    UndecodableRecord,
+    from_record,
+    is_avro,
+    is_enveloped,
+)
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.subscription import Filter
 from hermes_actors.runtime.wakeup import Wakeup
@@ -28,15 +40,22 @@ class Filtered(Struct, frozen=True, gc=False):
 
 
 class Exhausted(Struct, frozen=True, gc=False):
-    """The message's filters would take longer than they may: it is given up. `detail` says why,
-    `message` is what the record holds, if it had to be decoded.
+    """The message is given up: its filters would take longer than they may, or its Avro cannot be
+    read. `detail` says why, `message` is what the record holds, if it had to be decoded.
     """
 
     detail: str
     message: Message | None = None
+    reason: DiscardReason = DiscardReason.FILTER_TIME
 
 
-Seen = Message | Filtered | Exhausted | None
+class Postponed(Struct, frozen=True, gc=False):
+    """The record cannot be read now; its partition waits for `again_s`, the others go on."""
+
+    again_s: float
+
+
+Seen = Message | Filtered | Exhausted | Postponed | None
 """The finding on a record: its message if it had to be decoded; None: it was not looked into."""
 
 
@@ -50,7 +69,9 @@ Screen = Callable[[StoredRecord], Seen | Later]
 
 
 def let_pass(_record: StoredRecord) -> None:
-    """The screen of a subscription without filters: nothing is decoded before it is taken up."""
+    """The screen of a subscription without filters to a topic of JSON: nothing is decoded before it
+    is taken up.
+    """
 
 
 class Screening:
@@ -69,6 +90,7 @@ class Screening:
         measures: SubscriptionMeasures,
         lease: Lease,
         on_screen: Callable[[Screen], None],
+        bodies: Bodies,
     ) -> None:
         self._make_id = parts.ids.message_id
         self._now_ms = parts.clock.now_ms
@@ -76,14 +98,19 @@ class Screening:
         self._measures = measures
         self._lease = lease
         self._on_screen = on_screen
+        self._bodies = bodies
         self._wanted = live.subscription.filters
         # What is compiled; a subscription without filters has nothing to compile.
         self._asked: list[Filter] = []
         # The last message took long enough for its clock to be looked at.
         self._is_costly = True
         self._changed = Wakeup()
+        self._asks_none = self._screen_of(None, ())
+        self._is_prepared = False
         self._failed = _FilterTrouble("left out because a filter failed", self._now_ms)
         self._exhausted = _FilterTrouble("given up because filters took too long", self._now_ms)
+        self._unread = _FilterTrouble("given up because their Avro cannot be read", self._now_ms)
+        self._postponed = _FilterTrouble("put off while their Avro cannot be read", self._now_ms)
 
     def adopt(self, live: LiveSubscription) -> None:
         """Judge by this version's filters what is read from soon on; what was read before stays
@@ -94,12 +121,13 @@ class Screening:
 
     async def prepare(self) -> None:
         """Compile the latest filters. Raises FilterInvalid, and BudgetSpent for what takes long."""
-        while self._wanted != self._asked:
+        while self._wanted != self._asked or not self._is_prepared:
             wanted = self._wanted
-            screen: Screen = let_pass
+            screen: Screen = self.read_avro if self._bodies.is_of_avro else let_pass
             if wanted:
                 screen = self._screen_of(await self._aside.compile(wanted, Filters), wanted)
             self._asked = wanted
+            self._is_prepared = True
             self._is_costly = True
             self._failed.forget()
             self._exhausted.forget()
@@ -113,68 +141,151 @@ class Screening:
 
     @property
     def trouble(self) -> str:
-        """For people: that filters could not decide, within the last hour; "" when they could."""
-        return "; ".join(filter(None, (self._exhausted.words, self._failed.words)))
+        """For people: that filters could not decide, or that messages could not be read, within the
+        last hour; "" when they could.
+        """
+        told = (self._postponed, self._unread, self._exhausted, self._failed)
+        return "; ".join(filter(None, (each.words for each in told)))
 
-    def _screen_of(self, filters: Filters, wanted: Iterable[Filter]) -> Screen:
-        needs_message, rejects = filters.looks_at_headers, filters.rejects
+    def _screen_of(self, filters: Filters | None, wanted: Iterable[Filter]) -> Screen:
+        """The screen that asks these filters; with None it passes all messages."""
+        bodies, aside = self._bodies, self._aside
+        needs_message = filters is not None and filters.looks_at_headers
+        is_looked_into = filters is not None and filters.looks_into_bodies
+        needs_message = needs_message or bodies.is_of_avro
         by_kind = {each.type: Filtered(each.type) for each in wanted}
-        aside = self._aside
+
+        def rejects(candidate: Candidate, budget: Budget) -> str:
+            return "" if filters is None else filters.rejects(candidate, budget)
 
         def screen(record: StoredRecord) -> Seen | Later:
-            message = None
-            if needs_message or is_enveloped(record):
+            message = opened = None
+            if needs_message or is_enveloped(record) or is_avro(record):
                 try:
                     message = from_record(record, self._make_id)
+                    opened = bodies.open(record, message, is_looked_into=is_looked_into)
                 except UndecodableRecord:
                     # It becomes a dead letter when it is taken up.
                     return None
-                candidate = Candidate(message.body, message.propagated)
-            else:
+                except (NotReadable, Undeliverable) as error:
+                    return self._on_unreadable(error, message)
+            if message is None:
                 candidate = Candidate(record.value)
+            elif opened is None:
+                candidate = Candidate(message.body, message.propagated)
+            elif not bodies.is_soon_read(opened):
+                return Later(partial(read_aside, record, opened))
+            else:
+                decode = partial(bodies.document, opened)
+                candidate = Candidate(opened.avro, message.propagated, decode)
             if self._is_costly and aside.is_turn_spent:
-                return Later(partial(in_turn, candidate, message))
-            return look(candidate, message)
+                return Later(partial(in_turn, candidate, message, opened))
+            return look(candidate, message, opened)
 
-        def look(candidate: Candidate, message: Message | None) -> Seen | Later:
+        def look(
+            candidate: Candidate, message: Message | None, opened: OpenedAvro | None
+        ) -> Seen | Later:
             budget = aside.on_loop()
             try:
                 kind = rejects(candidate, budget)
+                if kind:
+                    return by_kind[kind]
+                return message if opened is None else passed_on(opened, candidate, budget)
             except FilterFailed as error:
                 return self._on_failure(error)
+            except Undeliverable as error:
+                return self._on_unreadable(error, message)
             except BudgetSpent as spent:
-                return Later(partial(verdict, candidate, message, spent))
+                return Later(partial(verdict, candidate, message, opened, spent))
             finally:
                 self._is_costly = budget.used_s > 0
                 aside.count(budget)
-            return by_kind[kind] if kind else message
 
-        async def in_turn(candidate: Candidate, message: Message | None) -> Seen:
+        def passed_on(opened: OpenedAvro, candidate: Candidate, budget: Budget) -> Message:
+            # What it takes is told beforehand, and counts towards the turn.
+            with suppress(BudgetSpent):
+                budget.look()
+            passed = bodies.passed_on(opened, candidate.decoded)
+            with suppress(BudgetSpent):
+                budget.look()
+            return passed
+
+        async def in_turn(
+            candidate: Candidate, message: Message | None, opened: OpenedAvro | None
+        ) -> Seen:
             await aside.next_turn()
-            match look(candidate, message):
+            match look(candidate, message, opened):
                 case Later(verdict):
                     return await verdict()
                 case seen:
                     return seen
 
         async def verdict(
-            candidate: Candidate, message: Message | None, spent: BudgetSpent
+            candidate: Candidate,
+            message: Message | None,
+            opened: OpenedAvro | None,
+            spent: BudgetSpent,
         ) -> Seen:
             def ask(budget: Budget) -> str:
                 return rejects(candidate, budget)
 
             try:
                 kind = await aside.ask(ask, candidate.body, spent)
+                if kind:
+                    return by_kind[kind]
+                return message if opened is None else bodies.passed_on(opened, candidate.decoded)
             except FilterFailed as error:
                 return self._on_failure(error)
+            except Undeliverable as error:
+                return await self._given_up(error, message)
             except BudgetSpent as error:
                 # Its dead letter is seen by others, and another node may own the message by now.
                 await self._lease.wait_opened()
                 self._exhausted.add(str(error))
                 return Exhausted(str(error), message)
-            return by_kind[kind] if kind else message
+
+        async def read_aside(record: StoredRecord, opened: OpenedAvro) -> Seen:
+            message = opened.message
+            try:
+                if is_looked_into:
+                    seen = await asked_aside(record, opened)
+                    if seen is not message:
+                        return seen
+                return await bodies.passed_on_aside(record, opened)
+            except NotReadable as error:
+                return self._put_off(error)
+            except Undeliverable as error:
+                return await self._given_up(error, message)
+
+        async def asked_aside(record: StoredRecord, opened: OpenedAvro) -> Seen:
+            """Ask the filters of what is read beside the loop, with all that is in it."""
+            message = opened.message
+            whole = await bodies.json_aside(record, opened, keeps_metadata=True)
+            candidate = Candidate(whole, message.propagated, msgspec.json.decode)
+            return await in_turn(candidate, message, None)
 
         return screen
+
+    def read_avro(self, record: StoredRecord) -> Seen | Later:
+        """The screen of what is not asked by any filter, and may be Avro."""
+        return self._asks_none(record)
+
+    def _on_unreadable(
+        self, error: NotReadable | Undeliverable, message: Message | None
+    ) -> Postponed | Later:
+        if isinstance(error, NotReadable):
+            return self._put_off(error)
+        return Later(partial(self._given_up, error, message))
+
+    def _put_off(self, error: NotReadable) -> Postponed:
+        self._postponed.add(str(error))
+        return Postponed(error.again_s)
+
+    async def _given_up(self, error: Undeliverable, message: Message | None) -> Exhausted:
+        # Its dead letter is seen by others, and another node may own the message by now.
+        await self._lease.wait_opened()
+        self._unread.add(str(error))
+        return Exhausted(str(error), message, error.reason)
 
     def _on_failure(self, error: FilterFailed) -> Filtered:
         self._measures.filter_errors.value += 1

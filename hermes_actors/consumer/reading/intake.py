@@ -4,7 +4,7 @@ A partition whose oldest unsettled message holds it up is left out; the others a
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from math import inf
 from typing import assert_never
 
@@ -14,13 +14,13 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.delivery.buffer import Buffer
 from hermes_actors.consumer.delivery.delivery import Delivery, Transitions
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
-from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.offsets.progress import TopicProgress
-from hermes_actors.consumer.reading.care import CARE_FOR_S, PATIENCE_S, Care, is_under_way
+from hermes_actors.consumer.reading.care import CARE_FOR_S, POISON, Care, let_land
 from hermes_actors.consumer.reading.filters import (
     Exhausted,
     Filtered,
     Later,
+    Postponed,
     Screen,
     Seen,
     let_pass,
@@ -28,7 +28,7 @@ from hermes_actors.consumer.reading.filters import (
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason
-from hermes_actors.model.message import Message, is_for_another
+from hermes_actors.model.message import Message, is_avro, is_for_another
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.wakeup import Wakeup
 
@@ -40,11 +40,6 @@ _PARTITION_CHECK_S = 30.0
 _TURN_S = 0.004
 """How long records are looked at before others have their turn."""
 _CLOCK_EVERY = 16
-_LANDING_POLL_S = 0.005
-_POISON = (
-    "two nodes were lost one after the other while it was being looked at, the second time alone "
-    "or with few others; it was not looked at again"
-)
 _SHARE_MIN = 0.001
 _FOR_ANOTHER = Filtered("only-for")
 
@@ -74,6 +69,7 @@ class Intake:
         give_up: Callable[[Delivery, DiscardReason, str], None],
         write_ahead: Callable[[], Awaitable[bool]],
         screen: Screen = let_pass,
+        read_avro: Screen = let_pass,
     ) -> None:
         self._log = log
         self._topic = topic
@@ -88,6 +84,7 @@ class Intake:
         self._write_ahead = write_ahead
         self._care: Care | None = None
         self.screen = screen
+        self._read_avro = read_avro
         self._room = Wakeup()
         self._scope = trio.CancelScope()
         self._reads: dict[int, int] = {}
@@ -408,24 +405,17 @@ class Intake:
             if not count:
                 care = self._care = None
                 break
-            if is_under_way(partitions):
-                while not await self._write_ahead() and not care.is_over(trio.current_time()):  # noqa: ASYNC110
-                    await trio.sleep(PATIENCE_S)
-                if self._scope.cancel_called:
-                    return
+            await care.write_ahead(partitions, self._write_ahead)
+            if self._scope.cancel_called:
+                return
             await self._take_in(batch[:count])
             self._on_read()
-            await self._let_land(partitions)
+            await let_land(partitions)
             if self._scope.cancel_called:
                 return
             batch = batch[count:]
         if batch:
             await self._take_in(batch)
-
-    async def _let_land(self, partitions: Mapping[int, PartitionOffsets]) -> None:
-        until_s = trio.current_time() + PATIENCE_S
-        while is_under_way(partitions) and trio.current_time() < until_s:  # noqa: ASYNC110
-            await trio.sleep(_LANDING_POLL_S)
 
     def _records_wanted(self) -> int:
         """How many to read so that about as many pass the screen as there is room for."""
@@ -440,42 +430,54 @@ class Intake:
         transitions.read(batch)
         passed, turn_ends_s = len(batch), trio.current_time() + _TURN_S
         for count, record in enumerate(batch, 1):
+            if self._doubtful and record.partition in self._doubtful:
+                # A record before this one has been put off: it is read again from there on.
+                continue
             offsets = partitions[record.partition]
             if offsets.condemned and record.offset in offsets.condemned:
                 if offsets.begin(record.offset, record.timestamp_ms):
-                    self._give_up(Delivery(record, offsets), DiscardReason.POISON, _POISON)
+                    self._give_up(Delivery(record, offsets), DiscardReason.POISON, POISON)
                 continue
             seen: Seen = None
+            # Of a topic of JSON too: its migration may not be known here yet.
+            screen = self._read_avro if self.screen is let_pass and is_avro(record) else self.screen
             if is_for_another(record, self._subscription):
                 seen = _FOR_ANOTHER
-            elif self.screen is not let_pass and not offsets.was_settled(record.offset):
-                match self.screen(record):
-                    case Later(verdict):
-                        # Not begun yet: whatever cancels this, the record is read again.
-                        self._on_read()
-                        seen = await verdict()
-                        if self._scope.cancel_called:
-                            return
-                        turn_ends_s = trio.current_time() + _TURN_S
-                    case at_once:
-                        seen = at_once
+            elif screen is not let_pass and not offsets.was_settled(record.offset):
+                found = screen(record)
+                if isinstance(found, Later):
+                    # Not begun yet: whatever cancels this, the record is read again.
+                    self._on_read()
+                    found = await found.verdict()
+                    if self._scope.cancel_called:
+                        return
+                    turn_ends_s = trio.current_time() + _TURN_S
+                seen = found
+            if isinstance(seen, Postponed):
+                self._doubt([record.partition], seen.again_s)
+                continue
             offsets.trail.note(record)
             if not offsets.begin(record.offset, record.timestamp_ms):
                 continue
+            is_made = False
             match seen:
                 case None | Message():
                     buffer.add(Delivery(record, offsets, seen))
+                    is_made = seen is not None and seen.body is not record.value
                 case Filtered():
                     offsets.filter_out(record.offset)
                     transitions.filtered((record,))
                     passed -= 1
-                case Exhausted(detail, message):
+                case Exhausted(detail, message, reason):
                     passed -= 1
-                    delivery = Delivery(record, offsets, message)
-                    self._give_up(delivery, DiscardReason.FILTER_TIME, detail)
+                    self._give_up(Delivery(record, offsets, message), reason, detail)
                 case _:
                     assert_never(seen)
-            if count % _CLOCK_EVERY == 0 and trio.current_time() >= turn_ends_s:
+            if is_made and buffer.buffered_bytes >= self._config.buffered_bytes_max:
+                # It has grown: the rest is read again when there is room.
+                self._scope.cancel()
+                return
+            if (is_made or count % _CLOCK_EVERY == 0) and trio.current_time() >= turn_ends_s:
                 # Told before: a retransmission that cancels this forgets only what is left.
                 self._on_read()
                 await trio.lowlevel.checkpoint()
@@ -483,8 +485,7 @@ class Intake:
                     # Woken at the same moment as it was cancelled.
                     return
                 turn_ends_s = trio.current_time() + _TURN_S
-        share = (self._passing_share + passed / len(batch)) / 2
-        self._passing_share = max(_SHARE_MIN, share)
+        self._passing_share = max(_SHARE_MIN, (self._passing_share + passed / len(batch)) / 2)
 
     def _on_out_of_range(self, error: OffsetOutOfRange) -> None:
         offsets = self._progress.partitions[error.partition]

@@ -17,11 +17,13 @@ from hermes_actors import __version__
 from hermes_actors.consumer.recipients.cloudevents import PREFIX, CloudEvents
 from hermes_actors.model.message import Headers, Message
 from hermes_actors.model.redaction import hidden_bytes, redacted
+from hermes_actors.model.schema import WriterSchema
 from hermes_actors.model.subscription import Subscription
 from hermes_actors.model.trace_context import TraceContext
 
 USER_AGENT = f"hermes_actors/{__version__}"
 CONTENT_TYPE = "application/json"
+AVRO_CONTENT_TYPE = "avro/binary"
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FORBIDDEN_IN_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -37,6 +39,7 @@ _OURS = frozenset(
         "keep-alive",
     )
 )
+_SCHEMA = frozenset(("schema-id", "schema-version"))
 _SIGNATURE = frozenset(("webhook-id", "webhook-timestamp", "webhook-signature"))
 _TRACE = frozenset(("traceparent", "tracestate"))
 _FRAMING = frozenset(
@@ -88,6 +91,8 @@ class RequestHead(Struct, frozen=True):
         With a `trace`, which is this attempt's, that stands there instead of the message's own.
         """
         lines = b"Hermes-Message-Id: %b\r\n" % clean_id(message.id)
+        if message.written_with is not None:
+            lines += _schema_lines(message.written_with)
         if self.events is not None:
             lines += self.events.lines(message)
         traced = self.trace_lines(message if trace is None else trace)
@@ -109,7 +114,8 @@ class RequestHead(Struct, frozen=True):
 
     def first_lines(self, message: Message) -> bytes:
         """Return all header lines of a message's first attempt."""
-        if self.events is None and not message.propagated and not message.traceparent:
+        is_plain = not message.propagated and not message.traceparent
+        if is_plain and self.events is None and message.written_with is None:
             return b"%b%b%b" % (self.before_id, clean_id(message.id), self.after_id)
         return self.lines(self.message_lines(message), 0)
 
@@ -132,16 +138,20 @@ class RequestHead(Struct, frozen=True):
         )
 
 
-def request_head(subscription: Subscription, authorization: str) -> RequestHead:
+def request_head(
+    subscription: Subscription, authorization: str, content_type: str = CONTENT_TYPE
+) -> RequestHead:
     """Return the unchanging lines of each push; `authorization` is the header's value or "" for
-    none.
+    none, `content_type` what all bodies are that it is for.
     """
     ours: list[tuple[str, str]] = [
         ("User-Agent", USER_AGENT),
-        ("Content-Type", CONTENT_TYPE),
+        ("Content-Type", content_type),
         ("Keep-Alive", "true"),
     ]
     taken = set(_OURS | _FRAMING)
+    if content_type == AVRO_CONTENT_TYPE:
+        taken |= _SCHEMA
     if subscription.signing is not None:
         taken |= _SIGNATURE
     if authorization:
@@ -160,7 +170,7 @@ def request_head(subscription: Subscription, authorization: str) -> RequestHead:
     if subscription.cloud_events_enabled:
         # The content type is the event's.
         ours = [each for each in ours if each[0] != "Content-Type"]
-        events, fixed = _events(subscription, fixed)
+        events, fixed = _events(subscription, fixed, content_type)
     kept = [(name, value) for name, value in fixed if _is_allowed(name, value, taken)]
     return RequestHead(
         before=_render(ours),
@@ -173,7 +183,7 @@ def request_head(subscription: Subscription, authorization: str) -> RequestHead:
 
 
 def _events(
-    subscription: Subscription, fixed: list[tuple[str, str]]
+    subscription: Subscription, fixed: list[tuple[str, str]], content_type: str
 ) -> tuple[CloudEvents, list[tuple[str, str]]]:
     """Return the maker of events and the fixed headers that are none of their attributes."""
     attributes = {
@@ -182,9 +192,16 @@ def _events(
         if name.lower().startswith(PREFIX) and _is_allowed(name, value, ())
     }
     return (
-        CloudEvents(subscription.topic_name, CONTENT_TYPE, attributes),
+        CloudEvents(subscription.topic_name, content_type, attributes),
         [each for each in fixed if not each[0].lower().startswith(PREFIX)],
     )
+
+
+def _schema_lines(written_with: WriterSchema) -> bytes:
+    """The schema of a body in Avro, as far as it is known."""
+    version, schema_id = written_with.version, written_with.id
+    lines = b"Schema-Version: %d\r\n" % version if version else b""
+    return lines + b"Schema-Id: %d\r\n" % schema_id if schema_id else lines
 
 
 def _is_allowed(name: str, value: str, taken: Iterable[str]) -> bool:

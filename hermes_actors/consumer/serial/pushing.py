@@ -8,7 +8,11 @@ from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.pushes import Pushes, recipients_of, unresolved
 from hermes_actors.consumer.delivery.retry import RetryPolicy
 from hermes_actors.consumer.recipients.endpoint import Unresolved
-from hermes_actors.consumer.recipients.headers import RequestHead
+from hermes_actors.consumer.recipients.headers import (
+    AVRO_CONTENT_TYPE,
+    CONTENT_TYPE,
+    RequestHead,
+)
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.senders.sender import (
     Done,
@@ -79,17 +83,19 @@ class Pushing(Pushes):
                     done(unresolved(str(error)))
                     return
             delivery.route = route
+        head = self._head
+        if message.written_with is not None:
+            head = self._head_with(self._authorization, AVRO_CONTENT_TYPE)
         if delivery.trace is not None:
             # Each attempt has its own.
-            message_lines = self._message_lines(self._head, delivery)
-            lines = self._head.lines(message_lines, delivery.attempts)
+            lines = head.lines(self._message_lines(head, delivery), delivery.attempts)
         elif delivery.attempts or self._is_ordered:
             if not delivery.message_lines:
-                delivery.message_lines = self._message_lines(self._head, delivery)
-            lines = self._head.lines(delivery.message_lines, delivery.attempts)
+                delivery.message_lines = self._message_lines(head, delivery)
+            lines = head.lines(delivery.message_lines, delivery.attempts)
         else:
             # Most messages need no second attempt, for which theirs would be kept.
-            lines = self._head.first_lines(message)
+            lines = head.first_lines(message)
         if self._signer is not None:
             lines += self._signature(delivery)
         policy = self._policy
@@ -181,7 +187,9 @@ class Pushing(Pushes):
     ) -> None:
         message = delivery.message
         assert message is not None, "taken up before"
-        head = self._head_with(recipient.authorization)
+        is_avro = message.written_with is not None
+        content_type = AVRO_CONTENT_TYPE if is_avro else CONTENT_TYPE
+        head = self._head_with(recipient.authorization, content_type)
         lines = head.lines(self._message_lines(head, delivery), delivery.attempts) + signature
         push = Push(
             route,

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from hermes_actors.config import FiltersConfig
+from hermes_actors.consumer.delivery.bodies import Bodies
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.reading.filters import Later, Screening
 from hermes_actors.coordination.owned import Owned, Unfenced
@@ -16,7 +17,7 @@ from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.subscription import BatchPolicy, DeliveryType, Filter
-from hermes_actors.model.topic import Ack
+from hermes_actors.model.topic import Ack, ContentType
 
 ALL_ONES = Filter(type="jsonpath", path="$.a[*]", matcher="1")
 SOON, LONGER, COSTLY, ENDLESS = (b'{"a":[%b1]}' % (b"1," * count) for count in (10, 60, 200, 5_000))
@@ -226,6 +227,12 @@ class Turns(trio.abc.Instrument):
         self._began = looks
 
 
+def screening_of(world, measures, on_screen):
+    of = live(world)
+    bodies = Bodies(of, ContentType.JSON, world.parts.avro, world.clock)
+    return Screening(of, world.parts, measures, Unfenced(), on_screen, bodies)
+
+
 @pytest.mark.parametrize("body", [ENDLESS, LONGER])
 async def test_costly_filters_of_many_subscriptions_share_the_time_of_a_turn(
     world, threads, autojump_clock, body
@@ -237,7 +244,7 @@ async def test_costly_filters_of_many_subscriptions_share_the_time_of_a_turn(
 
     async def ask():
         screens = []
-        screening = Screening(live(world), world.parts, measures, Unfenced(), screens.append)
+        screening = screening_of(world, measures, screens.append)
         await screening.prepare()
         await trio.sleep(1)
         seen = screens[0](record)
@@ -259,7 +266,7 @@ async def test_whose_filters_are_soon_done_does_not_wait_behind_costly_ones(
     measures = SubscriptionMeasures(world.parts.metrics, world.live().name)
     screens = []
     for _ in range(2):
-        screening = Screening(live(world), world.parts, measures, Unfenced(), screens.append)
+        screening = screening_of(world, measures, screens.append)
         await screening.prepare()
     costly, cheap = screens
 

@@ -136,8 +136,8 @@ def _count_no_attempt(self: Dispatch, live: Any) -> None:
     self._retry_policy = replace(self._retry_policy, attempts_max=None)
 
 
-def _mark_at_once(self: Redriver, redrive: Any, letter: Any, offset: int) -> None:
-    _redeliver(self, redrive, letter, offset)
+def _mark_at_once(self: Redriver, redrive: Any, letter: Any, offset: int, found: Any) -> None:
+    _redeliver(self, redrive, letter, offset, found)
     place = self._outstanding[letter.id]
     self._to_mark[letter.id] = place
 

@@ -1,0 +1,234 @@
+"""The bodies that one subscription's messages are pushed with.
+
+A message in Avro becomes JSON, without `__metadata`, unless the subscription takes Avro: then it is
+pushed as it is stored, but for Confluent's framing. Every other message is pushed as it is stored,
+on a topic of AVRO too: it is from before the topic's migration. All of that is decided here, once,
+when a record is read; whatever comes after pushes what it is given.
+"""
+
+from typing import Any
+
+import trio
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.message import Message
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.schema import WriterSchema
+from hermes_actors.model.subscription import DeliveryType
+from hermes_actors.model.topic import ContentType
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.schema.avro import UndecodableAvro
+from hermes_actors.schema.questions import JSON_BYTES_MAX
+from hermes_actors.schema.reading import AvroReader, UnknownSchema, unframed
+
+PATIENCE_S = 10.0
+"""How long a schema that is not known is waited for: its message may be ahead of it, from another
+datacentre.
+"""
+UNKNOWN_MAX = 3
+"""Schemas of one subscription that are waited for; a message of one more is given up at once."""
+FORGET_S = 60.0
+"""After so long an unknown schema is waited for anew."""
+
+_AGAIN_MIN_S = 0.1
+_AGAIN_MAX_S = 1.0
+_ENDED_MAX = 3
+_DATA_TYPE = "datacontenttype"
+
+
+class Undeliverable(Exception):
+    """The message is given up, for the `reason` that the text explains."""
+
+    def __init__(self, reason: DiscardReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class NotReadable(Exception):
+    """The message cannot be read now; `again_s` is when to try it again."""
+
+    def __init__(self, detail: str, again_s: float) -> None:
+        super().__init__(detail)
+        self.again_s = again_s
+
+
+class OpenedAvro(Struct, frozen=True):
+    """A message in Avro on its way to its subscriber: the schema that it is written with, its Avro
+    without framing, and the schema's text, "" where nobody looks into it.
+    """
+
+    message: Message
+    written: WriterSchema
+    avro: bytes
+    schema: str
+
+
+class Bodies:
+    """The bodies of one subscription's messages. Its content type and its topic's never change."""
+
+    def __init__(
+        self, live: LiveSubscription, topic: ContentType, reader: AvroReader, clock: Clock
+    ) -> None:
+        subscription = live.subscription
+        self._topic = subscription.topic_name
+        self._reader = reader
+        self._now_s = clock.monotonic_s
+        is_batch = subscription.delivery_type is DeliveryType.BATCH
+        self._is_json = is_batch or subscription.content_type is not ContentType.AVRO
+        self.is_of_avro = topic is ContentType.AVRO
+        # When each schema was missed first.
+        self._unknown: dict[WriterSchema, float] = {}
+        # The record over which the process has ended last, and how often.
+        self._ended: tuple[int, int] = (-1, -1)
+        self._ends = 0
+
+    def open(
+        self, record: StoredRecord, message: Message, *, is_looked_into: bool
+    ) -> OpenedAvro | None:
+        """Open a message that its record holds; None for one that is not Avro.
+
+        Raises NotReadable while its schema is waited for, and Undeliverable.
+        """
+        written = message.written_with
+        if written is None and (not self.is_of_avro or not _is_foreign(record, message)):
+            return None
+        try:
+            if written is None:
+                written = self._reader.guess(self._topic, message.body)
+            opened = replace(message, written_with=written)
+            needs_schema = self._is_json or is_looked_into
+            text = self._reader.text_of(self._topic, written) if needs_schema else ""
+        except UnknownSchema as error:
+            raise self._unknown_schema(written or WriterSchema(0, 0), str(error)) from error
+        except UndecodableAvro as error:
+            raise Undeliverable(DiscardReason.UNDECODABLE, str(error)) from error
+        return OpenedAvro(opened, written, unframed(opened), text)
+
+    def is_soon_read(self, opened: OpenedAvro) -> bool:
+        """True when the body may be read on the loop."""
+        return not opened.schema or self._reader.is_soon_read(opened.schema, opened.avro)
+
+    def document(self, opened: OpenedAvro, avro: bytes) -> Any:
+        """Decode what is soon read, for filters. Raises Undeliverable."""
+        try:
+            return self._reader.schema(opened.schema).document(avro)
+        except UndecodableAvro as error:
+            raise Undeliverable(DiscardReason.UNDECODABLE, str(error)) from error
+
+    def passed_on(self, opened: OpenedAvro, document: Any = None) -> Message:
+        """The message as it is pushed, of what is soon read; with the `document`, if it is decoded
+        already. Raises Undeliverable.
+        """
+        if not self._is_json:
+            written = self._reader.numbered(self._topic, opened.written)
+            # The frame is left off.
+            return self._message(opened, opened.avro, WriterSchema(written.version, written.id))
+        try:
+            schema = self._reader.schema(opened.schema)
+            body = schema.to_json(opened.avro) if document is None else schema.json_of(document)
+        except UndecodableAvro as error:
+            raise Undeliverable(DiscardReason.UNDECODABLE, str(error)) from error
+        return self._as_json(opened, body)
+
+    async def passed_on_aside(self, record: StoredRecord, opened: OpenedAvro) -> Message:
+        """The same of what is read beside the loop. Raises Undeliverable, and NotReadable."""
+        if not self._is_json:
+            return self.passed_on(opened)
+        return self._as_json(opened, await self.json_aside(record, opened, keeps_metadata=False))
+
+    async def json_aside(
+        self, record: StoredRecord, opened: OpenedAvro, *, keeps_metadata: bool
+    ) -> bytes:
+        """The message's JSON, read beside the loop. Raises Undeliverable, and NotReadable."""
+        answers: list[bytes | HermesError] = []
+        answered = trio.Event()
+
+        def done(answer: bytes | HermesError) -> None:
+            answers.append(answer)
+            answered.set()
+
+        is_wanted = True
+        try:
+            self._reader.read_aside(
+                opened.schema, opened.avro, done, lambda: is_wanted, keeps_metadata=keeps_metadata
+            )
+            await answered.wait()
+        finally:
+            is_wanted = False
+        found = answers[0]
+        if isinstance(found, bytes):
+            return found
+        if isinstance(found, Refused):
+            raise Undeliverable(DiscardReason.UNDECODABLE, found.message)
+        raise self._unavailable(record, found)
+
+    async def read(self, record: StoredRecord, message: Message) -> Message:
+        """The message as it is pushed, however long its schema is waited for. Raises
+        Undeliverable.
+        """
+        while True:
+            try:
+                opened = self.open(record, message, is_looked_into=False)
+                if opened is None:
+                    return message
+                if self.is_soon_read(opened):
+                    return self.passed_on(opened)
+                return await self.passed_on_aside(record, opened)
+            except NotReadable as error:
+                again_s = error.again_s
+            await trio.sleep(again_s)
+
+    def _unknown_schema(self, written: WriterSchema, why: str) -> NotReadable | Undeliverable:
+        """Have a schema looked up that is not known; the error says when to look again, or that its
+        message is given up. A bounded number is waited for, each for a bounded time: others may
+        write any id.
+        """
+        self._reader.have_asked(self._topic)
+        now_s = self._now_s()
+        unknown = self._unknown = {
+            each: since_s for each, since_s in self._unknown.items() if now_s - since_s < FORGET_S
+        }
+        if written not in unknown and len(unknown) >= UNKNOWN_MAX:
+            waited = f"{UNKNOWN_MAX} others have been waited for"
+            return Undeliverable(DiscardReason.UNDECODABLE, f"{why}; {waited}")
+        waited_s = now_s - unknown.setdefault(written, now_s)
+        if waited_s >= PATIENCE_S:
+            waited = f"it has been waited for {PATIENCE_S:g} s"
+            return Undeliverable(DiscardReason.UNDECODABLE, f"{why}; {waited}")
+        return NotReadable(why, min(max(_AGAIN_MIN_S, waited_s), _AGAIN_MAX_S))
+
+    def _unavailable(self, record: StoredRecord, error: HermesError) -> NotReadable | Undeliverable:
+        """Have a message tried again that could not be read aside, unless it ends the process."""
+        if error.code is ErrorCode.INTERNAL_ERROR:
+            place = record.partition, record.offset
+            self._ends = self._ends + 1 if place == self._ended else 1
+            self._ended = place
+            if self._ends >= _ENDED_MAX:
+                return Undeliverable(DiscardReason.UNDECODABLE, error.message)
+        return NotReadable(error.message, _AGAIN_MAX_S)
+
+    def _as_json(self, opened: OpenedAvro, body: bytes) -> Message:
+        if len(body) > JSON_BYTES_MAX:
+            raise Undeliverable(
+                DiscardReason.TOO_LARGE,
+                f"{len(opened.avro)} bytes of Avro become {len(body)} bytes of JSON, more than "
+                f"{JSON_BYTES_MAX}",
+            )
+        return self._message(opened, body, None)
+
+    def _message(self, opened: OpenedAvro, body: bytes, written: WriterSchema | None) -> Message:
+        message = opened.message
+        attributes = message.attributes
+        if attributes:
+            # An event's type of content is what it was published as.
+            attributes = tuple(each for each in attributes if each[0] != _DATA_TYPE)
+        return replace(message, body=body, attributes=attributes, written_with=written)
+
+
+def _is_foreign(record: StoredRecord, message: Message) -> bool:
+    """True for what others wrote as it is: neither the native form nor an envelope."""
+    return message.body is record.value and all(name != "dc" for name, _ in record.headers)
