@@ -108,13 +108,14 @@ class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The message log: `directory` is where an embedded one lies, for `hermes node` without Kafka.
-    `format` and `level` are of the lines that the process writes to stderr.
+    `format` and `level` are of the lines that the process writes to stderr; `auto` is text on a
+    terminal, and JSON elsewhere.
     """
 
     envelope: Envelope = Envelope.NATIVE
     directory: str = "hermes-data"
     retention_check_interval_ms: int = 60_000
-    format: typing.Literal["text", "json"] = "text"
+    format: typing.Literal["auto", "text", "json"] = "auto"
     level: typing.Literal["debug", "info", "warning", "error"] = "warning"
 
 

@@ -60,4 +60,11 @@ def is_sampled(traceparent: str) -> bool:
     return traceparent[54:55] in _ODD
 
 
+def trace_ids(traceparent: str) -> dict[str, str]:
+    """Return the `extra` of a log line about one message: the ids of its trace, if it has one."""
+    if not is_traceparent(traceparent):
+        return {}
+    return {"trace_id": traceparent[3:35], "span_id": traceparent[36:52]}
+
+
 _ODD = frozenset("13579bdf")

@@ -45,8 +45,9 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, dc and node (where they are known), logger, message, and
-    the traceback as `exception` where there is one.
+    """One JSON object a line: time, level, dc and node (where they are known), logger, message, the
+    trace that a line about one message belongs to, and the traceback as `exception` where there is
+    one.
 
     `process` as for `TextLines`.
     """
@@ -65,6 +66,9 @@ class JsonLines(logging.Formatter):
             "node": node,
             "logger": record.name,
             "message": record.getMessage(),
+            # As `trace_ids` has put them there.
+            "trace_id": getattr(record, "trace_id", ""),
+            "span_id": getattr(record, "span_id", ""),
             "exception": self.formatException(record.exc_info) if record.exc_info else "",
         }
         return json.dumps({name: text for name, text in line.items() if text}, ensure_ascii=False)
@@ -73,7 +77,11 @@ class JsonLines(logging.Formatter):
 def line_handler(
     stream: TextIO, log_format: str = "text", process: tuple[str, str] = _UNKNOWN
 ) -> logging.Handler:
-    """Writes each record as a line of text, or of JSON with `json`."""
+    """Writes each record as a line of text, or of JSON with `json`; with `auto` people get text, on
+    a terminal, and whatever else reads the stream gets JSON.
+    """
+    if log_format == "auto":
+        log_format = "text" if stream.isatty() else "json"
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines(process) if log_format == "json" else TextLines(process))
     return handler

@@ -36,6 +36,7 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord, from_record, is_enveloped
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
+from hermes_actors.model.trace_context import trace_ids
 
 _logger = logging.getLogger(__name__)
 
@@ -339,6 +340,7 @@ class Dispatching(Generic[T]):
             record.offset,
             reason.value,
             detail,
+            extra=None if delivery.message is None else trace_ids(delivery.message.traceparent),
         )
         self._buffer.bury_read(delivery)
         self._write_off(delivery, reason, 0, detail, 0)

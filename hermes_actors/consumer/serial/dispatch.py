@@ -24,6 +24,7 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import SerialPolicy
+from hermes_actors.model.trace_context import trace_ids
 
 _logger = logging.getLogger(__name__)
 
@@ -316,6 +317,7 @@ class Dispatch(Dispatching[Delivery]):
             delivery.attempts,
             reason.value,
             detail,
+            extra=None if message is None else trace_ids(message.traceparent),
         )
         self._write_off(delivery, reason, status, detail, delivery.attempts)
 

@@ -10,8 +10,10 @@ import pytest
 
 from hermes_actors.cli.nodes.logs import line_handler, log_to, named_node
 from hermes_actors.config import LogConfig, load
+from hermes_actors.model.trace_context import trace_ids
 
 AT_S = 1_900_000_000.25
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def record(text, *args, level=logging.WARNING, exc_info=None):
@@ -65,6 +67,27 @@ def test_json_is_one_object_a_line_with_the_node_and_the_traceback() -> None:
     }
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "is_json"), [(io.StringIO(), True), (Terminal(), False)])
+def test_people_get_text_and_machines_get_json(stream, is_json) -> None:
+    line_handler(stream, LogConfig().format).handle(record("x"))
+    assert stream.getvalue().startswith("{") == is_json
+
+
+def test_a_line_about_a_message_that_is_traced_names_the_trace() -> None:
+    made = logging.getLogger("x").makeRecord(
+        "x", logging.INFO, "", 0, "discarded", (), None, extra=trace_ids(TRACEPARENT)
+    )
+    shown = json.loads(line_of("json", made))
+    assert (shown["trace_id"], shown["span_id"]) == (TRACEPARENT[3:35], TRACEPARENT[36:52])
+    assert trace_ids("") == {}
+    assert trace_ids("00-nothing") == {}
+
+
 def test_json_leaves_out_what_is_not_known() -> None:
     assert list(json.loads(line_of("json", record("x")))) == ["time", "level", "logger", "message"]
 
@@ -83,7 +106,7 @@ def test_the_level_is_of_our_own_lines_and_libraries_tell_no_less_than_warnings(
 ) -> None:
     stream = io.StringIO()
     with bare_loggers():
-        log_to(stream, LogConfig(level=level), is_verbose=is_verbose)
+        log_to(stream, LogConfig(level=level, format="text"), is_verbose=is_verbose)
         for severity in ("debug", "info", "warning"):
             getattr(logging.getLogger("hermes_actors.x"), severity)("ours %s", severity)
         logging.getLogger("library").info("theirs info")
