@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.model.record import Record, StoredRecord
-from hermes_actors.model.schema import WriterSchema
+from hermes_actors.model.schema import FRAME_BYTES, WriterSchema
 from hermes_actors.model.trace_context import TraceContext
 
 Headers = tuple[tuple[str, str], ...]
@@ -76,6 +76,13 @@ class Message(Struct, frozen=True, gc=False):
     only_for: str = ""
     written_with: WriterSchema | None = None
     tracestate: str = ""
+
+    @property
+    def unframed_body(self) -> bytes:
+        """The body without Confluent's framing, where it has that."""
+        written_with = self.written_with
+        is_framed = written_with is not None and written_with.is_framed
+        return self.body[FRAME_BYTES:] if is_framed else self.body
 
     @property
     def headers_size(self) -> int:

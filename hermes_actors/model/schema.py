@@ -57,6 +57,21 @@ class WriterSchema(Struct, frozen=True):
     is_framed: bool = False
 
 
+FRAME_BYTES = 5
+
+
+def framed(schema_id: int, body: bytes) -> bytes:
+    """A body in Avro with Confluent's framing before it: a zero, and the id of its schema."""
+    return b"\0" + schema_id.to_bytes(FRAME_BYTES - 1, "big") + body
+
+
+def framed_id(body: bytes) -> int | None:
+    """The id in Confluent's framing; None where the body does not begin with one."""
+    if len(body) < FRAME_BYTES or body[0] != 0:
+        return None
+    return int.from_bytes(body[1:FRAME_BYTES], "big")
+
+
 def schema_id(schema: Schema, attempt: int = 0) -> int:
     """Give the id of a schema: from 1 to 2³¹ - 1, the same in every datacentre.
 

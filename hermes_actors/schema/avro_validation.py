@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.model.message import Message
-from hermes_actors.model.schema import SchemaKind, WriterSchema
+from hermes_actors.model.schema import SchemaKind, WriterSchema, framed
 from hermes_actors.schema.aside import Costly
 from hermes_actors.schema.avro import AvroSchema, BodyForm
 from hermes_actors.schema.avro_writing import TooMuchWork
@@ -21,7 +21,6 @@ from hermes_actors.schema.validation import UNITS_MAX, BodyHead, Done, Outcome, 
 _logger = logging.getLogger(__name__)
 
 _FORMS = {form.value: form for form in BodyForm}
-_MAGIC = b"\0"
 _SHOWN_MAX = 100
 _TOLD_EVERY = 1_000
 
@@ -166,7 +165,7 @@ class AvroValidation:
 
     def _stored(self, message: Message, chosen: SchemaVersion, body: bytes) -> Message:
         if self._frames:
-            body = _MAGIC + chosen.id.to_bytes(4, "big") + body
+            body = framed(chosen.id, body)
         written_with = WriterSchema(chosen.number, chosen.id, self._frames)
         return replace(message, body=body, written_with=written_with)
 

@@ -4,17 +4,13 @@ from collections.abc import Callable
 
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.errors import HermesError, Refused
-from hermes_actors.model.message import Message
-from hermes_actors.model.schema import SchemaKind, WriterSchema
+from hermes_actors.model.schema import SchemaKind, WriterSchema, framed_id
 from hermes_actors.schema.aside import Costly
 from hermes_actors.schema.avro import AvroSchema, UndecodableAvro
 from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.questions import Decodes, avro_cpu_max_s
 from hermes_actors.schema.source import SchemaSource, newest_of
 from hermes_actors.schema.validation import ask_aside
-
-_MAGIC = 0
-_FRAME_BYTES = 5
 
 
 class UnknownSchema(Exception):
@@ -40,8 +36,8 @@ class AvroReader:
         """
         versions = self._source.versions_of(topic)
         newest = newest_of(versions, SchemaKind.AVRO)
-        if len(body) >= _FRAME_BYTES and body[0] == _MAGIC:
-            framed = int.from_bytes(body[1:_FRAME_BYTES], "big")
+        framed = framed_id(body)
+        if framed is not None:
             for each in versions.values():
                 if each.id == framed:
                     return WriterSchema(each.number, each.id, is_framed=True)
@@ -117,14 +113,6 @@ class AvroReader:
 
         question = Decodes(text, body, keeps_metadata)
         ask_aside(self._costly, Costly(question, avro_cpu_max_s(body), answered, is_wanted))
-
-
-def unframed(message: Message) -> bytes:
-    """The Avro of a message's body, without the five bytes of Confluent's framing."""
-    written = message.written_with
-    return (
-        message.body[_FRAME_BYTES:] if written is not None and written.is_framed else message.body
-    )
 
 
 def _nothing() -> None:

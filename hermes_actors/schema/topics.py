@@ -9,7 +9,7 @@ from hermes_actors.schema.aside import Costly
 from hermes_actors.schema.avro_validation import AvroValidation, DryRun
 from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.json_validation import JsonValidation
-from hermes_actors.schema.source import SchemaSource
+from hermes_actors.schema.source import SchemaSource, newest_of
 from hermes_actors.schema.validation import Validation
 
 
@@ -40,10 +40,10 @@ class TopicValidations:
         """Return what the topic's schemas demand now; None where that is nothing."""
         if topic.content_type is ContentType.AVRO:
             return self._avro(topic.name)
-        versions = self._source.versions_of(topic.name)
-        newest = max(versions, default=0)
-        if newest and versions[newest].schema.kind is SchemaKind.JSON:
-            text = versions[newest].schema.text
+        # While a topic turns from JSON to AVRO its first Avro schema is there before it is AVRO.
+        newest = newest_of(self._source.versions_of(topic.name), SchemaKind.JSON)
+        if newest is not None:
+            text = newest.schema.text
             adopted = self._adopted.get(text)
             if adopted is None:
                 adopted = self._adopted[text] = JsonValidation(text, self._aside)

@@ -72,6 +72,19 @@ async def test_a_topic_whose_schema_is_gone_takes_everything(checked, autojump_c
     assert (await checked.publish(body=b"plain text")).status_code == 201
 
 
+async def test_a_first_avro_schema_takes_no_check_away_before_the_topic_is_avro(
+    checked, autojump_clock
+) -> None:
+    avro = Schema(SchemaKind.AVRO, '{"type": "record", "name": "T", "fields": []}')
+    for key, body in (
+        (schema_key(2), schema_body(avro)),
+        (version_key("shop.orders", 2), version_body(2)),
+    ):
+        checked.catalog.apply(Register(key, 0, 2, "dc1", body))
+    checked.frontend.routes.renew_schema("shop.orders")
+    assert "id must be" in refused(await checked.publish(body=b'{"id": "x"}'))
+
+
 async def test_other_topics_take_what_they_did(checked, autojump_clock) -> None:
     await checked.add_topic("shop.clicks")
     assert (await checked.publish("shop.clicks", b"plain text")).status_code == 201

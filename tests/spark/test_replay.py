@@ -13,6 +13,7 @@ from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.main import app
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
+from hermes_actors.model.schema import WriterSchema
 from hermes_spark.columns import schema_of
 from hermes_spark.replay import selection
 from hermes_spark.replay.command import _look_for
@@ -58,6 +59,23 @@ def test_an_event_keeps_its_attributes_and_a_trace_its_parent():
         "ce-specversion": b"1.0",
         "ce-subject": b"a%20%22%C5%BC%22%20%25",
         "Content-Type": b"text/plain",
+    }
+
+
+@pytest.mark.parametrize("framing", [b"", b"\0\0\0\0\7"])
+def test_a_message_in_avro_is_sent_bare_with_its_version(framing):
+    written_with = WriterSchema(3, 7, is_framed=bool(framing))
+    attributes = (("specversion", "1.0"), ("datacontenttype", "application/json"))
+    message = Message(
+        "1", framing + b"\2\4", 5, dc="dc1", attributes=attributes, written_with=written_with
+    )
+    request = replay_request("shop.users", "1", to_record(message))
+    assert request.body == b"\2\4"
+    assert dict(request.headers) == {
+        "Hermes-Replay-Id": b"1",
+        "Content-Type": b"avro/binary",
+        "Schema-Version": b"3",
+        "ce-specversion": b"1.0",
     }
 
 

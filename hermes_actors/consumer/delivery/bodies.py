@@ -23,7 +23,7 @@ from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.schema.avro import UndecodableAvro
 from hermes_actors.schema.questions import JSON_BYTES_MAX
-from hermes_actors.schema.reading import AvroReader, UnknownSchema, unframed
+from hermes_actors.schema.reading import AvroReader, UnknownSchema
 
 PATIENCE_S = 10.0
 """How long a schema that is not known is waited for: its message may be ahead of it, from another
@@ -106,7 +106,7 @@ class Bodies:
             raise self._unknown_schema(written or WriterSchema(0, 0), str(error)) from error
         except UndecodableAvro as error:
             raise Undeliverable(DiscardReason.UNDECODABLE, str(error)) from error
-        return OpenedAvro(opened, written, unframed(opened), text)
+        return OpenedAvro(opened, written, opened.unframed_body, text)
 
     def is_soon_read(self, opened: OpenedAvro) -> bool:
         """True when the body may be read on the loop."""

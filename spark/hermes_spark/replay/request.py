@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from hermes_actors.model.message import Message, UndecodableRecord, from_record
 from hermes_actors.model.record import Record
+from hermes_actors.schema.avro import BodyForm
 
 _DATA_TYPE = "datacontenttype"
 _CONTENT_TYPE = "content-type"
@@ -69,7 +70,17 @@ def replay_request(
         headers.append(("Partition-Key", message.key))
     if message.traceparent:
         headers.append(("traceparent", message.traceparent.encode()))
-    headers += _attributes(message) or [("Content-Type", _content_type(message))]
+    body = message.body
+    written_with = message.written_with
+    if written_with is not None:
+        # Its `__metadata` is written anew on the way, by the same schema.
+        headers.append(("Content-Type", BodyForm.AVRO_BINARY.value.encode()))
+        if written_with.version:
+            headers.append(("Schema-Version", b"%d" % written_with.version))
+        headers += [each for each in _attributes(message) if each[0] != "Content-Type"]
+        body = message.unframed_body
+    else:
+        headers += _attributes(message) or [("Content-Type", _content_type(message))]
     taken = {name.lower() for name, _ in headers} | _OF_ITS_REQUEST
     headers += [
         (name, value.encode()) for name, value in message.propagated if name.lower() not in taken
@@ -79,7 +90,7 @@ def replay_request(
             raise CannotReplay(f"its header {name!r} has a name that HTTP does not allow")
         if not _FORBIDDEN.isdisjoint(value) or value != value.strip(b" \t"):
             raise CannotReplay(f"its {name} holds bytes that no HTTP header can")
-    return ReplayRequest(topic, message_id, tuple(headers), message.body)
+    return ReplayRequest(topic, message_id, tuple(headers), body)
 
 
 def _content_type(message: Message) -> bytes:
