@@ -34,6 +34,7 @@ from hermes_actors.model.subscription import (
     SerialPolicy,
     Subscription,
 )
+from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.clock import IdSource
 
 app = command_group("Subscriptions: where a topic's messages are pushed to.")
@@ -97,6 +98,10 @@ def create(
         typer.Option(metavar="STATUS", help="An answer that gives it up; repeatable."),
     ] = None,
     filters: FilterOption = None,
+    content_type: Annotated[
+        ContentType | None,
+        typer.Option(help="What is pushed of AVRO topics; of others JSON.", show_default="JSON"),
+    ] = None,
     delivery_type: Annotated[
         DeliveryType | None, typer.Option(help="One by one or in batches.", show_default="SERIAL")
     ] = None,
@@ -129,6 +134,7 @@ def create(
         "endpoint": endpoint,
         "description": description,
         "owner": None if owner is None else bodies.owner(owner),
+        "contentType": content_type,
         "deliveryType": delivery_type,
         "filters": filters_of(filters) or None,
         "subscriptionPolicy": {key: value for key, value in policy.items() if value is not None},

@@ -389,6 +389,14 @@ def test_the_rate_of_a_batch_subscription_is_its_message_rate(hermes, server):
     assert server.calls[0].json()["subscriptionPolicy"] == {"messageRate": 50}
 
 
+def test_a_subscription_asks_for_avro_by_an_option(hermes, server):
+    server.on("POST /topics/a.b/subscriptions", (201, b""))
+    hermes(
+        "subscription", "create", "a.b", "s", "--endpoint", "http://x/", "--content-type", "AVRO",
+    )  # fmt: skip
+    assert server.calls[0].json()["contentType"] == "AVRO"
+
+
 def test_a_field_that_was_unset_may_be_gone(hermes, server):
     path = "/topics/a.b/subscriptions/s"
     server.on(f"PUT {path}", (200, b""))
