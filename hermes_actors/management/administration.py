@@ -48,6 +48,9 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.schema.aside import Costly
+from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.schema.reading import AvroReader
+from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.previews import PreviewRegister
@@ -103,6 +106,7 @@ class Administration:
         view = view or ClusterView()
         # Its own: trying filters takes nothing from those who are delivered to.
         aside = Aside(config.consumers.filters, threads or SystemThreads())
+        reader = AvroReader(CatalogSchemas(metadata.catalog), CompiledSchemas(), costly_schemas)
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
@@ -131,7 +135,7 @@ class Administration:
         self.drains = Drains(metadata, changes, clock, consuming)
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
         letters = Letters(metadata, self.subscriptions, (log, *view.remote_logs))
-        self.dead_letters = DeadLetterBox(letters, clock)
+        self.dead_letters = DeadLetterBox(letters, clock, reader)
         self.mode = AccessMode()
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
@@ -144,7 +148,7 @@ class Administration:
         )
         self.retransmissions = Retransmissions(metadata, logs, changes, self.subscriptions, clock)
         self.owners = Owners(self.topics, self.subscriptions, config.management.owner_sources)
-        self.tails = Tails(self.topics, log, clock)
+        self.tails = Tails(self.topics, log, clock, reader)
         self.filter_trials = FilterTrials(self.topics, config.frontend.propagation, aside)
         self.warnings = StoredWarnings(metadata, config)
         replicator = config.metadata.replicator if view.status is not None else ""

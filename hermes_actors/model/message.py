@@ -276,6 +276,12 @@ def _number(raw: bytes) -> int:
     return int.from_bytes(raw, "big") if len(raw) == _NUMBER_BYTES else 0
 
 
+def header_text(name: str, raw: bytes) -> str:
+    """A record header as people read it: the version and the id of a schema as numbers."""
+    number = _number(raw) if name in (_VERSION, _ID) else 0
+    return str(number) if number else raw.decode("utf-8", "replace")
+
+
 def is_avro(record: StoredRecord | Record) -> bool:
     """True if the record says that its body is Avro."""
     headers = record.headers

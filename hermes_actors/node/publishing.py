@@ -18,6 +18,7 @@ from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.publisher.router import Router
 from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.schema.reading import AvroReader
 from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.schema.topics import TopicValidations
 from hermes_actors.status.preview_reporter import PreviewReporter
@@ -57,6 +58,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         node.duties = {**node.duties, "spool": lambda: spool.trouble if spool else ""}
         node.spool_lost = lambda: spool.lost if spool else ""
         not_checked = _start_readiness_check(node, environment)
+        schemas, compiled = CatalogSchemas(node.metadata.catalog), CompiledSchemas()
         frontend = Frontend(
             node.config.frontend,
             environment.log,
@@ -87,14 +89,15 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             ),
             doubt_about=node.metadata.doubt_about,
             schema_of=TopicValidations(
-                CatalogSchemas(node.metadata.catalog),
-                CompiledSchemas(),
+                schemas,
+                compiled,
                 node.control.start(
                     "schema checks", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
                 ),
                 frames=node.config.frontend.confluent_framing,
                 takes_ids=node.config.frontend.schema_id_header,
             ).of,
+            readable=AvroReader(schemas, compiled).readable,
             render_all=lambda: render_in_turns(node.metrics),
             notices=node.notices,
         )

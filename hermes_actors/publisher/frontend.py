@@ -7,7 +7,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
-from hermes_actors.model.message import Envelope
+from hermes_actors.model.message import Envelope, Message
 from hermes_actors.publisher.authentication import PublishSecurity
 from hermes_actors.publisher.batches.stream import Streams
 from hermes_actors.publisher.deadlines import Deadlines
@@ -30,7 +30,7 @@ class Frontend:
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
     the whole node and is by default these alone. `spool`, `fallback` and `schema_of` are those of
-    Routes, `doubt_about` the Gateway's.
+    Routes, `doubt_about` and `readable` the Gateway's.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Frontend:
         notices: Callable[[], Sequence[str]] = tuple,
         doubt_about: Callable[[str], str] = lambda _topic: "",
         schema_of: SchemaOf = no_schema,
+        readable: Callable[[str, Message], Message] = lambda _topic, message: message,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -90,6 +91,7 @@ class Frontend:
             clock,
             ids,
             doubt_about,
+            readable,
         )
         self.batches = batches = Streams(config, self.gateway)
         self.drain.on_closed.append(batches.end_all)

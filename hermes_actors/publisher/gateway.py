@@ -44,6 +44,7 @@ class Gateway:
     """The node's one way in for messages, over all edges. `routes` is the router's, read live.
 
     `doubt_about` says why a topic that has no route may exist all the same, "" when nothing does.
+    `readable` makes of a topic's message what previews show of it.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Gateway:
         clock: Clock,
         ids: IdSource,
         doubt_about: Callable[[str], str] = lambda _topic: "",
+        readable: Callable[[str, Message], Message] = lambda _topic, message: message,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -67,6 +69,7 @@ class Gateway:
         self.previews = Previews(config.preview) if config.preview.enabled else None
         self._routes = routes
         self._doubt_about = doubt_about
+        self._readable = readable
         self._drain = drain
         self._tally = tally
         self._deadlines = deadlines
@@ -230,7 +233,7 @@ class Gateway:
         route = pending.route
         previews = self.previews
         if previews is not None and previews.wants(route.log_topic):
-            previews.add(route.log_topic, messages[0])
+            previews.add(route.log_topic, self._readable(route.name, messages[0]))
         pending.queued(messages, key, size)
         reason = "its producer is restarting after a failure"
         if route.is_open:

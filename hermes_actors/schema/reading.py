@@ -1,9 +1,15 @@
 """Reads stored messages in Avro, by the schema that each is written with."""
 
-from collections.abc import Callable
+import base64
+
+import msgspec
+import trio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.errors import HermesError, Refused
+from hermes_actors.model.message import Message
 from hermes_actors.model.schema import SchemaKind, WriterSchema, framed_id
 from hermes_actors.schema.aside import Costly
 from hermes_actors.schema.avro import AvroSchema, UndecodableAvro
@@ -12,9 +18,18 @@ from hermes_actors.schema.questions import Decodes, avro_cpu_max_s
 from hermes_actors.schema.source import SchemaSource, newest_of
 from hermes_actors.schema.validation import ask_aside
 
+_BASE64_BYTES_MAX = 8_192
+
 
 class UnknownSchema(Exception):
     """The schema of a message is not known here, or not yet; the text names topic, version, id."""
+
+
+class ShownBody(Struct, frozen=True):
+    """A body in Avro as people are shown it: its JSON, or the `problem` why there is none."""
+
+    json: bytes = b""
+    problem: str = ""
 
 
 class AvroReader:
@@ -93,26 +108,70 @@ class AvroReader:
         except Refused as error:
             raise UndecodableAvro(error.message) from error
 
-    def read_aside(
-        self,
-        text: str,
-        body: bytes,
-        done: Callable[[bytes | HermesError], None],
-        is_wanted: Callable[[], bool],
-        *,
-        keeps_metadata: bool,
-    ) -> None:
-        """Have a body read beside the loop: `done` is told its JSON, with or without `__metadata`,
-        or why there is none.
+    async def read_aside(self, text: str, body: bytes, *, keeps_metadata: bool) -> bytes:
+        """Read a body beside the loop: return its JSON, with or without `__metadata`. Raises
+        HermesError: Refused for what cannot be read, Unavailable for what cannot be now.
         """
         assert self._costly is not None, "nothing is soon read that is read aside"
+        answers: list[bytes | HermesError] = []
+        answered = trio.Event()
 
-        def answered(found: bytes | HermesError | None) -> None:
-            assert found is not None, "it is answered with bytes"
-            done(found)
+        def done(answer: bytes | HermesError | None) -> None:
+            assert answer is not None, "it is answered with bytes"
+            answers.append(answer)
+            answered.set()
 
+        is_wanted = True
         question = Decodes(text, body, keeps_metadata)
-        ask_aside(self._costly, Costly(question, avro_cpu_max_s(body), answered, is_wanted))
+        try:
+            ask_aside(self._costly, Costly(question, avro_cpu_max_s(body), done, lambda: is_wanted))
+            await answered.wait()
+        finally:
+            is_wanted = False
+        if isinstance(answers[0], HermesError):
+            raise answers[0]
+        return answers[0]
+
+    async def shown(self, topic: str, message: Message) -> ShownBody:
+        """A message in Avro as people are shown it: the JSON that subscribers get."""
+        written = message.written_with
+        assert written is not None, "only Avro has to be made readable"
+        try:
+            text = self.text_of(topic, written)
+            if not self.is_soon_read(text, message.body) and self._costly is not None:
+                return ShownBody(
+                    await self.read_aside(text, message.unframed_body, keeps_metadata=False)
+                )
+        except (UnknownSchema, UndecodableAvro) as error:
+            return ShownBody(problem=str(error))
+        except HermesError as error:
+            return ShownBody(problem=error.message)
+        return self.soon_shown(topic, message)
+
+    def soon_shown(self, topic: str, message: Message) -> ShownBody:
+        """The same at once, of what may be read on the loop."""
+        written = message.written_with
+        assert written is not None, "only Avro has to be made readable"
+        try:
+            text = self.text_of(topic, written)
+            if not self.is_soon_read(text, message.body):
+                return ShownBody(problem=f"its {len(message.body)} bytes take too long to be read")
+            return ShownBody(self.schema(text).to_json(message.unframed_body))
+        except (UnknownSchema, UndecodableAvro) as error:
+            return ShownBody(problem=str(error))
+
+    def readable(self, topic: str, message: Message) -> Message:
+        """The message with a body that people can read at once, if it is in Avro: its JSON, else
+        the problem and the beginning of it in base64.
+        """
+        if message.written_with is None:
+            return message
+        shown = self.soon_shown(topic, message)
+        body = shown.json
+        if shown.problem:
+            begin = base64.b64encode(message.body[:_BASE64_BYTES_MAX]).decode()
+            body = msgspec.json.encode({"error": shown.problem, "bodyBase64": begin})
+        return replace(message, body=body, written_with=None)
 
 
 def _nothing() -> None:

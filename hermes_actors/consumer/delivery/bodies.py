@@ -144,27 +144,14 @@ class Bodies:
         self, record: StoredRecord, opened: OpenedAvro, *, keeps_metadata: bool
     ) -> bytes:
         """The message's JSON, read beside the loop. Raises Undeliverable, and NotReadable."""
-        answers: list[bytes | HermesError] = []
-        answered = trio.Event()
-
-        def done(answer: bytes | HermesError) -> None:
-            answers.append(answer)
-            answered.set()
-
-        is_wanted = True
         try:
-            self._reader.read_aside(
-                opened.schema, opened.avro, done, lambda: is_wanted, keeps_metadata=keeps_metadata
+            return await self._reader.read_aside(
+                opened.schema, opened.avro, keeps_metadata=keeps_metadata
             )
-            await answered.wait()
-        finally:
-            is_wanted = False
-        found = answers[0]
-        if isinstance(found, bytes):
-            return found
-        if isinstance(found, Refused):
-            raise Undeliverable(DiscardReason.UNDECODABLE, found.message)
-        raise self._unavailable(record, found)
+        except Refused as error:
+            raise Undeliverable(DiscardReason.UNDECODABLE, error.message) from error
+        except HermesError as error:
+            raise self._unavailable(record, error) from error
 
     async def read(self, record: StoredRecord, message: Message) -> Message:
         """The message as it is pushed, however long its schema is waited for. Raises

@@ -2,10 +2,12 @@
 
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 import trio
+from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, LogUnavailable, Stored
@@ -34,9 +36,11 @@ from hermes_actors.model.dead_letter import (
     dlq_topic,
     mark_record,
 )
+from hermes_actors.model.message import UndecodableRecord, from_record, header_text, is_avro
 from hermes_actors.model.moments import iso_ms
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.schema.reading import AvroReader, ShownBody
 
 T = TypeVar("T")
 
@@ -106,9 +110,10 @@ class Letters:
 class DeadLetterBox:
     """Reads and closes dead letters. Methods are trio coroutines; the caller comes first."""
 
-    def __init__(self, letters: Letters, clock: Clock) -> None:
+    def __init__(self, letters: Letters, clock: Clock, reader: AvroReader) -> None:
         self._letters = letters
         self._clock = clock
+        self._reader = reader
 
     async def page(
         self,
@@ -222,12 +227,18 @@ class DeadLetterBox:
     async def _with_message(self, place: LetterPartition, held: OpenLetter) -> dict[str, Any]:
         letter = held.letter
         value = await message_of(place, held)
-        headers = {header: raw.decode("utf-8", "replace") for header, raw in letter.headers}
+        original = letter.original
+        shown = None
+        if value is not None and is_avro(original):
+            topic = letter.subscription.rpartition("$")[0]
+            with suppress(UndecodableRecord):
+                message = from_record(replace(original, value=value), str)
+                shown = await self._reader.shown(topic, message)
         return {
             **letter_view(held),
             **as_text("key", letter.key),
-            "headers": headers,
-            **as_text("message", value),
+            "headers": {header: header_text(header, raw) for header, raw in letter.headers},
+            **body_fields("message", value, shown),
         }
 
     async def expire(
@@ -314,6 +325,15 @@ def letter_view(held: OpenLetter) -> dict[str, Any]:
         "isTruncated": bool(letter.missing_bytes),
         **({"missedBy": list(letter.missed)} if letter.missed else {}),
     }
+
+
+def body_fields(name: str, body: bytes | None, shown: ShownBody | None) -> dict[str, str | None]:
+    """A body as fields of JSON: text, the JSON of Avro, or base64; of Avro with an `error`."""
+    if shown is None or body is None:
+        return as_text(name, body)
+    if not shown.problem:
+        return as_text(name, shown.json)
+    return {"error": shown.problem, f"{name}Base64": base64.b64encode(body).decode()}
 
 
 def as_text(name: str, value: bytes | None) -> dict[str, str | None]:

@@ -4,7 +4,9 @@ time: what a slow client has not taken is not read.
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,20 +17,28 @@ from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Unknow
 from hermes_actors.log.ranges import read_forwards
 from hermes_actors.management.access.roles import Caller, require_owner
 from hermes_actors.management.catalog.topics import Topics
-from hermes_actors.management.dead_letters.letters import as_text
-from hermes_actors.model.message import UndecodableRecord, from_record
+from hermes_actors.management.dead_letters.letters import as_text, body_fields
+from hermes_actors.model.message import Message, UndecodableRecord, from_record, is_avro
 from hermes_actors.model.moments import moment_ms
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.schema.reading import AvroReader, ShownBody
 
 BATCH_RECORDS_MAX = 200
 BATCH_BYTES_MAX = 262_144
 IDLE_LINE_S = 15.0
 
+LINES_BYTES_MAX = 1_048_576
+"""Lines that are sent at once; Avro may become much longer than it is."""
+
 LAST_MAX = 1_000
 """The most messages from before the end that a tail begins with."""
 LAST_BYTES_MAX = 16_777_216
 _LAST_TIMEOUT_S = 20.0
+
+
+Show = Callable[[Message], Awaitable[ShownBody]]
+"""Makes a message in Avro readable."""
 
 
 class Tail:
@@ -45,10 +55,12 @@ class Tail:
         positions: Mapping[int, int],
         ends: Mapping[int, int] | None,
         limit: int | None,
-        first: bytes = b"",
+        show: Show,
+        first: Iterable[StoredRecord] = (),
     ) -> None:
-        """`first` are lines that come before all others."""
-        self._first = first
+        """`first` are messages that come before all others; `show` makes Avro readable."""
+        self._first = deque(first)
+        self._show = show
         self._log = log
         self._topic = log_topic
         self._positions = dict(positions)
@@ -65,8 +77,10 @@ class Tail:
         that is deleted ends it. Raises LogUnavailable.
         """
         if self._first:
-            lines, self._first = self._first, b""
-            return lines
+            some = bytearray()
+            while self._first and len(some) < LINES_BYTES_MAX:
+                some += await self._line(self._first.popleft())
+            return bytes(some)
         while True:
             wanted = self._wanted()
             if not wanted:
@@ -104,12 +118,22 @@ class Tail:
             )
         lines = bytearray()
         for record in records:
+            if len(lines) >= LINES_BYTES_MAX:
+                # The others are read again.
+                break
             self._positions[record.partition] = record.offset + 1
             if self._ends is not None and record.offset >= self._ends.get(record.partition, 0):
                 continue
-            lines += line_of(record)
+            lines += await self._line(record)
             self._left -= 1
         return bytes(lines)
+
+    async def _line(self, record: StoredRecord) -> bytes:
+        if not is_avro(record):
+            return line_of(record)
+        # Others have their turn after each.
+        await trio.lowlevel.checkpoint()
+        return line_of(record, await self._show(from_record(record, str)))
 
 
 async def open_tail(
@@ -117,6 +141,7 @@ async def open_tail(
     log_topic: str,
     start: str,
     *,
+    show: Show,
     follow: bool,
     limit: int | None,
     now_ms: int,
@@ -135,15 +160,15 @@ async def open_tail(
     ends = await log.end_positions(log_topic)
     if last is not None:
         starts = await log.start_positions(log_topic)
-        first = b"".join(map(line_of, await newest(log, log_topic, starts, ends, last)))
-        return Tail(log, log_topic, ends, None if follow else ends, limit, first)
+        first = await newest(log, log_topic, starts, ends, last)
+        return Tail(log, log_topic, ends, None if follow else ends, limit, show, first)
     if start == "beginning":
         positions = await log.start_positions(log_topic)
     elif start == "end":
         positions = ends
     else:
         positions = await log.position_at(log_topic, _timestamp_ms(start, now_ms))
-    return Tail(log, log_topic, positions, None if follow else ends, limit)
+    return Tail(log, log_topic, positions, None if follow else ends, limit, show)
 
 
 async def newest(
@@ -178,11 +203,11 @@ async def newest(
     return [each[-1] for each in sorted(kept, key=lambda each: each[:3])]
 
 
-def line_of(record: StoredRecord) -> bytes:
-    """One message as a line of JSON.
+def line_of(record: StoredRecord, shown: ShownBody | None = None) -> bytes:
+    """One message as a line of JSON; `shown` is a body in Avro made readable.
 
     A body or key that is not UTF-8 comes in base64 under another name; a record that holds no
-    message comes with an `error` and its raw value.
+    message, and Avro that cannot be read, comes with an `error` and its raw value.
     """
     line: dict[str, Any] = {
         "partition": record.partition,
@@ -196,7 +221,7 @@ def line_of(record: StoredRecord) -> bytes:
         line |= as_text("body", record.value)
     else:
         line |= {"id": message.id or None, **as_text("key", message.key)}
-        line |= {"headers": dict(message.propagated), **as_text("body", message.body)}
+        line |= {"headers": dict(message.propagated), **body_fields("body", message.body, shown)}
     return msgspec.json.encode(line) + b"\n"
 
 
@@ -213,10 +238,11 @@ def _timestamp_ms(text: str, now_ms: int) -> int:
 class Tails:
     """The messages of topics in this datacentre's log, for those who may read them."""
 
-    def __init__(self, topics: Topics, log: Log, clock: Clock) -> None:
+    def __init__(self, topics: Topics, log: Log, clock: Clock, reader: AvroReader) -> None:
         self._topics = topics
         self._log = log
         self._clock = clock
+        self._reader = reader
 
     async def open(
         self,
@@ -235,6 +261,7 @@ class Tails:
                 self._log,
                 live.log_topic,
                 start,
+                show=partial(self._reader.shown, topic),
                 follow=follow,
                 limit=limit,
                 last=last,
