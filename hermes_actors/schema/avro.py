@@ -1,8 +1,8 @@
 """An Avro schema, compiled: turns what publishers send into Avro, and Avro into what people read.
 
-fastavro reads and writes the binary form. Ours is what a body in JSON has to become before: Hermes'
-lenient conversion, and Avro's own JSON encoding. Logical types stay the plain numbers that they are
-stored as.
+fastavro writes the binary form. Ours is what a body in JSON has to become before, by Hermes'
+lenient conversion or Avro's own JSON encoding, and the reading of what anybody may have written.
+Logical types stay the plain numbers that they are stored as.
 """
 
 import io
@@ -15,10 +15,20 @@ import msgspec
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.schema.avro_lenient import Lenient
-from hermes_actors.schema.avro_reading import Give, giver_of
+from hermes_actors.schema.avro_reading import Reader, UndecodableAvro
 from hermes_actors.schema.avro_strict import Strict
 from hermes_actors.schema.avro_types import AvroTypes, NotAvro
 from hermes_actors.schema.avro_writing import Allowance, Take, Unfit
+
+__all__ = [
+    "ASIDE_STEPS_MAX",
+    "LOOP_BYTES_MAX",
+    "AvroSchema",
+    "BodyForm",
+    "UndecodableAvro",
+    "is_soon_compiled",
+    "metadata_refusal",
+]
 
 METADATA = "__metadata"
 LOOP_BYTES_MAX = 65_536
@@ -32,15 +42,17 @@ LOOP_STEPS_MAX = 10_000
 
 ASIDE_STEPS_MAX = 10_000_000
 
-_READ_BYTES_MAX = 32_768
+_READ_NS_MAX = 5_000_000
+_BYTE_NS, _RECORD_NS, _IDLE_NS = 400, 500, 100
+"""The most CPU time for a byte of a body, for a record, for a value that takes no byte."""
+
 _GIVEN_BYTES_MAX = 2_000_000
 """The most JSON that is made on the loop: each byte may make one name, or one symbol."""
 _GIVEN_AROUND_BYTES = 8
 
-_RECURSIVE_BYTES_MAX = 1_000
-"""fastavro overflows the stack of the machine some 3,000 levels deep, and each takes a byte."""
+_LEVELS_MAX = 100
+"""Levels of a body in JSON whose type holds itself. Whoever reads it takes three times as many."""
 
-_UNREADABLE = (EOFError, IndexError, ValueError, KeyError, TypeError, OverflowError, MemoryError)
 _UNWRITABLE = (ValueError, TypeError, OverflowError, KeyError, RecursionError)
 
 
@@ -50,10 +62,6 @@ class BodyForm(Enum):
     JSON = "application/json"
     AVRO_JSON = "avro/json"
     AVRO_BINARY = "avro/binary"
-
-
-class UndecodableAvro(Exception):
-    """The bytes are not what the schema says; the message says why."""
 
 
 def is_soon_compiled(text: str) -> bool:
@@ -80,7 +88,15 @@ class AvroSchema:
     its bound in steps.
     """
 
-    __slots__ = ("_give", "_lenient", "_plain", "_strict", "has_metadata", "loop_bytes_max")
+    __slots__ = (
+        "_is_recursive",
+        "_lenient",
+        "_plain",
+        "_reader",
+        "_strict",
+        "has_metadata",
+        "loop_bytes_max",
+    )
 
     def __init__(self, text: str) -> None:
         """Compile the schema. Raises Refused with FORMAT_ERROR; the message says what is wrong."""
@@ -91,13 +107,12 @@ class AvroSchema:
             self._strict: Take = Strict(types).root()
         except NotAvro as error:
             raise _no_schema(str(error)) from error
-        self._give: Give = giver_of(types)
+        self._reader = Reader(types)
+        self._is_recursive = types.is_recursive
         self.has_metadata = _is_metadata(types.root)
-        bytes_max = _READ_BYTES_MAX
-        if types.is_recursive:
-            bytes_max = _RECURSIVE_BYTES_MAX // (1 + types.chain_max)
-        bytes_max = min(bytes_max, _GIVEN_BYTES_MAX // (_GIVEN_AROUND_BYTES + types.text_max))
-        self.loop_bytes_max = bytes_max // (1 + types.idle_max)
+        each_ns = _BYTE_NS + _RECORD_NS * types.chain_max + _IDLE_NS * types.idle_max
+        given_max = _GIVEN_BYTES_MAX // (_GIVEN_AROUND_BYTES + types.text_max)
+        self.loop_bytes_max = min(_READ_NS_MAX // each_ns, given_max)
 
     def convert(
         self,
@@ -114,14 +129,11 @@ class AvroSchema:
                 if not self.has_metadata:
                     # As in Hermes: then nobody looks at it.
                     return body
-                try:
-                    datum = self._read(body)
-                except UndecodableAvro as error:
-                    raise Refused(f"Invalid message: {_STRICT}: {error}") from error
+                return self._with_metadata(body, metadata)
             case BodyForm.JSON:
-                datum = self._taken(self._lenient, _decoded(body), _LENIENT, steps_max)
+                datum = self._taken(self._lenient, self._decoded(body), _LENIENT, steps_max)
             case BodyForm.AVRO_JSON:
-                datum = self._taken(self._strict, _decoded(body), _STRICT, steps_max)
+                datum = self._taken(self._strict, self._decoded(body), _STRICT, steps_max)
             case _:
                 assert_never(form)
         if self.has_metadata:
@@ -137,12 +149,8 @@ class AvroSchema:
         """Return what a stored body says, as JSON would: unions unwrapped, logical types as their
         numbers, bytes as ISO 8859-1 text. Raises UndecodableAvro.
         """
-        datum = self._read(body)
-        try:
-            given: dict[str, Any] = self._give(datum)
-        except RecursionError as error:
-            raise UndecodableAvro("it is nested too deep") from error
-        return given
+        document: dict[str, Any] = self._reader.read(body)
+        return document
 
     def to_json(self, body: bytes, keeps_metadata: bool = False) -> bytes:
         """Return a stored body as JSON, with or without `__metadata`. Raises UndecodableAvro."""
@@ -158,16 +166,26 @@ class AvroSchema:
         except (ValueError, OverflowError, RecursionError) as error:
             raise UndecodableAvro(f"it is no JSON: {error}") from error
 
-    def _read(self, body: bytes) -> dict[str, Any]:
-        # In machine code, and without a look-ahead: what it meets decides on what it raises.
+    def _with_metadata(self, body: bytes, metadata: Mapping[str, str]) -> bytes:
+        """A body in Avro as it came, but for its `__metadata`."""
         try:
-            datum = fastavro.schemaless_reader(
-                io.BytesIO(body), self._plain, None, return_record_name=True
-            )
-        except _UNREADABLE as error:
-            raise UndecodableAvro(str(error) or "it ends too early") from error
-        assert isinstance(datum, dict), "the outermost type is a record"
-        return datum
+            begin, end = self._reader.place_of(METADATA, body)
+        except UndecodableAvro as error:
+            raise Refused(f"Invalid message: {_STRICT}: {error}") from error
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, _METADATA_TYPE, ("map", dict(metadata)))
+        return b"".join((body[:begin], written.getvalue(), body[end:]))
+
+    def _decoded(self, body: bytes) -> Any:
+        try:
+            value = msgspec.json.decode(body)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            reason = f"Failed to parse json to map format. It is not valid JSON: {error}"
+            raise Refused(f"Invalid message: {reason}") from error
+        may_be_deep = self._is_recursive and body.count(b"{") + body.count(b"[") > _LEVELS_MAX
+        if may_be_deep and _is_deep(value, _LEVELS_MAX):
+            raise Refused(f"Invalid message: it is nested deeper than {_LEVELS_MAX} levels")
+        return value
 
     def _taken(self, take: Take, value: Any, words: str, steps_max: int) -> dict[str, Any]:
         try:
@@ -179,17 +197,25 @@ class AvroSchema:
         return datum
 
 
+_METADATA_TYPE = fastavro.parse_schema(["null", {"type": "map", "values": "string"}])
 _LENIENT = "Failed to convert JSON to Avro"
 _STRICT = "Failed to convert to AVRO"
 
 
-def _decoded(body: bytes) -> Any:
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise Refused(
-            f"Invalid message: Failed to parse json to map format. It is not valid JSON: {error}"
-        ) from error
+def _is_deep(value: Any, levels_max: int) -> bool:
+    """True when more levels of objects and arrays are within one another."""
+    level = [value]
+    for _ in range(levels_max):
+        below: list[Any] = []
+        for each in level:
+            if type(each) is dict:
+                below += each.values()
+            elif type(each) is list:
+                below += each
+        if not below:
+            return False
+        level = below
+    return any(type(each) is dict or type(each) is list for each in level)
 
 
 def _is_metadata(root: Mapping[str, Any]) -> bool:

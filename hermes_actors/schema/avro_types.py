@@ -1,5 +1,6 @@
 """The types of an Avro schema, resolved, and the bounds of what a value of it can be."""
 
+import re
 from typing import Any
 
 import fastavro
@@ -14,6 +15,7 @@ _LEVELS_MAX = 64
 _NODES_MAX = 100_000
 _IDLE_MAX = 1_000
 _FIXED_BYTES_MAX = 1_048_576
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_SCHEMA = (
     *(SchemaParseException, UnknownType, KeyError, TypeError, ValueError, AttributeError),
     *(IndexError, RecursionError),
@@ -29,11 +31,13 @@ class NotAvro(Exception):
 
 class _Measure(Struct, frozen=True):
     """Of one type: whether its values take no bytes, how many records it opens before a byte is
-    taken, how many values it holds that take none, and how many levels it has.
+    taken, the most that are so opened anywhere in it, how many values it holds that take none, and
+    how many levels it has.
     """
 
     is_empty: bool
     chain: int = 0
+    chain_within: int = 0
     idle: int = 0
     levels: int = 1
 
@@ -47,8 +51,8 @@ class AvroTypes:
     `root` is its outermost record, `named` are its named types by their full names, `plain` is the
     schema without logical types, as fastavro takes it. `idle_max` is the most values that one
     record holds without taking a byte, `chain_max` the most records that open before a byte is
-    taken, `text_max` the longest name or symbol, of which a byte may make one; `is_recursive`: some
-    type holds itself.
+    taken, in what a body may hold any number of, `text_max` the longest name or symbol, of which a
+    byte may make one; `is_recursive`: some type holds itself.
     """
 
     def __init__(self, text: str) -> None:
@@ -70,6 +74,7 @@ class AvroTypes:
         self.is_recursive = False
         self.idle_max = self.chain_max = self.text_max = 0
         self._measured: dict[str, _Measure] = {}
+        self._held_by_themselves: set[str] = set()
         self._measure(parsed, frozenset(), 0)
         if self.idle_max > _IDLE_MAX:
             raise NotAvro(
@@ -90,7 +95,8 @@ class AvroTypes:
                 return _Measure(is_empty=kind == "null")
             return self._of_name(kind, direct, level)
         if isinstance(kind, list):
-            return self._below(kind, level)
+            _require_distinct(kind)
+            return self._below([self._measure(each, frozenset(), level + 1) for each in kind])
         match kind["type"]:
             case "record" | "error":
                 self.named[kind["name"]] = kind
@@ -99,9 +105,12 @@ class AvroTypes:
                 items = self._measure(kind["items"], frozenset(), level + 1)
                 if items.is_empty:
                     raise NotAvro("the items of an array must take at least one byte each")
-                return _Measure(is_empty=False, levels=1 + items.levels)
+                self.chain_max = max(self.chain_max, items.chain_within)
+                return self._below([items])
             case "map":
-                return self._below([kind["values"]], level)
+                values = self._measure(kind["values"], frozenset(), level + 1)
+                self.chain_max = max(self.chain_max, values.chain_within)
+                return self._below([values])
             case "fixed":
                 self.named[kind["name"]] = kind
                 size = kind["size"]
@@ -110,6 +119,7 @@ class AvroTypes:
                 return _Measure(is_empty=size == 0)
             case "enum":
                 self.named[kind["name"]] = kind
+                _require_names(f"the symbols of {kind['name']}", kind["symbols"])
                 self.text_max = max([self.text_max, *map(len, kind["symbols"])])
                 return _SOME_BYTES
             case primitive:
@@ -122,34 +132,66 @@ class AvroTypes:
         if known is None:
             # It is being measured: it holds itself.
             self.is_recursive = True
+            self._held_by_themselves.add(name)
             if name in direct:
                 raise NotAvro(f"record {name} holds itself without an end; use a union with null")
-            return _Measure(is_empty=False, chain=_LEVELS_MAX)
+            return _SOME_BYTES
         if level + known.levels > _LEVELS_MAX:
             raise NotAvro(f"it has more than {_LEVELS_MAX} levels")
         return known
 
     def _of_record(self, record: dict[str, Any], direct: frozenset[str], level: int) -> _Measure:
         name = record["name"]
-        self.text_max = max([self.text_max, *[len(field["name"]) for field in record["fields"]]])
+        field_names = [field["name"] for field in record["fields"]]
+        _require_names(f"the names of the fields of {name}", field_names)
+        self.text_max = max([self.text_max, *map(len, field_names)])
         fields = [
             self._measure(field["type"], direct | {name}, level + 1) for field in record["fields"]
         ]
+        chain = 1 + max([field.chain for field in fields], default=0)
         measure = _Measure(
             is_empty=all(field.is_empty for field in fields),
-            chain=1 + max([field.chain for field in fields], default=0),
+            chain=chain,
+            chain_within=max([chain, *[field.chain_within for field in fields]]),
             idle=min(sum([field.idle + field.is_empty for field in fields]), 10**9),
             levels=1 + max([field.levels for field in fields], default=0),
         )
         self._measured[name] = measure
         self.idle_max = max(self.idle_max, measure.idle)
-        self.chain_max = max(self.chain_max, measure.chain)
+        if name in self._held_by_themselves:
+            self.chain_max = max(self.chain_max, measure.chain_within)
         return measure
 
-    def _below(self, kinds: list[AvroType], level: int) -> _Measure:
+    def _below(self, held: list[_Measure]) -> _Measure:
         """Measure what takes a byte before one of these comes."""
-        held = [self._measure(each, frozenset(), level + 1) for each in kinds]
-        return _Measure(is_empty=False, levels=1 + max([each.levels for each in held], default=0))
+        return _Measure(
+            is_empty=False,
+            chain_within=max([each.chain_within for each in held], default=0),
+            levels=1 + max([each.levels for each in held], default=0),
+        )
+
+
+def _require_distinct(branches: list[AvroType]) -> None:
+    """Raises NotAvro for a union of which a value would not tell the branch."""
+    names: set[str] = set()
+    for each in branches:
+        if isinstance(each, list):
+            raise NotAvro("a union must not hold another one directly")
+        name = each if isinstance(each, str) else str(each.get("name", each["type"]))
+        if name in names:
+            raise NotAvro(f"a union has two branches {name}")
+        names.add(name)
+    if not names:
+        raise NotAvro("a union has no branch")
+
+
+def _require_names(what: str, names: Any) -> None:
+    if type(names) is not list or not all(type(each) is str for each in names):
+        raise NotAvro(f"{what} must be texts")
+    if len(set(names)) < len(names):
+        raise NotAvro(f"{what} must differ")
+    if not all(_NAME.fullmatch(each) for each in names):
+        raise NotAvro(f"{what} must be letters, digits and _, and not begin with a digit")
 
 
 def _require_bounded(raw: Any) -> None:
@@ -163,6 +205,9 @@ def _require_bounded(raw: Any) -> None:
         if level > 3 * _LEVELS_MAX or nodes > _NODES_MAX:
             raise NotAvro(f"it has more than {_LEVELS_MAX} levels, or too many parts")
         if isinstance(one, dict):
+            if "__fastavro_parsed" in one or "__named_schemas" in one:
+                # fastavro would trust what follows.
+                raise NotAvro("a property of it is fastavro's own; leave it out")
             # fastavro takes it for a record without fields.
             if one.get("type") in ("record", "error") and type(one.get("fields")) is not list:
                 raise NotAvro("a record has a list of fields")
