@@ -7,7 +7,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from hermes_chaos.wanted import subscription_body, topic_body
@@ -81,7 +83,9 @@ class Node(Server):
         kafka_servers: str,
         ports: list[int],
         directory: Path | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """`variables` are further ones of its environment."""
         self.publish_port, self.management_port = ports
         environment = {
             "HERMES_FRONTEND_PORT": str(self.publish_port),
@@ -92,6 +96,7 @@ class Node(Server):
             "HERMES_MANAGEMENT_PORT": str(self.management_port),
             "HERMES_MANAGEMENT_TOPIC_PARTITIONS": str(PARTITIONS),
             "HERMES_CONSUMERS_ENDPOINTS_ALLOW_LOOPBACK": "true",
+            **variables,
         }
         if directory is None:
             environment["HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS"] = kafka_servers

@@ -81,6 +81,8 @@ class PushConsumer:
         listeners = parts.listeners(live)
         # Alone, the counters are told without a detour.
         transitions = ToEach([self._measures, *listeners]) if listeners else self._measures
+        self._commits = parts.metrics.timer("offset_commits_duration")
+        self._failed_commits = parts.metrics.counter("offset_commits_failures")
         self._buffer = buffer
         self._progress = TopicProgress.of(
             live, parts.log, log_topic, parts.namespace, owned, parts.config.clock_skew_max_ms
@@ -340,14 +342,17 @@ class PushConsumer:
 
     async def _commit(self) -> bool:
         """Commit; False if the log did not take it, or the lease did not allow it."""
+        started_s = self._clock.monotonic_s()
         try:
-            await self._progress.commit(self._clock.monotonic_s())
+            await self._progress.commit(started_s)
+            self._commits.observe(self._clock.monotonic_s() - started_s)
             if not self._lease.is_open():
                 # Nothing was committed, or not all of it.
                 self._touched.set()
         except (LogUnavailable, UnknownTopic) as error:
             # Nothing is lost: the next commit says all that this one would have said.
             self._measures.commit_failures.add()
+            self._failed_commits.add()
             self._touched.set()
             name, now_s = str(self._dispatch.live.name), self._clock.monotonic_s()
             self._uncommitted.failed(name, error, now_s)

@@ -119,6 +119,10 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             names = [] if agent is None else filter(agent.has_first, agent.subscriptions())
             return [known[name] for name in names if name in known]
 
+        metrics.gauge(
+            "consumer_processes_running",
+            lambda: 0 if node.agent is None else len(node.agent.subscriptions()),
+        )
         counts = node.open_letters = OpenCounts(environment.log, counted)
 
         # The same one after a failure: it keeps what it was told of.

@@ -28,6 +28,10 @@ SMALL = {
     ),
     "fuzzed_filters": ("--cases 30", "refused when they are made"),
     "schemas": ("--rounds 1 --seconds 0.3 --connections 4 --cases 30", "checking"),
+    "telemetry": (
+        "--rounds 1 --seconds 0.5 --connections 4 --subscriptions 100",
+        "push of 100 subscriptions",
+    ),
     "hedging": ("--seconds 2 --seeds 1", "adaptive"),
     "publish": (
         (
