@@ -37,7 +37,10 @@ from hermes_actors.model.push_trial import (
 )
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.redaction import MASK, is_secret_header
+from hermes_actors.model.schema import WriterSchema
 from hermes_actors.model.subscription import BatchPolicy, Header, SerialPolicy
+from hermes_actors.model.topic import ContentType
+from hermes_actors.schema.reading import AvroReader, UnknownSchema
 from hermes_actors.telemetry.metrics import Metrics
 
 TIMEOUT_MS_MAX = 10_000
@@ -61,7 +64,8 @@ async def try_push(
     a second after the subscription's request timeout or TIMEOUT_MS_MAX.
 
     Filters, rate and state of the subscription are not asked. Raises Refused for a subscription
-    that cannot be pushed to as it stands, and for a body that cannot be part of a batch.
+    that cannot be pushed to as it stands, for a body that cannot be part of a batch, and for none
+    where the subscription gets Avro.
     """
     clock = parts.clock
     if why := ConsumerFactory(parts).refusal(live, topic):
@@ -76,7 +80,10 @@ async def try_push(
         metrics=Metrics("hermes_trial", clock.monotonic_s),
     )
     message = Message(
-        parts.ids.message_id(), _made_up(tried) if body is None else body, clock.now_ms()
+        parts.ids.message_id(),
+        _made_up(tried) if body is None else body,
+        clock.now_ms(),
+        written_with=_writer_of(tried, topic, parts.avro, body),
     )
     begun_s = clock.monotonic_s()
     ended = trio.Event()
@@ -217,6 +224,25 @@ def _as_tried(live: LiveSubscription) -> LiveSubscription:
     return replace(
         live, subscription=replace(subscription, subscription_policy=bounded, headers=headers)
     )
+
+
+def _writer_of(
+    live: LiveSubscription, topic: LiveTopic, reader: AvroReader, body: bytes | None
+) -> WriterSchema | None:
+    """The schema of a body that is pushed as Avro; None for one that is JSON."""
+    subscription = live.subscription
+    is_avro = topic.topic.content_type is subscription.content_type is ContentType.AVRO
+    if not is_avro or isinstance(subscription.subscription_policy, BatchPolicy):
+        return None
+    if body is None:
+        raise Refused(
+            f"PushTest.message: subscription {live.name} gets Avro; give a message in Avro of the "
+            "topic's newest schema, in Base64"
+        )
+    try:
+        return reader.newest(subscription.topic_name)
+    except UnknownSchema as error:
+        raise Refused(f"PushTest.message: {error}") from error
 
 
 def _made_up(live: LiveSubscription) -> bytes:

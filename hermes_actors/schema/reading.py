@@ -49,13 +49,16 @@ class AvroReader:
         """Tell the schema of a message in Avro whose record does not: that of Confluent's framing,
         if it is one of the topic's, else the newest. Raises UnknownSchema.
         """
-        versions = self._source.versions_of(topic)
-        newest = newest_of(versions, SchemaKind.AVRO)
         framed = framed_id(body)
         if framed is not None:
-            for each in versions.values():
+            for each in self._source.versions_of(topic).values():
                 if each.id == framed:
                     return WriterSchema(each.number, each.id, is_framed=True)
+        return self.newest(topic)
+
+    def newest(self, topic: str) -> WriterSchema:
+        """The topic's newest schema, as a message's. Raises UnknownSchema where there is none."""
+        newest = newest_of(self._source.versions_of(topic), SchemaKind.AVRO)
         if newest is None:
             raise UnknownSchema(f"topic {topic} has no schema, and the message names none")
         return WriterSchema(newest.number, newest.id)

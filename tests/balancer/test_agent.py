@@ -2,6 +2,7 @@ import pytest
 import trio
 
 from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
+from hermes_actors.model.topic import ContentType
 from hermes_actors.status.collector import SubscriptionFigures
 from hermes_actors.status.record import Flow
 from tests.balancer.agent_scene import PUSH, World
@@ -312,6 +313,15 @@ async def test_a_subscription_that_was_changed_meanwhile_is_not_suspended(world,
         world.metadata.is_failing = False
         await trio.sleep(5)
         assert world.metadata.catalog.subscriptions[PUSH].state is SubscriptionState.ACTIVE
+
+
+async def test_other_content_takes_another_consumer(world, autojump_clock):
+    world.put()
+    async with world.running():
+        await trio.sleep(0.1)
+        world.put(content_type=ContentType.AVRO)
+        await trio.sleep(0.1)
+        assert world.kinds == ["start", "stop", "start"]
 
 
 async def test_ordered_delivery_takes_another_consumer(world, autojump_clock):

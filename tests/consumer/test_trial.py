@@ -25,7 +25,9 @@ from hermes_actors.model.subscription import (
     OAuthPolicy,
     SigningPolicy,
 )
+from hermes_actors.model.topic import ContentType
 from hermes_actors.telemetry.metrics import render
+from tests.consumer.avro_scene import NAMED, Avro
 from tests.consumer.http_doubles import STRICT, Sink, net_of, served
 from tests.values import a_live_topic, a_topic
 
@@ -50,6 +52,21 @@ async def real(world, sink, **settings):
     ):
         world.parts = msgspec.structs.replace(world.parts, sender_of=lambda _live: sender)
         yield f"http://127.0.0.1:{port}/in?a=b"
+
+
+async def test_a_subscriber_of_avro_is_pushed_the_avro_that_is_given(world):
+    scene = Avro(world)
+    live = scene.live(ContentType.AVRO)
+    topic = a_live_topic(a_topic(content_type=ContentType.AVRO))
+    with pytest.raises(Refused, match="has no schema"):
+        await try_push(live, topic, world.parts, b"avro")
+    scene.source.add(2, 22, NAMED)
+    await try_push(live, topic, world.parts, b"avro")
+    assert scene.bodies == [b"avro"]
+    headers = scene.headers()
+    assert (headers["Content-Type"], headers["Schema-Version"]) == ("avro/binary", "2")
+    with pytest.raises(Refused, match=r"gets Avro; give a message in Avro"):
+        await try_push(live, topic, world.parts, None)
 
 
 async def test_request_and_answer_are_shown_as_they_were(world):

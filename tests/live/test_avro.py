@@ -182,6 +182,40 @@ def test_case_23_an_avro_subscriber_gets_avro(node, make_topic) -> None:
     assert document["__metadata"]["messageId"] == headers["hermes-message-id"]
 
 
+def test_a_large_message_is_converted_and_read_beside_the_loop(node, make_topic) -> None:
+    topic = make_topic(V2)
+    wanted = {"type": "avropath", "path": "__metadata.messageId", "matcher": ".+"}
+    subscriber = node.subscribe(topic, "json", filters=[wanted])
+    body = {"age": 7, "name": "x" * 45_000}
+    assert node.publish(topic, json.dumps(body).encode())[0] == 201
+    assert subscriber.json() == body
+
+
+def test_a_subscription_that_changes_what_it_takes_gets_that_from_then_on(node, make_topic) -> None:
+    topic = make_topic()
+    subscriber = node.subscribe(topic, "one")
+    assert node.publish(topic, b'{"age": 1}')[0] == 201
+    assert subscriber.json() == {"age": 1}
+    path = f"/topics/{topic}/subscriptions/one"
+    assert node.manage("PUT", path, {"contentType": "AVRO"})[0] == 200
+    deadline_s = 60
+    for age in range(2, deadline_s):
+        assert node.publish(topic, b'{"age": %d}' % age)[0] == 201
+        headers, sent = subscriber.next()
+        if headers["content-type"] == "avro/binary":
+            break
+        assert json.loads(sent) == {"age": age}
+    assert AvroSchema(V1).document(sent)["age"] == age
+    assert (headers["schema-version"], sent[:1] == b"{") == ("1", False)
+
+
+def test_the_tail_shows_json(node, make_topic) -> None:
+    topic = make_topic()
+    assert node.publish(topic, b'{"age": 7}')[0] == 201
+    status, text = node.raw("GET", f"/topics/{topic}/messages?from=beginning")
+    assert (status, json.loads(text)["body"]) == (200, '{"age":7}')
+
+
 def test_cases_24_and_25_avros_own_json_names_branches_and_metadata(node, make_topic) -> None:
     topic = make_topic(V2)
     subscriber = node.subscribe(topic, "json")

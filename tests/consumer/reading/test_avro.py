@@ -10,6 +10,7 @@ from hermes_actors.consumer.delivery import bodies as bodies_module
 from hermes_actors.consumer.delivery.bodies import FORGET_S, PATIENCE_S, UNKNOWN_MAX
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
@@ -167,6 +168,36 @@ async def test_a_schema_that_never_comes_makes_a_dead_letter_that_names_it(scene
     assert (letter.reason, letter.value) == ("undecodable", body)
     assert "topic shop.orders: the schema of version 9, id 99, is not known" in letter.detail
     assert (await scene.world.committed()).position == 2
+
+
+async def test_a_retransmission_takes_a_partition_past_a_message_that_waits_for_its_schema(
+    scene, autojump_clock
+):
+    await scene.publish(avro(PLAIN, n=1), 9, 99)
+    async with scene.consuming() as consumer:
+        await trio.sleep(2)
+        await scene.publish(avro(PLAIN, n=2), 1, 11)
+        seek = Seek(1, SeekBody(7, 0, positions={"dc1": {0: 1}}))
+        consumer.ref.tell(msgspec.structs.replace(scene.live(), seek=seek, stamp=2))
+        await trio.sleep(3)
+        assert scene.bodies == [b'{"n":2}']
+        assert (await scene.world.committed()).position == 2
+    assert scene.world.crashes == []
+
+
+async def test_a_consumer_stops_while_a_schema_is_waited_for_and_the_next_goes_on_there(
+    scene, autojump_clock
+):
+    await scene.publish(avro(PLAIN, n=1), 9, 99)
+    async with scene.consuming() as consumer:
+        await trio.sleep(2)
+        before_s = trio.current_time()
+        await consumer.stop()
+        assert trio.current_time() - before_s < 1
+    scene.source.add(9, 99, PLAIN)
+    async with scene.consuming():
+        await trio.sleep(2)
+    assert scene.bodies == [b'{"n":1}']
 
 
 async def test_a_thousand_messages_of_an_unknown_schema_wait_no_longer_than_one(
