@@ -46,7 +46,7 @@ class Datacentre:
 
     def delay(self, ack: Ack) -> AdaptiveDelay:
         """The hedge delay of all topics with this ack level."""
-        return self._delays[ack is Ack.ALL]
+        return self._delays[ack.waits_for_replicas]
 
 
 class Path:

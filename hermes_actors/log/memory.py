@@ -123,7 +123,7 @@ class MemoryLog:
                 await faults.healed()
             if faults.late_store or not request.is_abandoned:
                 request.outcomes = self._store(request.topic, request.partition, request.batch)
-                if request.ack is Ack.ALL and faults.replication_stopped:
+                if request.ack.waits_for_replicas and faults.replication_stopped:
                     partition.unreplicated.append(request)
                 else:
                     request.is_answered.set()

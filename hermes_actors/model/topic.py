@@ -12,6 +12,11 @@ class Ack(StrEnum):
     LEADER = "LEADER"
     ALL = "ALL"
 
+    @property
+    def waits_for_replicas(self) -> bool:
+        """True if the leader alone does not suffice; all that treats ack levels apart asks this."""
+        return self is Ack.ALL
+
 
 class ContentType(StrEnum):
     """The content type that a topic stores, or that a subscription takes."""

@@ -170,4 +170,4 @@ class TopicMeasures:
 
 
 def _level(ack: Ack) -> str:
-    return "ack_all" if ack is Ack.ALL else "ack_leader"
+    return "ack_all" if ack.waits_for_replicas else "ack_leader"

@@ -15,7 +15,7 @@ from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic, OtherChanged, TopicChanged
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.message import Envelope
-from hermes_actors.model.topic import Ack, Topic
+from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import Limits, Pending, Route, SchemaOf, Tally, no_schema
@@ -178,7 +178,7 @@ class Routes:
     def _limit_ms(self, topic: Topic) -> int:
         if topic.fallback_to_remote_datacenter_enabled:
             return self.config.max_publish_request_duration_ms
-        if topic.ack is Ack.ALL:
+        if topic.ack.waits_for_replicas:
             return self.config.long_idle_timeout_ms
         return self.config.idle_timeout_ms
 

@@ -34,7 +34,6 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.message import Envelope, to_record
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.model.topic import Ack
 
 _FIRST_REST_S = 0.1
 _FIRST_REST_AFTER_RETURN_S = 1.0
@@ -318,7 +317,7 @@ class Replayer:
         items = [(each, entry) for each, entry in items if not each.is_settled]
         if not items:
             return True
-        strictest = Ack.ALL if any(entry.ack is Ack.ALL for _, entry in items) else Ack.LEADER
+        strictest = max((entry.ack for _, entry in items), key=lambda ack: ack.waits_for_replicas)
         records = [to_record(entry.message, self.envelope) for _, entry in items]
         started_s = self._clock.monotonic_s()
         outcomes = await log.append(sending.queue.log_topic, partition, records, strictest)

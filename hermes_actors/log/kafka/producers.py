@@ -168,7 +168,9 @@ class Producers:
                     UnavailableRecord("too much waits for Kafka")
                 ] * count
             else:
-                outcomes = await self._append_in_turn(topic, partition, batch, ack is Ack.ALL)
+                outcomes = await self._append_in_turn(
+                    topic, partition, batch, ack.waits_for_replicas
+                )
         finally:
             self._waiting_bytes -= size_bytes
             self._in_flight -= count
