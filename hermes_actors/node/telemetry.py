@@ -1,5 +1,6 @@
 """The telemetry that leaves a node, as its operator asks for it by the standard variables."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -17,7 +18,9 @@ from hermes_actors.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
-FLUSH_S = 5.0
+_logger = logging.getLogger(__name__)
+
+FLUSH_S = 3.0
 """How long a node that stops waits for its last spans to leave."""
 
 
@@ -30,6 +33,9 @@ async def open_telemetry(node: Node, environment: NodeEnvironment) -> AsyncItera
     if settings.traces == settings.metrics == "none":
         yield
         return
+    if not _logger.isEnabledFor(logging.DEBUG):
+        # It has a line for each try; ours are for each time that the collector goes or comes.
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     # Nothing of it is loaded where it is not wanted.
     from hermes_actors.telemetry.tracing import resource_of
 

@@ -4,6 +4,7 @@ Nothing is counted a second time. Counters become cumulative sums, gauges gauges
 histograms, which several nodes' can be added up.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 
 import trio
@@ -34,10 +35,12 @@ from hermes_actors.runtime.threads import Threads
 from hermes_actors.telemetry.metrics import SCALE, Exemplar, Labels, Metrics, Sizes, Timer
 from hermes_actors.telemetry.span_queue import REST
 
+_logger = logging.getLogger(__name__)
+
 POINTS_MAX = 500
 """Points of one request; as many are encoded at once, in some 10 ms of a thread."""
 
-LAST_S = 5.0
+LAST_S = 2.0
 """How long the last push of a node that stops may take."""
 
 _CHILDREN_A_TURN = 50
@@ -70,15 +73,21 @@ class MetricPush:
         self._interval_s = interval_s
         self._started_ns = clock.now_ms() * 1_000_000
         self._limiter = trio.CapacityLimiter(1)
+        self._is_failing = False
 
     async def run(self, stop: trio.Event) -> None:
         """Push until asked to stop, and then once more, for LAST_S at most."""
-        while not stop.is_set():
-            with trio.move_on_after(self._interval_s):
-                await stop.wait()
-                break
-            await self.push()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._push_regularly)
+            await stop.wait()
+            # One that hangs has no time left.
+            nursery.cancel_scope.cancel()
         with trio.move_on_after(LAST_S):
+            await self.push()
+
+    async def _push_regularly(self) -> None:
+        while True:
+            await trio.sleep(self._interval_s)
             await self.push()
 
     async def push(self) -> None:
@@ -112,6 +121,13 @@ class MetricPush:
             self.exported += points
         else:
             self.failed += points
+        if self._is_failing == is_taken:
+            self._is_failing = not is_taken
+            _logger.warning(
+                "the collector takes metrics again"
+                if is_taken
+                else "the collector does not take metrics (OTEL_EXPORTER_OTLP_ENDPOINT)"
+            )
         await trio.sleep(REST * cpu_s)
         return is_taken
 

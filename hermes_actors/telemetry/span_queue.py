@@ -43,6 +43,7 @@ class SpanQueue(SpanProcessor):
         self._delay_s = delay_s
         self._is_stopping = False
         self._is_given_up = False
+        self._is_failing = False
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="span exporter", daemon=True)
@@ -98,11 +99,20 @@ class SpanQueue(SpanProcessor):
                 result = self._exporter.export(batch)
             # It is not ours, and the thread has to go on.
             except Exception as error:  # noqa: BLE001
-                _logger.warning("spans are not exported: %s", error)
+                _logger.debug("spans are not exported: %s", error)
                 result = SpanExportResult.FAILURE
-            if result is SpanExportResult.SUCCESS:
+            is_taken = result is SpanExportResult.SUCCESS
+            if is_taken:
                 self.exported += len(batch)
             else:
                 self.failed += len(batch)
+            if self._is_failing == is_taken:
+                self._is_failing = not is_taken
+                _logger.warning(
+                    "the collector takes spans again"
+                    if is_taken
+                    else "the collector does not take spans (OTEL_EXPORTER_OTLP_ENDPOINT); they "
+                    "are dropped"
+                )
             if not self._is_stopping:
                 self._stopping.wait(REST * (self._threads.cpu_s() - before_s))

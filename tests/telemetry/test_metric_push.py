@@ -110,6 +110,18 @@ async def test_a_collector_that_refuses_is_counted_and_asked_again_later(
     assert push.exported == 123
 
 
+async def test_a_collector_that_hangs_is_not_waited_for_at_the_end(collector: Collector) -> None:
+    collector.may_answer.clear()
+    push, stop = pushing(collector, some_metrics()), trio.Event()
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(push.run, stop)
+            while not collector.requests:  # noqa: ASYNC110
+                await trio.sleep(0.001)
+            stop.set()
+    assert push.exported == 0
+
+
 async def test_a_collector_that_hangs_keeps_nobody_waiting(collector: Collector) -> None:
     collector.may_answer.clear()
     push = pushing(collector, some_metrics())

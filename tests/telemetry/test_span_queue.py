@@ -94,7 +94,9 @@ def test_an_exporter_that_hangs_holds_up_the_end_for_the_bound_only(exporter: Ha
     exporter.may_go_on.set()
 
 
-def test_an_exporter_that_raises_is_asked_again(exporter: HandExporter) -> None:
+def test_an_exporter_that_raises_is_asked_again_and_told_of_once(
+    exporter: HandExporter, caplog: pytest.LogCaptureFixture
+) -> None:
     exporter.error = ValueError("no collector")
     queue, tracer = opened(exporter)
     for _ in range(20):
@@ -105,6 +107,11 @@ def test_an_exporter_that_raises_is_asked_again(exporter: HandExporter) -> None:
     tracer.start_span("a").end()
     queue.close(10)
     assert (queue.failed, queue.exported) == (20, 1)
+    told = [record.getMessage() for record in caplog.records]
+    assert [each.split(" (")[0] for each in told] == [
+        "the collector does not take spans",
+        "the collector takes spans again",
+    ]
 
 
 def test_threads_that_end_spans_at_once_lose_none(exporter: HandExporter) -> None:
