@@ -6,18 +6,32 @@ from hermes_actors.schema.avro import LOOP_BYTES_MAX, AvroSchema, BodyForm, is_s
 COMPILED_MAX = 1_000
 """Schemas that stay compiled; the one that was asked for longest ago makes room."""
 
+CHARACTERS_MAX = 2_000_000
+"""The characters of all of them together: each is some 50 bytes when compiled."""
+
+_AGAIN_CHARACTERS_MAX = 8_192
+_EVICTED_MAX = 10_000
+
 _ANY = 1 << 62
 
 
 class CompiledSchemas:
     """The Avro schemas that a node reads and writes with, each compiled once.
 
-    One that would take long to compile never is: then what it is for goes beside the loop.
+    One that would take long to compile never is: then what it is for goes beside the loop. So does
+    one that takes some 5 ms and has had to make room before: messages of many large schemas in turn
+    would have each compiled anew.
     """
 
-    def __init__(self, compiled_max: int = COMPILED_MAX) -> None:
+    def __init__(
+        self, compiled_max: int = COMPILED_MAX, characters_max: int = CHARACTERS_MAX
+    ) -> None:
         self._compiled_max = compiled_max
+        self._characters_max = characters_max
         self._compiled: dict[str, AvroSchema | Refused | None] = {}
+        self._characters = 0
+        # Hashes of what has had to make room, oldest first.
+        self._evicted: dict[int, None] = {}
 
     def loop_bytes_max(self, text: str, form: BodyForm = BodyForm.AVRO_BINARY) -> int:
         """How many bytes of a body in this form may be read on the loop, by the schema with this
@@ -46,11 +60,22 @@ class CompiledSchemas:
             # Those that are used stay.
             known = self._compiled[text] = self._compiled.pop(text)
             return known
-        known = _compile(text) if is_soon_compiled(text) else None
+        is_again = len(text) > _AGAIN_CHARACTERS_MAX and hash(text) in self._evicted
+        known = _compile(text) if is_soon_compiled(text) and not is_again else None
         self._compiled[text] = known
-        if len(self._compiled) > self._compiled_max:
-            del self._compiled[next(iter(self._compiled))]
+        self._characters += len(text)
+        while len(self._compiled) > self._compiled_max or (
+            len(self._compiled) > 1 and self._characters > self._characters_max
+        ):
+            self._evict(next(iter(self._compiled)))
         return known
+
+    def _evict(self, text: str) -> None:
+        del self._compiled[text]
+        self._characters -= len(text)
+        self._evicted[hash(text)] = None
+        if len(self._evicted) > _EVICTED_MAX:
+            del self._evicted[next(iter(self._evicted))]
 
 
 def _compile(text: str) -> AvroSchema | Refused:

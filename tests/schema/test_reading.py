@@ -53,6 +53,21 @@ def test_a_thousand_versions_are_compiled_once_each_and_looked_up_by_id(source):
     assert reader.schema(source.versions[1].schema.text) is first
 
 
+def test_large_schemas_in_turn_are_compiled_once_and_then_used_beside_the_loop():
+    many, rounds = 40, 3
+    padding = {"name": "p", "type": "int", "doc": "x" * 60_000}
+    texts = [schema_text(padding, name=f"V{number}") for number in range(many)]
+    compiled, compilations = CompiledSchemas(), 0
+    for _ in range(rounds):
+        for text in texts:
+            before = compiled.loop_bytes_max(text)
+            compilations += before > 0
+    assert compilations < 1.9 * many
+    small = [schema_text(name=f"S{number}") for number in range(1_500)]
+    for text in small * 2:
+        assert compiled.loop_bytes_max(text) > 0
+
+
 @pytest.mark.parametrize(
     "fields",
     [
