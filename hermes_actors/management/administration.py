@@ -149,7 +149,9 @@ class Administration:
         self.retransmissions = Retransmissions(metadata, logs, changes, self.subscriptions, clock)
         self.owners = Owners(self.topics, self.subscriptions, config.management.owner_sources)
         self.tails = Tails(self.topics, log, clock, reader)
-        self.filter_trials = FilterTrials(self.topics, config.frontend.propagation, aside)
+        self.filter_trials = FilterTrials(
+            self.topics, self.subjects, config.frontend.propagation, aside
+        )
         self.warnings = StoredWarnings(metadata, config)
         replicator = config.metadata.replicator if view.status is not None else ""
         watched = "" if replicator == config.node else replicator

@@ -131,7 +131,10 @@ class AvroSchema:
                     return body
                 return self._with_metadata(body, metadata)
             case BodyForm.JSON:
-                datum = self._taken(self._lenient, self._decoded(body), _LENIENT, steps_max)
+                decoded = self._decoded(body)
+                if type(decoded) is not dict:
+                    raise Refused(f"{_NOT_PARSED} It is not a JSON object")
+                datum = self._taken(self._lenient, decoded, _LENIENT, steps_max)
             case BodyForm.AVRO_JSON:
                 datum = self._taken(self._strict, self._decoded(body), _STRICT, steps_max)
             case _:
@@ -180,8 +183,7 @@ class AvroSchema:
         try:
             value = msgspec.json.decode(body)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            reason = f"Failed to parse json to map format. It is not valid JSON: {error}"
-            raise Refused(f"Invalid message: {reason}") from error
+            raise Refused(f"{_NOT_PARSED} It is not valid JSON: {error}") from error
         may_be_deep = self._is_recursive and body.count(b"{") + body.count(b"[") > _LEVELS_MAX
         if may_be_deep and _is_deep(value, _LEVELS_MAX):
             raise Refused(f"Invalid message: it is nested deeper than {_LEVELS_MAX} levels")
@@ -198,6 +200,7 @@ class AvroSchema:
 
 
 _METADATA_TYPE = fastavro.parse_schema(["null", {"type": "map", "values": "string"}])
+_NOT_PARSED = "Invalid message: Failed to parse json to map format."
 _LENIENT = "Failed to convert JSON to Avro"
 _STRICT = "Failed to convert to AVRO"
 

@@ -29,7 +29,17 @@ from hermes_actors.model.schema import (
 )
 from hermes_actors.model.topic import ContentType, Topic
 from hermes_actors.schema.aside import Costly
-from hermes_actors.schema.questions import Compiles, Question, Reads, Told
+from hermes_actors.schema.avro import BodyForm
+from hermes_actors.schema.avro_validation import without_schema
+from hermes_actors.schema.questions import (
+    Compiles,
+    Converts,
+    Decodes,
+    Question,
+    Reads,
+    Told,
+    avro_cpu_max_s,
+)
 from hermes_actors.schema.validation import ask_aside
 
 VERSIONS_MAX = 1_000
@@ -319,17 +329,39 @@ class Subjects:
             raise error
         return "" if error is None else error.message
 
+    async def as_filters_see(self, subject: str, body: bytes) -> bytes:
+        """A message in JSON as filters see it once it is stored as Avro, by the newest version of
+        the subject: as JSON. Raises Refused for one that does not fit, and Unavailable.
+        """
+        schema = self.latest(subject)
+        if schema is None or schema.kind is not SchemaKind.AVRO:
+            raise without_schema(subject)
+        cpu_max_s = avro_cpu_max_s(body)
+        stored = await self._told(Converts(schema.text, BodyForm.JSON, body, {}), cpu_max_s)
+        if isinstance(stored, bytes):
+            question = Decodes(schema.text, stored, keeps_metadata=True)
+            seen = await self._told(question, cpu_max_s)
+            if isinstance(seen, bytes):
+                return seen
+            stored = seen
+        assert stored is not None, "bytes are asked for"
+        raise stored
+
     async def _ask(self, question: Question) -> HermesError | None:
+        told = await self._told(question, _CPU_MAX_S)
+        assert not isinstance(told, bytes), "no bytes are asked for"
+        return told
+
+    async def _told(self, question: Question, cpu_s: float) -> Told:
         answered = trio.Event()
-        answers: list[HermesError | None] = []
+        answers: list[Told] = []
         is_late = False
 
-        def done(error: Told) -> None:
-            assert not isinstance(error, bytes), "no bytes are asked for"
-            answers.append(error)
+        def done(answer: Told) -> None:
+            answers.append(answer)
             answered.set()
 
-        ask_aside(self._costly, Costly(question, _CPU_MAX_S, done, lambda: not is_late))
+        ask_aside(self._costly, Costly(question, cpu_s, done, lambda: not is_late))
         try:
             with trio.move_on_after(_ANSWER_TIMEOUT_S):
                 await answered.wait()

@@ -2,9 +2,10 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from hermes_actors.config.publishing import PropagationConfig
@@ -18,9 +19,11 @@ from hermes_actors.management.bodies.constraints import FILTERS_MAX
 from hermes_actors.management.bodies.decoding import decode_plain
 from hermes_actors.management.bodies.filters import problems_of
 from hermes_actors.management.catalog.rules_subscriptions import require_fitting_filters
+from hermes_actors.management.catalog.subjects import Subjects
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.catalog.warnings import filter_warnings
 from hermes_actors.model.subscription import Filter
+from hermes_actors.model.topic import ContentType
 
 _WAITING_MAX = 8
 """Each of them may wait for a second and more."""
@@ -37,13 +40,17 @@ class FilterTest(Struct, frozen=True, kw_only=True):
 class FilterTrials:
     """Tries filters of anybody, in `aside`, as the frontends' `propagation` is configured."""
 
-    def __init__(self, topics: Topics, propagation: PropagationConfig, aside: Aside) -> None:
+    def __init__(
+        self, topics: Topics, subjects: Subjects, propagation: PropagationConfig, aside: Aside
+    ) -> None:
         self._topics = topics
+        self._subjects = subjects
         self._propagation = propagation
         self._aside = aside
 
     async def make(self, _caller: Caller, topic: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long.
+        """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long,
+        or a message that does not fit its AVRO topic, where it is JSON as for publishers.
         `warnings`, if there are, of filters that no message can pass as the frontends are
         configured.
 
@@ -71,7 +78,14 @@ class FilterTrials:
             message = base64.b64decode(asked.message, validate=True)
         except (binascii.Error, ValueError) as error:
             raise Refused(f"FilterTest.message must be Base64: {error}") from error
-        candidate = Candidate(message, tuple(asked.headers.items()))
+        decode: Callable[[bytes], Any] | None = None
+        if owning.topic.content_type is ContentType.AVRO:
+            try:
+                message = await self._subjects.as_filters_see(topic, message)
+            except Refused as error:
+                return {"status": "ERROR", "errorMessage": error.message}
+            decode = msgspec.json.decode
+        candidate = Candidate(message, tuple(asked.headers.items()), decode)
 
         def ask(budget: Budget) -> str:
             return filters.rejects(candidate, budget)

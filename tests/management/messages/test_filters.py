@@ -1,6 +1,7 @@
 """Filters over the API: which are refused with a subscription, and what a message passes."""
 
 import base64
+import json
 
 import pytest
 
@@ -31,6 +32,68 @@ async def test_a_message_is_tried_on_filters(api, body, status) -> None:
     await api.with_topic()
     answer = await api.post(PATH, body)
     assert (answer.status_code, answer.json()["status"]) == (200, status)
+
+
+VISIT = {
+    "type": "record",
+    "name": "Visit",
+    "fields": [
+        {
+            "name": "__metadata",
+            "type": ["null", {"type": "map", "values": "string"}],
+            "default": None,
+        },
+        {"name": "country", "type": ["null", "string"]},
+        {"name": "pages", "type": {"type": "array", "items": "int"}, "default": []},
+    ],
+}
+BY_PATH = {"type": "avropath", "path": ".country", "matcher": "PL|DE"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (asking(b'{"country":"PL"}', BY_PATH), "MATCHED"),
+        (asking(b'{"country":"FR"}', BY_PATH), "NOT_MATCHED"),
+        (asking(b'{"country":null}', {**BY_PATH, "matcher": "null"}), "MATCHED"),
+        (
+            asking(
+                b'{"country":"PL","pages":[1,2]}', {**BY_PATH, "path": "pages[1]", "matcher": "2"}
+            ),
+            "MATCHED",
+        ),
+        (asking(b'{"country":"PL"}', BY_PATH, HEADER), "NOT_MATCHED"),
+        (asking(b'{"country":"PL"}', BY_PATH, HEADER, headers={"Channel": "web"}), "MATCHED"),
+    ],
+)
+async def test_a_message_of_an_avro_topic_is_tried_as_it_will_be_stored(api, body, status) -> None:
+    await api.with_topic(contentType="AVRO", schema=json.dumps(VISIT))
+    answer = await api.post(PATH, body)
+    assert (answer.status_code, answer.json()["status"]) == (200, status)
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (b"not JSON", "Failed to parse json to map format."),
+        (b"[1]", "Failed to parse json to map format."),
+        (b"", "Failed to parse json to map format."),
+        (b'{"country":5}', "country"),
+        (b"{}", "Failed to convert JSON to Avro"),
+    ],
+)
+async def test_a_message_that_an_avro_topic_would_not_take_is_an_error(api, message, words) -> None:
+    await api.with_topic(contentType="AVRO", schema=json.dumps(VISIT))
+    answer = (await api.post(PATH, asking(message, BY_PATH))).json()
+    assert answer["status"] == "ERROR"
+    assert words in answer["errorMessage"]
+
+
+async def test_without_a_schema_no_message_of_an_avro_topic_can_be_tried(api) -> None:
+    await api.with_topic(contentType="AVRO", schema=json.dumps(VISIT))
+    await api.administration.subjects.delete("shop.orders")
+    answer = (await api.post(PATH, asking(b"{}", BY_PATH))).json()
+    assert (answer["status"], "No schema" in answer["errorMessage"]) == ("ERROR", True)
 
 
 async def test_a_filter_that_takes_too_long_is_an_error_with_its_reason(api) -> None:
