@@ -106,3 +106,56 @@ def test_diff_shows_the_lines_that_come_and_go(hermes, known, file):
     assert '+    "b": {}' in added
     assert hermes("schema", "diff", "shop.orders").exit_code == 2
     assert hermes("schema", "diff", "shop.orders", "--version", "1").stdout == ""
+
+
+AGE = {"name": "age", "type": "int"}
+FIRST = {"type": "record", "name": "Visit", "fields": [AGE]}
+NOTED = {**FIRST, "fields": [AGE, {"name": "note", "type": "string", "default": ""}]}
+DEMANDING = {**FIRST, "fields": [AGE, {"name": "note", "type": "string"}]}
+LONGER = {**FIRST, "fields": [{**AGE, "type": "long"}]}
+
+
+@pytest.fixture
+def avro(known):
+    """The topic is AVRO."""
+    known.on("GET /topics/shop.orders", (200, {"name": "shop.orders", "contentType": "AVRO"}))
+    # As Confluent's registry leaves the kind out.
+    newest = {"subject": "shop.orders", "version": 1, "id": 77, "schema": json.dumps(FIRST)}
+    known.on(f"GET {SUBJECT}/versions/latest", (200, newest))
+    return known
+
+
+def test_push_to_an_avro_topic_registers_an_avro_schema(hermes, avro, file):
+    avro.on(f"POST {SUBJECT}/versions", (200, {"id": 78}))
+    avro.on(f"POST {SUBJECT}", (200, {"version": 2, "id": 78}))
+    assert hermes("schema", "push", "shop.orders", file(NOTED)).exit_code == 0
+    pushed = next(each for each in avro.calls if each.path == f"{SUBJECT}/versions")
+    assert pushed.json() == {"schemaType": "AVRO", "schema": json.dumps(NOTED)}
+
+
+def test_check_compares_avro_schemas_by_avros_rules(hermes, avro, file):
+    compatibility(avro, True)
+    noted = hermes("schema", "check", "shop.orders", file(NOTED))
+    assert noted.stdout.splitlines() == [
+        "would be taken: it agrees with earlier versions as the topic's level demands"
+    ]
+    longer = hermes("schema", "check", "shop.orders", file(LONGER))
+    assert longer.stdout.splitlines()[1:] == [
+        "subscriptions that might get messages they do not know yet: audit, billing"
+    ]
+
+
+def test_check_fails_for_an_avro_schema_that_cannot_read_what_is_there(hermes, avro, file):
+    compatibility(avro, False, "it cannot read messages of version 1: note at /fields/1")
+    result = hermes("schema", "check", "shop.orders", file(DEMANDING))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        "would be refused: it cannot read messages of version 1: note at /fields/1",
+        "publishers: messages that shop.orders takes now might be refused",
+    ]
+
+
+def test_check_says_what_is_wrong_with_a_file_that_is_no_avro_schema(hermes, avro, file):
+    result = hermes("schema", "check", "shop.orders", file({"type": "object"}))
+    assert result.exit_code == 2
+    assert "no Avro schema" in result.stderr

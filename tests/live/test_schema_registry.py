@@ -114,6 +114,7 @@ def test_confluents_client_registers_finds_compares_and_deletes(node, client_of)
     assert registry.get_version("shop.visits", 1).schema.schema_str == FIRST
     named = [(each.subject, each.version) for each in registry.get_schema_versions(second)]
     assert named == [("shop.visits", 2)]
+    assert registry.get_subjects_by_schema_id(second) == ["shop.visits"]
     assert sorted(registry.get_schema_types()) == ["AVRO", "JSON"]
     assert registry.delete_version("shop.visits", 2) == 2
     assert registry.get_versions("shop.visits") == [1]
@@ -122,7 +123,7 @@ def test_confluents_client_registers_finds_compares_and_deletes(node, client_of)
 def test_confluents_client_sets_levels_and_uses_subjects_that_are_no_topics(node, client_of):
     registry = client_of(node)
     assert registry.get_compatibility() == "BACKWARD"
-    assert registry.get_global_mode() == "READWRITE"
+    assert registry.get_global_mode() == registry.get_mode("plain-key") == "READWRITE"
     registry.set_compatibility("plain-key", "FULL")
     assert registry.get_compatibility("plain-key") == "FULL"
     assert registry.get_config("plain-key").compatibility_level == "FULL"

@@ -89,6 +89,21 @@ async def test_what_takes_more_cpu_than_it_may_is_refused_and_the_next_is_asked(
     assert await asker.ask(Fits(NUMBERS, b"[1]")) is None
 
 
+async def test_avro_schemas_that_take_long_to_be_compared_are_refused_in_time(asker):
+    """Each of the one's 700 records is compared with each of the other's."""
+
+    def many(name: str) -> Schema:
+        fields = [{"name": "a", "type": "int"}]
+        records = [{"type": "record", "name": f"r{at}", "fields": fields} for at in range(700)]
+        body = {"type": "record", "name": name, "fields": [{"name": "u", "type": records}]}
+        return Schema(SchemaKind.AVRO, json.dumps(body))
+
+    error = await asker.ask(Reads(many("one"), many("one")), cpu_s=0.2)
+    assert isinstance(error, Refused)
+    assert "more than 200 ms of CPU" in error.message
+    assert await asker.ask(Compiles(many("one"))) is None
+
+
 async def test_a_process_that_is_killed_is_not_the_messages_fault(asker):
     assert await asker.ask(Fits(NUMBERS, b"[1]")) is None
     os.kill(asker.pid, signal.SIGSTOP)

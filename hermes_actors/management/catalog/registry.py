@@ -108,6 +108,10 @@ class SchemaRegistry:
             for subject, version in self._subjects.versions_with(schema_id)
         ]
 
+    async def subjects_with(self, schema_id: int) -> list[str]:
+        """The subjects that have the schema with this id as a version."""
+        return sorted({each["subject"] for each in await self.versions_with(schema_id)})
+
     async def compatibility(
         self, subject: str, version: str, body: Mapping[str, Any], *, is_verbose: bool = False
     ) -> dict[str, Any]:

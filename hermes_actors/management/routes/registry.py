@@ -63,11 +63,18 @@ def _reading(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
     async def versions_by_id(schema_id: FromPath[int]) -> Answer:
         return await _told(gate.read(registry.versions_with, schema_id))
 
+    @get(_ID + "/subjects", summary="The subjects that have a schema as a version")
+    async def subjects_by_id(schema_id: FromPath[int]) -> Answer:
+        return await _told(gate.read(registry.subjects_with, schema_id))
+
     @get(ROOT + "/schemas/types", summary="The languages of schemas")
     async def schema_types() -> Answer:
         return _answer(list(SchemaKind))
 
-    @get(ROOT + "/mode", summary="READWRITE: versions can be registered")
+    @get(
+        [ROOT + "/mode", ROOT + "/mode/{subject:str}"],
+        summary="READWRITE: versions can be registered",
+    )
     async def registry_mode() -> Answer:
         return _answer({"mode": "READWRITE"})
 
@@ -80,6 +87,7 @@ def _reading(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
         schema_by_id,
         text_by_id,
         versions_by_id,
+        subjects_by_id,
         schema_types,
         registry_mode,
     ]
