@@ -7,8 +7,8 @@ each attribute of a CloudEvent, as CloudEvents' own binding for Kafka has them (
 `content-type` there). A message in Avro also has `sv` and `sid`, the version and the id of its
 schema in four bytes each, as Hermes writes them, and `framing` where Confluent's framing begins it.
 The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' own JSON envelope; Avro
-it leaves as it is. Readers know both: a native record carries the `dc` header, which Hermes never
-writes.
+it leaves as it is; record headers tell the trace there, too. Readers know both: a native record
+carries the `dc` header, which Hermes never writes.
 """
 
 import json
@@ -141,18 +141,23 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
     written_with = message.written_with
     if written_with is not None:
         propagated = (*_written(written_with), *propagated)
+    trace: tuple[tuple[str, bytes], ...] = ()
+    if message.traceparent:
+        trace = (("traceparent", message.traceparent.encode()),)
+    if message.tracestate:
+        trace += (("tracestate", message.tracestate.encode()),)
     if envelope is Envelope.HERMES and written_with is not None:
         return Record(
             key=message.key,
             value=message.body,
-            headers=(("id", message.id.encode()), *propagated),
+            headers=(("id", message.id.encode()), *propagated, *trace),
             timestamp_ms=message.published_at_ms,
         )
     if envelope is Envelope.HERMES:
         return Record(
             key=message.key,
             value=enveloped(message),
-            headers=(("id", message.id.encode()), *propagated),
+            headers=(("id", message.id.encode()), *propagated, *trace),
             timestamp_ms=message.published_at_ms,
         )
     headers: tuple[tuple[str, bytes], ...] = (
@@ -160,10 +165,8 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
         ("dc", message.dc.encode()),
         ("via", (via or message.via).encode()),
     )
-    if message.traceparent:
-        headers += (("traceparent", message.traceparent.encode()),)
-    if message.tracestate:
-        headers += (("tracestate", message.tracestate.encode()),)
+    if trace:
+        headers += trace
     return Record(
         key=message.key,
         value=message.body,
@@ -253,7 +256,10 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
         attributes = []
     is_avro = version > 0 or schema_id > 0
     if dc is None and not is_avro and _ENVELOPE_MARK in record.value:
-        return _unwrap(record, tuple(propagated), tuple(attributes), make_id)
+        message = _unwrap(record, tuple(propagated), tuple(attributes), make_id)
+        if traceparent:
+            return carrying(message, TraceContext(traceparent, tracestate or ""))
+        return message
     return Message(
         id=message_id or make_id(),
         body=record.value,
