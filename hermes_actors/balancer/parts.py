@@ -78,14 +78,15 @@ class ConsumerPlan(Struct, frozen=True):
         )
 
 
-def _shape(live: LiveSubscription) -> tuple[DeliveryType, ContentType, bool]:
-    """Return what is fixed while a consumer runs: its delivery type, what it is pushed, and whether
-    it keeps order.
+def _shape(live: LiveSubscription) -> tuple[DeliveryType, ContentType, bool, str]:
+    """Return what is fixed while a consumer runs: its delivery type, what it is pushed, whether it
+    keeps order, and what is tracked of it.
     """
     subscription = live.subscription
     policy = subscription.subscription_policy
     is_ordered = isinstance(policy, SerialPolicy) and policy.ordered
-    return subscription.delivery_type, subscription.content_type, is_ordered
+    tracked = subscription.tracking_mode
+    return subscription.delivery_type, subscription.content_type, is_ordered, tracked
 
 
 class NodeCpu(Protocol):

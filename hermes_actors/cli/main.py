@@ -51,6 +51,7 @@ _COMMANDS = (
         f"{_PACKAGE}.balancer.commands:app",
         "Show who runs what and why; drain nodes, constrain work.",
     ),
+    LazyCommand("trace", f"{_PACKAGE}.trace:app", "Show what became of a message, by its id."),
     LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),
     LazyCommand(
         "oauth-provider",

@@ -17,6 +17,7 @@ from hermes_actors.config.fallback import FallbackConfig, SpoolConfig
 from hermes_actors.config.kafka import KafkaConfig
 from hermes_actors.config.publishing import FrontendConfig, ManagementTlsConfig
 from hermes_actors.config.security import ManagementAuthenticationConfig, SecurityConfig
+from hermes_actors.config.tracking import TrackingConfig
 from hermes_actors.model.message import Envelope
 
 
@@ -147,4 +148,5 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
     fallback: FallbackConfig = field(default_factory=FallbackConfig)
     spool: SpoolConfig = field(default_factory=SpoolConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

@@ -87,6 +87,7 @@ class PushConsumer:
         self._progress = TopicProgress.of(
             live, parts.log, log_topic, parts.namespace, owned, parts.config.clock_skew_max_ms
         )
+        self._progress.cover = parts.cover(live)
         bodies = Bodies(live, topic_content, parts.avro, parts.clock)
         self._screening = Screening(live, parts, self._measures, owned.lease, self._ask_by, bodies)
         self._intake = Intake(

@@ -37,6 +37,7 @@ from hermes_actors.management.dead_letters.undelivered import UndeliveredMessage
 from hermes_actors.management.messages.filters import FilterTrials
 from hermes_actors.management.messages.previews import MessagePreviews
 from hermes_actors.management.messages.tail import Tails
+from hermes_actors.management.messages.tracking import MessageTracking
 from hermes_actors.management.messages.trials import Trials, TryPush
 from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.management.offsets.retransmission import Retransmissions
@@ -54,6 +55,7 @@ from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.previews import PreviewRegister
+from hermes_actors.tracking.reader import TrackingFollowing
 
 
 @dataclass(frozen=True)
@@ -62,15 +64,16 @@ class ClusterView:
 
     `datacenters` are all of the cluster; `remote_logs` are the others' logs, where dead letters lie
     too. `status` is what readers of the nodes' status records fold into; without it there are no
-    metrics. `previews` is what readers of the nodes' previews fill. `coordinations` are those that
-    this node follows, by datacentre, and `planning` asks the planners of some of them; `weights`
-    says what all work of one weighs.
+    metrics. `previews` is what readers of the nodes' previews fill, `tracking` looks messages
+    up. `coordinations` are those that this node follows, by datacentre, and `planning` asks the
+    planners of some of them; `weights` says what all work of one weighs.
     """
 
     datacenters: Sequence[str] = ()
     remote_logs: Sequence[Log] = ()
     status: StatusFold | None = None
     previews: PreviewRegister | None = None
+    tracking: TrackingFollowing | None = None
     coordinations: Mapping[str, Followed] = field(default_factory=dict)
     planning: Mapping[str, DryRunPlanner] = field(default_factory=dict)
     weights: Callable[[CoordinationState], PlannerWeights] = unweighed
@@ -123,6 +126,7 @@ class Administration:
         self.trials = Trials(self.topics, self.subscriptions, clock, try_push, place)
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, view.previews)
+        self.tracking = MessageTracking(metadata, self.subscriptions, view.tracking)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
         balancer = config.consumers.balancer
         limits = OwnershipLimits(balancer.tasks_per_node_max, balancer.consumers_per_subscription)

@@ -49,6 +49,7 @@ from hermes_actors.management.routes.subscriptions import (
     trial_routes,
 )
 from hermes_actors.management.routes.topics import topic_routes
+from hermes_actors.management.routes.tracking import tracking_routes
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -94,6 +95,7 @@ def build_app(
         *drain_routes(gate, parts.drains),
         *dead_letter_routes(gate, parts.dead_letters, parts.redrives, parts.undelivered),
         *message_routes(gate, parts.previews, parts.tails, parts.filter_trials),
+        *tracking_routes(gate, parts.tracking),
         *readiness_routes(gate, parts.readiness),
         *access_routes(gate, parts.owners, parts.mode),
         *status_routes(gate, parts.health, parts.statuses, metrics),

@@ -74,7 +74,10 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             resolver=resolver,
             names=names_of(environment.clock, config.consumers.recipients),
             aside=Aside(config.consumers.filters, environment.threads),
-            listeners=lambda live: [listen(live) for listen in node.delivery_listeners],
+            listeners=lambda live: [
+                found for listen in node.delivery_listeners if (found := listen(live)) is not None
+            ],
+            cover=node.cover,
             avro=AvroReader(
                 CatalogSchemas(node.metadata.catalog),
                 CompiledSchemas(),

@@ -14,6 +14,7 @@ from hermes_actors.security.authenticator import SECURITY
 from hermes_actors.status.measures import STATUS
 from hermes_actors.telemetry.measures import TELEMETRY
 from hermes_actors.telemetry.metrics import Meanings, Metrics, meanings
+from hermes_actors.tracking.measures import TRACKING
 
 LOOP = meanings(
     "hermes_loop",
@@ -32,6 +33,7 @@ PARTS: Mapping[str, Meanings] = {
     "Who calls": SECURITY,
     "The event loop": LOOP,
     "Telemetry": TELEMETRY,
+    "Tracking": TRACKING,
 }
 """All metrics of the product, by the part of a node that they tell of."""
 

@@ -10,6 +10,7 @@ from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.fallback.spool.opening import open_spool
+from hermes_actors.fallback.spool.replay import heard_by
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node, log_crash
 from hermes_actors.publisher.frontend import Frontend
@@ -50,12 +51,12 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             metrics=metrics,
             clock=environment.clock,
             rng=environment.split_rng(),
-            appended=node.replayed,
+            appended=heard_by(node.replayed),
         ) as spool,
         open_supervisor(environment.split_rng(), log_crash) as producers,
         trio.open_nursery() as nursery,
     ):
-        node.duties = {**node.duties, "spool": lambda: spool.trouble if spool else ""}
+        node.duties["spool"] = lambda: spool.trouble if spool else ""
         node.spool_lost = lambda: spool.lost if spool else ""
         not_checked = _start_readiness_check(node, environment)
         schemas, compiled = CatalogSchemas(node.metadata.catalog), CompiledSchemas()

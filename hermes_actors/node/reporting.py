@@ -46,6 +46,7 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
         version=__version__,
         started_at_ms=environment.clock.now_ms(),
     )
+    node.boot_id = identity.boot_id
     collector = Collector(identity, _sources(node))
     node.metrics.append(subscription_metrics(collector))
     node.control.start_task(

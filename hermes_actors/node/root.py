@@ -14,6 +14,9 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ saved schemas          compiles and compares what is saved, in another (management)
     ├─ preview reporter       hands previews of what is published to management, if that is on
     ├─ preview reader <dc>    gathers those of a datacentre (management)
+    ├─ tracking writer <dc>   tells a datacentre's log what became of tracked messages
+    ├─ tracking demand        has that index filled as soon as somebody tracks (management)
+    ├─ tracking reader <dc>   follows what a datacentre tells of them into the index (management)
     ├─ spool writer           keeps on the disk what no log took
     ├─ replayer               sends that when a log takes it again
     ├─ security               reads users and keys again, if somebody is asked who he is
@@ -57,6 +60,7 @@ from hermes_actors.node.publishing import open_frontend
 from hermes_actors.node.reporting import follow_status, open_reporter
 from hermes_actors.node.running import Node, log_crash
 from hermes_actors.node.telemetry import open_telemetry
+from hermes_actors.node.tracking import open_tracking, tracking_index
 from hermes_actors.node.trying import pushes_tried
 from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.security.authenticator import Authenticator
@@ -97,6 +101,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                 await parts.enter_async_context(open_meter(node, environment))
             if "management" in config.roles:
                 planning = dry_run(node)
+                node.tracking = tracking_index(node, environment)
                 node.administration = Administration(
                     metadata,
                     environment.log,
@@ -114,6 +119,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                         )
                         if config.frontend.preview.enabled
                         else None,
+                        tracking=node.tracking,
                         coordinations=follow_coordinations(node, environment),
                         planning={config.dc: planning},
                         weights=planning.weights,
@@ -128,6 +134,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     try_push=pushes_tried(node, environment),
                 )
             await parts.enter_async_context(open_reporter(node, environment))
+            await parts.enter_async_context(open_tracking(node, environment))
             if "frontend" in config.roles:
                 await parts.enter_async_context(open_frontend(node, environment))
             if "consumers" in config.roles:

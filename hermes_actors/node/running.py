@@ -1,7 +1,7 @@
 """A running node, as its listeners and its tests see it."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
@@ -11,11 +11,11 @@ from hermes_actors.balancer.agent import Agent
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.config import Config
 from hermes_actors.consumer.delivery.delivery import Transitions
-from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.parts import ConsumerParts, Cover, uncovered
 from hermes_actors.consumer.letters.open_counts import OpenCounts
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.errors import StartupError
-from hermes_actors.fallback.spool.replay import Appended, unheard
+from hermes_actors.fallback.spool.replay import Appended
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
@@ -23,6 +23,7 @@ from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Transitions as PublishTransitions
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.telemetry.metrics import Metrics
+from hermes_actors.tracking.reader import TrackingFollowing
 
 _logger = logging.getLogger("hermes_actors.node")
 
@@ -47,18 +48,25 @@ class Node:
     administration: Administration | None = None
     authenticator: Authenticator | None = None
     metrics: list[Metrics] = field(default_factory=list)
-    duties: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    duties: dict[str, Callable[[], str]] = field(default_factory=dict)
     """The duties of this node for its whole datacentre, each with what keeps it from getting on."""
     standstills: Callable[[], list[str]] = list
     """For people: how its event loop stood still lately."""
     publish_listeners: list[PublishTransitions] = field(default_factory=list)
     """Those that hear of all publishes; known before the frontend opens."""
-    delivery_listeners: list[Callable[[LiveSubscription], Transitions]] = field(
+    delivery_listeners: list[Callable[[LiveSubscription], Transitions | None]] = field(
         default_factory=list
     )
-    """Make, for each consumer, those that hear of its messages beside its counters."""
-    replayed: Appended = unheard
-    """Hears of what the spool has sent."""
+    """Make, for each consumer, those that hear of its messages beside its counters; None: it has
+    nothing to hear."""
+    cover: Callable[[LiveSubscription], Cover | None] = uncovered
+    """Gives what a subscription's commits wait for."""
+    tracking: TrackingFollowing | None = None
+    """Where a management node looks messages up."""
+    boot_id: str = ""
+    """The name of this life of the node."""
+    replayed: list[Appended] = field(default_factory=list)
+    """Hear of what the spool has sent."""
     spool_lost: Callable[[], str] = str
     """Why the spool keeps nothing more until the node is started again."""
 

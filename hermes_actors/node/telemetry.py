@@ -82,7 +82,7 @@ async def _tracing(
 
     node.publish_listeners.append(publishes)
     node.delivery_listeners.append(of)
-    node.replayed = publishes.replayed
+    node.replayed.append(publishes.replayed)
     metrics.total("spans_exported", lambda: queue.exported)
     metrics.total("spans_failed", lambda: queue.failed)
     metrics.total("spans_dropped", lambda: queue.dropped)

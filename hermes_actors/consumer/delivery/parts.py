@@ -1,7 +1,7 @@
 """The parts that all consumers of a node share, and the status that may be asked of each."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct, field
 
@@ -36,12 +36,21 @@ def _nobody(_live: LiveSubscription) -> Sequence[Transitions]:
     return ()
 
 
+Cover = Callable[[], Awaitable[None]]
+"""Waits, within bounds, for what has to be written down before offsets are committed."""
+
+
+def uncovered(_live: LiveSubscription) -> Cover | None:
+    """Return nothing to wait for."""
+    return None
+
+
 class ConsumerParts(Struct, frozen=True):
     """The parts that all consumers of a node share.
 
     `suspend` is called by a consumer whose endpoint is gone, with the version that was pushed to
     and why; it must not wait. `listeners` gives what hears of a subscription's messages, beside its
-    counters.
+    counters; `cover` what its commits wait for, None for nothing.
     """
 
     log: Log
@@ -59,6 +68,7 @@ class ConsumerParts(Struct, frozen=True):
     resolver: EndpointResolver | None = None
     names: Names | None = None
     listeners: Callable[[LiveSubscription], Sequence[Transitions]] = _nobody
+    cover: Callable[[LiveSubscription], Cover | None] = uncovered
     aside: Aside = field(default_factory=lambda: Aside(FiltersConfig(), SystemThreads()))
     avro: AvroReader = field(default_factory=lambda: AvroReader(NoSchemas(), CompiledSchemas()))
 

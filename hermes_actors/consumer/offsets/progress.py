@@ -4,7 +4,7 @@ which of a node's consumers could not commit.
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 from msgspec.structs import replace
@@ -82,6 +82,8 @@ class TopicProgress:
         self._committing = trio.Lock()
         self._loading = trio.Lock()
         self.partitions: dict[int, PartitionOffsets] = {}
+        self.cover: Callable[[], Awaitable[None]] | None = None
+        """Waits for what is to be written down before what is settled is committed."""
 
     @classmethod
     def of(
@@ -280,6 +282,8 @@ class TopicProgress:
     async def _commit(self, now_s: float) -> bool:
         is_refresh = now_s - self._committed_s >= REFRESH_S
         commits = self._changed(is_refresh=is_refresh)
+        if commits and self.cover is not None:
+            await self.cover()
         # Looked at here, after all waiting: somebody else may own the partitions by now, and then
         # it is his commits that count.
         if not commits or not self._lease.is_open():

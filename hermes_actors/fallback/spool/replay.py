@@ -73,6 +73,18 @@ Logs = Callable[[LiveTopic], Sequence[Log]]
 Appended = Callable[[Sequence[SpoolEntry], str, Sequence[Outcome], float], None]
 
 
+def heard_by(listeners: Sequence[Appended]) -> Appended:
+    """Return what tells each of these."""
+
+    def tell(
+        entries: Sequence[SpoolEntry], dc: str, outcomes: Sequence[Outcome], took_s: float
+    ) -> None:
+        for listener in listeners:
+            listener(entries, dc, outcomes, took_s)
+
+    return tell
+
+
 def unheard(
     _entries: Sequence[SpoolEntry], _dc: str, _outcomes: Sequence[Outcome], _took_s: float
 ) -> None:

@@ -1,0 +1,150 @@
+"""Tracking of delivery: what becomes of the messages of one subscription that is tracked."""
+
+from collections.abc import Callable, Sequence
+
+from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
+from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.message import UndecodableRecord, from_record
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.model.subscription import TrackingMode
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.tracking.buffer import TrackingBuffer
+from hermes_actors.tracking.events import (
+    ID_CHARACTERS_MAX,
+    REASON_CHARACTERS_MAX,
+    EventKind,
+    TrackingEvent,
+)
+
+_SETTLED = {
+    Settlement.DELIVERED: EventKind.DELIVERED,
+    Settlement.DEAD_LETTER: EventKind.DEAD,
+    Settlement.DROPPED: EventKind.DISCARDED,
+}
+
+
+class TrackedDeliveries(Transitions):
+    """Tells the attempts and the end of each message, or only of those that are given up.
+
+    `latest` gives the subscription as it is now, None when it is gone. Its tracking mode does not
+    change in the life of a consumer.
+    """
+
+    def __init__(
+        self,
+        buffer: TrackingBuffer,
+        live: LiveSubscription,
+        latest: Callable[[], LiveSubscription | None],
+        dc: str,
+        clock: Clock,
+    ) -> None:
+        self._buffer = buffer
+        self._live = live
+        self._latest = latest
+        self._dc = dc
+        self._clock = clock
+        self._tells_all = live.subscription.tracking_mode is TrackingMode.ALL
+        # Of those that are given up and not settled yet, which the consumer bounds.
+        self._reasons: dict[Delivery, str] = {}
+
+    def filtered(self, records: Sequence[StoredRecord]) -> None:
+        """Tell what is not wanted."""
+        if self._tells_all:
+            for record in records:
+                self._tell(EventKind.FILTERED, record, _id_of(record), self._epoch(record))
+
+    def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
+        """Tell that an attempt begins."""
+        if self._tells_all:
+            for each in deliveries:
+                self._of(EventKind.INFLIGHT, each, attempt=each.attempts + 1)
+
+    def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
+        """Tell that an attempt failed."""
+        if self._tells_all and not outcome.is_success:
+            reason = outcome.reason()
+            for each in deliveries:
+                attempt = each.attempts + 1
+                self._of(
+                    EventKind.FAILED, each, attempt=attempt, status=outcome.status, reason=reason
+                )
+
+    def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
+        """Remember why, for when they are settled."""
+        for each in deliveries:
+            last = "" if each.last is None else f": {each.last.reason()}"
+            self._reasons[each] = reason.value + last
+
+    def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
+        """Tell the end of them."""
+        if settlement is Settlement.DELIVERED and not self._tells_all:
+            return
+        kind = _SETTLED[settlement]
+        for each in deliveries:
+            reason = self._reasons.pop(each, "")
+            status = 0 if each.last is None else each.last.status
+            # The attempt that succeeds is not counted as one that has failed.
+            attempt = each.attempts + (kind is EventKind.DELIVERED)
+            self._of(kind, each, attempt=attempt, status=status, reason=reason)
+
+    def _of(
+        self,
+        kind: EventKind,
+        delivery: Delivery,
+        *,
+        attempt: int,
+        status: int = 0,
+        reason: str = "",
+    ) -> None:
+        record, message, redriven = delivery.record, delivery.message, delivery.redriven
+        message_id = _id_of(record) if message is None else message.id
+        # A dead letter that is delivered again has another end beside its first one.
+        epoch = self._epoch(record) if redriven is None else redriven.at_ms
+        via = "" if message is None else message.via
+        self._tell(kind, record, message_id, epoch, attempt, status, reason, via)
+
+    def _tell(
+        self,
+        kind: EventKind,
+        record: StoredRecord,
+        message_id: str,
+        epoch: int,
+        attempt: int = 0,
+        status: int = 0,
+        reason: str = "",
+        via: str = "",
+    ) -> None:
+        name = self._live.name
+        self._buffer.add(
+            TrackingEvent(
+                kind,
+                message_id[:ID_CHARACTERS_MAX],
+                str(name.topic),
+                self._clock.now_ms(),
+                self._dc,
+                name.name,
+                record.partition,
+                record.offset,
+                attempt,
+                status,
+                reason[:REASON_CHARACTERS_MAX],
+                via,
+                epoch,
+            )
+        )
+
+    def _epoch(self, record: StoredRecord) -> int:
+        live = self._latest()
+        seek = None if live is None else live.seek
+        return seek.number if seek is not None and seek.moves(self._dc, record.partition) else 0
+
+
+def _id_of(record: StoredRecord) -> str:
+    """The message id of a record; its place where it has none that can be read."""
+    place = f"{record.partition}/{record.offset}"
+    try:
+        return from_record(record, lambda: place).id
+    except UndecodableRecord:
+        return place

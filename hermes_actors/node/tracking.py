@@ -1,0 +1,142 @@
+"""The tracking of a node: what its publishes and deliveries tell, and who writes it."""
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from hermes_actors.actors.supervisor import run_until
+from hermes_actors.consumer.delivery.parts import Cover
+from hermes_actors.consumer.delivery.tracked import TrackedDeliveries
+from hermes_actors.metadata.catalog import LiveSubscription, SubscriptionChanged, TopicChanged
+from hermes_actors.model.subscription import TrackingMode
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.node.running import Node
+from hermes_actors.publisher.tracked import TrackedPublishes
+from hermes_actors.tracking.buffer import TrackingBuffer
+from hermes_actors.tracking.index import TrackingIndex
+from hermes_actors.tracking.measures import tracking_metrics
+from hermes_actors.tracking.reader import TrackingFollowing, TrackingReader
+from hermes_actors.tracking.writer import TrackingWriter
+
+
+@asynccontextmanager
+async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+    """Tell what becomes of tracked messages for the length of the block; at its end what waits is
+    written. Nothing is made for a subscription that is not tracked.
+    """
+    config, control = node.config, node.control
+    logs = {environment.log.dc: environment.log, **environment.remote_logs}
+    buffers = {
+        dc: TrackingBuffer(
+            config.dc, config.node, node.boot_id, events_max=config.tracking.events_max
+        )
+        for dc in logs
+    }
+    # Its own: who tracks nothing draws nothing.
+    rng = random.Random(node.boot_id)  # noqa: S311 -- jitter, not secrets
+    writers = {
+        dc: TrackingWriter(
+            log,
+            buffers[dc],
+            clock=environment.clock,
+            rng=rng,
+            # Reading the metadata log also shows whether the log is this datacentre's at all.
+            may_write=lambda: node.metadata.is_own,
+        )
+        for dc, log in logs.items()
+    }
+    publishes = TrackedPublishes(buffers, config.dc, node.metadata, environment.clock)
+    node.publish_listeners.append(publishes)
+    node.replayed.append(publishes.replayed)
+
+    def listen(live: LiveSubscription) -> TrackedDeliveries | None:
+        if live.subscription.tracking_mode is TrackingMode.OFF:
+            return None
+        full_name = str(live.name)
+        return TrackedDeliveries(
+            buffers[config.dc],
+            live,
+            lambda: node.metadata.catalog.subscriptions.get(full_name),
+            config.dc,
+            environment.clock,
+        )
+
+    def cover(live: LiveSubscription) -> Cover | None:
+        is_tracked = live.subscription.tracking_mode is not TrackingMode.OFF
+        return writers[config.dc].cover if is_tracked else None
+
+    node.delivery_listeners.append(listen)
+    node.cover = cover
+    node.metrics.append(tracking_metrics(buffers))
+    for dc, writer in writers.items():
+        node.duties[f"tracking {dc}"] = _trouble(writer, buffers[dc])
+        control.start_task(f"tracking writer {dc}", writer.run)
+    following = node.tracking
+    if following is not None:
+        following.readers += [TrackingReader(log, following, rng=rng) for log in logs.values()]
+        for reader in following.readers:
+            control.start_task(f"tracking reader {reader.dc}", reader.run)
+        control.start_task(
+            "tracking demand", lambda stop: run_until(stop, partial(_watch_demand, node, following))
+        )
+    yield
+    if following is not None:
+        await control.stop("tracking demand")
+        for reader in following.readers:
+            await control.stop(f"tracking reader {reader.dc}")
+        await following.ask(following.index.close)
+    # Not in a `finally`: a node that is cancelled stops as if it had been killed.
+    async with trio.open_nursery() as nursery:
+        for dc in writers:
+            nursery.start_soon(control.stop, f"tracking writer {dc}")
+
+
+def tracking_index(node: Node, environment: NodeEnvironment) -> TrackingFollowing:
+    """The index of a management node; `open_tracking` has it filled."""
+    config = node.config.tracking
+    directory = None
+    if config.index_directory:
+        directory = Path(config.index_directory) / f"{node.config.dc}.{node.config.node}"
+    index = TrackingIndex(
+        directory, bytes_max=config.index_bytes_max, days_max=config.index_days_max
+    )
+    return TrackingFollowing(index, environment.threads)
+
+
+async def _watch_demand(node: Node, following: TrackingFollowing) -> None:
+    """Have the logs followed from the first topic or subscription on that is tracked."""
+    with node.metadata.watch() as watch:
+        catalog = node.metadata.catalog
+        names = [*catalog.topics, *catalog.subscriptions]
+        while not any(_is_tracked(node, name) for name in names):
+            if not await watch.wait():
+                return
+            names = [
+                change.name
+                for change in watch.take_nowait()
+                if isinstance(change, TopicChanged | SubscriptionChanged)
+            ]
+    following.wanted.set()
+    await trio.sleep_forever()
+
+
+def _is_tracked(node: Node, name: str) -> bool:
+    catalog = node.metadata.catalog
+    topic, live = catalog.topics.get(name), catalog.subscriptions.get(name)
+    if topic is not None:
+        return topic.topic.tracking_enabled
+    return live is not None and live.subscription.tracking_mode is not TrackingMode.OFF
+
+
+def _trouble(writer: TrackingWriter, buffer: TrackingBuffer) -> Callable[[], str]:
+    def tell() -> str:
+        dropped = buffer.losses.dropped
+        if writer.trouble:
+            return f"{len(buffer)} events wait, {dropped} were dropped: {writer.trouble}"
+        return "" if buffer.has_room else f"more events than the log takes; {dropped} were dropped"
+
+    return tell

@@ -1,0 +1,122 @@
+"""The events of one life of a node that wait for one datacentre's log. Pure."""
+
+from collections import deque
+
+from hermes_actors.runtime.wakeup import Wakeup
+from hermes_actors.tracking.events import Losses, TrackingBatch, TrackingEvent
+
+BATCH_EVENTS_MAX = 2_000
+_BATCH_BYTES_MAX = 786_432
+
+
+class TrackingBuffer:
+    """At most so many events and bytes; what comes above is dropped, and told as dropped.
+
+    A batch that was begun stays as it is until it is known to be stored, so that it may be appended
+    again under its number. `added` counts all events that were taken, `stored` those that the log
+    has.
+    """
+
+    def __init__(
+        self, dc: str, node: str, boot: str, *, events_max: int, bytes_max: int = 16_777_216
+    ) -> None:
+        self.added = 0
+        self.stored = 0
+        self.losses = Losses()
+        self.wakeup = Wakeup()
+        self._names = dc, node, boot
+        self._events_max = events_max
+        self._bytes_max = bytes_max
+        self._events: deque[tuple[TrackingEvent, int]] = deque()
+        self._bytes = 0
+        self._sequence = 0
+        self._batch: TrackingBatch | None = None
+        self._told_losses = Losses()
+        self._uncovered_to = 0
+
+    def __len__(self) -> int:
+        return self.added - self.stored
+
+    @property
+    def has_room(self) -> bool:
+        """False while another event would be dropped; `drop` then spares making it."""
+        return len(self._events) < self._events_max and self._bytes < self._bytes_max
+
+    @property
+    def is_silent(self) -> bool:
+        """True while this life has told this log nothing, and has nothing to tell."""
+        return not self._sequence and not self._has_news
+
+    def add(self, event: TrackingEvent) -> None:
+        """Take an event, or drop it."""
+        if not self.has_room:
+            self.drop(1, event.is_terminal)
+            return
+        size = event.size_bytes
+        self._events.append((event, size))
+        self._bytes += size
+        self.added += 1
+        if not self.wakeup.is_set:
+            self.wakeup.set()
+
+    def drop(self, count: int, is_terminal: bool) -> None:
+        """Count events that nobody is told of."""
+        old = self.losses
+        self.losses = Losses(
+            old.dropped + count, old.dropped_terminal + is_terminal * count, old.uncovered
+        )
+        if not self.wakeup.is_set:
+            self.wakeup.set()
+
+    def give_up(self, end: int) -> None:
+        """Count those of the first `end` events that a commit has waited for in vain."""
+        late = end - max(self.stored, self._uncovered_to)
+        if late > 0:
+            old = self.losses
+            self.losses = Losses(old.dropped, old.dropped_terminal, old.uncovered + late)
+            self._uncovered_to = end
+            self.wakeup.set()
+
+    def next_batch(self) -> TrackingBatch | None:
+        """The batch to append now; the same one until `appended`. None when there is no news."""
+        if self._batch is None and self._has_news:
+            self._batch = self._made()
+        return self._batch
+
+    def farewell(self) -> TrackingBatch:
+        """The last batch of this life: what waits beyond it is not told."""
+        if self._batch is None:
+            self._batch = self._made(is_last=not self._fits_not)
+        return self._batch
+
+    def appended(self) -> None:
+        """The log has the batch."""
+        assert self._batch is not None, "a batch was begun"
+        self.stored += len(self._batch.events)
+        self._told_losses = self._batch.losses
+        self._batch = None
+        self._sequence += 1
+
+    @property
+    def _has_news(self) -> bool:
+        return bool(self._events) or self.losses != self._told_losses
+
+    @property
+    def _fits_not(self) -> bool:
+        return len(self._events) > BATCH_EVENTS_MAX or self._bytes > _BATCH_BYTES_MAX
+
+    def _made(self, *, is_last: bool = False) -> TrackingBatch:
+        events: list[TrackingEvent] = []
+        bytes_left = _BATCH_BYTES_MAX
+        while self._events and len(events) < BATCH_EVENTS_MAX:
+            event, size = self._events[0]
+            if size > bytes_left and events:
+                break
+            bytes_left -= size
+            self._bytes -= size
+            self._events.popleft()
+            events.append(event)
+        dc, node, boot = self._names
+        return TrackingBatch(
+            dc, node, boot, self._sequence, self.stored, self.losses, tuple(events), is_last
+        )

@@ -1,0 +1,370 @@
+"""The index of tracking events by message id: SQLite files by day, the oldest deleted first.
+
+All that it holds comes from the logs, so a file that is damaged is set aside and the logs are read
+again. Days are those of the logs' timestamps: a clock that is set does not matter.
+"""
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from hermes_actors.tracking.events import TrackingBatch, TrackingEvent, as_unicode
+
+_DAY_MS = 86_400_000
+_SEGMENTS_MIN = 8
+_FILES = f"tracking-{'[0-9]' * 8}.sqlite"
+FOUND_MAX = 1_000
+"""The most events of one message that are given."""
+
+_SCHEMA = """
+create table if not exists event(
+  log_dc text, boot text, sequence integer, number integer, node text, message_id blob, data blob,
+  primary key (log_dc, boot, sequence, number)) without rowid;
+create index if not exists by_message on event(message_id);
+create table if not exists source(
+  log_dc text, boot text, dc text, node text, sequence integer, missing integer, dropped integer,
+  dropped_terminal integer, uncovered integer, last_ms integer, is_ended integer,
+  primary key (log_dc, boot));
+create table if not exists position(log_dc text primary key, position integer);
+create table if not exists span(one integer primary key check (one = 0), last_ms integer);
+"""
+
+
+class IndexUnavailable(Exception):
+    """The index cannot be written or read now, e.g. because its disk is full; nothing is lost."""
+
+
+class IndexRestarted(Exception):
+    """A damaged file was set aside: the logs have to be read again from their beginning."""
+
+
+class TrackedEvent(Struct, frozen=True):
+    """An event, and the node and the life of it that told it, in which datacentre's log."""
+
+    event: TrackingEvent
+    node: str
+    boot: str
+    log_dc: str
+
+
+class Source(Struct, frozen=True):
+    """What is known of one life of a node in one datacentre's log: how many of its batches are
+    missing, and what it said itself that it did not tell. `is_ended`: it stopped in order.
+    """
+
+    log_dc: str
+    boot: str
+    dc: str
+    node: str
+    sequence: int
+    missing: int
+    dropped: int
+    dropped_terminal: int
+    uncovered: int
+    last_ms: int
+    is_ended: bool
+
+    @property
+    def has_gap(self) -> bool:
+        """True when it is known to have lost something."""
+        return bool(self.missing or self.dropped)
+
+
+class Found(Struct, frozen=True):
+    """The events of one message, oldest first, and all lives of nodes that have told anything."""
+
+    events: Sequence[TrackedEvent]
+    sources: Sequence[Source]
+
+
+class IndexedBatch(Struct, frozen=True):
+    """A batch, and when the log took it by the log's own time."""
+
+    timestamp_ms: int
+    batch: TrackingBatch
+
+
+_decoder = msgspec.msgpack.Decoder(TrackingEvent)
+_SOURCE_COLUMNS = ", ".join(Source.__struct_fields__)
+
+
+class _Segment:
+    """One file, or a database in memory."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.connection = sqlite3.connect(
+            ":memory:" if path is None else path, check_same_thread=False, isolation_level=None
+        )
+        try:
+            self.connection.execute("pragma journal_mode=wal")
+            self.connection.execute("pragma synchronous=normal")
+            self.connection.executescript(_SCHEMA)
+            (self.last_ms,) = self.connection.execute("select max(last_ms) from span").fetchone()
+        except sqlite3.Error:
+            self.connection.close()
+            raise
+
+    @property
+    def size_bytes(self) -> int:
+        (pages,) = self.connection.execute("pragma page_count").fetchone()
+        (page_bytes,) = self.connection.execute("pragma page_size").fetchone()
+        return int(pages * page_bytes)
+
+    def remove(self) -> None:
+        self.connection.close()
+        if self.path is not None:
+            for each in self.path.parent.glob(f"{self.path.name}*"):
+                each.unlink(missing_ok=True)
+
+
+class TrackingIndex:
+    """The index of one management node; its methods block, and may be called from any thread, one
+    after the other. Each raises IndexUnavailable.
+
+    At most some `bytes_max` and `days_max` days; `directory` None: in memory. `set_aside` counts
+    files that were damaged.
+    """
+
+    def __init__(self, directory: Path | None, *, bytes_max: int, days_max: int) -> None:
+        self.set_aside = 0
+        self._directory = directory
+        self._bytes_max = bytes_max
+        self._days_max = days_max
+        self._segments: list[_Segment] | None = None
+        self._numbers = 0
+        self._readings = 0
+        self._lock = threading.Lock()
+
+    def begin(self, log_dc: str) -> tuple[int, int | None]:
+        """The number of this reading, for `take`, and the offset to go on at in that log; None: its
+        beginning.
+        """
+        with self._lock, self._guarded():
+            positions = [
+                position
+                for segment in self._opened()
+                for (position,) in segment.connection.execute(
+                    "select position from position where log_dc = ?", (log_dc,)
+                )
+            ]
+            return self._readings, max(positions, default=None)
+
+    def restart(self, log_dc: str) -> None:
+        """Forget how far the log was read: it is not the one that it was."""
+        with self._lock, self._guarded():
+            for segment in self._opened():
+                segment.connection.execute("delete from position where log_dc = ?", (log_dc,))
+
+    def take(
+        self, reading: int, log_dc: str, batches: Iterable[IndexedBatch], position: int
+    ) -> None:
+        """Take in what was read up to this offset, all or nothing of each day. Raises
+        IndexRestarted when the logs have to be read again.
+        """
+        with self._lock, self._guarded():
+            segments = self._opened()
+            if reading != self._readings:
+                raise IndexRestarted
+            for each in batches:
+                self._make_room(each.timestamp_ms)
+                with _transaction(segments[-1]) as connection:
+                    _insert(connection, log_dc, each)
+                segments[-1].last_ms = max(segments[-1].last_ms or 0, each.timestamp_ms)
+            with _transaction(segments[-1]) as connection:
+                connection.execute("replace into position values (?, ?)", (log_dc, position))
+
+    def find(self, message_id: str) -> Found:
+        """All that is known of a message; nothing of one that nobody has told of."""
+        wanted = as_unicode(message_id).encode()
+        events: dict[tuple[str, str, int, int], TrackedEvent] = {}
+        sources: dict[tuple[str, str], Source] = {}
+        with self._lock, self._guarded():
+            for segment in self._opened():
+                rows = segment.connection.execute(
+                    "select log_dc, boot, sequence, number, node, data from event "
+                    "where message_id = ? limit ?",
+                    (wanted, FOUND_MAX),
+                )
+                for log_dc, boot, sequence, number, node, data in rows:
+                    event = TrackedEvent(_decoder.decode(data), node, boot, log_dc)
+                    events[log_dc, boot, sequence, number] = event
+                for row in segment.connection.execute(f"select {_SOURCE_COLUMNS} from source"):  # noqa: S608
+                    source = msgspec.convert(
+                        dict(zip(Source.__struct_fields__, row, strict=True)), Source, strict=False
+                    )
+                    sources[source.log_dc, source.boot] = source
+        ordered = [event for _, event in sorted(events.items(), key=_age)]
+        return Found(ordered[:FOUND_MAX], list(sources.values()))
+
+    def close(self) -> None:
+        """Close the files."""
+        with self._lock:
+            for segment in self._segments or ():
+                segment.connection.close()
+            self._segments = None
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:
+            raise _unavailable(error) from error
+        except sqlite3.DatabaseError as error:
+            try:
+                self._set_damaged_aside()
+            except (sqlite3.OperationalError, OSError) as other:
+                raise _unavailable(other) from other
+            raise IndexRestarted from error
+
+    def _opened(self) -> list[_Segment]:
+        if self._segments is None:
+            segments: list[_Segment] = []
+            if self._directory is not None:
+                self._directory.mkdir(parents=True, exist_ok=True)
+                try:
+                    for path in sorted(self._directory.glob(_FILES)):
+                        segments.append(_Segment(path))
+                        self._numbers = int(path.stem.rpartition("-")[2])
+                except sqlite3.Error:
+                    for segment in segments:
+                        segment.connection.close()
+                    raise
+            self._segments = segments
+            if not segments:
+                self._add_segment()
+        return self._segments
+
+    def _add_segment(self) -> None:
+        assert self._segments is not None, "it is open"
+        self._numbers += 1
+        path = None
+        if self._directory is not None:
+            path = self._directory / f"tracking-{self._numbers:08d}.sqlite"
+        segment = _Segment(path)
+        if self._segments:
+            # The oldest one may be deleted with what only it says.
+            before = self._segments[-1].connection
+            for table in ("source", "position"):
+                for row in before.execute(f"select * from {table}"):  # noqa: S608
+                    marks = ", ".join("?" * len(row))
+                    segment.connection.execute(f"insert into {table} values ({marks})", row)  # noqa: S608
+        self._segments.append(segment)
+
+    def _make_room(self, timestamp_ms: int) -> None:
+        segments = self._segments
+        assert segments is not None, "it is open"
+        newest = segments[-1]
+        is_next_day = newest.last_ms is not None and (
+            timestamp_ms // _DAY_MS > newest.last_ms // _DAY_MS
+        )
+        if is_next_day or newest.size_bytes >= self._bytes_max // _SEGMENTS_MIN:
+            self._add_segment()
+        while len(segments) > 1 and (
+            (segments[0].last_ms or 0) < timestamp_ms - self._days_max * _DAY_MS
+            or sum(each.size_bytes for each in segments) > self._bytes_max
+        ):
+            segments.pop(0).remove()
+
+    def _set_damaged_aside(self) -> None:
+        """Put away the files that do not hold together, and forget how far the logs were read."""
+        for segment in self._segments or ():
+            segment.connection.close()
+        self._segments = None
+        self._readings += 1
+        if self._directory is None:
+            return
+        for path in sorted(self._directory.glob(_FILES)):
+            try:
+                segment = _Segment(path)
+                with contextlib.closing(segment.connection) as connection:
+                    (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
+                    if verdict != "ok":
+                        raise sqlite3.DatabaseError(verdict)
+                    connection.execute("delete from position")
+                    connection.execute("delete from source")
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:
+                self.set_aside += 1
+                for part in self._directory.glob(f"{path.name}*"):
+                    part.rename(part.with_name(f"damaged-{part.name}"))
+
+
+def _age(item: tuple[tuple[str, str, int, int], TrackedEvent]) -> tuple[int, bool, int, int]:
+    (_, _, sequence, number), found = item
+    # In one millisecond it is published before it is delivered; a node's own order stands.
+    return found.event.at_ms, bool(found.event.subscription), sequence, number
+
+
+def _unavailable(error: Exception) -> IndexUnavailable:
+    return IndexUnavailable(f"the tracking index cannot be used: {error}")
+
+
+@contextlib.contextmanager
+def _transaction(segment: _Segment) -> Iterator[sqlite3.Connection]:
+    connection = segment.connection
+    connection.execute("begin")
+    try:
+        yield connection
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def _insert(connection: sqlite3.Connection, log_dc: str, each: IndexedBatch) -> None:
+    batch = each.batch
+    held = connection.execute(
+        "select sequence, missing, is_ended from source where log_dc = ? and boot = ?",
+        (log_dc, batch.boot),
+    ).fetchone()
+    missing = is_ended = 0
+    if held is not None:
+        sequence, missing, is_ended = held
+        if batch.sequence <= sequence:
+            # It was appended twice, for its answer was lost.
+            return
+        missing += batch.sequence - sequence - 1
+    connection.execute(
+        "replace into source values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            log_dc,
+            batch.boot,
+            batch.dc,
+            batch.node,
+            batch.sequence,
+            missing,
+            batch.losses.dropped,
+            batch.losses.dropped_terminal,
+            batch.losses.uncovered,
+            each.timestamp_ms,
+            int(batch.is_last or is_ended),
+        ),
+    )
+    connection.executemany(
+        "insert or ignore into event values (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                log_dc,
+                batch.boot,
+                batch.sequence,
+                number,
+                batch.node,
+                event.message_id.encode(),
+                msgspec.msgpack.encode(event),
+            )
+            for number, event in enumerate(batch.events)
+        ],
+    )
+    connection.execute(
+        "insert into span values (0, ?) on conflict (one) "
+        "do update set last_ms = max(last_ms, excluded.last_ms)",
+        (each.timestamp_ms,),
+    )

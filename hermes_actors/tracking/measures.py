@@ -1,0 +1,34 @@
+"""The metrics of tracking."""
+
+from collections.abc import Mapping
+
+from hermes_actors.telemetry.metrics import Metrics, meanings
+from hermes_actors.tracking.buffer import TrackingBuffer
+
+TRACKING = meanings(
+    "hermes_tracking",
+    events_stored=("events", "Tracking events of this node that the datacentre's log has"),
+    events_waiting=("events", "Tracking events of this node that wait for the datacentre's log"),
+    events_dropped=("events", "Tracking events for which there was no room"),
+    terminal_events_dropped=("events", "Those of them that told the end of a message"),
+    events_uncovered=(
+        "events",
+        "Tracking events that a commit of offsets waited for in vain; a crash would lose them",
+    ),
+)
+
+
+def tracking_metrics(buffers: Mapping[str, TrackingBuffer]) -> Metrics:
+    """How a node's tracking events get on, for each datacentre's log."""
+    metrics = Metrics("hermes_tracking", meanings=TRACKING)
+    for dc, buffer in buffers.items():
+        _show(metrics, dc, buffer)
+    return metrics
+
+
+def _show(metrics: Metrics, dc: str, buffer: TrackingBuffer) -> None:
+    metrics.total("events_stored", lambda: buffer.stored, datacenter=dc)
+    metrics.gauge("events_waiting", lambda: len(buffer), datacenter=dc)
+    metrics.total("events_dropped", lambda: buffer.losses.dropped, datacenter=dc)
+    metrics.total("terminal_events_dropped", lambda: buffer.losses.dropped_terminal, datacenter=dc)
+    metrics.total("events_uncovered", lambda: buffer.losses.uncovered, datacenter=dc)

@@ -1,0 +1,135 @@
+"""The actor that follows one datacentre's tracking events into the index."""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import trio
+
+from hermes_actors.actors.supervisor import run_until
+from hermes_actors.log.backoff import Backoff
+from hermes_actors.log.base import Log
+from hermes_actors.log.tail import LogTail
+from hermes_actors.runtime.threads import Threads
+from hermes_actors.tracking.events import TRACKING_TOPIC, UndecodableTracking, decode
+from hermes_actors.tracking.index import (
+    Found,
+    IndexedBatch,
+    IndexRestarted,
+    IndexUnavailable,
+    TrackingIndex,
+)
+
+T = TypeVar("T")
+
+_BATCH_RECORDS_MAX = 20
+_BATCH_BYTES_MAX = 2_097_152
+_QUIET_S = 15.0
+_PAUSE_MAX_S = 5.0
+
+
+class TrackingFollowing:
+    """The index of a management node, and the readers that fill it from all datacentres' logs.
+
+    Its work is done in a thread, one piece at a time. It is not begun before somebody tracks or
+    looks a message up.
+    """
+
+    def __init__(self, index: TrackingIndex, threads: Threads) -> None:
+        self.index = index
+        self.wanted = trio.Event()
+        self.readers: list[TrackingReader] = []
+        self._threads = threads
+        self._limiter = trio.CapacityLimiter(1)
+
+    async def ask(self, work: Callable[[], T]) -> T:
+        """Return what `work` gives in the thread."""
+        return await self._threads.run(work, self._limiter)
+
+    async def find(self, message_id: str) -> Found:
+        """All that is known of a message. Raises IndexUnavailable and IndexRestarted."""
+        self.wanted.set()
+        return await self.ask(partial(self.index.find, message_id))
+
+    def troubles(self) -> list[str]:
+        """For people: why what is found may not be all."""
+        return [f"{each.dc}: {each.trouble}" for each in self.readers if each.trouble]
+
+
+class TrackingReader:
+    """Reads `log`'s tracking events into the index, for ever; it goes on where it was.
+
+    Nothing is read before that is wanted. `trouble` says why the index lags, "" when it does
+    not; `undecodable` counts records that are no batches.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        following: TrackingFollowing,
+        *,
+        rng: random.Random,
+    ) -> None:
+        self.trouble = ""
+        self.undecodable = 0
+        self._log = log
+        self.dc = log.dc
+        self._following = following
+        self._backoff = Backoff(rng, wait_max_s=_PAUSE_MAX_S)
+        self._is_changed = False
+        self._tail = LogTail(
+            log,
+            TRACKING_TOPIC,
+            Backoff(rng, wait_max_s=_PAUSE_MAX_S),
+            records_max=_BATCH_RECORDS_MAX,
+            bytes_max=_BATCH_BYTES_MAX,
+            quiet_s=_QUIET_S,
+        )
+
+    async def run(self, stop: trio.Event) -> None:
+        """Read until asked to stop."""
+        await run_until(stop, self._follow)
+
+    async def _follow(self) -> None:
+        await self._following.wanted.wait()
+        await self._tail.run(self._read, self._report, self._changed)
+
+    def _report(self, reason: str) -> None:
+        # A datacentre where nobody tracks has no topic, and that is no trouble.
+        self.trouble = "" if "has no topic" in reason else reason
+
+    def _changed(self, reason: str) -> None:
+        self.trouble = reason
+        self._is_changed = True
+
+    async def _read(self) -> None:
+        index, dc = self._following.index, self._log.dc
+        try:
+            if self._is_changed:
+                await self._following.ask(partial(index.restart, dc))
+                self._is_changed = False
+            reading, held = await self._following.ask(partial(index.begin, dc))
+            start, end = await self._tail.bounds()
+            position = start if held is None or held > end else max(start, held)
+            async with self._log.reader(TRACKING_TOPIC, {0: position}) as reader:
+                while True:
+                    batches = []
+                    for stored in await self._tail.next(reader, position):
+                        position = stored.offset + 1
+                        try:
+                            batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
+                        except UndecodableTracking:
+                            self.undecodable += 1
+                        await trio.lowlevel.checkpoint()
+                    if batches:
+                        await self._following.ask(
+                            partial(index.take, reading, dc, batches, position)
+                        )
+                    self.trouble = ""
+                    self._tail.works()
+        except IndexUnavailable as error:
+            # What was not taken in is read again: the log has it.
+            self.trouble = str(error)
+        except IndexRestarted:
+            self.trouble = "a damaged file was set aside; the logs are read again"

@@ -1,0 +1,136 @@
+"""The index finds what the logs hold, within its bounds, whatever happens to its files."""
+
+import pytest
+
+from hermes_actors.tracking.buffer import TrackingBuffer
+from hermes_actors.tracking.events import EventKind, Losses, TrackingBatch, TrackingEvent
+from hermes_actors.tracking.index import (
+    IndexedBatch,
+    IndexRestarted,
+    IndexUnavailable,
+    TrackingIndex,
+)
+
+DAY_MS = 86_400_000
+
+
+def batch(sequence, *ids, boot="boot", node="one", at_ms=7, **fields):
+    events = tuple(
+        TrackingEvent(EventKind.DELIVERED, each, "shop.orders", at_ms, "dc1") for each in ids
+    )
+    return IndexedBatch(
+        at_ms, TrackingBatch("dc1", node, boot, sequence, 0, Losses(), events, **fields)
+    )
+
+
+def opened(directory, bytes_max=100_000_000, days_max=3):
+    return TrackingIndex(directory, bytes_max=bytes_max, days_max=days_max)
+
+
+def take(index, batches, position):
+    reading, _ = index.begin("dc1")
+    index.take(reading, "dc1", batches, position)
+
+
+def ids(index, message_id):
+    return [(each.event.message_id, each.node) for each in index.find(message_id).events]
+
+
+@pytest.mark.parametrize(
+    "message_id", ["€" * 255, "a/b c?#%00", "\x00\n\t'\";--", "ᴀ\u202e💥" * 60]
+)
+def test_odd_ids_are_found_again(message_id, tmp_path):
+    waits = TrackingBuffer("dc1", "one", "boot", events_max=5)
+    waits.add(TrackingEvent(EventKind.DELIVERED, message_id, "shop.orders", 7, "dc1"))
+    index = opened(tmp_path)
+    take(index, [IndexedBatch(7, waits.farewell())], 1)
+    assert ids(index, message_id) == [(message_id, "one")]
+
+
+def test_it_goes_on_after_a_restart_where_it_was(tmp_path):
+    index = opened(tmp_path)
+    take(index, [batch(0, "m1")], 5)
+    index.close()
+    index = opened(tmp_path)
+    assert index.begin("dc1") == (0, 5)
+    assert index.begin("dc2") == (0, None)
+    assert ids(index, "m1") == [("m1", "one")]
+
+
+def test_a_batch_that_was_appended_twice_is_taken_in_once_and_a_missing_one_is_a_gap():
+    index = opened(None)
+    take(index, [batch(0, "m1"), batch(0, "m1"), batch(3, "m1", is_last=True)], 3)
+    found = index.find("m1")
+    assert len(found.events) == 2
+    (source,) = found.sources
+    assert (source.missing, source.is_ended, source.has_gap) == (2, True, True)
+
+
+def test_two_nodes_of_one_name_are_two_lives():
+    index = opened(None)
+    take(index, [batch(0, "m1"), batch(0, "m1", boot="other"), batch(1, boot="other")], 3)
+    found = index.find("m1")
+    assert len(found.events) == 2
+    assert [each.has_gap for each in found.sources] == [False, False]
+
+
+def test_old_days_go_and_a_clock_that_was_set_back_makes_no_files(tmp_path):
+    index = opened(tmp_path)
+    for day in (0, 1, 0, 1, 2, 1, 5):
+        take(index, [batch(day, f"m{day}", boot=f"b{day}", at_ms=day * DAY_MS + 7)], day)
+    assert len(list(tmp_path.glob("*.sqlite"))) == 2
+    assert ids(index, "m0") == []
+    assert ids(index, "m5") == [("m5", "one")]
+
+
+def test_it_takes_no_more_than_its_bytes(tmp_path):
+    index = opened(tmp_path, bytes_max=2_000_000)
+    for number in range(60):
+        names = [f"m{number}-{each}" for each in range(1_000)]
+        take(index, [batch(number, *names)], number)
+    taken = sum(each.stat().st_size for each in tmp_path.glob("*.sqlite"))
+    assert taken <= 2_500_000
+    assert ids(index, "m0-0") == []
+    assert ids(index, "m59-0") == [("m59-0", "one")]
+    # What one file said is carried on.
+    assert not index.find("m59-0").sources[0].has_gap
+
+
+def test_a_damaged_file_is_set_aside_and_the_log_is_read_again(tmp_path):
+    index = opened(tmp_path)
+    take(index, [batch(0, "m1")], 5)
+    index.close()
+    (path,) = tmp_path.glob("tracking-*.sqlite")
+    path.write_bytes(b"no database at all " * 1_000)
+    index = opened(tmp_path)
+    with pytest.raises(IndexRestarted):
+        index.find("m1")
+    assert index.set_aside == 1
+    assert [each.name[:8] for each in tmp_path.glob("damaged-*.sqlite")] == ["damaged-"]
+    reading, position = index.begin("dc1")
+    assert position is None
+    with pytest.raises(IndexRestarted):
+        index.take(reading - 1, "dc1", [batch(0, "m1")], 1)
+    index.take(reading, "dc1", [batch(0, "m1")], 1)
+    assert ids(index, "m1") == [("m1", "one")]
+
+
+def test_a_full_disk_loses_nothing(tmp_path):
+    index = opened(tmp_path)
+    take(index, [batch(0, "m1")], 1)
+    connection = index._segments[-1].connection
+    (pages,) = connection.execute("pragma page_count").fetchone()
+    connection.execute(f"pragma max_page_count={pages}")
+    names = [f"n{each}" for each in range(2_000)]
+    with pytest.raises(IndexUnavailable, match="full"):
+        take(index, [batch(1, *names)], 2)
+    assert index.begin("dc1") == (0, 1)
+    connection.execute("pragma max_page_count=1000000")
+    take(index, [batch(1, *names)], 2)
+    assert ids(index, "n1999") == [("n1999", "one")]
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(IndexUnavailable):
+        opened(tmp_path / "file" / "index").begin("dc1")
