@@ -17,6 +17,7 @@ from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.history.events import (
     Adopted,
     Attempted,
+    Calmed,
     Committed,
     Committing,
     Dropped,
@@ -111,6 +112,17 @@ def test_nobody_begins_with_the_commit_of_who_has_not_heard_of_a_retransmission(
 def test_what_may_be_pushed_again_is_no_repetition(excuse: Event) -> None:
     events = [*STORED, committed(4), Adopted(NEW, NAME), excuse, attempted(3)]
     assert found(SettledStaySettled(SUBJECT), events) == []
+
+
+def test_who_began_with_a_stale_commit_has_no_newer_one_when_the_subscription_changes() -> None:
+    misled = [Troubled("dc1", Fault.STALE_COMMITS, 2.0), Adopted(NEW, NAME), Calmed("dc1", 2.5)]
+    events = [*STORED, committed(4), *misled]
+    assert found(SettledStaySettled(SUBJECT), [*events, Adopted(NEW, NAME), attempted(3)]) == []
+    again = [*events, Adopted(OLD, NAME), attempted(3, OLD)]
+    assert found(SettledStaySettled(SUBJECT), again)
+    handed_over = [Named(NEW, "new"), Coordinated("dc1", 9, 0, Release("new", NAME, 1), 3.0)]
+    back = [*events, *handed_over, Adopted(NEW, NAME), attempted(3)]
+    assert found(SettledStaySettled(SUBJECT), back)
 
 
 def test_who_hands_over_has_committed_all_that_it_has_delivered() -> None:

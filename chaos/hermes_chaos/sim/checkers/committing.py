@@ -68,6 +68,7 @@ class SettledStaySettled(Checker):
         self._troubled: dict[str, list[Troubled]] = defaultdict(list)
         self._calmed_s: dict[str, float] = {}
         self._stale: set[str] = set()
+        self._misled: set[tuple[str, str]] = set()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -126,6 +127,9 @@ class SettledStaySettled(Checker):
     def _adopt(self, life: str, name: str) -> None:
         dc = life.partition("-")[0]
         if dc in self._stale:
+            # A change of the subscription is told of as an adoption too, and reads no commits.
+            self._misled.add((life, name))
+        if (life, name) in self._misled:
             self._found.pop((life, name), None)
             return
         before = self._found.get((life, name), {})
@@ -195,6 +199,7 @@ class SettledStaySettled(Checker):
     def _check_release(self, event: Coordinated, release: Release) -> None:
         life, name, dc = self._lives.get(release.boot, ""), release.subscription, event.dc
         times = self._delivered.pop((life, name), {})
+        self._misled.discard((life, name))
         if name not in self._by_name or self._is_troubled(dc, life, event.at_s):
             return
         sought = self._sought.get((dc, name))
