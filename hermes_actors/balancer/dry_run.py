@@ -21,7 +21,7 @@ class RoundPlanner(Planner, Protocol):
     latest: Planned
 
 
-class DryRun:
+class PlanDryRun:
     """Asks a planner of its own, new each time: a leader that began now would plan so. One that
     leads for long follows what is measured more slowly, so it may see less to do.
     """

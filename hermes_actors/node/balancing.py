@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from hermes_actors.balancer.dry_run import DryRun
+from hermes_actors.balancer.dry_run import PlanDryRun
 from hermes_actors.balancer.planning import WorkloadPlanner
 from hermes_actors.balancer.workloads import workload_of
 from hermes_actors.coordination.lease import Lease
@@ -37,12 +37,12 @@ def follow_coordinations(node: Node, environment: NodeEnvironment) -> Mapping[st
     return followed
 
 
-def dry_run(node: Node) -> DryRun:
+def dry_run(node: Node) -> PlanDryRun:
     """The planner of the node's own datacentre, asked what it would do."""
     coordination, metadata = node.coordination, node.metadata
     assert coordination is not None, "nothing is planned without it"
     settings = settings_of(node.config.consumers.balancer)
-    return DryRun(
+    return PlanDryRun(
         lambda: workload_of(metadata, coordination.state, {}),
         lambda: WorkloadPlanner(settings, lambda name: rate_of(metadata.catalog, name)),
         settings,

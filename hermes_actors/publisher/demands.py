@@ -22,7 +22,7 @@ from hermes_actors.publisher.cloudevents import (
     event_of,
     is_structured,
 )
-from hermes_actors.publisher.idempotency import HEADER, Claim, KeyWindow, parse_key
+from hermes_actors.publisher.idempotency import HEADER, KeyClaim, KeyWindow, parse_key
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.schema.validation import BodyHead
 from hermes_actors.security.account import Account, ClientCertificate
@@ -185,7 +185,7 @@ class Demand(Struct, frozen=True):
     model: Message
     head: Head
     is_event: bool = False
-    claim: Claim | None = None
+    claim: KeyClaim | None = None
 
     def body_head(self, message: Message) -> BodyHead:
         """The part of the head that says how the body of this request's message is to be read."""

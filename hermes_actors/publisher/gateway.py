@@ -28,7 +28,7 @@ from hermes_actors.publisher.authentication import PublishSecurity, forbidden, m
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.demands import Demands, Head
 from hermes_actors.publisher.drain import Drain
-from hermes_actors.publisher.idempotency import Claim
+from hermes_actors.publisher.idempotency import KeyClaim
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import CHUNKED, Pending, Route, Tally
 from hermes_actors.publisher.quota import Quotas
@@ -252,7 +252,9 @@ class Gateway:
             )
         )
 
-    def _conclude(self, claim: Claim, notify: Callable[[Pending], None], pending: Pending) -> None:
+    def _conclude(
+        self, claim: KeyClaim, notify: Callable[[Pending], None], pending: Pending
+    ) -> None:
         """Remember the success of a settled publish with an Idempotency-Key, and go on."""
         assert pending.outcome is not None, "it is settled"
         claim.conclude(status_of(pending.outcome, pending.route.name), self._now_s())

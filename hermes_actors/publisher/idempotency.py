@@ -47,7 +47,7 @@ def parse_key(value: str) -> str:
     return key
 
 
-class Claim:
+class KeyClaim:
     """One use of a key: the first, which is published, or a repeat, which waits for its body."""
 
     __slots__ = ("_digest", "_is_open", "_name", "_status", "_window")
@@ -112,7 +112,7 @@ class KeyWindow:
     def __len__(self) -> int:
         return len(self._under_way) + len(self._answered)
 
-    def claim(self, log_topic: str, key: str, now_s: float, header: str = HEADER) -> Claim:
+    def claim(self, log_topic: str, key: str, now_s: float, header: str = HEADER) -> KeyClaim:
         """Use the key, which came in that header. Raises Refused (409) while its first use is
         under way, and Unavailable when nothing can be remembered because so many are.
         """
@@ -128,7 +128,7 @@ class KeyWindow:
             raise error
         answered = self._answered.get(name)
         if answered is not None:
-            return Claim(self, name, answered.digest, answered.status)
+            return KeyClaim(self, name, answered.digest, answered.status)
         if len(self._under_way) >= self._keys_max:
             raise Unavailable(
                 f"{len(self._under_way)} publishes with an {HEADER} are under way, more cannot be "
@@ -137,7 +137,7 @@ class KeyWindow:
         while len(self) >= self._keys_max:
             self._answered.popitem(last=False)
         self._under_way.add(name)
-        return Claim(self, name, b"", 0)
+        return KeyClaim(self, name, b"", 0)
 
     def end(self, name: tuple[str, str, str], answered: _Answered) -> None:
         """Record how a key's first use was answered; only a success is remembered."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.balancer.dry_run import DryRun
+from hermes_actors.balancer.dry_run import PlanDryRun
 from hermes_actors.balancer.leader import Ownable, Workload
 from hermes_actors.balancer.planning import WorkloadPlanner
 from hermes_actors.balancer.workload.problem import (
@@ -85,7 +85,7 @@ def workload():
 
 async def test_a_dry_run_tells_what_a_new_planner_would_change(state, workload):
     before = state.snapshot()
-    dry_run = DryRun(lambda: workload, Planner, PlannerSettings())
+    dry_run = PlanDryRun(lambda: workload, Planner, PlannerSettings())
     proposal = await dry_run.propose(state)
     assert [each.subscription for each in proposal.assignments] == [BUSY, NEW, RESTING]
     assert (proposal.unplaced, proposal.has_more) == (3, True)
@@ -93,7 +93,9 @@ async def test_a_dry_run_tells_what_a_new_planner_would_change(state, workload):
 
 
 def test_work_weighs_what_was_measured_and_new_work_as_the_usual(state, workload):
-    weights = DryRun(lambda: workload, Planner, PlannerSettings(idle_weight=0.25)).weights(state)
+    weights = PlanDryRun(lambda: workload, Planner, PlannerSettings(idle_weight=0.25)).weights(
+        state
+    )
     assert weights.subscriptions[BUSY] == pytest.approx(500.0)
     assert weights.subscriptions[IDLE] == pytest.approx(100.0)
     assert weights.subscriptions[NEW] == pytest.approx(300.0)
@@ -101,14 +103,14 @@ def test_work_weighs_what_was_measured_and_new_work_as_the_usual(state, workload
 
 
 async def test_nothing_is_proposed_while_the_metadata_is_unknown(state):
-    dry_run = DryRun(lambda: None, Planner, PlannerSettings())
+    dry_run = PlanDryRun(lambda: None, Planner, PlannerSettings())
     with pytest.raises(Unavailable, match="metadata"):
         await dry_run.propose(state)
     assert dry_run.weights(state).subscriptions[BUSY] == pytest.approx(500.0)
 
 
 async def test_a_proposal_weighs_work_and_nodes_as_its_planner_did(state, workload):
-    proposal = await DryRun(lambda: workload, Planner, PlannerSettings()).propose(state)
+    proposal = await PlanDryRun(lambda: workload, Planner, PlannerSettings()).propose(state)
     tasks = {name: proposal.weights.of_task(name, 1, 1) for name in (BUSY, NEW, RESTING, IDLE)}
     assert tasks == {BUSY: 480.0, NEW: 300.0, RESTING: 0.25, IDLE: 0.25}
     assert proposal.capacities == {"b1": 2.0}
@@ -161,6 +163,6 @@ class Cluster:
 )
 async def test_a_plan_for_balance_alone_never_shows_a_larger_skew(seed, nodes, works, strategy):
     cluster = Cluster(seed, nodes, works, strategy)
-    dry_run = DryRun(lambda: cluster.workload, cluster.planner, cluster.settings)
+    dry_run = PlanDryRun(lambda: cluster.workload, cluster.planner, cluster.settings)
     view = at_once(plan_view_in_steps(cluster.state, await dry_run.propose(cluster.state)))
     assert view.after.max_to_mean <= view.before.max_to_mean + 0.001

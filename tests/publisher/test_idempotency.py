@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hermes_actors.errors import Refused, Unavailable
-from hermes_actors.publisher.idempotency import Claim, KeyWindow, parse_key
+from hermes_actors.publisher.idempotency import KeyClaim, KeyWindow, parse_key
 
 keys = st.sampled_from(["a", "b", "c", "d", "e"])
 topics = st.sampled_from(["shop.x", "shop.y"])
@@ -22,7 +22,7 @@ class WindowAgainstModel(RuleBasedStateMachine):
         self.now_s = 0.0
         self.keys_max = keys_max
         self.window = KeyWindow(keys_max, WINDOW_S)
-        self.under_way: dict[tuple[str, str], tuple[Claim, bytes]] = {}
+        self.under_way: dict[tuple[str, str], tuple[KeyClaim, bytes]] = {}
         self.answered: list[tuple[tuple[str, str], bytes, int, float]] = []
 
     @rule(pause_s=st.floats(0, 12))

@@ -17,7 +17,7 @@ _READ_BYTES = 65_536
 LINE_BYTES_MAX = 16 * 1_048_576
 
 
-class LineSplitter:
+class LineReader:
     """Bytes in, whole lines out, without their ends. Raises CommandFailed for an endless line."""
 
     def __init__(self, line_bytes_max: int = LINE_BYTES_MAX) -> None:
@@ -44,14 +44,14 @@ async def messages_of_lines(
     source: BinaryIO, keys: "KeyOf"
 ) -> AsyncGenerator[OutgoingMessage, None]:
     """One message for each line that is not empty; `number` is the line's, from 1."""
-    splitter = LineSplitter()
+    reader = LineReader()
     number = 0
     is_open = True
     while is_open:
         # Abandoned on Ctrl-C: a thread that reads a silent pipe would never come back.
         data = await trio.to_thread.run_sync(_read_some, source, abandon_on_cancel=True)
         is_open = bool(data)
-        for line in splitter.feed(data) if data else splitter.end():
+        for line in reader.feed(data) if data else reader.end():
             number += 1
             if line.strip():
                 yield OutgoingMessage(number, line, keys.key(line, number))

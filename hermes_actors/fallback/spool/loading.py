@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 _REASONS_SAID_MAX = 5
 
 
-class Found(Struct, frozen=True, gc=False):
+class FoundEntry(Struct, frozen=True, gc=False):
     """An entry that an earlier process left, without its body."""
 
     place: Place
@@ -72,7 +72,7 @@ class Loaded(Struct):
     messages whose loss was accepted.
     """
 
-    entries: list[Found] = field(default_factory=list)
+    entries: list[FoundEntry] = field(default_factory=list)
     segments: dict[int, SegmentFile] = field(default_factory=dict)
     last: int = 0
     set_aside_bytes: int = 0
@@ -116,7 +116,7 @@ class Segment(Struct):
 
     size_bytes: int = 0
     is_listed: bool = False
-    waiting: list[Found] = field(default_factory=list)
+    waiting: list[FoundEntry] = field(default_factory=list)
     starts: set[int] = field(default_factory=set)
     done: set[int] = field(default_factory=set)
     spoilt: list[tuple[int, int, str]] = field(default_factory=list)
@@ -337,7 +337,7 @@ def _take(name: SegmentName, frame: Frame, segment: Segment) -> None:
         segment.spoilt.append((begin, begin + len(frame.payload), "undecodable"))
         return
     segment.waiting.append(
-        Found(
+        FoundEntry(
             Place(name.number, frame.at, FRAME_OVERHEAD_BYTES + len(frame.payload)),
             sequence,
             entry.topic,

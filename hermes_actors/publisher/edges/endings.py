@@ -57,7 +57,7 @@ class Lingering:
         return self._until_s is not None and now_s > self._until_s
 
 
-class Exchange:
+class AsgiExchange:
     """One request and its answer, whose end waits for nobody to read the rest of the body."""
 
     def __init__(

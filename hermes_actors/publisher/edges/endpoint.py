@@ -68,13 +68,13 @@ class EndpointServer:
 
     async def _start(self) -> None:
         self.loop = asyncio.get_running_loop()
-        await self.listener.start(partial(_Connection, self))
+        await self.listener.start(partial(_EndpointConnection, self))
 
     def _tick(self, _now_s: float) -> None:
         self.renderer.tick(self._clock.now_ms())
 
 
-class _Connection(asyncio.Protocol):
+class _EndpointConnection(asyncio.Protocol):
     """One connection of an endpoint."""
 
     def __init__(self, server: EndpointServer) -> None:

@@ -25,7 +25,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.asgi import AsgiApp
 from hermes_actors.publisher.edges.endings import (
     LAST_STREAM,
-    Exchange,
+    AsgiExchange,
     Http1,
     Lingering,
     go_away,
@@ -333,14 +333,14 @@ class _Connection(TCPServer):
         sync_spawn: Callable[..., Any],
         call_soon: Callable[..., Any],
     ) -> None:
-        exchange = Exchange(receive, send, self._spawn)
+        exchange = AsgiExchange(receive, send, self._spawn)
         try:
             if not await refuse(cast("dict[str, Any]", scope), exchange.send):
                 await self._serve_app(cast("dict[str, Any]", scope), exchange)
         finally:
             exchange.drop_rest()
 
-    async def _serve_app(self, fields: dict[str, Any], exchange: Exchange) -> None:
+    async def _serve_app(self, fields: dict[str, Any], exchange: AsgiExchange) -> None:
         self._forgive_late_data()
         if self._certificate is not None:
             fields["client_certificate"] = self._certificate

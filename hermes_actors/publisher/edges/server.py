@@ -49,7 +49,7 @@ class FrontendServer:
     async def start(self) -> None:
         """Accept connections from now on; on the host loop."""
         self._loop = asyncio.get_running_loop()
-        await self.listener.start(partial(_Socket, self))
+        await self.listener.start(partial(_AcceptedSocket, self))
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Accept no more, let the requests under way end for up to `grace_s`, close all."""
@@ -94,7 +94,7 @@ class FrontendServer:
         self.edge.tick(now_s, self._clock.now_ms())
 
 
-class _Socket(asyncio.Protocol):
+class _AcceptedSocket(asyncio.Protocol):
     """Turns the loop's callbacks into a connection's, once its first bytes say what it speaks."""
 
     def __init__(self, server: FrontendServer) -> None:

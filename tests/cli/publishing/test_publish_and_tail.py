@@ -9,7 +9,7 @@ import pytest
 
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.main import app
-from hermes_actors.cli.publishing.lines import KeyOf, LineSplitter
+from hermes_actors.cli.publishing.lines import KeyOf, LineReader
 from hermes_actors.cli.tail import place, row
 from hermes_actors.management.messages.tail import line_of
 from hermes_actors.model.message import Message, to_record
@@ -214,15 +214,15 @@ def test_a_key_cannot_be_an_object():
 def test_lines_cut_anywhere_are_put_together():
     text = b"one\ntwo\r\n\nfour"
     for cut in range(len(text) + 1):
-        splitter = LineSplitter()
-        lines = splitter.feed(text[:cut]) + splitter.feed(text[cut:]) + splitter.end()
+        reader = LineReader()
+        lines = reader.feed(text[:cut]) + reader.feed(text[cut:]) + reader.end()
         assert lines == [b"one", b"two", b"", b"four"]
 
 
 def test_an_endless_line_is_refused():
-    splitter = LineSplitter(line_bytes_max=10)
+    reader = LineReader(line_bytes_max=10)
     with pytest.raises(CommandFailed, match="longer than 10 bytes"):
-        splitter.feed(b"x" * 11)
+        reader.feed(b"x" * 11)
 
 
 MESSAGE = {

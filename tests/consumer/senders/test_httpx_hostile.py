@@ -13,7 +13,7 @@ from h2.exceptions import ProtocolError
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
 from hermes_actors.consumer.senders.oauth.request import ask_for_token
-from hermes_actors.consumer.senders.oauth.wire import Credentials, Denied
+from hermes_actors.consumer.senders.oauth.wire import Denied, OAuthCredentials
 from hermes_actors.consumer.senders.sender import Failure
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
@@ -34,7 +34,9 @@ def sso_at(port):
         token_request_max_delay=1,
         request_timeout=60_000,
     )
-    return Credentials(provider, OAuthPolicy(grant_type="clientCredentials", provider_name="sso"))
+    return OAuthCredentials(
+        provider, OAuthPolicy(grant_type="clientCredentials", provider_name="sso")
+    )
 
 
 def frame(kind, flags, stream_id, payload=b""):

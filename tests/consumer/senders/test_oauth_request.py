@@ -4,7 +4,7 @@ import msgspec
 
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
 from hermes_actors.consumer.senders.oauth.request import ask_for_token
-from hermes_actors.consumer.senders.oauth.wire import Credentials, Denied, Granted
+from hermes_actors.consumer.senders.oauth.wire import Denied, Granted, OAuthCredentials
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
 from tests.consumer.http_doubles import STRICT, Sink, net_of, served, tcp
@@ -40,7 +40,7 @@ async def asked_of(port, path="/token?tenant=1", guard=None, **fields):
     provider = msgspec.structs.replace(
         PROVIDER, token_endpoint=f"http://127.0.0.1:{port}{path}", **fields
     )
-    return await ask_for_token(net, Credentials(provider, POLICY))
+    return await ask_for_token(net, OAuthCredentials(provider, POLICY))
 
 
 async def test_a_token_is_asked_for_by_a_form_over_http1():

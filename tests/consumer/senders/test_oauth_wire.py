@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.senders.oauth.wire import Credentials, Denied, Granted, read_answer
+from hermes_actors.consumer.senders.oauth.wire import Denied, Granted, OAuthCredentials, read_answer
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
 
@@ -22,7 +22,7 @@ PROVIDER = OAuthProvider(
 
 
 def fields(**policy):
-    form = Credentials(PROVIDER, OAuthPolicy(provider_name="sso", **policy)).form
+    form = OAuthCredentials(PROVIDER, OAuthPolicy(provider_name="sso", **policy)).form
     return parse_qs(form.decode(), strict_parsing=True, keep_blank_values=True)
 
 
@@ -96,7 +96,7 @@ def test_equal_credentials_are_equal_and_a_password_makes_a_difference():
         policy = OAuthPolicy(
             grant_type="password", provider_name="sso", username="u", password=password
         )
-        return Credentials(PROVIDER, policy)
+        return OAuthCredentials(PROVIDER, policy)
 
     assert made("a") == made("a")
     assert hash(made("a")) == hash(made("a"))

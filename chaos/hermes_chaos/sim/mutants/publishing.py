@@ -18,7 +18,7 @@ from hermes_actors.log.batching import PartitionBatch
 from hermes_actors.publisher.hedging.decision import Decision
 from hermes_actors.publisher.hedging.flight import Attempts, Part
 from hermes_actors.publisher.hedging.hedge import Hedge, Remote
-from hermes_actors.publisher.idempotency import Claim
+from hermes_actors.publisher.idempotency import KeyClaim
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_chaos.sim.faults.strikes import Fault
@@ -90,7 +90,7 @@ async def _replay_once(
     return True
 
 
-def _match_any(self: Claim, _partition_key: bytes | None, _body: bytes) -> int:
+def _match_any(self: KeyClaim, _partition_key: bytes | None, _body: bytes) -> int:
     return self._status
 
 
@@ -210,6 +210,6 @@ PUBLISHING = (
     Mutant(
         "any-payload",
         "another message under a used idempotency key is answered as if it were stored",
-        ((Claim, "match", _match_any),),
+        ((KeyClaim, "match", _match_any),),
     ),
 )

@@ -13,7 +13,7 @@ from hermes_actors.consumer.senders.httpx.net import (
     HttpxNet,
     said,
 )
-from hermes_actors.consumer.senders.oauth.wire import Answer, Credentials, Denied, read_answer
+from hermes_actors.consumer.senders.oauth.wire import Answer, Denied, OAuthCredentials, read_answer
 from hermes_actors.consumer.senders.sender import Origin
 
 ANSWER_BYTES_MAX = 65_536
@@ -27,7 +27,7 @@ _HEADERS = [
 ]
 
 
-async def ask_for_token(net: HttpxNet, credentials: Credentials) -> Answer:
+async def ask_for_token(net: HttpxNet, credentials: OAuthCredentials) -> Answer:
     """Ask the provider for a token, by HTTP/1.1, within its time-outs. Redirects are not followed.
 
     A trio coroutine: what goes wrong is a `Denied` that says what.

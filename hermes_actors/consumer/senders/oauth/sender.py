@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hermes_actors.consumer.senders.oauth.slot import Token
 from hermes_actors.consumer.senders.oauth.tokens import SharedToken, Tokens
-from hermes_actors.consumer.senders.oauth.wire import Credentials
+from hermes_actors.consumer.senders.oauth.wire import OAuthCredentials
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
@@ -224,7 +224,7 @@ class OAuthSender(Sender):
             self._provider = provider
             self._shared = None
             if provider is not None:
-                self._shared = self._tokens.of(Credentials(provider, self._policy))
+                self._shared = self._tokens.of(OAuthCredentials(provider, self._policy))
         return self._shared
 
 

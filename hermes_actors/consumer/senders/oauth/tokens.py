@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import trio
 
 from hermes_actors.consumer.senders.oauth.slot import Token, TokenSlot
-from hermes_actors.consumer.senders.oauth.wire import Answer, Credentials, Denied, Granted
+from hermes_actors.consumer.senders.oauth.wire import Answer, Denied, Granted, OAuthCredentials
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -19,13 +19,13 @@ TOKENS_KEPT_MAX = 1_000
 
 _logger = logging.getLogger(__name__)
 
-Ask = Callable[[Credentials], Awaitable[Answer]]
+Ask = Callable[[OAuthCredentials], Awaitable[Answer]]
 
 
 class SharedToken:
     """The slot of one set of credentials, and the event of its next change."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: OAuthCredentials) -> None:
         provider = credentials.provider
         self.credentials = credentials
         self.slot = TokenSlot(
@@ -61,10 +61,10 @@ class Tokens:
         self._is_closed = False
         self.now_s = now_s
         # Whoever uses a token holds it, so there are never two for equal credentials.
-        self._used: WeakValueDictionary[Credentials, SharedToken] = WeakValueDictionary()
-        self._kept: OrderedDict[Credentials, SharedToken] = OrderedDict()
+        self._used: WeakValueDictionary[OAuthCredentials, SharedToken] = WeakValueDictionary()
+        self._kept: OrderedDict[OAuthCredentials, SharedToken] = OrderedDict()
 
-    def of(self, credentials: Credentials) -> SharedToken:
+    def of(self, credentials: OAuthCredentials) -> SharedToken:
         """The token of these credentials, made for whoever asks first. Keep it while using it."""
         shared = self._used.get(credentials)
         if shared is None:

@@ -17,7 +17,7 @@ _USABLE = re.compile(r"[\x21-\x7e]{1,16384}")
 _ERROR_CODE = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{1,100}")
 
 
-class Credentials(Struct, frozen=True):
+class OAuthCredentials(Struct, frozen=True):
     """All that a token depends on: whoever has equal ones shares their token."""
 
     provider: OAuthProvider
