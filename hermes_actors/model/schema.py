@@ -43,7 +43,9 @@ class Schema(Struct, frozen=True):
 
     def is_same_as(self, other: "Schema") -> bool:
         """True when both say the same, whatever the white space between their tokens."""
-        return self.kind is other.kind and _plain(self.text) == _plain(other.text)
+        if self.kind is not other.kind:
+            return False
+        return self.text == other.text or _plain(self.text) == _plain(other.text)
 
 
 class WriterSchema(Struct, frozen=True):
