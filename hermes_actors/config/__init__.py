@@ -21,6 +21,7 @@ from hermes_actors.config.publishing import (
     ThroughputConfig,
     TlsConfig,
 )
+from hermes_actors.config.schema import SchemaConfig
 from hermes_actors.config.security import (
     CertificateConfig,
     JwtConfig,
@@ -66,6 +67,7 @@ __all__ = [
     "ReadinessConfig",
     "RecipientsConfig",
     "Role",
+    "SchemaConfig",
     "SecurityConfig",
     "SpoolConfig",
     "StatusConfig",

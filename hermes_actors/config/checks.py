@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.config.checks_endpoints import check_endpoints
+from hermes_actors.config.checks_schema import check_schema
 from hermes_actors.config.checks_security import check_security
 from hermes_actors.config.publishing import FrontendConfig
 from hermes_actors.config.tree import Config
@@ -134,6 +135,7 @@ def check(config: Config) -> None:
     _check_fallback(config)
     _check_spool(config)
     check_security(config)
+    check_schema(config.schema, _require)
 
 
 def _check_numbers(section: Struct, path: str) -> None:

@@ -16,6 +16,7 @@ from hermes_actors.config.delivery import (
 from hermes_actors.config.fallback import FallbackConfig, SpoolConfig
 from hermes_actors.config.kafka import KafkaConfig
 from hermes_actors.config.publishing import FrontendConfig, ManagementTlsConfig
+from hermes_actors.config.schema import SchemaConfig
 from hermes_actors.config.security import ManagementAuthenticationConfig, SecurityConfig
 from hermes_actors.config.tracking import TrackingConfig
 from hermes_actors.model.message import Envelope
@@ -149,4 +150,5 @@ class Config(Struct, frozen=True, forbid_unknown_fields=True):
     fallback: FallbackConfig = field(default_factory=FallbackConfig)
     spool: SpoolConfig = field(default_factory=SpoolConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    schema: SchemaConfig = field(default_factory=SchemaConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

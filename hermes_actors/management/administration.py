@@ -19,6 +19,7 @@ from hermes_actors.management.balancing.drains import ConsumingNodes, Drains
 from hermes_actors.management.balancing.ownership import Balancing, DryRunPlanner, unweighed
 from hermes_actors.management.balancing.placements import Followed, Placements
 from hermes_actors.management.balancing.workload_constraints import WorkloadConstraints
+from hermes_actors.management.catalog.external_subjects import ExternalSubjects
 from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.owners import Owners
@@ -49,9 +50,10 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.schema.aside import Costly
+from hermes_actors.schema.client import RegistryClient
 from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.reading import AvroReader
-from hermes_actors.schema.source import CatalogSchemas
+from hermes_actors.schema.source import CatalogSchemas, SchemaSource
 from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.previews import PreviewRegister
@@ -85,7 +87,9 @@ class Administration:
     `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
     is administrator. `notices` are what an operator should know of the node beside its metadata.
     `ids` is what secrets are made of. `threads` run what would hold the loop up. `costly_schemas`
-    is asked what may take long about schemas. `try_push` pushes one message as consumers do. What
+    is asked what may take long about schemas. `try_push` pushes one message as consumers do.
+    `schemas` is what the node knows of them, by default what the metadata holds; with `registry`
+    they are kept there. What
     the parts do is a trio coroutine each; those that change or read on a caller's behalf take the
     caller first. Each raises Refused (mend the request) and
     Unavailable (try again).
@@ -105,6 +109,8 @@ class Administration:
         threads: Threads | None = None,
         costly_schemas: Ref[Costly],
         try_push: TryPush | None = None,
+        schemas: SchemaSource | None = None,
+        registry: RegistryClient | None = None,
     ) -> None:
         view = view or ClusterView()
         # Its own: trying filters takes nothing from those who are delivered to.
@@ -113,7 +119,9 @@ class Administration:
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
-        self.subjects = Subjects(metadata, changes, costly_schemas, config.management)
+        kept = schemas or CatalogSchemas(metadata.catalog)
+        asked = (metadata, changes, costly_schemas, config.management, kept)
+        self.subjects = ExternalSubjects(*asked, registry) if registry else Subjects(*asked)
         self.topics = Topics(metadata, log, changes, self.subjects, config, clock)
         guard = AddressGuard(config.consumers.endpoints)
         self.schema_registry = SchemaRegistry(self.topics, self.subjects, config.management)

@@ -38,7 +38,7 @@ from hermes_actors.management.routes.dead_letters import dead_letter_routes
 from hermes_actors.management.routes.messages import message_routes
 from hermes_actors.management.routes.offsets import offset_routes
 from hermes_actors.management.routes.overview import overview_routes
-from hermes_actors.management.routes.registry import registry_routes
+from hermes_actors.management.routes.registry import elsewhere_routes, registry_routes
 from hermes_actors.management.routes.resources import group_routes, oauth_routes
 from hermes_actors.management.routes.schemas import schema_routes
 from hermes_actors.management.routes.status import readiness_routes, status_routes
@@ -82,7 +82,11 @@ def build_app(
         *group_routes(gate, parts.groups),
         *topic_routes(gate, parts.topics, parts.statuses),
         *schema_routes(gate, parts.topic_schemas),
-        *registry_routes(gate, parts.schema_registry),
+        *(
+            elsewhere_routes(", ".join(config.schema.urls))
+            if config.schema.registry == "http"
+            else registry_routes(gate, parts.schema_registry)
+        ),
         *subscription_routes(gate, parts.subscriptions, parts.warnings),
         *subscription_status_routes(gate, parts.statuses, parts.dead_letters),
         *overview_routes(gate, parts.overview),

@@ -32,7 +32,6 @@ from hermes_actors.runtime.clock import Clock
 from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.reading import AvroReader
-from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.telemetry.metrics import Metrics
 
 _COMMIT_GRACE_S = 5.0
@@ -79,7 +78,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             ],
             cover=node.cover,
             avro=AvroReader(
-                CatalogSchemas(node.metadata.catalog),
+                node.schemas,
                 CompiledSchemas(),
                 # Its own: what is published does not wait for what is delivered.
                 node.control.start(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hermes_actors.actors.supervisor import Actor
 from hermes_actors.balancer.parts import NodeCpu
+from hermes_actors.config.schema import SchemaConfig
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
 from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.fallback.spool.opening import OpenStore
@@ -17,6 +18,7 @@ from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.runtime.standstills import Standstills
 from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.schema.aside import CheckProcess, Costly
+from hermes_actors.schema.client import RegistryClient
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_actors.telemetry.settings import TelemetrySettings
 
@@ -33,7 +35,8 @@ class NodeEnvironment:
     when it can; `remote_trouble` says it of another datacentre's. `lost` says why the own log takes
     nothing more until the node is started again. `open_spool` opens what keeps messages that no log
     takes; None: they are refused. `cpu` is what it may use of the machine, `threads` run what would
-    hold its loop up, and `ask_schemas` makes what answers costly questions about schemas.
+    hold its loop up, and `ask_schemas` makes what answers costly questions about schemas;
+    `ask_registry` makes what asks an external registry for them.
     `telemetry` says what is traced and pushed.
     `standstills` are those of the loop that it runs on, for who is asked; somebody else watches it.
     """
@@ -53,6 +56,7 @@ class NodeEnvironment:
     standstills: Standstills = field(default_factory=Standstills)
     threads: Threads = field(default_factory=SystemThreads)
     ask_schemas: Callable[[], Actor[Costly]] = CheckProcess
+    ask_registry: Callable[[SchemaConfig], RegistryClient] = RegistryClient
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     def split_rng(self) -> random.Random:

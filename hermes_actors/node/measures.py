@@ -10,6 +10,7 @@ from hermes_actors.log.backends import LOG
 from hermes_actors.metadata.measures import METADATA
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.runtime.standstills import StallCause, Standstills
+from hermes_actors.schema.external import SCHEMAS
 from hermes_actors.security.authenticator import SECURITY
 from hermes_actors.status.measures import STATUS
 from hermes_actors.telemetry.measures import TELEMETRY
@@ -30,6 +31,7 @@ PARTS: Mapping[str, Meanings] = {
     "Who owns what": BALANCING,
     "The log": LOG,
     "The metadata": METADATA,
+    "Schemas": SCHEMAS,
     "Who calls": SECURITY,
     "The event loop": LOOP,
     "Telemetry": TELEMETRY,

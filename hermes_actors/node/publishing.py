@@ -20,7 +20,6 @@ from hermes_actors.publisher.router import Router
 from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.reading import AvroReader
-from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.schema.topics import TopicValidations
 from hermes_actors.status.preview_reporter import PreviewReporter
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
@@ -59,7 +58,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         node.duties["spool"] = lambda: spool.trouble if spool else ""
         node.spool_lost = lambda: spool.lost if spool else ""
         not_checked = _start_readiness_check(node, environment)
-        schemas, compiled = CatalogSchemas(node.metadata.catalog), CompiledSchemas()
+        schemas, compiled = node.schemas, CompiledSchemas()
         frontend = Frontend(
             node.config.frontend,
             environment.log,

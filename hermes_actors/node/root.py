@@ -11,6 +11,7 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
     ├─ schema checks          checks messages by costly schemas, in a process of its own
     ├─ avro reading           reads what is costly of messages in Avro, in another (consumers)
+    ├─ schema registry        asks an external registry for schemas, if there is one
     ├─ saved schemas          compiles and compares what is saved, in another (management)
     ├─ preview reporter       hands previews of what is published to management, if that is on
     ├─ preview reader <dc>    gathers those of a datacentre (management)
@@ -59,10 +60,12 @@ from hermes_actors.node.metadata import start_metadata
 from hermes_actors.node.publishing import open_frontend
 from hermes_actors.node.reporting import follow_status, open_reporter
 from hermes_actors.node.running import Node, log_crash
+from hermes_actors.node.schemas import open_schemas
 from hermes_actors.node.telemetry import open_telemetry
 from hermes_actors.node.tracking import open_tracking, tracking_index
 from hermes_actors.node.trying import pushes_tried
 from hermes_actors.schema.aside import COSTLY_MAX
+from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.opening import open_authenticator
 from hermes_actors.status.preview_reader import follow_previews
@@ -85,6 +88,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             metadata,
             environment.log_trouble,
             control,
+            CatalogSchemas(metadata.catalog),
             metrics=[
                 *environment.metrics,
                 metadata_metrics(metadata, duties),
@@ -96,6 +100,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
         async with AsyncExitStack() as parts:
             node.authenticator = await open_authenticating(node, environment)
             await parts.enter_async_context(open_telemetry(node, environment))
+            await parts.enter_async_context(open_schemas(node, environment))
             if "consumers" in config.roles or "management" in config.roles:
                 await parts.enter_async_context(open_coordination(node, environment))
                 await parts.enter_async_context(open_meter(node, environment))
@@ -132,6 +137,8 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                         "saved schemas", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
                     ),
                     try_push=pushes_tried(node, environment),
+                    schemas=node.schemas,
+                    registry=node.registry,
                 )
             await parts.enter_async_context(open_reporter(node, environment))
             await parts.enter_async_context(open_tracking(node, environment))

@@ -21,6 +21,8 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Transitions as PublishTransitions
+from hermes_actors.schema.client import RegistryClient
+from hermes_actors.schema.source import SchemaSource
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_actors.tracking.reader import TrackingFollowing
@@ -38,6 +40,9 @@ class Node:
     metadata: Metadata
     log_trouble: Callable[[], str]
     control: Supervisor
+    schemas: SchemaSource
+    registry: RegistryClient | None = None
+    """The external registry of schemas, if there is one."""
     frontend: Frontend | None = None
     producers: Supervisor | None = None
     agent: Agent | None = None

@@ -61,7 +61,10 @@ class AvroValidation:
         """Why no message fits: there is no schema, as far as is known by now."""
         if self._newest is None:
             self._source.ask(self._topic, self._look)
-        return without_schema(self._topic) if self._newest is None else None
+        return self._without_schema() if self._newest is None else None
+
+    def _without_schema(self) -> Refused:
+        return without_schema(self._topic, self._source.lack(self._topic))
 
     def _look(self) -> None:
         self._newest = newest_of(self._source.versions_of(self._topic), SchemaKind.AVRO)
@@ -186,7 +189,7 @@ class AvroValidation:
             if self._newest is not None and self._newest.number == head.version:
                 return self._newest
             return self._versions().get(head.version) or _no_such("version", head.version)
-        return self._newest or without_schema(self._topic)
+        return self._newest or self._without_schema()
 
 
 class DryRun:
@@ -265,9 +268,12 @@ def metadata_of(message: Message) -> dict[str, str]:
     }
 
 
-def without_schema(topic: str) -> Refused:
+def without_schema(topic: str, why: str = "") -> Refused:
     """Return the error for a topic whose messages need a schema, and none is known."""
-    return Refused(f"No schema is known for topic {topic}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
+    reason = f": {why}; try again" if why else ""
+    return Refused(
+        f"No schema is known for topic {topic}{reason}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED
+    )
 
 
 def _no_such(what: str, number: int) -> Refused:

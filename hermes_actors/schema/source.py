@@ -34,6 +34,11 @@ class SchemaSource(Protocol):
     def versions_of(self, subject: str) -> Mapping[int, SchemaVersion]:
         """The versions of a subject that are known now, by number, oldest first."""
 
+    def lack(self, subject: str) -> str:
+        """Why versions of a subject that it has, or must have, cannot be used now, so that nothing
+        may pass unchecked; "" when `versions_of` tells all, or nothing speaks for more.
+        """
+
     def by_id(self, schema_id: int) -> Schema | None:
         """The schema with this id, if it is known now."""
 
@@ -49,6 +54,10 @@ class NoSchemas:
     def versions_of(self, _subject: str) -> Mapping[int, SchemaVersion]:
         """None."""
         return {}
+
+    def lack(self, _subject: str) -> str:
+        """Nothing is lacking."""
+        return ""
 
     def by_id(self, _schema_id: int) -> Schema | None:
         """None."""
@@ -72,6 +81,10 @@ class CatalogSchemas:
             number: SchemaVersion(number, ids[number], schema)
             for number, schema in self._catalog.versions_of(subject).items()
         }
+
+    def lack(self, _subject: str) -> str:
+        """Nothing is lacking: the catalog has what there is."""
+        return ""
 
     def by_id(self, schema_id: int) -> Schema | None:
         """The schema with this id; None while there is none."""

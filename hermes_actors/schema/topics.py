@@ -1,8 +1,12 @@
 """The checks of topics' messages, each as its topic's schemas are now."""
 
+from collections.abc import Callable
+from functools import partial
 from weakref import WeakValueDictionary
 
 from hermes_actors.actors.mailbox import Ref
+from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.model.message import Message
 from hermes_actors.model.schema import SchemaKind
 from hermes_actors.model.topic import ContentType, Topic
 from hermes_actors.schema.aside import Costly
@@ -10,7 +14,7 @@ from hermes_actors.schema.avro_validation import AvroValidation, DryRun
 from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.json_validation import JsonValidation
 from hermes_actors.schema.source import SchemaSource, newest_of
-from hermes_actors.schema.validation import Validation
+from hermes_actors.schema.validation import BodyHead, Done, Outcome, Validation
 
 
 class TopicValidations:
@@ -48,6 +52,8 @@ class TopicValidations:
             if adopted is None:
                 adopted = self._adopted[text] = JsonValidation(text, self._aside)
             return adopted
+        if self._source.lack(topic.name):
+            return AwaitedSchema(topic, self._source, self.of)
         return DryRun(topic.name, self._avro(topic.name)) if topic.json_to_avro_dry_run else None
 
     def _avro(self, topic: str) -> AvroValidation:
@@ -59,3 +65,63 @@ class TopicValidations:
             frames=self._frames,
             takes_ids=self._takes_ids,
         )
+
+
+class AwaitedSchema:
+    """The check of a JSON topic that has a schema which is not known now: a message waits until it
+    has been looked up, and is refused where it is not found.
+    """
+
+    __slots__ = ("_of", "_source", "_topic")
+
+    reads_head = True
+
+    def __init__(
+        self, topic: Topic, source: SchemaSource, of: Callable[[Topic], Validation | None]
+    ) -> None:
+        self._topic = topic
+        self._source = source
+        self._of = of
+
+    @property
+    def refusal(self) -> HermesError:
+        """Why no message fits: the schema is not known by now."""
+        self._source.ask(self._topic.name, _nothing)
+        return self._why_none()
+
+    def units(self, _body: bytes) -> int:
+        """No work: there is nothing to check by."""
+        return 0
+
+    def check(self, _message: Message, _head: BodyHead) -> Outcome:
+        """Refuse a message."""
+        return self.refusal
+
+    def __call__(
+        self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
+    ) -> None:
+        """Check a message by the schema, when it has been looked up."""
+        name = self._topic.name
+        self._source.ask(name, partial(self._asked, message, head, done, is_wanted))
+
+    def _asked(
+        self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
+    ) -> None:
+        found = self._of(self._topic)
+        if found is None:
+            done(message)
+        elif isinstance(found, AwaitedSchema):
+            done(self._why_none())
+        else:
+            found(message, head, done, is_wanted)
+
+    def _why_none(self) -> HermesError:
+        why = self._source.lack(self._topic.name)
+        return Refused(
+            f"The schema of topic {self._topic.name} is not known: {why}; try again",
+            ErrorCode.SCHEMA_COULD_NOT_BE_LOADED,
+        )
+
+
+def _nothing() -> None:
+    """Nobody waits for the answer."""

@@ -40,6 +40,7 @@ from hermes_actors.schema.questions import (
     Told,
     avro_cpu_max_s,
 )
+from hermes_actors.schema.source import SchemaSource
 from hermes_actors.schema.validation import ask_aside
 
 VERSIONS_MAX = 1_000
@@ -49,6 +50,7 @@ SUBJECT_CHARACTERS_MAX = 249
 
 _CPU_MAX_S = 2.0
 _ANSWER_TIMEOUT_S = 30.0
+_LOOK_UP_TIMEOUT_S = 10.0
 _COMPARING_TIMEOUT_S = 60.0
 _DISAGREEMENTS_MAX = 10
 _BACKWARD = (
@@ -86,8 +88,10 @@ class Subjects:
         changes: Changes,
         costly: Ref[Costly],
         config: ManagementConfig,
+        source: SchemaSource,
     ) -> None:
         self._metadata = metadata
+        self._source = source
         self._changes = changes
         self._costly = costly
         self._default = Compatibility(config.schema_compatibility)
@@ -97,9 +101,26 @@ class Subjects:
         """The subjects that have versions, sorted."""
         return sorted(self._metadata.catalog.subjects)
 
+    async def look_up(self, subject: str) -> None:
+        """Have what is not known of the subject looked up, where it is kept elsewhere. Raises
+        Unavailable when that could not be.
+        """
+        if not self._source.versions_of(subject):
+            await self._have_asked(subject)
+            lack = "" if self._source.versions_of(subject) else self._source.lack(subject)
+            if lack:
+                raise Unavailable(f"The schema of {subject} is not known: {lack}; try again")
+
+    async def _have_asked(self, subject: str) -> None:
+        asked = trio.Event()
+        self._source.versions_of(subject)
+        self._source.ask(subject, asked.set)
+        with trio.move_on_after(_LOOK_UP_TIMEOUT_S):
+            await asked.wait()
+
     def versions(self, subject: str) -> dict[int, Schema]:
         """The versions of a subject, oldest first; none for one that is not there."""
-        return self._metadata.catalog.versions_of(subject)
+        return {number: each.schema for number, each in self._source.versions_of(subject).items()}
 
     def latest(self, subject: str) -> Schema | None:
         """The newest version of a subject."""
@@ -107,7 +128,7 @@ class Subjects:
 
     def by_id(self, schema_id: int) -> Schema | None:
         """The schema with this id, also when no version is that any more."""
-        return self._metadata.catalog.schemas.get(schema_id)
+        return self._source.by_id(schema_id)
 
     def id_of(self, subject: str, version: int) -> int:
         """The id of the schema that this version of a subject is; the version is there."""
@@ -115,7 +136,7 @@ class Subjects:
 
     def has_version(self, subject: str, schema_id: int) -> bool:
         """True if a version of the subject is the schema with this id."""
-        return schema_id in self._metadata.catalog.subjects.get(subject, {}).values()
+        return any(each.id == schema_id for each in self._source.versions_of(subject).values())
 
     def versions_with(self, schema_id: int) -> list[tuple[str, int]]:
         """The subjects and versions that are this schema."""
@@ -168,7 +189,7 @@ class Subjects:
         The subject is that of `topic`, as it will be; None for a subject that is no topic's.
         With `is_first` the subject must have no version yet, whoever else registers one meanwhile.
         """
-        _require_small(schema)
+        require_small(schema)
         if len(subject) > SUBJECT_CHARACTERS_MAX:
             raise Refused(f"A subject has at most {SUBJECT_CHARACTERS_MAX} characters")
         for _ in range(ATTEMPTS_MAX):
@@ -307,7 +328,7 @@ class Subjects:
         """Raises Refused for what is no schema, or none for messages of this topic, and
         Incompatible for another kind of schema than the subject has.
         """
-        _require_small(schema)
+        require_small(schema)
         self._require_kind(subject, schema, topic)
         error = await self._ask(Compiles(schema, topic is not None, self._needs_metadata))
         if error is not None:
@@ -333,6 +354,7 @@ class Subjects:
         """A message in JSON as filters see it once it is stored as Avro, by the newest version of
         the subject: as JSON. Raises Refused for one that does not fit, and Unavailable.
         """
+        await self.look_up(subject)
         schema = self.latest(subject)
         if schema is None or schema.kind is not SchemaKind.AVRO:
             raise without_schema(subject)
@@ -372,7 +394,8 @@ class Subjects:
         return answers[0]
 
 
-def _require_small(schema: Schema) -> None:
+def require_small(schema: Schema) -> None:
+    """Raises Refused for a schema that is longer than any that is taken."""
     size = len(schema.text.encode())
     if size > SCHEMA_BYTES_MAX:
         raise Refused(f"The schema has {size} bytes; the most is {SCHEMA_BYTES_MAX}")

@@ -17,16 +17,19 @@ class TopicSchemas:
 
     async def newest(self, topic: str) -> str | None:
         """The text of a topic's newest schema; None when it has none, or there is no such topic."""
+        await self._subjects.look_up(topic)
         schema = self._subjects.latest(topic)
         return None if schema is None else schema.text
 
     async def version(self, topic: str, version: int) -> str | None:
         """The text of one version of a topic's schema; None when there is no such version."""
+        await self._subjects.look_up(topic)
         schema = self._subjects.versions(topic).get(version)
         return None if schema is None else schema.text
 
     async def by_id(self, topic: str, schema_id: int) -> str | None:
         """The text of the schema with this id, if a version of the topic's is it; else None."""
+        await self._subjects.look_up(topic)
         if not self._subjects.has_version(topic, schema_id):
             return None
         schema = self._subjects.by_id(schema_id)

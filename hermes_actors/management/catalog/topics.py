@@ -1,6 +1,7 @@
 """Topics: the rules before each change, and a log topic that is there before its topic is."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -92,6 +93,9 @@ class Topics:
     async def get(self, name: str) -> dict[str, Any]:
         """One topic's JSON object, with its newest schema. Raises Refused with TOPIC_NOT_EXISTS."""
         view = topic_view(self.live(name).topic)
+        with suppress(Unavailable):
+            # Its other fields are known all the same.
+            await self._subjects.look_up(name)
         schema = self._subjects.latest(name)
         return view if schema is None else {**view, "schema": schema.text}
 
@@ -233,6 +237,8 @@ class Topics:
             key = topic_key(old.name)
             return put(key, topic_body(new), StampIs(key, old.stamp))
 
+        if schema or "contentType" in patch:
+            await self._subjects.look_up(name)
         if schema:
             # What it says of the topic itself must be sound first.
             old, new = plan()

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Response, delete, get, post, put
+from litestar import HttpMethod, Response, delete, get, post, put, route
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, QueryParameter
 
@@ -28,6 +28,21 @@ _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 def registry_routes(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
     """/schema-registry."""
     return [*_reading(gate, registry), *_changing(gate, registry), *_levels(gate, registry)]
+
+
+def elsewhere_routes(registry: str) -> list[HTTPRouteHandler]:
+    """/schema-registry of a node whose schemas are kept elsewhere: it says where."""
+
+    @route(
+        [ROOT, ROOT + "/{rest:path}"],
+        http_method=[HttpMethod.GET, HttpMethod.POST, HttpMethod.PUT, HttpMethod.DELETE],
+        summary="The schema registry is another one",
+    )
+    async def elsewhere() -> Answer:
+        message = f"Schemas are kept in the registry {registry}; ask that one"
+        return _answer({"error_code": 50101, "message": message}, 501)
+
+    return [elsewhere]
 
 
 def _reading(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:

@@ -1,0 +1,64 @@
+"""Relations of the settings of schemas, each with its own sentence."""
+
+import re
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from hermes_actors.config.schema import SchemaConfig
+from hermes_actors.model.endpoints import is_loopback
+
+_AFFIX = re.compile(r"[a-zA-Z0-9_.:-]*")
+_AFFIX_MAX = 100
+
+
+def check_schema(schema: SchemaConfig, require: Callable[[bool, str], None]) -> None:
+    """The registry of schemas can be asked, and nobody on the way reads its credentials."""
+    is_asked = schema.registry == "http"
+    require(
+        is_asked == bool(schema.urls),
+        "schema.urls: goes together with schema.registry http; name the registry there, for "
+        "example https://registry.example.com/apis/ccompat/v7, or leave it empty for embedded",
+    )
+    has_credentials = bool(schema.user or schema.token_file)
+    for url in schema.urls:
+        # Not quoted: it may hold a password.
+        require(
+            _is_plain_url(url),
+            "schema.urls: holds what is no URL like https://registry.example.com, without user, "
+            "query and fragment; credentials are schema.user and password_file, or token_file",
+        )
+        parts = urlsplit(url)
+        require(
+            not has_credentials or parts.scheme == "https" or is_loopback(parts.hostname or ""),
+            "schema.urls: http with credentials, so that whoever is on the way reads them; use "
+            "https",
+        )
+    require(
+        bool(schema.user) == bool(schema.password_file),
+        "schema.user: goes together with schema.password_file; set both or neither",
+    )
+    require(
+        not (schema.user and schema.token_file),
+        "schema.token_file: goes without schema.user; keep one of them",
+    )
+    for name, affix in (("prefix", schema.subject_prefix), ("suffix", schema.subject_suffix)):
+        require(
+            _AFFIX.fullmatch(affix) is not None and len(affix) <= _AFFIX_MAX,
+            f"schema.subject_{name}: is not made of letters, digits, '_', '.', ':' and '-'; "
+            "Kafka's tools use the suffix -value",
+        )
+    require(
+        schema.refresh_interval_ms <= schema.expiry_ms,
+        f"schema.refresh_interval_ms: {schema.refresh_interval_ms} is above schema.expiry_ms "
+        f"({schema.expiry_ms}), so that what is known would be forgotten in between; lower it",
+    )
+
+
+def _is_plain_url(text: str) -> bool:
+    try:
+        url = urlsplit(text)
+        is_whole = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False
+    has_more = url.query or url.fragment or "@" in url.netloc
+    return is_whole and not has_more and text.isprintable() and " " not in text

@@ -1,0 +1,158 @@
+"""Whole nodes whose schemas an external registry keeps."""
+
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import httpx
+import pytest
+import trio
+
+from hermes_actors.config import Config, ManagementConfig, SchemaConfig
+from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.management.access.roles import Anonymous
+from hermes_actors.node import open_node
+from hermes_actors.publisher.edges.edge import Edge
+from hermes_actors.schema.client import RegistryClient
+from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.http_in import TrioHost
+from hermes_chaos.sim.environment.surroundings import surroundings
+from hermes_chaos.wanted import topic_body
+from tests.publisher.in_process import InProcess
+from tests.schema_registry import TOPIC, URL, Registry
+
+ANYBODY = Anonymous()
+NUMBER_OR_TEXT = '{"type":"object","properties":{"id":{"type":["integer","string"]}}}'
+NUMBER = '{"type":"object","properties":{"id":{"type":"integer"}}}'
+
+
+@pytest.fixture
+def registry():
+    return Registry()
+
+
+@asynccontextmanager
+async def a_node(log, registry, name="node1"):
+    """A node, and what publishes to it."""
+    config = Config(
+        node=name,
+        roles=["frontend", "management"],
+        schema=SchemaConfig(registry="http", urls=[URL], refresh_interval_ms=5_000),
+        management=ManagementConfig(allow_schema_removal=True),
+    )
+    transport = httpx.MockTransport(registry)
+    environment = replace(
+        surroundings(SimulatedClock(), log, seed=len(name)),
+        ask_registry=lambda schema: RegistryClient(schema, transport),
+    )
+    async with trio.open_nursery() as nursery, open_node(config, environment) as node:
+        await node.metadata.wait_current()
+        node.frontend.drain.open()
+        edge = Edge(node.frontend, TrioHost(nursery))
+        edge.tick(trio.current_time(), SimulatedClock().now_ms())
+        async with httpx.AsyncClient(
+            transport=InProcess(edge, []), base_url="http://frontend", timeout=None
+        ) as client:
+
+            async def publish(body):
+                edge.tick(trio.current_time(), SimulatedClock().now_ms())
+                answer = await client.post(f"/topics/{TOPIC}", content=body)
+                return answer.status_code, answer.text
+
+            yield node, publish
+        nursery.cancel_scope.cancel()
+
+
+async def create(node, **fields):
+    await node.administration.groups.create(ANYBODY, {"groupName": "shop"})
+    await node.administration.topics.create(ANYBODY, {**topic_body(TOPIC), **fields})
+    await node.wait_prepared()
+
+
+def away(_request):
+    raise httpx.ConnectError("refused")
+
+
+async def test_a_saved_schema_is_in_the_registry_and_used_by_every_node(autojump_clock, registry):
+    log = MemoryLog("dc1", SimulatedClock())
+    async with (
+        a_node(log, registry) as (node, publish),
+        a_node(log, registry, "another") as (other, publish_there),
+    ):
+        await create(node, schema=NUMBER_OR_TEXT)
+        await other.wait_prepared()
+        assert registry.subjects[TOPIC][1]["schema"] == NUMBER_OR_TEXT
+        assert (await publish('{"id":"a"}'))[0] == 201
+        assert (await publish_there('{"id":true}'))[0] == 400
+        assert (await publish_there('{"id":"a"}'))[0] == 201
+        await node.administration.topic_schemas.save(ANYBODY, TOPIC, NUMBER)
+        assert await node.administration.topic_schemas.newest(TOPIC) == NUMBER
+        await trio.sleep(1)
+        assert (await publish('{"id":"a"}'))[0] == 400
+        assert (await publish_there('{"id":"a"}'))[0] == 400
+        assert await other.administration.topic_schemas.version(TOPIC, 1) == NUMBER_OR_TEXT
+        await node.administration.topic_schemas.remove(ANYBODY, TOPIC)
+        assert TOPIC not in registry.subjects
+        await trio.sleep(1)
+        assert (await publish_there('{"id":"a"}'))[0] == 201
+
+
+async def test_a_node_that_starts_while_the_registry_is_away(autojump_clock, registry):
+    log = MemoryLog("dc1", SimulatedClock())
+    async with a_node(log, registry) as (node, _):
+        await create(node, schema=NUMBER)
+    registry.instead = away
+    async with a_node(log, registry) as (node, publish):
+        await node.wait_prepared()
+        status, text = await publish('{"id":"a"}')
+        assert (status, "SCHEMA_COULD_NOT_BE_LOADED" in text) == (500, True)
+        assert "refused" in text
+        notices = (await node.administration.health.shown())["notices"]
+        assert notices == [f"schema registry: {URL}: refused"]
+        with pytest.raises(Unavailable):
+            await node.administration.topic_schemas.newest(TOPIC)
+        assert (await node.administration.topics.get(TOPIC))["name"] == TOPIC
+        await trio.sleep(60)
+        assert (await publish('{"id":1}'))[0] == 500
+        registry.instead = None
+        await trio.sleep(12)
+        assert (await publish('{"id":"a"}'))[0] == 400
+        assert (await publish('{"id":1}'))[0] == 201
+        assert await node.administration.health.shown() == {"status": "UP"}
+
+
+async def test_known_schemas_go_on_while_the_registry_is_away(autojump_clock, registry):
+    log = MemoryLog("dc1", SimulatedClock())
+    async with a_node(log, registry) as (node, publish):
+        await create(node, schema=NUMBER)
+        registry.instead = away
+        for _ in range(6):
+            await trio.sleep(10)
+            assert (await publish('{"id":1}'))[0] == 201
+            assert (await publish('{"id":"a"}'))[0] == 400
+        with pytest.raises(Unavailable, match="refused"):
+            await node.administration.topic_schemas.save(ANYBODY, TOPIC, NUMBER_OR_TEXT)
+
+
+async def test_a_json_topic_that_nobody_gave_a_schema_here_goes_on(autojump_clock, registry):
+    registry.instead = away
+    log = MemoryLog("dc1", SimulatedClock())
+    async with a_node(log, registry) as (node, publish):
+        await create(node)
+        assert (await publish('{"id":"a"}'))[0] == 201
+        registry.put(1, 7, schema=NUMBER, schemaType="JSON")
+        registry.instead = None
+        await trio.sleep(12)
+        assert (await publish('{"id":"a"}'))[0] == 400
+
+
+async def test_what_the_registry_refuses_is_told_in_its_words(autojump_clock, registry):
+    log = MemoryLog("dc1", SimulatedClock())
+    async with a_node(log, registry) as (node, publish):
+        await create(node, schema=NUMBER)
+        answer = {"error_code": 409, "message": "id lost a type"}
+        registry.instead = lambda _request: httpx.Response(409, json=answer)
+        with pytest.raises(Refused, match="id lost a type") as refused:
+            await node.administration.topic_schemas.save(ANYBODY, TOPIC, NUMBER_OR_TEXT)
+        assert refused.value.status == 400
+        assert (await publish('{"id":1}'))[0] == 201
