@@ -5,7 +5,7 @@ import trio
 
 from hermes_actors.config import Config
 from hermes_actors.log.memory import MemoryLog
-from hermes_actors.management.access.roles import Anonymous
+from hermes_actors.management.access.roles import Anonymous, Guest
 from hermes_actors.node import open_node
 from hermes_actors.tracking.events import TRACKING_TOPIC, EventKind, decode, terminal_of
 from hermes_chaos.sim.environment.clock import SimulatedClock
@@ -81,6 +81,10 @@ async def test_a_message_hedged_retried_twice_and_delivered_is_shown_whole(autoj
         tracking = node.administration.tracking
         found["all"] = await tracking.of_message(Anonymous(), message_id)
         found["trace"] = await tracking.of_subscription(Anonymous(), TOPIC, "billing", message_id)
+        found["guest"] = await tracking.of_message(Guest(), message_id)
+        found["guest's trace"] = await tracking.of_subscription(
+            Guest(), TOPIC, "billing", message_id
+        )
         found["none"] = await tracking.of_message(Anonymous(), "nobody's")
 
     def environment_log(node):
@@ -123,6 +127,8 @@ async def test_a_message_hedged_retried_twice_and_delivered_is_shown_whole(autoj
         *("SUCCESS", "INFLIGHT", "FAILED", "INFLIGHT", "FAILED", "INFLIGHT", "SUCCESS", "ERROR"),
     ]
     assert found["none"]["events"] == []
+    # Who owns neither topic nor subscription sees nothing of it.
+    assert found["guest"]["events"] == found["guest"]["ended"] == found["guest's trace"] == []
 
 
 async def test_nothing_is_written_nor_read_while_nobody_tracks(autojump_clock):
