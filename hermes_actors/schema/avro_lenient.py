@@ -3,8 +3,8 @@
 from typing import Any
 
 from hermes_actors.schema.avro_logical import LOGICAL
-from hermes_actors.schema.avro_strict import Strict, default_of
-from hermes_actors.schema.avro_types import AvroType
+from hermes_actors.schema.avro_strict import DEFAULT_STEPS_MAX, Strict, default_of
+from hermes_actors.schema.avro_types import AvroType, AvroTypes
 from hermes_actors.schema.avro_writing import (
     INT_BITS,
     LONG_BITS,
@@ -31,6 +31,10 @@ class Lenient(Takers):
     """Plain JSON: what the schema does not know is left out, what is missing has its default,
     numbers are narrowed, and of a union the first branch that fits is taken.
     """
+
+    def __init__(self, types: AvroTypes) -> None:
+        super().__init__(types)
+        self._default_allowance = Allowance(DEFAULT_STEPS_MAX)
 
     def _primitive(self, what: str, kind: dict[str, Any]) -> Take:
         logical = LOGICAL.get((what, kind.get("logicalType")))
@@ -123,7 +127,7 @@ class Lenient(Takers):
         for field in kind["fields"]:
             default = _ABSENT
             if "default" in field:
-                default = default_of(strict, field)
+                default = default_of(strict, field, self._default_allowance)
                 steps += 1 + _weight(default)
             fields.append((field["name"], self.of(field["type"]), default))
 

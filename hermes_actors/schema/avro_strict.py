@@ -11,6 +11,7 @@ from hermes_actors.schema.avro_writing import (
     Allowance,
     Take,
     Takers,
+    TooMuchWork,
     Unfit,
     branch_of,
     real,
@@ -182,20 +183,31 @@ _STRICT: dict[str, Take] = {
 }
 
 
-def default_of(strict: Strict, field: dict[str, Any]) -> Any:
+DEFAULT_STEPS_MAX = 10_000
+"""The values that all defaults of a schema may be: some 5 ms of filling them."""
+
+
+def default_of(strict: Strict, field: dict[str, Any], allowance: Allowance) -> Any:
     """The default of a field as fastavro writes it. Raises NotAvro for one that does not fit."""
     try:
-        return _filled(strict, field["type"], field["default"])
+        return _filled(strict, field["type"], field["default"], allowance)
+    except (TooMuchWork, RecursionError) as error:
+        # A record's default may be filled with others', which double, or with itself.
+        raise NotAvro(
+            f"the default of field {field['name']}: with those that fill it, it is more than "
+            f"{DEFAULT_STEPS_MAX} values, or has no end"
+        ) from error
     except Unfit as error:
         reason = str(error).removeprefix(": ")
         raise NotAvro(f"the default of field {field['name']} does not fit: {reason}") from error
 
 
-def _filled(strict: Strict, kind: AvroType, value: Any) -> Any:
+def _filled(strict: Strict, kind: AvroType, value: Any, allowance: Allowance) -> Any:
     """A default: of a union it is one of the first branch, a record's own defaults fill it."""
+    allowance.spend(1)
     kind = strict.types.resolved(kind)
     if isinstance(kind, list):
-        return branch_of(kind[0]), _filled(strict, kind[0], value)
+        return branch_of(kind[0]), _filled(strict, kind[0], value, allowance)
     what = kind if isinstance(kind, str) else kind["type"]
     if what in RECORDS and isinstance(kind, dict):
         if type(value) is not dict:
@@ -205,10 +217,12 @@ def _filled(strict: Strict, kind: AvroType, value: Any) -> Any:
             if field["name"] not in value and "default" not in field:
                 raise Unfit(f": Expected field name not found: {field['name']}")
             given = value.get(field["name"], field.get("default"))
-            filled[field["name"]] = _filled(strict, field["type"], given)
+            filled[field["name"]] = _filled(strict, field["type"], given, allowance)
         return filled
     if what == "array" and isinstance(kind, dict) and type(value) is list:
-        return [_filled(strict, kind["items"], each) for each in value]
+        return [_filled(strict, kind["items"], each, allowance) for each in value]
     if what == "map" and isinstance(kind, dict) and type(value) is dict:
-        return {name: _filled(strict, kind["values"], each) for name, each in value.items()}
+        return {
+            name: _filled(strict, kind["values"], each, allowance) for name, each in value.items()
+        }
     return strict.of(kind)(value, Allowance(1))

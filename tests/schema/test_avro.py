@@ -352,6 +352,18 @@ def test_many_values_that_take_no_byte_are_refused() -> None:
         schema_of(field(held), field("int", "x"))
 
 
+def test_defaults_that_fill_each_other_without_end_are_refused() -> None:
+    kind = {"type": "record", "name": "N", "fields": [field(["N", "null"], "n", default={})]}
+    with pytest.raises(Refused, match="has no end"):
+        schema_of(field(kind))
+    fields = [field({"type": "record", "name": "R0", "fields": [field("int", default=1)]}, "f0")]
+    for at in range(1, 40):
+        both = [field(f"R{at - 1}", "a", default={}), field(f"R{at - 1}", "b", default={})]
+        fields.append(field({"type": "record", "name": f"R{at}", "fields": both}, f"f{at}"))
+    with pytest.raises(Refused, match="more than 10000 values"):
+        schema_of(*fields)
+
+
 # Bounds of one message.
 
 
@@ -362,6 +374,14 @@ def test_defaults_that_multiply_stop_at_the_allowance() -> None:
     body = b'{"age":[%s]}' % b",".join([b"{}"] * 1_000)
     with pytest.raises(TooMuchWork):
         schema.convert(BodyForm.JSON, body, TOLD)
+
+
+def test_numbers_that_are_slow_to_decode_are_left_to_the_process() -> None:
+    schema = schema_of(field({"type": "array", "items": "double"}))
+    body = b'{"age":[%s]}' % b",".join([b"1e300"] * 2_000)
+    with pytest.raises(TooMuchWork):
+        schema.convert(BodyForm.JSON, body, TOLD)
+    assert schema.convert(BodyForm.JSON, body, TOLD, ASIDE_STEPS_MAX)
 
 
 def test_alternatives_that_multiply_stop_at_the_allowance() -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.schema.validation import UNITS_MAX
 from hermes_actors.schema.weight import weigh
 
 N = {"$ref": "#/$defs/n"}
@@ -186,3 +187,13 @@ def test_no_place_of_a_value_meets_more_parts_than_the_weight_says(schema, inner
         walk = Walk(root)
         walk.apply(root, value)
         assert max(walk.met.values()) <= weight.parts
+
+
+def test_numbers_with_large_exponents_weigh_what_decoding_them_takes():
+    weight = weigh({"type": "array"})
+    assert weight is not None
+    few, many = (b"[" + b",".join([b"1e300"] * count) + b"]" for count in (60, 9_000))
+    plain = b"[" + b",".join([b"12300"] * 9_000) + b"]"
+    assert weight.units(few) < UNITS_MAX
+    assert weight.units(plain) < UNITS_MAX
+    assert weight.units(many) > UNITS_MAX
