@@ -3,7 +3,8 @@
     python benchmarks/schemas.py [--rounds 3] [--seconds 3] [--connections 32] [--cases 3000]
         [--seed 1]
 
-First one check of a message of 1 KiB and twenty fields, beside decoding it. Then a node on an
+First one check of a message of 1 KiB and twenty fields, beside decoding it, and the same message
+into Avro and back. Then a node on an
 embedded log, published to in turns with the schema and without. Then made-up schemas and messages,
 most of them hostile: the most CPU that adopting one schema and checking one message took on the
 loop, and what became of them. What is the longest so far is tried three times, the shortest counts.
@@ -30,6 +31,7 @@ from hermes_actors.actors.mailbox import Ref, open_mailbox
 from hermes_actors.model.message import Message
 from hermes_actors.model.schema import SCHEMA_BYTES_MAX
 from hermes_actors.schema.aside import Costly
+from hermes_actors.schema.avro import AvroSchema, BodyForm
 from hermes_actors.schema.json_validation import JsonValidation
 from hermes_actors.schema.validation import NO_HEAD, UNITS_MAX
 from hermes_local.ports import free_ports
@@ -87,6 +89,25 @@ def price_of_a_check(schema: dict[str, Any], bodies: list[bytes]) -> None:
     size = round(statistics.mean(map(len, bodies)))
     print(f"one message of {size} bytes and {FIELDS} fields, µs of CPU: {checked_us:.2f} checked,")
     print(f"of which decoding {decoded_us:.2f}\n")
+
+
+def price_of_avro(bodies: list[bytes]) -> None:
+    """Print the cost of one conversion into Avro, and of one back into JSON."""
+    kinds = {"string": "string", "integer": "int", "number": "double", "boolean": "boolean"}
+    metadata = {"type": "map", "values": "string"}
+    fields: list[dict[str, Any]] = [
+        {"name": "__metadata", "type": ["null", metadata], "default": None}
+    ]
+    fields += [{"name": f"field_{at:02}", "type": kinds[KINDS[at % 4]]} for at in range(FIELDS)]
+    schema = AvroSchema(json.dumps({"type": "record", "name": "Message", "fields": fields}))
+    told = {"messageId": "8e03978e-40d5-43e8-bc93-6894a57f9324", "timestamp": "1790000000000"}
+
+    def converted(body: bytes) -> bytes:
+        return schema.convert(BodyForm.JSON, body, told)
+
+    stored = [converted(body) for body in bodies]
+    into_us, back_us = each_us(converted, bodies), each_us(schema.to_json, stored)
+    print(f"the same by an Avro schema: {into_us:.2f} into Avro, {back_us:.2f} back into JSON\n")
 
 
 class Managed:
@@ -264,6 +285,7 @@ def main() -> None:
     asked = parser.parse_args()
     schema, bodies = everyday()
     price_of_a_check(schema, bodies)
+    price_of_avro(bodies)
     publishing(asked, schema, bodies)
     hostile(asked.cases, asked.seed)
 

@@ -11,7 +11,15 @@ from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.schema.aside import CheckProcess, Costly
-from hermes_actors.schema.questions import Compiles, Fits, Question, Reads
+from hermes_actors.schema.avro import BodyForm
+from hermes_actors.schema.questions import (
+    Compiles,
+    Converts,
+    Decodes,
+    Fits,
+    Question,
+    Reads,
+)
 
 pytestmark = pytest.mark.live
 
@@ -73,6 +81,19 @@ async def test_questions_are_answered_in_one_process(asker):
     numbers, anything = Schema(SchemaKind.JSON, NUMBERS), Schema(SchemaKind.JSON, "{}")
     assert await asker.ask(Reads(anything, numbers)) is None
     assert isinstance(await asker.ask(Reads(numbers, anything)), Refused)
+    assert asker.pid == first
+
+
+async def test_avro_is_converted_and_read_in_the_process_which_outlives_what_nests_too_deep(asker):
+    kind = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
+    schema = json.dumps(kind)
+    stored = await asker.ask(Converts(schema, BodyForm.JSON, b'{"n": {"n": null}}', {}))
+    assert stored == b"\x02\x00"
+    first = asker.pid
+    assert await asker.ask(Decodes(schema, stored)) == b'{"n":{"n":null}}'
+    deep = await asker.ask(Decodes(schema, b"\x02" * 1_000_000))
+    assert isinstance(deep, Refused)
+    assert "nested too deep" in deep.message
     assert asker.pid == first
 
 
