@@ -105,7 +105,7 @@ def test_large_schemas_in_turn_are_compiled_once_and_then_used_beside_the_loop()
                         "name": "R",
                         "fields": [
                             {"name": "i", "type": "int"},
-                            *[{"name": f"n{n}", "type": "null"} for n in range(900)],
+                            *[{"name": f"n{n}", "type": "null"} for n in range(400)],
                         ],
                     },
                 },
