@@ -1,0 +1,93 @@
+"""Made-up schemas and bodies, most of them hostile: only the errors that are promised, and soon."""
+
+import json
+import random
+import time  # noqa: TID251 -- the CPU time of the work itself is judged
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+
+from hermes_actors.errors import Refused
+from hermes_actors.schema.avro import (
+    LOOP_BYTES_MAX,
+    AvroSchema,
+    BodyForm,
+    UndecodableAvro,
+    is_soon_compiled,
+)
+from hermes_actors.schema.avro_writing import TooMuchWork
+
+PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+PROMISED = (Refused, UndecodableAvro, TooMuchWork)
+
+
+def a_type(rng: random.Random, depth: int, names: list[str]) -> Any:
+    if depth <= 0 or rng.random() < 0.15:
+        return rng.choice((*PRIMITIVES, *names))
+    name = f"N{rng.getrandbits(30)}"
+    match rng.randrange(6):
+        case 0:
+            return {"type": "array", "items": a_type(rng, depth - 1, names)}
+        case 1:
+            return {"type": "map", "values": a_type(rng, depth - 1, names)}
+        case 2:
+            return [a_type(rng, depth - 1, names) for _ in range(rng.choice((1, 2, 3, 8)))]
+        case 3:
+            return {"type": "enum", "name": name, "symbols": ["s", "x" * rng.choice((1, 3_000))]}
+        case 4:
+            return {"type": "fixed", "name": name, "size": rng.choice((0, 1, 100_000))}
+    names.append(name)
+    fields: list[dict[str, Any]] = []
+    for at in range(rng.choice((0, 1, 2, 3, 40))):
+        fields.append({"name": f"f{at}", "type": a_type(rng, depth - 1 if at < 4 else 0, names)})
+        if rng.random() < 0.4:
+            fields[-1]["default"] = rng.choice((None, 0, "", [], {}, [[]], {"f0": {}}, "x" * 5_000))
+    return {"type": "record", "name": name, "fields": fields}
+
+
+def a_body(rng: random.Random) -> bytes:
+    size = rng.choice((5, 60, 500, 5_000, 60_000))
+    value = rng.choice((b"{}", b"[]", b"1e300", b'"x"', b"null", b"1", b'{"f0":[]}', b'{"f0":{}}'))
+    bodies = (
+        rng.randbytes(size),
+        bytes([rng.choice((0, 1, 2, 4, 128, 255))]) * size,
+        bytes(rng.choices((0, 2, 4, 6), k=size)),
+        b'{"f0":' * (size // 6) + b"0" + b"}" * (size // 6),
+        b'{"f0":[' + b",".join([value] * (size // len(value))) + b"]}",
+        b'{"f0":' + b"1" * size + b"}",
+    )
+    return rng.choice(bodies)
+
+
+def took_s(work: Any) -> float:
+    began_s = time.thread_time()
+    with suppress(*PROMISED):
+        work()
+    return time.thread_time() - began_s
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_hostile_schemas_and_bodies_raise_what_is_promised_and_soon() -> None:
+    rng = random.Random(1)
+    pairs = 0
+    while pairs < 20_000:
+        fields = [{"name": "f0", "type": a_type(rng, rng.randrange(1, 5), ["T"])}]
+        text = json.dumps({"type": "record", "name": "T", "fields": fields})
+        if not is_soon_compiled(text):
+            continue
+        pairs += 1
+        with suppress(*PROMISED):
+            schema = AvroSchema(text)
+            for _ in range(10):
+                pairs += 1
+                body = a_body(rng)
+                works = [
+                    partial(schema.convert, form, body[:LOOP_BYTES_MAX], {}) for form in BodyForm
+                ]
+                works.append(partial(schema.to_json, body[: schema.loop_bytes_max]))
+                for work in works:
+                    # The least of three: others run on this machine too.
+                    assert min(took_s(work) for _ in range(3)) < 0.05
