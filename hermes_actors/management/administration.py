@@ -115,11 +115,11 @@ class Administration:
         view = view or ClusterView()
         # Its own: trying filters takes nothing from those who are delivered to.
         aside = Aside(config.consumers.filters, threads or SystemThreads())
-        reader = AvroReader(CatalogSchemas(metadata.catalog), CompiledSchemas(), costly_schemas)
+        kept = schemas or CatalogSchemas(metadata.catalog)
+        reader = AvroReader(kept, CompiledSchemas(), costly_schemas)
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
-        kept = schemas or CatalogSchemas(metadata.catalog)
         asked = (metadata, changes, costly_schemas, config.management, kept)
         self.subjects = ExternalSubjects(*asked, registry) if registry else Subjects(*asked)
         self.topics = Topics(metadata, log, changes, self.subjects, config, clock)

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from hermes_actors.actors.restart import TENANT
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.schema.external import ExternalSchemas
@@ -31,7 +32,8 @@ async def open_schemas(node: Node, environment: NodeEnvironment) -> AsyncIterato
             node.frontend.routes.renew_schema(topic)
 
     schemas.listeners.append(renew)
-    node.control.start_task("schema registry", schemas.run)
+    # What stays broken here takes nothing else down: known schemas stay in use.
+    node.control.start_task("schema registry", schemas.run, restart=TENANT)
     try:
         yield
     finally:

@@ -16,7 +16,6 @@ from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.reading import AvroReader
-from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.telemetry.metrics import Metrics
 
 
@@ -61,7 +60,7 @@ async def _parts_for_one(node: Node, environment: NodeEnvironment) -> AsyncItera
             metrics=metrics,
             config=config,
             names=names_of(clock, config.recipients),
-            avro=AvroReader(CatalogSchemas(node.metadata.catalog), CompiledSchemas()),
+            avro=AvroReader(node.schemas, CompiledSchemas()),
         )
 
 

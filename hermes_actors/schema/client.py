@@ -26,6 +26,7 @@ LISTED_MAX = 100
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _SECRET_BYTES_MAX = 16_384
+_NUMBER_MAX = 2**31 - 1
 # Not of the subject, but of who asks, or of the moment.
 _OF_THE_ASKER = frozenset({401, 403, 407, 408, 421, 425, 429})
 _KINDS = frozenset(each.value for each in SchemaKind)
@@ -66,6 +67,7 @@ class _Text(Struct):
 
 class _Failure(Struct):
     message: str = ""
+    error_code: int = 0
 
 
 class RegistryClient:
@@ -90,7 +92,10 @@ class RegistryClient:
             limits=httpx.Limits(max_connections=config.requests_max + 4),
             follow_redirects=False,
             trust_env=False,
-            headers={"Accept": f"{_MEDIA_TYPE}, application/json"},
+            headers={
+                "Accept": f"{_MEDIA_TYPE}, application/json",
+                "Accept-Encoding": "identity",
+            },
         )
 
     async def close(self) -> None:
@@ -103,18 +108,21 @@ class RegistryClient:
 
     async def look_up(self, topic: str, known: Mapping[int, SchemaVersion]) -> Listed:
         """The versions of a topic's subject, its newest LISTED_MAX. Of those in `known` only the
-        newest is asked for again. Raises RegistryAway and BadAnswer.
+        newest that is still there is asked for again. Raises RegistryAway and BadAnswer.
         """
         path = f"/subjects/{quote(self.subject(topic), safe='')}/versions"
         content = await self._read(path)
-        numbers = [] if content is None else sorted(_decoded(content, list[int]))[-LISTED_MAX:]
+        listed = set() if content is None else set(_decoded(content, list[int]))
+        numbers = sorted(each for each in listed if 0 < each <= _NUMBER_MAX)[-LISTED_MAX:]
         if not numbers:
             return Listed()
         newest = await self._version(path, numbers[-1])
-        held = known.get(numbers[-1])
-        if held is not None and not (isinstance(newest, SchemaVersion) and newest == held):
-            # The subject was deleted, and made anew.
-            known = {}
+        compared = max((each for each in numbers if each in known), default=0)
+        if compared:
+            again = newest if compared == numbers[-1] else await self._version(path, compared)
+            if again != known[compared]:
+                # The subject was deleted, and made anew.
+                known = {}
         versions: dict[int, SchemaVersion] = {}
         for number in numbers[:-1]:
             each = known.get(number) or await self._version(path, number)
@@ -131,10 +139,12 @@ class RegistryClient:
         if content is None:
             return ""
         found = _decoded(content, _Version)
+        if found.version not in (0, number):
+            raise BadAnswer(f"asked for version {number}, the registry answers {found.version}")
         schema = _usable(found.schema, found.schemaType, found.references)
         if isinstance(schema, str):
             return schema and f"version {number} {schema}"
-        if not 0 < found.id < 2**31:
+        if not 0 < found.id <= _NUMBER_MAX:
             return f"version {number} has the id {found.id}, and records have room for 31 bits"
         return SchemaVersion(number, found.id, schema)
 
@@ -158,6 +168,11 @@ class RegistryClient:
         body = _body_of(schema)
         await self._change("POST", f"{subject}/versions", body, _Id)
         looked = await self._change("POST", subject, body, _Looked)
+        if not (0 < looked.version <= _NUMBER_MAX and 0 < looked.id <= _NUMBER_MAX):
+            raise Unavailable(
+                f"The schema registry answers version {looked.version} and id {looked.id}, and "
+                "records have room for 31 bits; the version is registered there"
+            )
         return SchemaVersion(looked.version, looked.id, schema)
 
     async def delete(self, topic: str) -> list[int]:
@@ -197,11 +212,10 @@ class RegistryClient:
                     status, content = await self._answer(method, url + path, body)
             except trio.TooSlowError:
                 reason = f"no answer within {self._config.timeout_ms} ms"
-            except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
                 reason = without_secrets(str(error)) or type(error).__name__
             else:
-                is_answer = status == 200 or 400 <= status < 500
-                if is_answer and status not in _OF_THE_ASKER and content is not None:
+                if content is not None and (status == 200 or _is_refusal(status, content)):
                     self._first = place
                     return status, content
                 reason = _why_none(status, content)
@@ -215,8 +229,10 @@ class RegistryClient:
             headers["Content-Type"] = _MEDIA_TYPE
         content, size_bytes = bytearray(), 0
         async with self._client.stream(method, url, content=body, headers=headers) as answer:
-            # Read to its end, for a bounded time: leaving a stream in its middle leaks it.
-            async for part in answer.aiter_bytes():
+            # Read to its end, for a bounded time: leaving a stream in its middle leaks it. What is
+            # packed, unasked, stays so: it may unpack to any size.
+            is_packed = "Content-Encoding" in answer.headers
+            async for part in answer.aiter_raw() if is_packed else answer.aiter_bytes():
                 size_bytes += len(part)
                 if size_bytes <= ANSWER_BYTES_MAX:
                     content += part
@@ -225,7 +241,10 @@ class RegistryClient:
     async def _credentials(self) -> dict[str, str]:
         config = self._config
         if config.token_file:
-            return {"Authorization": f"Bearer {await _secret_in(config.token_file)}"}
+            token = await _secret_in(config.token_file)
+            if not token.isascii() or not token.isprintable():
+                raise OSError(f"schema.token_file: {config.token_file} holds what is no token")
+            return {"Authorization": f"Bearer {token}"}
         if config.user:
             password = await _secret_in(config.password_file)
             request = httpx.Request("GET", "http://registry.invalid")
@@ -275,12 +294,23 @@ def _away(error: RegistryAway) -> Unavailable:
     return Unavailable(f"The schema registry cannot be asked now: {error}; try again")
 
 
-def _words(content: bytes | None) -> str:
+def _is_refusal(status: int, content: bytes) -> bool:
+    """True if a registry says what is wrong with the question; not for the 404 of something else in
+    its place, a proxy, say.
+    """
+    is_of_question = 400 <= status < 500 and status not in _OF_THE_ASKER
+    return is_of_question and _failure(content).error_code > 0
+
+
+def _failure(content: bytes | None) -> _Failure:
     try:
-        message = msgspec.json.decode(content or b"{}", type=_Failure).message
+        return msgspec.json.decode(content or b"{}", type=_Failure)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
-    return without_secrets(message)
+        return _Failure()
+
+
+def _words(content: bytes | None) -> str:
+    return without_secrets(_failure(content).message)
 
 
 def _why_none(status: int, content: bytes | None) -> str:
@@ -289,6 +319,8 @@ def _why_none(status: int, content: bytes | None) -> str:
     if content is None:
         return f"answered more than {ANSWER_BYTES_MAX} bytes"
     words = _words(content)
+    if 400 <= status < 500 and status not in _OF_THE_ASKER:
+        words = "not as a schema registry does; see schema.urls"
     return f"answered {status}{': ' if words else ''}{words}"
 
 

@@ -1,8 +1,10 @@
 """An external registry as a node asks it: over HTTP in one process, under a mock clock."""
 
+import gzip
 import json
 import random
 from contextlib import asynccontextmanager
+from time import process_time  # noqa: TID251 -- what it costs
 
 import httpx
 import pytest
@@ -12,7 +14,13 @@ from hermes_actors.config import SchemaConfig
 from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.schema import Schema, SchemaKind
-from hermes_actors.schema.client import ANSWER_BYTES_MAX, LISTED_MAX, RegistryClient
+from hermes_actors.schema.client import (
+    ANSWER_BYTES_MAX,
+    LISTED_MAX,
+    BadAnswer,
+    RegistryAway,
+    RegistryClient,
+)
 from hermes_actors.schema.external import ExternalSchemas
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from tests.schema_registry import TOPIC, URL, Registry
@@ -121,6 +129,10 @@ GARBAGE = [
     httpx.Response(500, text="Traceback"),
     httpx.Response(503),
     httpx.Response(204),
+    httpx.Response(404, text="<html>no such page</html>"),
+    httpx.Response(404, json={"error": "Not Found"}),
+    httpx.Response(400),
+    httpx.Response(410, json=[]),
 ]
 
 
@@ -200,6 +212,94 @@ async def test_a_subject_that_was_deleted_and_made_anew_is_read_anew(autojump_cl
         registry.put(2, 22, schema='"long"')
         await trio.sleep(6)
         assert [each.id for each in schemas.versions_of(TOPIC).values()] == [21, 22]
+
+
+async def test_a_subject_that_was_made_anew_and_has_grown_is_read_anew(registry):
+    registry.put(1, 11)
+    known = (await client_of(registry).look_up(TOPIC, {})).versions
+    registry.put(1, 21, schema='"int"')
+    registry.put(2, 22, schema='"long"')
+    found = await client_of(registry).look_up(TOPIC, known)
+    assert [(each.id, each.schema.text) for each in found.versions.values()] == [
+        (21, '"int"'),
+        (22, '"long"'),
+    ]
+
+
+async def test_numbers_that_no_record_has_room_for_are_no_versions(registry):
+    for number in (-1, 0, 1, 2**31, 2**70):
+        registry.put(number, 11)
+    assert list((await client_of(registry).look_up(TOPIC, {})).versions) == [1]
+
+
+async def test_the_answer_of_another_version_is_none(registry):
+    registry.put(1, 11)
+    registry.subjects[TOPIC][1]["version"] = 2
+    with pytest.raises(BadAnswer, match="asked for version 1, the registry answers 2"):
+        await client_of(registry).look_up(TOPIC, {})
+
+
+class Pieces(httpx.AsyncByteStream):
+    def __init__(self, *pieces, pause_s=0.0, is_broken=False):
+        self.pieces = pieces
+        self.pause_s = pause_s
+        self.is_broken = is_broken
+        self.is_read = False
+
+    async def __aiter__(self):
+        for piece in self.pieces:
+            yield piece
+            await trio.sleep(self.pause_s)
+        self.is_read = True
+        if self.is_broken:
+            raise httpx.RemoteProtocolError("peer closed connection")
+
+
+async def test_what_is_packed_is_not_unpacked(registry):
+    # 100 MB, in 100 kB.
+    bomb = gzip.compress(b"[" + b" " * 100_000_000)
+    stream = Pieces(bomb)
+    registry.instead = lambda _request: httpx.Response(
+        200, headers={"Content-Encoding": "gzip"}, stream=stream
+    )
+    began_s = process_time()
+    with pytest.raises(BadAnswer):
+        await client_of(registry).look_up(TOPIC, {})
+    assert process_time() - began_s < 0.1
+    assert stream.is_read
+    assert registry.asked[0].headers["accept-encoding"] == "identity"
+
+
+@pytest.mark.parametrize(
+    ("stream", "reason"),
+    [
+        (Pieces(b"[1", is_broken=True), "peer closed"),
+        (Pieces(*[b" "] * 10_000, pause_s=0.1), "no answer within 500 ms"),
+        (Pieces(*[b" " * 65_536] * 160), "answered more than 2097152 bytes"),
+    ],
+    ids=["half", "drops", "10 MB"],
+)
+async def test_an_answer_that_does_not_end_well_is_none(autojump_clock, registry, stream, reason):
+    registry.instead = lambda _request: httpx.Response(200, stream=stream)
+    with pytest.raises(RegistryAway, match=reason):
+        await client_of(registry, timeout_ms=500).look_up(TOPIC, {})
+
+
+@pytest.mark.parametrize("content", [b"\xff\x00\xfe", "t\u00f6ken".encode(), b"a\nb"])
+async def test_a_file_that_holds_no_token_is_an_outage_and_not_shown(registry, tmp_path, content):
+    secret = tmp_path / "secret"
+    secret.write_bytes(content)
+    with pytest.raises(RegistryAway, match=r"schema\.token_file: .* holds what is no token"):
+        await client_of(registry, token_file=str(secret)).look_up(TOPIC, {})
+    assert registry.asked == []
+
+
+@pytest.mark.parametrize("numbers", [{"version": 0}, {"version": 2**31}, {"id": 2**40}])
+async def test_a_version_that_no_record_has_room_for_is_not_told_the_nodes(registry, numbers):
+    answer = {"id": 7, "version": 3} | numbers
+    registry.instead = lambda _request: httpx.Response(200, json=answer)
+    with pytest.raises(Unavailable, match="31 bits"):
+        await client_of(registry).register(TOPIC, Schema(SchemaKind.AVRO, "{}"))
 
 
 async def test_of_many_versions_the_newest_are_known(registry):
