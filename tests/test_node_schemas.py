@@ -54,9 +54,10 @@ async def a_node(log, registry, name="node1"):
             transport=InProcess(edge, []), base_url="http://frontend", timeout=None
         ) as client:
 
-            async def publish(body):
+            async def publish(body, **headers):
                 edge.tick(trio.current_time(), SimulatedClock().now_ms())
-                answer = await client.post(f"/topics/{TOPIC}", content=body)
+                sent = {name.replace("_", "-"): value for name, value in headers.items()}
+                answer = await client.post(f"/topics/{TOPIC}", content=body, headers=sent)
                 return answer.status_code, answer.text
 
             yield node, publish
@@ -156,3 +157,68 @@ async def test_what_the_registry_refuses_is_told_in_its_words(autojump_clock, re
             await node.administration.topic_schemas.save(ANYBODY, TOPIC, NUMBER_OR_TEXT)
         assert refused.value.status == 400
         assert (await publish('{"id":1}'))[0] == 201
+
+
+AGE = """{"type":"record","name":"User","fields":[{"name":"__metadata","default":null,
+    "type":["null",{"type":"map","values":"string"}]},{"name":"age","type":"int"}]}"""
+BOTH = AGE.replace('"int"}', '"int"},{"name":"name","type":"string","default":""}')
+AVRO = {"content_type": "application/json"}
+
+
+async def test_a_version_that_cannot_be_asked_for_is_500_and_heals(autojump_clock, registry):
+    log = MemoryLog("dc1", SimulatedClock())
+    async with a_node(log, registry) as (node, publish):
+        await create(node, contentType="AVRO", schema=AGE)
+        assert (await publish('{"age":1}', **AVRO))[0] == 201
+        await trio.sleep(2)
+        status, text = await publish('{"age":1}', schema_version="2", **AVRO)
+        assert status == 400
+        assert "SCHEMA_VERSION_DOES_NOT_EXIST" in text
+        registry.instead = away
+        registry.put(2, 102, schema=BOTH)
+        for _ in range(60):
+            await trio.sleep(1)
+            assert (await publish('{"age":1}', **AVRO))[0] == 201
+            status, text = await publish('{"age":1}', schema_version="2", **AVRO)
+            assert status == 500
+            assert "SCHEMA_COULD_NOT_BE_LOADED" in text
+            assert "refused" in text
+        registry.instead = None
+        await trio.sleep(12)
+        assert (await publish('{"age":1}', schema_version="2", **AVRO))[0] == 201
+        assert (await publish('{"age":1}', schema_version="3", **AVRO))[0] == 400
+
+
+async def test_a_version_that_was_saved_and_is_not_shown_yet_is_500(autojump_clock, registry):
+    log = MemoryLog("dc1", SimulatedClock())
+    async with a_node(log, registry) as (node, publish):
+        await create(node, contentType="AVRO", schema=AGE)
+        assert (await publish('{"age":1}', **AVRO))[0] == 201
+        await node.administration.topic_schemas.save(ANYBODY, TOPIC, BOTH)
+        late = registry.subjects[TOPIC].pop(2)
+        await trio.sleep(20)
+        status, text = await publish('{"age":1}', schema_version="2", **AVRO)
+        assert (status, "does not show it" in text) == (500, True)
+        registry.subjects[TOPIC][2] = late
+        await trio.sleep(60)
+        assert (await publish('{"age":1}', schema_version="2", **AVRO))[0] == 201
+
+
+async def hung(_request):
+    await trio.sleep(1_000)
+
+
+async def test_nobody_waits_for_a_registry_that_hangs(autojump_clock, registry):
+    log = MemoryLog("dc1", SimulatedClock())
+    async with a_node(log, registry) as (node, publish):
+        await create(node, contentType="AVRO", schema=AGE)
+        registry.instead = hung
+        # The first one that asks waits for its answer.
+        await trio.sleep(2)
+        await publish('{"age":1}', schema_version="2", **AVRO)
+        await trio.sleep(10)
+        began_s = trio.current_time()
+        for _ in range(600):
+            assert (await publish('{"age":1}', schema_version="2", **AVRO))[0] == 500
+            await trio.sleep(0.1)
+        assert trio.current_time() - began_s < 61

@@ -184,12 +184,24 @@ class AvroValidation:
             for each in self._versions().values():
                 if each.id == head.schema_id:
                     return each
-            return _no_such("id", head.schema_id)
+            return self._no_such("id", head.schema_id)
         if head.version:
             if self._newest is not None and self._newest.number == head.version:
                 return self._newest
-            return self._versions().get(head.version) or _no_such("version", head.version)
+            return self._versions().get(head.version) or self._no_such("version", head.version)
         return self._newest or self._without_schema()
+
+    def _no_such(self, what: str, number: int) -> Refused:
+        doubt = self._source.doubt(self._topic, number if what == "version" else 0)
+        if doubt:
+            # Not 400, for which publishers give a message up.
+            return Refused(
+                f"Schema {what} '{number}' of topic {self._topic} is not known: {doubt}; try again",
+                ErrorCode.SCHEMA_COULD_NOT_BE_LOADED,
+            )
+        # The text is Hermes' own.
+        message = f"Given schema {what} '{number}' does not exist"
+        return Refused(message, ErrorCode.SCHEMA_VERSION_DOES_NOT_EXIST)
 
 
 class DryRun:
@@ -274,12 +286,6 @@ def without_schema(topic: str, why: str = "") -> Refused:
     return Refused(
         f"No schema is known for topic {topic}{reason}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED
     )
-
-
-def _no_such(what: str, number: int) -> Refused:
-    # The text is Hermes' own.
-    message = f"Given schema {what} '{number}' does not exist"
-    return Refused(message, ErrorCode.SCHEMA_VERSION_DOES_NOT_EXIST)
 
 
 def _nothing() -> None:

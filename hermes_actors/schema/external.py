@@ -85,6 +85,10 @@ class ExternalSchemas:
         """Why versions of a subject that it has, or must have, cannot be used; else ""."""
         return self._known.lack(subject, self._now_s())
 
+    def doubt(self, subject: str, version: int) -> str:
+        """Why a version of a subject (0: any) that is not known may be there all the same."""
+        return self._known.doubt(subject, version)
+
     def by_id(self, schema_id: int) -> Schema | None:
         """The schema with this id, if it is known now."""
         schema = self._known.by_id(schema_id, self._now_s())

@@ -173,6 +173,17 @@ class KnownSchemas:
             return known.listed.unusable
         return "the registry has no versions of it" if known.announced else ""
 
+    def doubt(self, subject: str, version: int) -> str:
+        """Why a version of a subject (0: any) that is not known may be there all the same: there
+        was no usable answer, or it is announced; else "".
+        """
+        known = self._subjects.get(subject)
+        if self.trouble or known is None:
+            return self.trouble
+        if known.reason or version not in known.announced:
+            return known.reason
+        return "it was saved, and the registry does not show it"
+
     def by_id(self, schema_id: int, now_s: float) -> Schema | None:
         """The schema with this id. One that is not known is asked for, some a second at most; one
         that two subjects have with different texts is nobody's.
@@ -196,14 +207,14 @@ class KnownSchemas:
 
     def ask(self, subject: str, done: Done, now_s: float) -> bool:
         """Have a subject asked about, and `done` called then. False when it is not to be asked now:
-        it was just now, or the registry is away.
+        it was just now, or the registry is away: whether it is back is found out without anybody
+        waiting for that.
         """
         known = self._entry(subject, now_s)
-        if known is None or len(known.waiting) >= WAITING_MAX:
+        if known is None or self.trouble or len(known.waiting) >= WAITING_MAX:
             return False
         if not known.is_asked:
-            is_away = self.trouble and (now_s < self._away_until_s or self._under_way)
-            if is_away or now_s < known.asked_at_s + ASK_INTERVAL_S:
+            if now_s < known.asked_at_s + ASK_INTERVAL_S:
                 return False
             if known.failures and now_s < known.due_s:
                 return False

@@ -39,6 +39,11 @@ class SchemaSource(Protocol):
         may pass unchecked; "" when `versions_of` tells all, or nothing speaks for more.
         """
 
+    def doubt(self, subject: str, version: int) -> str:
+        """Why a version (0: any) that `versions_of` does not tell may be there all the same: where
+        they are kept cannot be asked now; "" when it is not there.
+        """
+
     def by_id(self, schema_id: int) -> Schema | None:
         """The schema with this id, if it is known now."""
 
@@ -57,6 +62,10 @@ class NoSchemas:
 
     def lack(self, _subject: str) -> str:
         """Nothing is lacking."""
+        return ""
+
+    def doubt(self, _subject: str, _version: int) -> str:
+        """There is none."""
         return ""
 
     def by_id(self, _schema_id: int) -> Schema | None:
@@ -84,6 +93,10 @@ class CatalogSchemas:
 
     def lack(self, _subject: str) -> str:
         """Nothing is lacking: the catalog has what there is."""
+        return ""
+
+    def doubt(self, _subject: str, _version: int) -> str:
+        """There is none: the catalog has what there is."""
         return ""
 
     def by_id(self, schema_id: int) -> Schema | None:

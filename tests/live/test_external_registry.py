@@ -1,5 +1,7 @@
 """Nodes whose schemas a registry of somebody else keeps: Apicurio's, or that of another node."""
 
+import json
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from hermes_local.jars import JarSet
 from hermes_local.java import java_command
 from hermes_local.ports import free_ports
 from tests.live.conftest import Process, ask
+from tests.live.test_avro import JSON, Broker
 
 pytestmark = [pytest.mark.live, pytest.mark.kafka]
 
@@ -85,6 +88,7 @@ class Node:
 
     def __init__(self, folder: Path, **variables: str) -> None:
         ports = free_ports(2)
+        self.broker = Broker(ports)
         self.frontend, self.management = (f"http://127.0.0.1:{port}" for port in ports)
         self.process = Process(
             ["node", "--json"],
@@ -106,6 +110,10 @@ class Node:
 
     def publish(self, topic: str, body: Any) -> int:
         return ask("POST", f"{self.frontend}/topics/{topic}", body)[0]
+
+    def outcome(self, topic: str, body: Any, **headers: str) -> str:
+        status, error = self.broker.publish(topic, json.dumps(body).encode(), JSON, **headers)
+        return f"{status} {error['code'] if error else ''}".strip()
 
 
 def external(url: str) -> dict[str, str]:
@@ -159,6 +167,39 @@ def test_apicurio_keeps_the_schemas_and_may_stop(apicurio: Apicurio, tmp_path: P
         for _ in range(50):
             assert node.publish("shop.users", {"age": 1}) == 201, "what is known goes on"
             PAUSE.wait(0.1)
+    finally:
+        node.process.end()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_apicurio_hangs_for_a_minute_and_nothing_waits_for_it(
+    apicurio: Apicurio, tmp_path: Path
+) -> None:
+    seldom = {"HERMES_SCHEMA_REFRESH_INTERVAL_MS": "600000"}
+    node = Node(tmp_path / "a", **(external(apicurio.url) | seldom))
+    unknown = {"Schema_Version": "2"}
+    assert apicurio.process is not None
+    try:
+        node.create("shop.users", NUMBER)
+        until(lambda: node.publish("shop.users", {"age": 1}) == 201)
+        register(apicurio.url, "shop.users", WIDER)
+        # It takes connections, and answers none of them.
+        apicurio.process.send_signal(signal.SIGSTOP)
+        # Whoever comes first waits for the answer, until the limit of publishing.
+        until(lambda: node.outcome("shop.users", {"age": 1}, **unknown).startswith("500 SCHEMA"))
+        clock = SystemClock()
+        end_s = clock.monotonic_s() + 60
+        outcomes = set()
+        while clock.monotonic_s() < end_s:
+            began_s = clock.monotonic_s()
+            assert node.outcome("shop.users", {"age": 1}) == "201"
+            assert clock.monotonic_s() - began_s < 2
+            outcomes.add(node.outcome("shop.users", {"age": 1}, **unknown))
+            PAUSE.wait(0.2)
+        assert outcomes == {"500 SCHEMA_COULD_NOT_BE_LOADED"}
+        apicurio.process.send_signal(signal.SIGCONT)
+        until(lambda: node.outcome("shop.users", {"age": 1}, **unknown) == "201")
     finally:
         node.process.end()
 
