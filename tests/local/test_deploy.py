@@ -1,4 +1,4 @@
-"""What is deployed refers only to what exists: files, services, metrics, users."""
+"""What is deployed refers only to what exists: files, services, users."""
 
 import importlib.util
 import json
@@ -10,20 +10,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-import trio
 import yaml
 
 from hermes_actors import config
-from hermes_actors.consumer.senders.sender import Sender, SendOutcome
-from hermes_actors.log.memory import MemoryLog
-from hermes_actors.node import open_node
-from hermes_actors.publisher.demands import Head
-from hermes_actors.publisher.pending import Pending
-from hermes_actors.security.account import Credentials
-from hermes_actors.telemetry.metrics import render
-from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.surroundings import surroundings
-from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.compose import HEALTHCHECK, NODE_CONFIG, NODE_IMAGE, NODE_WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -392,104 +381,3 @@ def test_prometheus_asks_the_collector_where_it_answers():
     for pipeline in collector["service"]["pipelines"].values():
         for kind, names in pipeline.items():
             assert set(names) <= set(collector[kind])
-
-
-def test_grafana_finds_prometheus_and_the_dashboard():
-    provisioning = DEPLOY / "grafana" / "provisioning"
-    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yaml").read_text())[
-        "datasources"
-    ]
-    assert source["url"] == "http://prometheus:9090"
-    (provider,) = yaml.safe_load((provisioning / "dashboards" / "hermes.yaml").read_text())[
-        "providers"
-    ]
-    mounts = dict(each.split(":")[:2] for each in SERVICES["grafana"]["volumes"])
-    assert mounts["./grafana/dashboards"] == provider["options"]["path"]
-    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    assert home == f"{provider['options']['path']}/hermes.json"
-    assert {panel["datasource"]["uid"] for panel in panels()} == {source["uid"]}
-
-
-def dashboard():
-    return json.loads((DEPLOY / "grafana" / "dashboards" / "hermes.json").read_text())
-
-
-def panels():
-    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
-
-
-def queries():
-    asked = [target["expr"] for panel in panels() for target in panel["targets"]]
-    return asked + [each["definition"] for each in dashboard()["templating"]["list"]]
-
-
-async def test_every_metric_and_label_of_the_dashboard_is_one_that_a_node_shows(autojump_clock):
-    """A whole node on a log in memory: what was published is delivered, once after a failure."""
-    shown = await metrics_of_a_busy_node()
-    names = {name for query in queries() for name in re.findall(r"\bhermes_\w+", query)}
-    assert len(names) > 15
-    assert sorted(names - shown.keys()) == []
-    for query in queries():
-        for name, matchers in re.findall(r"\b(hermes_\w+)\{([^}]*)\}", query):
-            # The datacentre is a label of the target, not of the node.
-            asked = set(re.findall(r"(\w+)[!=]=?", matchers)) - {"dc"}
-            assert asked <= shown[name], f"{name} has no such labels: {query}"
-        for by in re.findall(r"\bby \(([^)]*)\)", query):
-            known = set().union(*(shown[n] for n in re.findall(r"\bhermes_\w+", query)))
-            assert set(by.split(", ")) <= known | {"dc"}, query
-
-
-async def metrics_of_a_busy_node():
-    """Name → labels of every sample that it renders."""
-    clock = SimulatedClock()
-    log = MemoryLog("dc1", clock)
-    delivered = trio.Event()
-    async with trio.open_nursery() as nursery:
-
-        class FailsOnce(Sender):
-            attempts = 0
-
-            def send(self, push, done):
-                async def answer():
-                    self.attempts += 1
-                    done(SendOutcome(500 if self.attempts == 1 else 200))
-                    if self.attempts == 3:
-                        delivered.set()
-
-                nursery.start_soon(answer)
-
-        environment = surroundings(clock, log, sender=FailsOnce())
-        async with open_node(config.Config(), environment) as node:
-            await node.metadata.wait_readable()
-            node.frontend.drain.open()
-            await create_shop(node.administration)
-            with trio.fail_after(60):
-                for topic in ("shop.orders", "shop.bills"):
-                    while topic not in node.frontend.routes.by_name:  # noqa: ASYNC110
-                        await trio.sleep(0.01)
-                    assert await publish(node.frontend.gateway, topic) == 201
-                await delivered.wait()
-            await trio.sleep(1)
-            text = render(node.metrics).decode()
-    shown = {}
-    for name, labels in re.findall(r"^(\w+)(?:\{(.*)\})? \S+$", text, re.MULTILINE):
-        shown.setdefault(name, set()).update(re.findall(r'(\w+)="', labels))
-    return shown
-
-
-async def create_shop(administration):
-    caller = await administration.security.identify(Credentials())
-    await administration.groups.create(caller, {"groupName": "shop"})
-    for name, ack in (("shop.orders", "leader"), ("shop.bills", "all")):
-        await administration.topics.create(caller, topic_body(name, ack=ack.upper()))
-        subscription = subscription_body(name, "sink", "http://sink.example.com/")
-        await administration.subscriptions.create(caller, name, subscription)
-
-
-async def publish(gateway, topic):
-    answered = trio.Event()
-    publication = gateway.admit(topic, 2, None, Head([], {}), lambda _: answered.set())
-    assert isinstance(publication, Pending)
-    gateway.hand_over(publication, b"{}")
-    await answered.wait()
-    return gateway.answer(publication).status

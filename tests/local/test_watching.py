@@ -1,0 +1,277 @@
+"""What Prometheus and Grafana ask for in deploy/ is what nodes show; alerts are explained."""
+
+import json
+import random
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import promql_parser
+import pytest
+import trio
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from hermes_actors.config import Config
+from hermes_actors.consumer.senders.sender import Sender, SendOutcome
+from hermes_actors.log.memory import MemoryLog
+from hermes_actors.management.access.roles import Anonymous
+from hermes_actors.node import open_node
+from hermes_actors.publisher.demands import Head
+from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.telemetry.metrics import render
+from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
+from hermes_chaos.sim.environment.surroundings import surroundings
+from hermes_chaos.wanted import subscription_body, topic_body
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
+PROMETHEUS = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+# What Prometheus makes itself.
+OWN = {"up": set(), "ALERTS": {"alertname", "alertstate", "severity"}}
+
+
+def alerts():
+    (file,) = PROMETHEUS["rule_files"]
+    groups = yaml.safe_load((DEPLOY / "prometheus" / file).read_text())["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+def panels():
+    """Each dashboard's panels, but for the rows."""
+    boards = {path.stem: json.loads(path.read_text()) for path in DASHBOARDS}
+    return {
+        name: [panel for panel in board["panels"] if panel["type"] != "row"]
+        for name, board in boards.items()
+    }
+
+
+def queries():
+    """All that is asked, by who asks it."""
+    asked = {f"alert {name}": rule["expr"] for name, rule in alerts().items()}
+    for path in DASHBOARDS:
+        board = json.loads(path.read_text())
+        for panel in panels()[path.stem]:
+            for target in panel["targets"]:
+                where = f"{path.stem}: {panel['id']} {panel['title']} {target['refId']}"
+                assert where not in asked
+                asked[where] = target["expr"]
+        for each in board["templating"]["list"]:
+            # Grafana's own function, which no query language has: the label counts as asked for.
+            of, label = re.fullmatch(r"label_values\((.+), (\w+)\)", each["definition"]).groups()
+            asked[f"{path.stem}: ${each['name']}"] = f"sum by ({label}) ({of})"
+    return asked
+
+
+def parsed(query):
+    """The parts of a query in which Grafana has put its interval."""
+    found = []
+    tree = promql_parser.parse(query.replace("$__rate_interval", "1m"))
+    promql_parser.walk(tree, lambda part: found.append(part))
+    return found
+
+
+def selectors(query):
+    """Metric → labels that the query compares."""
+    found = {}
+    for part in parsed(query):
+        part = getattr(part, "vector_selector", part)
+        if isinstance(part, promql_parser.VectorSelector):
+            asked = {matcher.name for matcher in part.matchers.matchers}
+            found.setdefault(part.name, set()).update(asked)
+    return found
+
+
+def grouping(query):
+    """(labels, the part whose metrics need them), of each sum and each join."""
+    found = []
+    for part in parsed(query):
+        modifier = getattr(part, "modifier", None)
+        if isinstance(part, promql_parser.AggregateExpr) and modifier is not None:
+            found.append((set(modifier.labels), str(part.expr)))
+        matching = getattr(modifier, "matching", None)
+        if matching is not None:
+            found.append((set(matching.labels), str(part)))
+    return found
+
+
+def grouped(query):
+    """The labels that its sums leave; none if it has no sum."""
+    return set().union(*(labels for labels, _ in grouping(query)))
+
+
+class FailsOnce(Sender):
+    """Answers 500, and then 200."""
+
+    def __init__(self, nursery):
+        self.nursery = nursery
+        self.attempts = 0
+
+    def send(self, push, done):
+        async def answer():
+            self.attempts += 1
+            done(SendOutcome(500 if self.attempts == 1 else 200))
+
+        self.nursery.start_soon(answer)
+
+
+async def publish(node, topic):
+    answered = trio.Event()
+    gateway = node.frontend.gateway
+    pending = gateway.admit(topic, 2, None, Head([], {}), lambda _: answered.set())
+    gateway.hand_over(pending, b"{}")
+    await answered.wait()
+    return pending.answer.status
+
+
+async def create_shop(administration):
+    caller = Anonymous()
+    await administration.groups.create(caller, {"groupName": "shop"})
+    for name, ack in (("shop.orders", "LEADER"), ("shop.bills", "ALL")):
+        body = topic_body(name, ack=ack, fallbackToRemoteDatacenterEnabled=True)
+        await administration.topics.create(caller, body)
+        subscription = subscription_body(name, "sink", "http://sink.test/")
+        await administration.subscriptions.create(caller, name, subscription)
+
+
+@pytest.fixture
+async def shown(autojump_clock):
+    """Name → labels of all that a node shows that published, hedged, delivered and spooled."""
+    clock = SimulatedClock()
+    own, remote = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    async with trio.open_nursery() as nursery:
+        sink = FailsOnce(nursery)
+        spool = partial(
+            open_store_on,
+            Mount(SimulatedDisk()),
+            seeded_ids(random.Random(1)),
+            segment_bytes_max=1_000_000,
+        )
+        around = replace(surroundings(clock, own, remote, sender=sink), open_spool=spool)
+        beside = surroundings(clock, remote, own, sender=sink, seed=2)
+        second = Config(dc="dc2", node="two", roles=["consumers"])
+        async with open_node(Config(), around) as node, open_node(second, beside):
+            await node.metadata.wait_current()
+            node.frontend.drain.open()
+            await create_shop(node.administration)
+            while len(node.frontend.routes.by_name) < 2:  # noqa: ASYNC110
+                await trio.sleep(0.1)
+            await trio.sleep(10)
+            for topic in ("shop.orders", "shop.bills"):
+                assert await publish(node, topic) == 201
+            own.faults.silent = True
+            assert await publish(node, "shop.orders") == 201
+            own.faults.silent = False
+            await trio.sleep(60)
+            assert sink.attempts >= 3
+            text = render(node.metrics).decode()
+        nursery.cancel_scope.cancel()
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return as_scraped(found)
+
+
+def as_scraped(shown):
+    """With the labels that Prometheus adds; what is in the way of one is renamed."""
+    (job,) = [each for each in PROMETHEUS["scrape_configs"] if each["job_name"] == "hermes"]
+    added = {"job", "instance"}.union(*(group["labels"] for group in job["static_configs"]))
+    assert not job.get("honor_labels")
+    return {
+        name: {f"exported_{each}" if each in added else each for each in labels} | added
+        for name, labels in {**shown, **OWN}.items()
+    }
+
+
+async def test_every_metric_and_label_that_is_asked_for_is_one_that_a_node_shows(shown):
+    names = set()
+    for where, query in queries().items():
+        asked = selectors(query)
+        assert asked, where
+        names |= asked.keys()
+        assert asked.keys() <= shown.keys(), where
+        for name, labels in asked.items():
+            assert labels <= shown[name], f"{where}: {name}"
+        for labels, part in grouping(query):
+            for name in selectors(part):
+                assert labels <= shown[name], f"{where}: {name}"
+    assert len(names) > 40
+
+
+async def test_what_an_alert_or_a_panel_says_names_only_labels_that_are_left(shown):
+    for name, rule in alerts().items():
+        said = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        assert said <= grouped(rule["expr"]), name
+    for board in panels().values():
+        for panel in board:
+            for target in panel["targets"]:
+                said = set(re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", "")))
+                query = target["expr"]
+                left = grouped(query) or set().union(*(shown[n] for n in selectors(query)))
+                assert said <= left, panel["title"]
+
+
+def test_each_alert_has_its_panel_that_asks_for_the_same_metrics():
+    shows = {
+        panel["description"].partition(":")[0]: panel
+        for panel in panels()["hermes-alerts"]
+        if panel["description"].startswith("Hermes")
+    }
+    assert shows.keys() == alerts().keys()
+    for name, panel in shows.items():
+        asked = set().union(*(selectors(each["expr"]) for each in panel["targets"]))
+        assert selectors(alerts()[name]["expr"]).keys() <= asked, name
+
+
+def test_a_panels_line_is_where_its_alert_begins():
+    lines = 0
+    for panel in panels()["hermes-alerts"]:
+        steps = panel["fieldConfig"]["defaults"].get("thresholds", {}).get("steps")
+        if steps is None:
+            continue
+        lines += 1
+        expression = alerts()[panel["description"].partition(":")[0]]["expr"]
+        limit = float(re.search(r"[>=]= ?0$|> ([\d.]+)", expression)[1] or 0)
+        # What is 0 or 1, or counted, has its line at 1.
+        assert steps[-1]["value"] == (limit or 1), panel["title"]
+    assert lines > 10
+
+
+def test_each_alert_is_explained_in_the_documentation():
+    text = (ROOT / "docs" / "alerts.md").read_text()
+    sections = re.findall(r"^### (\w+)$(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in sections] == list(alerts())
+    for name, section in sections:
+        assert f"({alerts()[name]['labels']['severity']})" in section, name
+        assert "**Meaning.**" in section, name
+        assert "**What to do.**" in section, name
+
+
+def test_grafana_finds_prometheus_and_the_dashboards():
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    provisioning = DEPLOY / "grafana" / "provisioning"
+    sources = yaml.safe_load((provisioning / "datasources" / "prometheus.yaml").read_text())
+    (source,) = sources["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    providers = yaml.safe_load((provisioning / "dashboards" / "hermes.yaml").read_text())
+    (provider,) = providers["providers"]
+    mounts = dict(each.split(":")[:2] for each in services["grafana"]["volumes"])
+    assert mounts["./grafana/dashboards"] == provider["options"]["path"]
+    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert home == f"{provider['options']['path']}/hermes.json"
+    for board in panels().values():
+        assert {panel["datasource"]["uid"] for panel in board} == {source["uid"]}
+    uids = [json.loads(path.read_text())["uid"] for path in DASHBOARDS]
+    assert len(set(uids)) == len(uids) == 2
+
+
+def test_prometheus_finds_the_alerts():
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    prometheus = services["prometheus"]
+    mounts = dict(each.split(":")[:2] for each in prometheus["volumes"])
+    assert f"--config.file={mounts['./prometheus']}/prometheus.yml" in prometheus["command"]
+    assert alerts()
