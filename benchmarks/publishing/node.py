@@ -121,10 +121,10 @@ class Node(Server):
             assert time.perf_counter() < end_s, f"a publish is still answered {status}"
             status = self._publish(TOPIC)
 
-    def create_topic(self, ack: str) -> None:
+    def create_topic(self, ack: str, **fields: Any) -> None:
         """The topic that is loaded, for a node that has not got it yet."""
         self.post("/groups", {"groupName": TOPIC.partition(".")[0]})
-        self.post("/topics", topic_body(TOPIC, ack=ack))
+        self.post("/topics", topic_body(TOPIC, ack=ack) | fields)
 
     def deliver_to(self, endpoint: str) -> None:
         """A subscription to that topic whose rate does not matter."""
