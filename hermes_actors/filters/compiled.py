@@ -59,13 +59,15 @@ class Candidate:
     def document(self, budget: Budget) -> Any:
         """The decoded body. Raises NotJson, and BudgetSpent, and what `decode` raises."""
         if self._document is _UNREAD:
-            if len(self.body) > _UNTIMED_BYTES_MAX:
+            # A few bytes of Avro may hold much.
+            is_timed = self.is_avro or len(self.body) > _UNTIMED_BYTES_MAX
+            if is_timed:
                 self._require_room(budget)
             try:
                 self._document = self._decode(self.body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise NotJson(f"the message is not JSON: {error}") from error
-            if len(self.body) > _UNTIMED_BYTES_MAX:
+            if is_timed:
                 budget.look()
         return self._document
 

@@ -92,7 +92,7 @@ class AvroSchema:
 
     `has_metadata`: there is a field `__metadata` for what the broker knows of a message.
     `loop_bytes_max` is the most of a stored body that may be read on the loop; what is written has
-    its bound in steps.
+    its bound in steps, of which one record that is all defaults takes `record_steps_max`.
     """
 
     __slots__ = (
@@ -103,6 +103,7 @@ class AvroSchema:
         "_strict",
         "has_metadata",
         "loop_bytes_max",
+        "record_steps_max",
     )
 
     def __init__(self, text: str) -> None:
@@ -110,10 +111,12 @@ class AvroSchema:
         try:
             types = AvroTypes(text)
             self._plain: Any = types.plain
-            self._lenient: Take = Lenient(types).root()
+            lenient = Lenient(types)
+            self._lenient: Take = lenient.root()
             self._strict: Take = Strict(types).root()
         except NotAvro as error:
             raise _no_schema(str(error)) from error
+        self.record_steps_max = lenient.record_steps_max
         self._reader = Reader(types)
         self._is_recursive = types.is_recursive
         self.has_metadata = _is_metadata(types.root)

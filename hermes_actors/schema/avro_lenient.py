@@ -35,6 +35,8 @@ class Lenient(Takers):
     def __init__(self, types: AvroTypes) -> None:
         super().__init__(types)
         self._default_allowance = Allowance(DEFAULT_STEPS_MAX)
+        self.record_steps_max = 0
+        """The most steps of one record that is all defaults; known when all are compiled."""
 
     def _primitive(self, what: str, kind: dict[str, Any]) -> Take:
         logical = LOGICAL.get((what, kind.get("logicalType")))
@@ -130,6 +132,8 @@ class Lenient(Takers):
                 default = default_of(strict, field, self._default_allowance)
                 steps += 1 + _weight(default)
             fields.append((field["name"], self.of(field["type"]), default))
+
+        self.record_steps_max = max(self.record_steps_max, steps)
 
         def record(value: Any, allowance: Allowance) -> Any:
             if type(value) is not dict:

@@ -45,6 +45,11 @@ class CompiledSchemas:
             return 0
         return known.loop_bytes_max if form is BodyForm.AVRO_BINARY else LOOP_BYTES_MAX
 
+    def record_steps_max(self, text: str) -> int:
+        """The most steps of one record by the schema with this text that is all defaults."""
+        known = self._known(text)
+        return known.record_steps_max if isinstance(known, AvroSchema) else 0
+
     def of(self, text: str) -> AvroSchema:
         """The compiled schema. Raises Refused for a text that this node cannot use; to be called
         for bodies of at most `loop_bytes_max`.

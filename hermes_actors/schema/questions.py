@@ -1,6 +1,7 @@
 """The questions about schemas that may take long, as values, and their answers."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import assert_never
 
 import msgspec
@@ -120,6 +121,17 @@ class Answerer:
         self._compiled_max = compiled_max
         self._compiled: dict[str, JsonSchema] = {}
         self._avro: dict[str, AvroSchema] = {}
+
+    def prepare(self, question: Question) -> None:
+        """Compile the schema that a message is asked about; `answer` tells why it cannot be."""
+        with suppress(Refused, MemoryError):
+            match question:
+                case Fits(schema):
+                    self._schema(schema)
+                case Converts(schema) | Decodes(schema):
+                    self._avro_schema(schema)
+                case _:
+                    pass
 
     def answer(self, question: Question) -> Answer:
         """Return what was asked for, or why not."""

@@ -56,6 +56,17 @@ class AvroReader:
                     return WriterSchema(each.number, each.id, is_framed=True)
         return self.newest(topic)
 
+    def has_schema(self, topic: str) -> bool:
+        """True where the topic has a schema of Avro, or has one that cannot be used now."""
+        versions = self._source.versions_of(topic)
+        return newest_of(versions, SchemaKind.AVRO) is not None or bool(self._source.lack(topic))
+
+    def doubt(self, topic: str, written: WriterSchema) -> str:
+        """Why a schema that is not known may be there all the same: those who keep it cannot be
+        asked now; "" when nothing speaks for it.
+        """
+        return self._source.doubt(topic, written.version) or self._source.lack(topic)
+
     def newest(self, topic: str) -> WriterSchema:
         """The topic's newest schema, as a message's. Raises UnknownSchema where there is none."""
         newest = newest_of(self._source.versions_of(topic), SchemaKind.AVRO)

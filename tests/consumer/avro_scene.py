@@ -47,6 +47,14 @@ class HandSource:
         self.versions = {}
         self.others = {}
         self.asked = 0
+        # Why it cannot be asked.
+        self.trouble = ""
+
+    def lack(self, _subject):
+        return ""
+
+    def doubt(self, _subject, _version):
+        return self.trouble
 
     def add(self, number, schema_id, text, kind=SchemaKind.AVRO):
         self.versions[number] = SchemaVersion(number, schema_id, Schema(kind, text))

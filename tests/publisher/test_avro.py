@@ -8,7 +8,9 @@ import pytest
 import trio
 from msgspec.structs import replace
 
+from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import PropagationConfig
+from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.schemas import schema_body, schema_key, version_body, version_key
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.message import from_record
@@ -17,6 +19,10 @@ from hermes_actors.model.topic import ContentType
 from hermes_actors.publisher.demands import Head
 from hermes_actors.schema.aside import CheckInPlace
 from hermes_actors.schema.avro import LOOP_BYTES_MAX, AvroSchema, BodyForm
+from hermes_actors.schema.avro_validation import AvroValidation
+from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.schema.source import CatalogSchemas
+from hermes_actors.schema.validation import UNITS_MAX
 from tests.publisher.batch_exchange import EVENTS, call
 
 METADATA = {
@@ -338,3 +344,41 @@ async def test_a_dry_run_without_a_schema_is_an_error(world, autojump_clock) -> 
 
 def _dry(topic):
     return replace(topic, json_to_avro_dry_run=True)
+
+
+async def test_a_dry_run_refuses_nothing_of_a_batch_for_being_large(
+    open_world, autojump_clock
+) -> None:
+    async with open_world() as world:
+        await world.add_topic("shop.users", message_bytes_max=1_000_000)
+        set_version(world, 1, V2)
+        route = world.frontend.routes.by_name["shop.users"]
+        route.change(_dry(route.topic))
+        body = json.dumps({"age": 7, "name": "x" * LOOP_BYTES_MAX}).encode() + b"\n"
+        (line,) = (await call(world, body, topic="shop.users")).lines
+        assert line["status"] == 201
+
+
+def test_the_work_on_the_loop_grows_with_the_defaults_of_each_record(world_of_defaults) -> None:
+    units = world_of_defaults.units
+    assert units(b'{"all":[%s]}' % b",".join([b"{}"] * 10)) > 5 * units(b'{"all":[{}]}')
+    # A slice holds no more of them than some 5 ms of work.
+    assert units(b'{"all":[%s]}' % b",".join([b"{}"] * 200)) > UNITS_MAX
+
+
+@pytest.fixture
+def world_of_defaults():
+    filled = [{"name": f"f{at}", "type": ["null", "int"], "default": None} for at in range(200)]
+    held = {"type": "record", "name": "Held", "fields": filled}
+    text = text_of({"name": "all", "type": {"type": "array", "items": held}})
+    catalog = Catalog()
+    for key, body in (
+        (schema_key(IDS[1]), schema_body(Schema(SchemaKind.AVRO, text))),
+        (version_key("shop.users", 1), version_body(IDS[1])),
+    ):
+        catalog.apply(Register(key, 0, 1, "dc1", body))
+    aside = open_mailbox(1)[0]
+    source = CatalogSchemas(catalog)
+    return AvroValidation(
+        "shop.users", source, CompiledSchemas(), aside, frames=False, takes_ids=False
+    )

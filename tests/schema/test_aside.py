@@ -190,3 +190,14 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+async def test_compiling_a_large_schema_takes_nothing_from_what_a_message_may_take(asker):
+    held = ["null", {"type": "array", "items": ["null", "int", "string"]}]
+    fields = [{"name": f"f{at}", "type": held, "default": None} for at in range(1_500)]
+    text = json.dumps({"type": "record", "name": "T", "fields": fields})
+    stored = await asker.ask(Converts(text, BodyForm.JSON, b"{}", {}), 0.1)
+    assert isinstance(stored, bytes)
+    os.kill(asker.pid, signal.SIGKILL)
+    assert isinstance(await asker.ask(Fits(NUMBERS, b"[]")), Unavailable)
+    assert isinstance(await asker.ask(Decodes(text, stored), 0.1), bytes)

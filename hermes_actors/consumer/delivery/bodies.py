@@ -8,6 +8,7 @@ when a record is read; whatever comes after pushes what it is given.
 
 from typing import Any
 
+import msgspec
 import trio
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,14 +31,19 @@ PATIENCE_S = 10.0
 datacentre.
 """
 UNKNOWN_MAX = 3
-"""Schemas of one subscription that are waited for; a message of one more is given up at once."""
+"""Schemas of one subscription that have been waited for in vain; one more is waited for less."""
+SHORT_PATIENCE_S = 1.0
+"""So long then: others may write any id, and each would hold its partition up."""
 FORGET_S = 60.0
 """After so long an unknown schema is waited for anew."""
 
 _AGAIN_MIN_S = 0.1
 _AGAIN_MAX_S = 1.0
 _ENDED_MAX = 3
+_WAITED_MAX = 1_000
+_JSON_BYTES_MAX = 65_536
 _DATA_TYPE = "datacontenttype"
+_skim = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Undeliverable(Exception):
@@ -86,6 +92,15 @@ class Bodies:
         self._ended: tuple[int, int] = (-1, -1)
         self._ends = 0
 
+    def of_topic(self, record: StoredRecord, message: Message) -> Message:
+        """The message that a record of the topic holds: one of a JSON topic without any Avro schema
+        is no Avro, whatever headers others gave it.
+        """
+        if message.written_with is None or self.is_of_avro or not _is_foreign(record, message):
+            return message
+        has_avro = self._reader.has_schema(self._topic)
+        return message if has_avro else replace(message, written_with=None)
+
     def open(
         self, record: StoredRecord, message: Message, *, is_looked_into: bool
     ) -> OpenedAvro | None:
@@ -96,12 +111,18 @@ class Bodies:
         written = message.written_with
         if written is None and (not self.is_of_avro or not _is_foreign(record, message)):
             return None
+        if written is None and _is_json_object(message.body):
+            # Others wrote it before the topic was AVRO.
+            return None
         try:
             if written is None:
                 written = self._reader.guess(self._topic, message.body)
             opened = replace(message, written_with=written)
             needs_schema = self._is_json or is_looked_into
             text = self._reader.text_of(self._topic, written) if needs_schema else ""
+            if self._unknown:
+                # It was waited for, and is there.
+                self._unknown.pop(written, None)
         except UnknownSchema as error:
             raise self._unknown_schema(written or WriterSchema(0, 0), str(error)) from error
         except UndecodableAvro as error:
@@ -157,6 +178,7 @@ class Bodies:
         """The message as it is pushed, however long its schema is waited for. Raises
         Undeliverable.
         """
+        message = self.of_topic(record, message)
         while True:
             try:
                 opened = self.open(record, message, is_looked_into=False)
@@ -171,20 +193,23 @@ class Bodies:
 
     def _unknown_schema(self, written: WriterSchema, why: str) -> NotReadable | Undeliverable:
         """Have a schema looked up that is not known; the error says when to look again, or that its
-        message is given up. A bounded number is waited for, each for a bounded time: others may
-        write any id.
+        message is given up. It is waited for for a bounded time, but as long as it takes while
+        those who keep it cannot be asked.
         """
         self._reader.have_asked(self._topic)
+        if doubt := self._reader.doubt(self._topic, written):
+            return NotReadable(f"{why}: {doubt}", _AGAIN_MAX_S)
         now_s = self._now_s()
         unknown = self._unknown = {
             each: since_s for each, since_s in self._unknown.items() if now_s - since_s < FORGET_S
         }
-        if written not in unknown and len(unknown) >= UNKNOWN_MAX:
-            waited = f"{UNKNOWN_MAX} others have been waited for"
-            return Undeliverable(DiscardReason.UNDECODABLE, f"{why}; {waited}")
+        in_vain = sum(now_s - since_s >= PATIENCE_S for since_s in unknown.values())
+        patience_s = PATIENCE_S if in_vain < UNKNOWN_MAX else SHORT_PATIENCE_S
+        if written not in unknown and len(unknown) >= _WAITED_MAX:
+            del unknown[next(iter(unknown))]
         waited_s = now_s - unknown.setdefault(written, now_s)
-        if waited_s >= PATIENCE_S:
-            waited = f"it has been waited for {PATIENCE_S:g} s"
+        if waited_s >= patience_s:
+            waited = f"it has been waited for {patience_s:g} s"
             return Undeliverable(DiscardReason.UNDECODABLE, f"{why}; {waited}")
         return NotReadable(why, min(max(_AGAIN_MIN_S, waited_s), _AGAIN_MAX_S))
 
@@ -214,6 +239,17 @@ class Bodies:
             # An event's type of content is what it was published as.
             attributes = tuple(each for each in attributes if each[0] != _DATA_TYPE)
         return replace(message, body=body, attributes=attributes, written_with=written)
+
+
+def _is_json_object(body: bytes) -> bool:
+    """True for a JSON object. Avro that is one as well would be a coincidence of all its bytes."""
+    if len(body) > _JSON_BYTES_MAX or body[:1] != b"{" or body.rstrip()[-1:] != b"}":
+        return False
+    try:
+        _skim(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _is_foreign(record: StoredRecord, message: Message) -> bool:

@@ -162,7 +162,7 @@ class Screening:
             message = opened = None
             if needs_message or is_enveloped(record) or is_avro(record):
                 try:
-                    message = from_record(record, self._make_id)
+                    message = bodies.of_topic(record, from_record(record, self._make_id))
                     opened = bodies.open(record, message, is_looked_into=is_looked_into)
                 except UndecodableRecord:
                     # It becomes a dead letter when it is taken up.

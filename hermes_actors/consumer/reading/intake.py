@@ -440,7 +440,8 @@ class Intake:
                 continue
             seen: Seen = None
             # Of a topic of JSON too: its migration may not be known here yet.
-            screen = self._read_avro if self.screen is let_pass and is_avro(record) else self.screen
+            is_made = is_avro(record)
+            screen = self._read_avro if is_made and self.screen is let_pass else self.screen
             if is_for_another(record, self._subscription):
                 seen = _FOR_ANOTHER
             elif screen is not let_pass and not offsets.was_settled(record.offset):
@@ -459,7 +460,6 @@ class Intake:
             offsets.trail.note(record)
             if not offsets.begin(record.offset, record.timestamp_ms):
                 continue
-            is_made = False
             match seen:
                 case None | Message():
                     buffer.add(Delivery(record, offsets, seen))

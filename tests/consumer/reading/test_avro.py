@@ -7,14 +7,19 @@ import pytest
 import trio
 
 from hermes_actors.consumer.delivery import bodies as bodies_module
-from hermes_actors.consumer.delivery.bodies import FORGET_S, PATIENCE_S, UNKNOWN_MAX
+from hermes_actors.consumer.delivery.bodies import (
+    FORGET_S,
+    PATIENCE_S,
+    SHORT_PATIENCE_S,
+    UNKNOWN_MAX,
+)
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
-from hermes_actors.model.schema import SchemaKind
+from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType, Filter
 from hermes_actors.model.topic import ContentType
 from hermes_actors.schema.questions import Decodes
@@ -215,13 +220,62 @@ async def test_a_thousand_messages_of_an_unknown_schema_wait_no_longer_than_one(
 async def test_records_with_a_new_unknown_id_each_hold_their_partition_for_a_bounded_time(
     scene, autojump_clock
 ):
-    for schema_id in range(100, 300):
+    for schema_id in range(100, 120):
         await scene.publish(avro(PLAIN, n=1), 9, schema_id)
     await scene.publish(avro(PLAIN, n=2), 1, 11)
+    patience_s = UNKNOWN_MAX * PATIENCE_S + (20 - UNKNOWN_MAX) * 2 * SHORT_PATIENCE_S
+    assert UNKNOWN_MAX * PATIENCE_S < FORGET_S
     async with scene.consuming():
-        await trio.sleep(UNKNOWN_MAX * PATIENCE_S + 5)
-        assert UNKNOWN_MAX * PATIENCE_S < FORGET_S
+        await trio.sleep(patience_s + 5)
         assert scene.bodies == [b'{"n":2}']
+
+
+async def test_schemas_that_are_found_when_they_are_asked_for_cost_no_message(
+    scene, autojump_clock
+):
+    for number in range(6):
+        await scene.publish(avro(PLAIN, n=number), 9, 100 + number)
+    async with scene.consuming():
+        for number in range(6):
+            await trio.sleep(0.05)
+            scene.source.others[100 + number] = Schema(SchemaKind.AVRO, PLAIN)
+            await trio.sleep(2)
+    assert [json.loads(body)["n"] for body in scene.bodies] == list(range(6))
+    assert scene.world.crashes == []
+
+
+async def test_nothing_is_given_up_while_the_registry_is_away(scene, autojump_clock):
+    await scene.publish(avro(PLAIN, n=1), 9, 99)
+    scene.source.trouble = "the registry is away"
+    async with scene.consuming() as consumer:
+        await trio.sleep(6 * PATIENCE_S)
+        assert scene.bodies == []
+        assert "cannot be read" in consumer.status().held_back
+        scene.source.add(9, 99, PLAIN)
+        await trio.sleep(3)
+    assert scene.bodies == [b'{"n":1}']
+    assert scene.world.crashes == []
+
+
+async def test_what_others_wrote_in_json_before_a_migration_goes_out_as_it_is(
+    scene, autojump_clock
+):
+    scene.source.add(1, 11, PLAIN)
+    await scene.append(b'{"n": 1}')
+    await scene.append(Record(None, b' {"n":2}'.strip(), (("id", b"x"),), 5))
+    async with scene.consuming():
+        await trio.sleep(1)
+    assert scene.bodies == [b'{"n": 1}', b'{"n":2}']
+
+
+async def test_on_a_json_topic_without_a_schema_others_headers_make_no_avro(scene, autojump_clock):
+    scene.source.versions.clear()
+    now_ms = scene.world.clock.now_ms()
+    await scene.append(Record(None, b'{"n":1}', (("sv", b"\0\0\0\1"),), now_ms))
+    async with scene.consuming(topic=ContentType.JSON):
+        await trio.sleep(1)
+    assert scene.bodies == [b'{"n":1}']
+    assert scene.headers()["Content-Type"] == "application/json"
 
 
 @pytest.mark.parametrize(
