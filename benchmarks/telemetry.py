@@ -1,5 +1,5 @@
-"""What telemetry costs a publish: off, metrics pushed, one message in a hundred traced, all traced;
-and what many subscriptions' metrics cost a scrape.
+"""The cost of telemetry: of a publish with it off, with metrics pushed, with one message in a
+hundred traced and with all; and of a scrape of many subscriptions' metrics.
 
     python benchmarks/telemetry.py [--rounds 5] [--seconds 3] [--connections 32]
         [--subscriptions 10000]

@@ -32,7 +32,7 @@ class UndecodableAvro(Exception):
 
 
 class _Work:
-    """What is left of the work that one body may be, and how deep it is nested here."""
+    """Counts down the steps that one body may still take, and how deep it is nested so far."""
 
     __slots__ = ("depth", "steps")
 

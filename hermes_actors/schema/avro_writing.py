@@ -1,4 +1,4 @@
-"""What a body in JSON has to become before fastavro writes it, by the rules of Hermes' publishers.
+"""Turns a body in JSON into the values that fastavro writes, by the rules of Hermes' publishers.
 
 Each type of a schema has two functions: the lenient one takes plain JSON as Hermes' json2avro does,
 the strict one Avro's own JSON encoding. A member of a union becomes a pair of its branch and value.

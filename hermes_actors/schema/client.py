@@ -134,7 +134,7 @@ class RegistryClient:
         return Listed(versions, newest)
 
     async def _version(self, path: str, number: int) -> SchemaVersion | str:
-        """One version; why it cannot be used, "" for one in a language that no topic has."""
+        """Return one version, or why it cannot be used: "" where no topic has its language."""
         content = await self._read(f"{path}/{number}")
         if content is None:
             return ""

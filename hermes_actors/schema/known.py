@@ -1,5 +1,5 @@
-"""What is known of an external registry's schemas, and what is to be asked next. Pure: the time is
-an argument, and nothing here sends a request.
+"""The cache of an external registry's schemas, which also decides what is asked next. Pure: the
+time is an argument, and nothing here sends a request.
 
 A subject's versions are known from an answer on, asked for again after the refresh interval, and
 forgotten when no answer came for the expiry. While the registry is away only one request in a while
@@ -74,7 +74,9 @@ class Listed(Struct, frozen=True):
 
 
 class _Subject:
-    """One subject. `announced` are the versions that it must have, with their ids."""
+    """The versions known of one subject, and its look-ups. `announced` are the versions that it
+    must have, with their ids.
+    """
 
     __slots__ = (
         *("announced", "answered_at_s", "asked_at_s", "due_s", "failures", "is_asked"),
@@ -96,7 +98,7 @@ class _Subject:
 
 
 class KnownSchemas:
-    """What is known now, and what is to be asked next."""
+    """The versions and schemas that are known now, and the subjects to be asked next."""
 
     def __init__(self, limits: KnownLimits, rng: random.Random) -> None:
         self._limits = limits

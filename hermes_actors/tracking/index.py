@@ -53,7 +53,7 @@ class TrackedEvent(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True):
-    """What is known of one life of a node in one datacentre's log: how many of its batches are
+    """The account of one life of a node in one datacentre's log: how many of its batches are
     missing, and what it said itself that it did not tell. `is_ended`: it stopped in order.
     """
 

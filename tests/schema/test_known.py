@@ -1,4 +1,4 @@
-"""What is known of an external registry's schemas, and what is asked next."""
+"""The cache of an external registry's schemas: what it tells, and what it asks next."""
 
 import random
 

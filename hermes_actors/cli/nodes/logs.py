@@ -45,9 +45,9 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, dc and node (where they are known), logger, message, the
-    trace that a line about one message belongs to, and the traceback as `exception` where there is
-    one.
+    """Writes each line as one JSON object: time, level, dc and node (where they are known), logger,
+    message, the trace that a line about one message belongs to, and the traceback as `exception`
+    where there is one.
 
     `process` as for `TextLines`.
     """

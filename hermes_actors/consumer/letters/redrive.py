@@ -300,8 +300,8 @@ class Redriver:
         )
 
     async def _read(self, letter: Letter) -> Message | Undeliverable | None:
-        """What the letter's message is pushed as; None where taking it up finds out once more that
-        it is no message, and says so in a newer letter.
+        """Return the letter's message as it is pushed; None where it is no message, which taking it
+        up finds out once more and says in a newer letter.
         """
         try:
             message = from_record(

@@ -204,7 +204,7 @@ async def newest(
 
 
 def line_of(record: StoredRecord, shown: ShownBody | None = None) -> bytes:
-    """One message as a line of JSON; `shown` is a body in Avro made readable.
+    """Return one message as a line of JSON; `shown` is a body in Avro made readable.
 
     A body or key that is not UTF-8 comes in base64 under another name; a record that holds no
     message, and Avro that cannot be read, comes with an `error` and its raw value.
