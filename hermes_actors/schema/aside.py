@@ -120,9 +120,6 @@ class CheckProcess:
                 f"The schema and what is compared with it take more than {cpu_s * 1_000:g} ms of "
                 "CPU; make the schema simpler, or the message smaller"
             )
-        if process.returncode == -signal.SIGSEGV:
-            # fastavro has no limit of its own.
-            return TooCostly("The message is nested too deep for its schema, which holds itself")
         return Unavailable(
             f"The process that checks schemas ended with {process.returncode}; try again",
             ErrorCode.INTERNAL_ERROR,
