@@ -89,15 +89,16 @@ check: $(STAMP) ## Format, lint, types, layers and the fast tests
 # pytest ends with 5 when a selection is empty, which is no failure here.
 .PHONY: test
 test: check $(SPARK_STAMP) ## check, and every other test: real processes, slow ones, Kafka, Spark
-	@# Each part has the machine for itself, as there are times to keep: simulations, on all cores;
-	@# real processes, two files at once, each with a broker of its own; what nothing may run beside;
-	@# Spark, whose one session is all its tests'.
+	@# Simulations have the machine for themselves, as there are times to keep. Then real processes, which
+	@# mostly wait: three files at once, each of the three with a broker of its own, and beside them Spark,
+	@# whose one session is all its tests'. At last what nothing may run beside.
 	@# Whatever fails, all is run.
 	@failed=0; run() { $(BIN)/python -m pytest "$$@" || [ $$? -eq 5 ] || failed=1; }; \
 	run -n auto -m "slow and not (kafka or spark or live)"; \
-	run -n 2 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark)"; \
-	run -n 1 -m "alone and not spark"; \
-	run -n 1 -m spark; \
+	spark="$$(mktemp)"; (run -n 1 -m "spark and not alone"; exit $$failed) > "$$spark" 2>&1 & beside=$$!; \
+	run -n 3 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark)"; \
+	wait $$beside || failed=1; cat "$$spark"; rm "$$spark"; \
+	run -n 1 -m alone; \
 	exit $$failed
 
 .PHONY: bench

@@ -1,20 +1,28 @@
-"""Whole nodes of one datacentre in one process, on a memory log, pushing into a list."""
+"""Whole nodes in one process, on memory logs: many of one datacentre, or one in each of two."""
 
+import random
 from collections import Counter
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 
 import trio
 
 from hermes_actors.config import Config, MetadataConfig
-from hermes_actors.consumer.senders.sender import Sender, SendOutcome
+from hermes_actors.consumer.senders.sender import SendOutcome, parse_lines
 from hermes_actors.log.base import Stored
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
+from hermes_actors.publisher.demands import Head
+from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.security.account import Credentials
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
 from hermes_chaos.sim.environment.surroundings import surroundings
 from hermes_chaos.wanted import subscription_body, topic_body
+from tests.scripted_sender import OK, ScriptedSender
 
 TOPIC = "shop.orders"
 NAMES = ("billing", "mail")
@@ -53,29 +61,14 @@ class Cluster:
         self.stops[name] = stop = trio.Event()
         self.clocks[name] = clock = SleepingClock()
         ended = trio.Event()
-
-        def send(push, done):
-            subscription = push.route.subscription.partition("$")[2]
-            self.pushes.append((name, subscription, push.body))
-            if (subscription, push.body) in self.lethal:
-                # As a crash: whatever is under way ends, and nobody is told.
-                self.lost.append(name)
-                self.nodes[name].kill()
-                return
-            takes_s = self.slow_s.get(subscription, self.takes_s)
-            self.nursery.start_soon(self._answer, done, takes_s)
-
-        class Handing(Sender):
-            def send(self, push, done):
-                send(push, done)
-
         is_first = not self.nodes
         config = Config(
             node=name,
             roles=["management", "consumers"] if is_first else ["consumers"],
             metadata=MetadataConfig(replicator="a"),
         )
-        environment = surroundings(clock, self.log, seed=self.starts, sender=Handing())
+        sender = ScriptedSender(self.nursery, partial(self._answer, name))
+        environment = surroundings(clock, self.log, seed=self.starts, sender=sender)
         scope = trio.CancelScope()
 
         async def run():
@@ -92,9 +85,15 @@ class Cluster:
         self.nodes[name].ended = ended
         await self.nodes[name].metadata.wait_current()
 
-    async def _answer(self, done, takes_s):
-        await trio.sleep(takes_s)
-        done(SendOutcome(200))
+    def _answer(self, name, push):
+        subscription = push.route.subscription.partition("$")[2]
+        self.pushes.append((name, subscription, push.body))
+        if (subscription, push.body) in self.lethal:
+            # As a crash: whatever is under way ends, and nobody is told.
+            self.lost.append(name)
+            self.nodes[name].kill()
+            return None
+        return self.slow_s.get(subscription, self.takes_s), OK
 
     async def stop(self, name):
         before_s = trio.current_time()
@@ -147,3 +146,77 @@ class Cluster:
 
 def once(*numbers):
     return Counter({(name, number): 1 for name in NAMES for number in numbers})
+
+
+class Endpoint(ScriptedSender):
+    """Answers with these statuses, in their order."""
+
+    def __init__(self, nursery, *statuses):
+        self.statuses = list(statuses)
+        super().__init__(nursery, lambda _push: (0.01, SendOutcome(self.statuses.pop(0))))
+        self.is_done = trio.Event()
+
+    async def _answer(self, *answer):
+        await super()._answer(*answer)
+        if not self.statuses and not self.inflight:
+            self.is_done.set()
+
+    @property
+    def pushed(self):
+        """The headers of each push."""
+        return [
+            {name.decode(): value.decode() for name, value in parse_lines(push.lines)}
+            for push in self.pushes
+        ]
+
+
+def memory_spool(mounted=None, seed=1):
+    """Opens a spool on that disk, or on one of its own."""
+    mounted = mounted or Mount(SimulatedDisk())
+    return partial(
+        open_store_on, mounted, seeded_ids(random.Random(seed)), segment_bytes_max=10_000
+    )
+
+
+async def create_billing(administration, topic, endpoint="http://shop.test/x", **subscription):
+    """The group, the topic with these fields, and its subscription billing."""
+    caller = await administration.security.identify(Credentials())
+    await administration.groups.create(caller, {"groupName": "shop"})
+    await administration.topics.create(caller, topic_body(TOPIC, **topic))
+    body = subscription_body(TOPIC, "billing", endpoint, **subscription)
+    await administration.subscriptions.create(caller, TOPIC, body)
+
+
+@asynccontextmanager
+async def two_datacentres(sender, create, **parts):
+    """A node of dc1 that does all, its log and dc2's, where another consumes, once both know what
+    `create(administration)` has made; `parts` of their environments are the test's.
+    """
+    clock = SimulatedClock()
+    dc1, dc2 = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    first = surroundings(clock, dc1, dc2, sender=sender)
+    second = surroundings(clock, dc2, dc1, sender=sender, seed=2)
+    consuming = Config(dc="dc2", node="two", roles=["consumers"])
+    async with (
+        open_node(Config(dc="dc1", node="one"), replace(first, **parts)) as node,
+        open_node(consuming, replace(second, **parts)) as other,
+    ):
+        await node.metadata.wait_current()
+        node.frontend.drain.open()
+        await create(node.administration)
+        while not (other.agent.subscriptions() and node.frontend.routes.by_name):  # noqa: ASYNC110
+            await trio.sleep(0.1)
+        await trio.sleep(3)
+        yield node, dc1, dc2
+
+
+async def publish(node, body, *, topic=TOPIC, **headers):
+    """Return the status of a publish with these headers."""
+    fields = {name.encode(): value.encode() for name, value in headers.items()}
+    head = Head(list(fields.items()), fields)
+    settled = trio.Event()
+    gateway = node.frontend.gateway
+    pending = gateway.admit(topic, len(body), None, head, lambda _: settled.set())
+    gateway.hand_over(pending, body)
+    await settled.wait()
+    return pending.answer.status

@@ -213,10 +213,9 @@ def test_each_field_of_the_configuration_is_read_by_something() -> None:
 def test_the_glossary_names_classes_and_files_that_are_there() -> None:
     product = ROOT / "hermes_actors"
     classes = {
-        node.name
+        name
         for path in product.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
+        for name in re.findall(r"^ *class (\w+)[(:]", path.read_text(), re.MULTILINE)
     }
     rows = [
         line.split("|")

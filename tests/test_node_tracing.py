@@ -1,69 +1,19 @@
 """A message's trace over two datacentres, from a real OTLP receiver: over HTTP and over gRPC."""
 
-from dataclasses import replace
+from functools import partial
 
 import pytest
 import trio
 
-from hermes_actors.config import Config
-from hermes_actors.consumer.senders.sender import Sender, SendOutcome, parse_lines
-from hermes_actors.log.memory import MemoryLog
-from hermes_actors.management.access.roles import Anonymous
-from hermes_actors.node import open_node
-from hermes_actors.publisher.demands import Head
 from hermes_actors.runtime.threads import SystemThreads
 from hermes_actors.telemetry.settings import telemetry_settings
-from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.surroundings import surroundings
-from hermes_chaos.wanted import subscription_body, topic_body
+from tests.nodes_scene import Endpoint, create_billing, publish, two_datacentres
 from tests.otlp_collector import grpc_collector, http_collector
 
 PUBLISHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-class Endpoint(Sender):
-    """Answers with these statuses, in their order, and keeps the headers of each push."""
-
-    def __init__(self, nursery, *statuses) -> None:
-        self.nursery = nursery
-        self.statuses = list(statuses)
-        self.pushed = []
-        self.is_done = trio.Event()
-
-    def send(self, push, done) -> None:
-        async def answer() -> None:
-            await trio.sleep(0.01)
-            headers = {name.decode(): value.decode() for name, value in parse_lines(push.lines)}
-            self.pushed.append(headers)
-            done(SendOutcome(self.statuses.pop(0)))
-            if not self.statuses:
-                self.is_done.set()
-
-        self.nursery.start_soon(answer)
-
-
-async def publish(node, body, **headers):
-    """Return the status of a publish with these headers."""
-    fields = {name.encode(): value.encode() for name, value in headers.items()}
-    head = Head(list(fields.items()), fields)
-    settled = trio.Event()
-    gateway = node.frontend.gateway
-    pending = gateway.admit("shop.orders", len(body), None, head, lambda _: settled.set())
-    gateway.hand_over(pending, body)
-    await settled.wait()
-    return pending.answer.status
-
-
-async def create(administration, subscription):
-    caller = Anonymous()
-    await administration.groups.create(caller, {"groupName": "shop"})
-    topic = topic_body("shop.orders", fallbackToRemoteDatacenterEnabled=True)
-    await administration.topics.create(caller, topic)
-    body = subscription_body("shop.orders", "billing", "http://shop.test/x", **subscription)
-    await administration.subscriptions.create(caller, "shop.orders", body)
-
-
-async def two_datacentres(
+async def traced(
     monkeypatch, collector, protocol, work, *statuses, policy=None, is_over=lambda: True, **env
 ):
     """Run `work(node, own log)` with two nodes, each in its datacentre, that are traced; return
@@ -83,27 +33,17 @@ async def two_datacentres(
     }
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    clock = SimulatedClock()
-    dc1, dc2 = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+    create = partial(
+        create_billing, topic={"fallbackToRemoteDatacenterEnabled": True}, **subscription
+    )
+    settings, threads = telemetry_settings(env), SystemThreads()
     async with trio.open_nursery() as nursery:
         sink = Endpoint(nursery, *statuses)
-
-        def around(own, other):
-            found = surroundings(clock, own, other, sender=sink, seed=len(own.dc + other.dc))
-            return replace(found, telemetry=telemetry_settings(env), threads=SystemThreads())
-
-        first = Config(dc="dc1", node="one")
-        second = Config(dc="dc2", node="two", roles=["consumers"])
-        async with (
-            open_node(first, around(dc1, dc2)) as node,
-            open_node(second, around(dc2, dc1)) as other,
+        async with two_datacentres(sink, create, telemetry=settings, threads=threads) as (
+            node,
+            dc1,
+            _,
         ):
-            await node.metadata.wait_current()
-            node.frontend.drain.open()
-            await create(node.administration, subscription)
-            while not (other.agent.subscriptions() and node.frontend.routes.by_name):  # noqa: ASYNC110
-                await trio.sleep(0.1)
-            await trio.sleep(3)
             await work(node, dc1)
             with trio.fail_after(60):
                 await sink.is_done.wait()
@@ -140,7 +80,7 @@ async def test_a_message_hedged_retried_twice_and_delivered_is_one_trace_over_tw
         assert status == 201
 
     with receiver() as collector:
-        pushed = await two_datacentres(monkeypatch, collector, protocol, work, 500, 503, 200)
+        pushed = await traced(monkeypatch, collector, protocol, work, 500, 503, 200)
         spans = [each for each in collector.spans if each.trace_id == PUBLISHER[3:35]]
     assert spans == collector.spans, "nothing else is traced"
     published = only(spans, "publish shop.orders")
@@ -187,7 +127,7 @@ async def test_a_dead_letter_is_the_end_of_its_messages_trace(monkeypatch, autoj
 
     with http_collector() as collector:
         policy = {"messageTtl": 0}
-        await two_datacentres(monkeypatch, collector, "http/protobuf", work, 500, policy=policy)
+        await traced(monkeypatch, collector, "http/protobuf", work, 500, policy=policy)
         spans = collector.spans
     published, letter = only(spans, "publish shop.orders"), only(spans, "dead letter shop.orders")
     assert published.parent_id == ""
@@ -204,7 +144,7 @@ async def test_a_batch_links_to_the_publish_of_each_message(monkeypatch, autojum
 
     with http_collector() as collector:
         policy = {"batchSize": 3, "batchTime": 60_000, "messageBackoff": 100}
-        pushed = await two_datacentres(
+        pushed = await traced(
             monkeypatch, collector, "http/protobuf", work, 500, 200, policy=policy
         )
         spans = collector.spans
@@ -228,7 +168,7 @@ async def test_what_is_not_chosen_is_not_traced_and_says_nothing_further(
         assert await publish(node, b"2", traceparent=PUBLISHER[:-1] + "0") == 201
 
     with http_collector() as collector:
-        pushed = await two_datacentres(
+        pushed = await traced(
             monkeypatch,
             collector,
             "http/protobuf",
@@ -259,7 +199,7 @@ async def test_metrics_are_pushed_by_grpc_too_with_examples_that_lead_to_their_t
                 for example in point.exemplars
             ]
 
-        await two_datacentres(
+        await traced(
             monkeypatch,
             collector,
             "grpc",

@@ -1,18 +1,21 @@
 """What is told of tracked messages by whole nodes, and what is found of it."""
 
+from functools import partial
+
 import pytest
 import trio
 
-from hermes_actors.config import Config
-from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous, Guest
-from hermes_actors.node import open_node
 from hermes_actors.tracking.events import TRACKING_TOPIC, EventKind, decode, terminal_of
-from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.surroundings import surroundings
-from hermes_chaos.wanted import subscription_body, topic_body
-from tests.nodes_scene import TOPIC, Cluster
-from tests.test_node_tracing import Endpoint, publish
+from tests.nodes_scene import (
+    TOPIC,
+    Cluster,
+    Endpoint,
+    create_billing,
+    memory_spool,
+    publish,
+    two_datacentres,
+)
 
 
 async def batches_of(log):
@@ -28,33 +31,15 @@ async def batches_of(log):
     return found
 
 
-async def two_datacentres(work, *statuses, is_tracked=True, **subscription):
-    clock = SimulatedClock()
-    dc1, dc2 = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
+async def tracked(work, *statuses, is_tracked=True, falls_back=True, **subscription):
+    topic = {"fallbackToRemoteDatacenterEnabled": falls_back, "trackingEnabled": is_tracked}
+    fields = {"subscriptionPolicy": {"messageBackoff": 100}, **subscription}
+    if is_tracked:
+        fields.setdefault("trackingMode", "trackingAll")
+    create = partial(create_billing, topic=topic, **fields)
     async with trio.open_nursery() as nursery:
         sink = Endpoint(nursery, *statuses)
-        first = Config(dc="dc1", node="one")
-        second = Config(dc="dc2", node="two", roles=["consumers"])
-        async with (
-            open_node(first, surroundings(clock, dc1, dc2, sender=sink, seed=1)) as node,
-            open_node(second, surroundings(clock, dc2, dc1, sender=sink, seed=2)) as other,
-        ):
-            await node.metadata.wait_current()
-            node.frontend.drain.open()
-            caller, administration = Anonymous(), node.administration
-            await administration.groups.create(caller, {"groupName": "shop"})
-            topic = topic_body(
-                TOPIC, fallbackToRemoteDatacenterEnabled=True, trackingEnabled=is_tracked
-            )
-            await administration.topics.create(caller, topic)
-            fields = {"subscriptionPolicy": {"messageBackoff": 100}, **subscription}
-            if is_tracked:
-                fields.setdefault("trackingMode", "trackingAll")
-            body = subscription_body(TOPIC, "billing", "http://shop.test/x", **fields)
-            await administration.subscriptions.create(caller, TOPIC, body)
-            while not (other.agent.subscriptions() and node.frontend.routes.by_name):  # noqa: ASYNC110
-                await trio.sleep(0.1)
-            await trio.sleep(3)
+        async with two_datacentres(sink, create, open_spool=memory_spool()) as (node, dc1, dc2):
             await work(node, dc1, sink)
         nursery.cancel_scope.cancel()
     return await batches_of(dc1), await batches_of(dc2)
@@ -95,7 +80,7 @@ async def test_a_message_hedged_retried_twice_and_delivered_is_shown_whole(autoj
         ]
         return log
 
-    await two_datacentres(work, 500, 503, 200)
+    await tracked(work, 500, 503, 200)
     told = [(each["event"], each["datacenter"]) for each in found["all"]["events"]]
     assert told == [
         ("HEDGED", "dc2"),
@@ -141,7 +126,7 @@ async def test_nothing_is_written_nor_read_while_nobody_tracks(autojump_clock):
         assert type(consumer._dispatch._transitions).__name__ == "SubscriptionMeasures"
         assert not node.tracking.wanted.is_set()
 
-    assert await two_datacentres(work, 200, is_tracked=False) == ([], [])
+    assert await tracked(work, 200, is_tracked=False) == ([], [])
 
 
 @pytest.mark.parametrize("mode", ["trackingAll", "discardedOnly"])
@@ -152,7 +137,7 @@ async def test_a_message_that_is_given_up_ends_as_a_dead_letter(mode, autojump_c
         await trio.sleep(5)
 
     policy = {"messageTtl": 0}
-    own, _ = await two_datacentres(work, 500, subscriptionPolicy=policy, trackingMode=mode)
+    own, _ = await tracked(work, 500, subscriptionPolicy=policy, trackingMode=mode)
     events = [each for batch in own for each in batch.events if each.subscription]
     kinds = [each.kind for each in events]
     if mode == "discardedOnly":

@@ -260,7 +260,6 @@ class Cluster:
         self._starts = {}
         self.workload = Workload({name: Ownable(4) for name in SUBSCRIPTIONS})
         self._nursery = nursery
-        self.pushing_since_s = {}
         self.versions = {}
 
     def start(self, *names):

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from hermes_actors.config import Config, ManagementConfig
-from hermes_actors.consumer.senders.sender import Sender, SendOutcome
+from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.bodies import subscription_body, topic_body
@@ -28,28 +28,11 @@ from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
 from hermes_chaos.sim.environment.surroundings import surroundings
+from tests.scripted_sender import ScriptedSender
 from tests.values import a_subscription, a_topic
 
 TOPIC = TopicName("shop", "orders")
 NAME = SubscriptionName(TOPIC, "push")
-
-
-class Sink(Sender):
-    def __init__(self, nursery):
-        self.bodies = []
-        self.targets = []
-        self.outcome = SendOutcome(200)
-        self._nursery = nursery
-
-    def send(self, push, done):
-        self.bodies.append(push.body)
-        self.targets.append(push.route.target)
-
-        async def answer():
-            await trio.sleep(0.001)
-            done(self.outcome)
-
-        self._nursery.start_soon(answer)
 
 
 class Node:
@@ -58,7 +41,8 @@ class Node:
     def __init__(self, nursery):
         self.clock = SimulatedClock()
         self.log = MemoryLog("dc1", self.clock)
-        self.sink = Sink(nursery)
+        self.outcome = SendOutcome(200)
+        self.sink = ScriptedSender(nursery, lambda _push: (0.001, self.outcome))
         self.ids = seeded_ids(random.Random(1))
         self.lives = 0
 
@@ -122,7 +106,7 @@ async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(nod
         await node.subscribe(endpoint="http://sink/new")
         await node.publish(b"3")
         await trio.sleep(1)
-        assert node.sink.targets[-1] == "/new"
+        assert node.sink.pushes[-1].route.target == "/new"
 
         await node.subscribe(state=SubscriptionState.SUSPENDED)
         await trio.sleep(1)
@@ -162,7 +146,7 @@ async def test_an_endpoint_that_is_gone_suspends_and_whoever_resumes_loses_nothi
     async with node.running() as agent:
         await node.create_topic()
         await node.subscribe()
-        node.sink.outcome = SendOutcome(410)
+        node.outcome = SendOutcome(410)
         await node.publish(*(b"%d" % n for n in range(300)))
         await trio.sleep(1)
         live = node.metadata.catalog.subscriptions[str(NAME)]
@@ -174,8 +158,8 @@ async def test_an_endpoint_that_is_gone_suspends_and_whoever_resumes_loses_nothi
         await trio.sleep(60)
         assert len(node.sink.bodies) <= 100
 
-        node.sink.outcome = SendOutcome(200)
-        node.sink.bodies.clear()
+        node.outcome = SendOutcome(200)
+        node.sink.pushes.clear()
         await node.subscribe(state=SubscriptionState.ACTIVE)
         await trio.sleep(1)
         assert sorted(node.sink.bodies) == sorted(b"%d" % n for n in range(300))
@@ -214,7 +198,7 @@ async def test_a_batch_that_waits_for_its_retry_stops_with_its_subscription(node
     # Hermes stops such a subscription when its time to live has passed, or after 300 s.
     async with node.running() as agent:
         await node.create_topic()
-        node.sink.outcome = SendOutcome(503)
+        node.outcome = SendOutcome(503)
         await node.subscribe(**BATCH)
         await node.publish(b"1")
         await trio.sleep(5)
@@ -226,7 +210,7 @@ async def test_a_batch_that_waits_for_its_retry_stops_with_its_subscription(node
         attempts = len(node.sink.bodies)
         await trio.sleep(60)
         assert len(node.sink.bodies) == attempts
-        node.sink.outcome = SendOutcome(200)
+        node.outcome = SendOutcome(200)
         await node.subscribe(state=SubscriptionState.ACTIVE, **BATCH)
         await trio.sleep(2)
         assert node.sink.bodies[attempts:] == [b"[1]"]

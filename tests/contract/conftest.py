@@ -17,20 +17,7 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 from tests.contract.namespaced import NamespacedLog
-
-
-class SettableClock:
-    def __init__(self) -> None:
-        self.wall_ms = 1_700_000_000_000
-
-    def now_ms(self) -> int:
-        return self.wall_ms
-
-    def monotonic_s(self) -> float:
-        return 0.0
-
-    def boottime_s(self) -> float:
-        return self.monotonic_s()
+from tests.hand_clock import HandClock
 
 
 class LogUnderTest:
@@ -42,7 +29,7 @@ class LogUnderTest:
 
     def __init__(self, kind: str, directory: Path) -> None:
         self.kind = kind
-        self.clock = SettableClock()
+        self.clock = HandClock()
         self._directory = directory
         self._memory = MemoryLog("dc1", self.clock)
 
@@ -75,7 +62,7 @@ class KafkaUnderTest:
     kind = "kafka"
 
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
-        self.clock = SettableClock()
+        self.clock = HandClock()
         self._bootstrap_servers = list(bootstrap_servers)
         self._prefix = f"contract-{getpid()}-{next(_namespaces)}-"
 

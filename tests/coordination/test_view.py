@@ -16,24 +16,14 @@ from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.view import Coordination, ViewChanges
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import StoredRecord
-
-
-class StillClock:
-    def now_ms(self):
-        return 0
-
-    def monotonic_s(self):
-        return 0.0
-
-    def boottime_s(self):
-        return 0.0
+from tests.hand_clock import HandClock
 
 
 class Told:
     """A Coordination, and records told to it by hand."""
 
     def __init__(self):
-        self.coordination = Coordination(MemoryLog("dc1", StillClock()))
+        self.coordination = Coordination(MemoryLog("dc1", HandClock(0)))
         self.at_ms = 0
 
     def say(self, *said, after_s=0.0):
@@ -91,7 +81,7 @@ async def test_a_closed_watch_ends(told):
 
 def test_another_log_is_told_and_loses_the_lease(told):
     told.say(Join("a", "node-a"))
-    lease = Lease("a", StillClock())
+    lease = Lease("a", HandClock(0))
     told.coordination.hold(lease)
     with told.coordination.watch() as watch:
         watch.take_nowait()
@@ -102,7 +92,7 @@ def test_another_log_is_told_and_loses_the_lease(told):
 
 
 def test_a_lease_opens_with_an_own_heartbeat_only_and_is_lost_with_the_membership(told):
-    lease = Lease("a", StillClock())
+    lease = Lease("a", HandClock(0))
     told.coordination.hold(lease)
     for number in (1, 2, 3):
         lease.sending(number)
@@ -119,7 +109,7 @@ def test_a_lease_opens_with_an_own_heartbeat_only_and_is_lost_with_the_membershi
 
 
 def test_a_lease_of_a_boot_that_has_not_joined_yet_is_not_lost(told):
-    lease = Lease("a", StillClock())
+    lease = Lease("a", HandClock(0))
     told.coordination.hold(lease)
     told.say(Join("b", "node-b"), Heartbeat("b", 1))
     assert not lease.is_lost

@@ -2,15 +2,12 @@
 
 import http.client
 import json
-import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.live
+from tests.live.waiting import wait_until
 
-WAIT_S = 60.0
+pytestmark = pytest.mark.live
 
 
 def get(port: int, path: str) -> tuple[int, bytes]:
@@ -32,19 +29,6 @@ def publish(port: int) -> int:
         return answer.status
     finally:
         connection.close()
-
-
-def wait_until(holds: Callable[[], Any], what: str) -> None:
-    """Poll another process; a port that is not open yet counts as not holding."""
-    pause = threading.Event()
-    for _ in range(int(WAIT_S / 0.1)):
-        try:
-            if holds():
-                return
-        except (OSError, http.client.HTTPException):
-            pass
-        pause.wait(0.1)
-    raise AssertionError(f"not within {WAIT_S:.0f} s: {what}")
 
 
 def variables(ports: list[int], data: object, **others: str) -> dict[str, str]:

@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from hermes_actors.runtime.clock import SystemClock
+from tests.live.waiting import WAIT_S, wait_until
 
 pytestmark = pytest.mark.live
 
 PATH = "/topics/shop.orders/subscriptions/sink"
-WAIT_S = 60.0
 
 
 class Publisher(threading.Thread):
@@ -61,15 +61,6 @@ class Publisher(threading.Thread):
     def stop(self) -> None:
         self._enough.set()
         self.join(timeout=30)
-
-
-def wait_until(holds: Any, what: str) -> None:
-    pause = threading.Event()
-    for _ in range(int(WAIT_S / 0.05)):
-        if holds():
-            return
-        pause.wait(0.05)
-    raise AssertionError(f"not within {WAIT_S:.0f} s: {what}")
 
 
 def taken(file: Path) -> list[int]:

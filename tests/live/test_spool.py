@@ -6,16 +6,14 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
-from typing import Any
 
 import pytest
+
+from tests.live.waiting import wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.kafka, pytest.mark.slow]
 
 HERMES = [sys.executable, "-m", "hermes_actors.cli"]
-WAIT_S = 60.0
 
 
 def publish(port: int, number: int) -> int:
@@ -28,18 +26,6 @@ def publish(port: int, number: int) -> int:
         return answer.status
     finally:
         connection.close()
-
-
-def wait_until(holds: Callable[[], Any], what: str) -> None:
-    pause = threading.Event()
-    for _ in range(int(WAIT_S / 0.1)):
-        try:
-            if holds():
-                return
-        except (OSError, http.client.HTTPException):
-            pass
-        pause.wait(0.1)
-    raise AssertionError(f"not within {WAIT_S:.0f} s: {what}")
 
 
 def test_what_was_answered_202_survives_kill_9_and_is_stored_and_delivered(

@@ -1,10 +1,7 @@
 """What Prometheus and Grafana ask for in deploy/ is what nodes show; alerts are explained."""
 
 import json
-import random
 import re
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import promql_parser
@@ -13,18 +10,10 @@ import trio
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from hermes_actors.config import Config
-from hermes_actors.consumer.senders.sender import Sender, SendOutcome
-from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous
-from hermes_actors.node import open_node
-from hermes_actors.publisher.demands import Head
-from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import render
-from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
-from hermes_chaos.sim.environment.surroundings import surroundings
 from hermes_chaos.wanted import subscription_body, topic_body
+from tests.nodes_scene import Endpoint, memory_spool, publish, two_datacentres
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -103,30 +92,6 @@ def grouped(query):
     return set().union(*(labels for labels, _ in grouping(query)))
 
 
-class FailsOnce(Sender):
-    """Answers 500, and then 200."""
-
-    def __init__(self, nursery):
-        self.nursery = nursery
-        self.attempts = 0
-
-    def send(self, push, done):
-        async def answer():
-            self.attempts += 1
-            done(SendOutcome(500 if self.attempts == 1 else 200))
-
-        self.nursery.start_soon(answer)
-
-
-async def publish(node, topic):
-    answered = trio.Event()
-    gateway = node.frontend.gateway
-    pending = gateway.admit(topic, 2, None, Head([], {}), lambda _: answered.set())
-    gateway.hand_over(pending, b"{}")
-    await answered.wait()
-    return pending.answer.status
-
-
 async def create_shop(administration):
     caller = Anonymous()
     await administration.groups.create(caller, {"groupName": "shop"})
@@ -140,33 +105,17 @@ async def create_shop(administration):
 @pytest.fixture
 async def shown(autojump_clock):
     """Name → labels of all that a node shows that published, hedged, delivered and spooled."""
-    clock = SimulatedClock()
-    own, remote = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     async with trio.open_nursery() as nursery:
-        sink = FailsOnce(nursery)
-        spool = partial(
-            open_store_on,
-            Mount(SimulatedDisk()),
-            seeded_ids(random.Random(1)),
-            segment_bytes_max=1_000_000,
-        )
-        around = replace(surroundings(clock, own, remote, sender=sink), open_spool=spool)
-        beside = surroundings(clock, remote, own, sender=sink, seed=2)
-        second = Config(dc="dc2", node="two", roles=["consumers"])
-        async with open_node(Config(), around) as node, open_node(second, beside):
-            await node.metadata.wait_current()
-            node.frontend.drain.open()
-            await create_shop(node.administration)
-            while len(node.frontend.routes.by_name) < 2:  # noqa: ASYNC110
-                await trio.sleep(0.1)
-            await trio.sleep(10)
+        sink = Endpoint(nursery, 500, *[200] * 20)
+        async with two_datacentres(sink, create_shop, open_spool=memory_spool()) as (node, own, _):
+            await trio.sleep(7)
             for topic in ("shop.orders", "shop.bills"):
-                assert await publish(node, topic) == 201
+                assert await publish(node, b"{}", topic=topic) == 201
             own.faults.silent = True
-            assert await publish(node, "shop.orders") == 201
+            assert await publish(node, b"{}") == 201
             own.faults.silent = False
             await trio.sleep(60)
-            assert sink.attempts >= 3
+            assert len(sink.pushes) >= 3
             text = render(node.metrics).decode()
         nursery.cancel_scope.cancel()
     found = {}

@@ -10,28 +10,10 @@ from hermes_actors.log.embedded.log import open_embedded_log
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from tests.hand_clock import HandClock
 
 SETTINGS = TopicSettings(log_append_time=True)
 steps = st.lists(st.tuples(st.integers(0, 5_000), st.integers(-3_600_000, 3_600_000)), max_size=30)
-
-
-class HandClock:
-    def __init__(self):
-        self.wall_ms = 1_700_000_000_000
-        self.passed_s = 0.0
-
-    def now_ms(self):
-        return self.wall_ms
-
-    def monotonic_s(self):
-        return self.passed_s
-
-    def boottime_s(self):
-        return self.passed_s
-
-    def pass_time(self, seconds):
-        self.passed_s += seconds
-        self.wall_ms += round(seconds * 1_000)
 
 
 async def stamps_of(log, clock):

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from hermes_chaos.cli import app
 from hermes_chaos.sim import run as running
-from hermes_chaos.sim.world import Shape
+from tests.simulation.shapes import SHORTER
 
 run = CliRunner().invoke
 
@@ -15,16 +15,7 @@ run = CliRunner().invoke
 @pytest.fixture(autouse=True)
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is printed does not depend on how long a run is."""
-    shape = Shape(
-        messages_per_publisher=5,
-        load_s=1.0,
-        settle_max_s=10.0,
-        strikes=3,
-        phases_in_turn=1,
-        messages_per_phase=2,
-        repeated_per_dc=1,
-    )
-    monkeypatch.setattr(running, "run_seed", partial(running.run_seed, shape=shape))
+    monkeypatch.setattr(running, "run_seed", partial(running.run_seed, shape=SHORTER))
 
 
 def test_a_seed_that_holds_is_one_line_and_exit_code_0() -> None:

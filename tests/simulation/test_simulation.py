@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,22 +10,13 @@ import pytest
 from hermes_chaos.sim.mutants.all import MUTANTS
 from hermes_chaos.sim.run import Verdict, run_seed
 from hermes_chaos.sim.world import Shape
+from tests.simulation.shapes import SOON_OVER, TINY
 
 TABLE = Path(__file__).parents[2] / "docs" / "simulation.md"
 SEEDS = range(1, 21)
 AT_EACH_COMMIT = 3
 """Seeds that are run at each commit, soon over; whole runs are for `make test`."""
 
-SOON_OVER = Shape(messages_per_publisher=5, load_s=1.0, settle_max_s=10.0, strikes=3)
-TINY = replace(
-    SOON_OVER,
-    phases_in_turn=1,
-    messages_per_phase=2,
-    repeated_per_dc=1,
-    bursts=(),
-    afterwards_s=0.5,
-)
-"""Of half the work: it has no time for each promise, and is for what is said of any run."""
 run = cache(run_seed)
 
 

@@ -8,13 +8,13 @@ import trio
 
 from hermes_actors.config import Config, ConsumersConfig, ManagementConfig, RecipientsConfig
 from hermes_actors.consumer.recipients.resolver import Unresolved
-from hermes_actors.consumer.senders.sender import Sender, SendOutcome
 from hermes_actors.errors import StartupError
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
+from tests.scripted_sender import OK, ScriptedSender
 
 
 class Registry:
@@ -41,20 +41,6 @@ class Registry:
         raise OSError("the registry is away")
 
 
-class Taking(Sender):
-    def __init__(self, nursery):
-        self.taken = []
-        self._nursery = nursery
-
-    def send(self, push, done):
-        self.taken.append((push.route.origin.host, push.body))
-        self._nursery.start_soon(self._answer, done)
-
-    async def _answer(self, done):
-        await trio.lowlevel.checkpoint()
-        done(SendOutcome(200))
-
-
 @pytest.fixture
 def config():
     return Config(
@@ -76,7 +62,7 @@ async def test_the_resolver_of_a_node_says_who_gets_messages(
 
     vars(module)["registry"] = registry
     monkeypatch.setitem(sys.modules, "acme_node", module)
-    log, sender = MemoryLog(config.dc, trio_clock), Taking(nursery)
+    log, sender = MemoryLog(config.dc, trio_clock), ScriptedSender(nursery, lambda _push: OK)
     async with open_node(config, surroundings(trio_clock, log, sender=sender)) as node:
         await node.metadata.wait_current()
         await create_shop(node.administration, "service://orders", mode="BROADCAST")
@@ -85,7 +71,8 @@ async def test_the_resolver_of_a_node_says_who_gets_messages(
         message = Message(id="m1", body=b"1", published_at_ms=trio_clock.now_ms(), dc=config.dc)
         await log.append(name, 0, [to_record(message)], Ack.LEADER)
         await trio.sleep(30)
-    assert sorted(sender.taken) == [(f"a.{config.dc}", b"1"), (f"b.{config.dc}", b"1")]
+    taken = [(push.route.origin.host, push.body) for push in sender.pushes]
+    assert sorted(taken) == [(f"a.{config.dc}", b"1"), (f"b.{config.dc}", b"1")]
     # Its failure took nobody down, and it was started again.
     assert made[0].starts > 1
 
@@ -94,7 +81,7 @@ async def test_a_resolver_that_cannot_be_loaded_keeps_the_node_from_starting(
     config, trio_clock, nursery, autojump_clock
 ):
     log = MemoryLog(config.dc, trio_clock)
-    environment = surroundings(trio_clock, log, sender=Taking(nursery))
+    environment = surroundings(trio_clock, log, sender=ScriptedSender(nursery, lambda _push: OK))
     with pytest.raises((StartupError, ExceptionGroup)) as raised:
         async with open_node(config, environment):
             pass
