@@ -9,7 +9,7 @@ and nobody else notices. When the node's life in the log is over, all end at onc
 
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -37,7 +37,7 @@ from hermes_actors.balancer.whereabouts import whereabouts
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.owned import Owned, RateShare
-from hermes_actors.coordination.view import Coordination
+from hermes_actors.coordination.view import Coordination, CoordinationWatch
 from hermes_actors.metadata.catalog import (
     LiveSubscription,
     SubscriptionChanged,
@@ -134,10 +134,11 @@ class Agent:
                 # If it crashes: until it is made anew it is asked, and nothing runs here any more.
                 life.callback(self._forget_all)
                 self._supervisor = supervisor
+                watch = life.enter_context(self._coordination.watch(self._divide))
                 async with trio.open_nursery() as nursery:
                     work = _Work(supervisor, nursery)
                     nursery.start_soon(self._follow_metadata, work)
-                    nursery.start_soon(self._follow_grants, work)
+                    nursery.start_soon(self._follow_grants, watch, work)
                     nursery.start_soon(self._live, work)
                     nursery.start_soon(self._activations.run)
                     nursery.start_soon(self._suspensions.run)
@@ -239,10 +240,18 @@ class Agent:
                         names.update((str(live.name), None) for live in subscriptions)
                 await self._reconcile_all(names, work)
 
-    async def _follow_grants(self, work: _Work) -> None:
-        with self._coordination.watch() as watch:
-            while await watch.wait():
-                await self._reconcile_all(watch.take_nowait().subscriptions, work)
+    async def _follow_grants(self, watch: CoordinationWatch, work: _Work) -> None:
+        while await watch.wait():
+            await self._reconcile_all(watch.take_nowait().subscriptions, work)
+
+    def _divide(self, names: Sequence[str]) -> None:
+        """Put the shares of the rates of what is owned here in force at once: when the lease opens
+        again, others may use long since what this node is to use no more.
+        """
+        for name in names:
+            owned, lease = self._owned.get(name), self._lease
+            if owned is not None and lease is not None:
+                owned.share.change(self._coordination.state.share_of(name, lease.boot))
 
     async def _live(self, work: _Work) -> None:
         """Use what is granted in one life of the node after the other."""

@@ -1,6 +1,6 @@
 """One datacentre's coordination as the parts of its node see it: read, and watched."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 from msgspec import Struct
@@ -14,7 +14,7 @@ from hermes_actors.log.watch import FoldWatch
 from hermes_actors.model.record import StoredRecord
 
 
-def _ignore() -> None:
+def _ignore(_names: Sequence[str] = ()) -> None:
     return
 
 
@@ -38,9 +38,13 @@ class CoordinationWatch(FoldWatch):
     """
 
     def __init__(
-        self, state: CoordinationState, on_close: Callable[["CoordinationWatch"], None]
+        self,
+        state: CoordinationState,
+        on_close: Callable[["CoordinationWatch"], None],
+        on_change: Callable[[Sequence[str]], None],
     ) -> None:
         super().__init__(on_close)
+        self._on_change = on_change
         self._names: dict[str, None] = dict.fromkeys(state.subscriptions)
         self._members = self._leader = self._anew = True
 
@@ -49,6 +53,7 @@ class CoordinationWatch(FoldWatch):
         self._names.update(dict.fromkeys(changed.subscriptions))
         self._members |= changed.members
         self._leader |= changed.leader
+        self._on_change(changed.subscriptions)
         self._wakeup.set()
 
     def begin_anew(self, state: CoordinationState) -> None:
@@ -127,11 +132,13 @@ class Coordination:
                 await watch.wait()
                 watch.take_nowait()
 
-    def watch(self) -> CoordinationWatch:
-        """Watch all that there is as a change, then what changes. Close the watch, or use
-        `with`.
+    def watch(self, on_change: Callable[[Sequence[str]], None] = _ignore) -> CoordinationWatch:
+        """Watch all that there is as a change, then what changes. Close the watch, or use `with`.
+
+        `on_change` is called with the subscriptions that a record changes while it is folded, and
+        so before a heartbeat that follows it opens the lease. It must be quick.
         """
-        watch = CoordinationWatch(self.state, self._watches.remove)
+        watch = CoordinationWatch(self.state, self._watches.remove, on_change)
         self._watches.append(watch)
         return watch
 

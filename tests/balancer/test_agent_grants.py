@@ -74,6 +74,21 @@ async def test_a_share_follows_the_log_without_a_restart(world, autojump_clock):
         assert world.kinds == ["start"]
 
 
+async def test_a_share_is_in_force_before_a_later_heartbeat_can_open_the_lease_again(
+    world, autojump_clock
+):
+    world.put()
+    async with world.running():
+        world.cluster.join("b2", "n2")
+        world.plan(PUSH, ("b1", (0,), 1.0), ("b2", (1,), 0.0))
+        await trio.sleep(0.1)
+        (owned,) = running(world)
+        # A node that could not read for long reads all at once, the plan and its heartbeat too.
+        # By then the others may be using what they were given: no task may run in between.
+        world.plan(PUSH, ("b1", (0,), 0.25), ("b2", (1,), 0.75))
+        assert owned.share.value == 0.25
+
+
 async def test_what_is_to_be_anothers_is_stopped_first_and_released_with_what_it_knew(
     world, autojump_clock
 ):
