@@ -17,7 +17,7 @@ from hermes_actors.log.base import (
     UnknownRecord,
 )
 from hermes_actors.log.cursor import Room
-from hermes_actors.log.embedded.log import EmbeddedLimits, EmbeddedLog, open_embedded_log
+from hermes_actors.log.embedded.log import EmbeddedLog, open_embedded_log
 from hermes_actors.log.embedded.opening import open_store
 from hermes_actors.log.embedded.schema import (
     FILE_NAME,
@@ -25,19 +25,10 @@ from hermes_actors.log.embedded.schema import (
     read_batch,
     read_topics,
 )
+from hermes_actors.log.embedded.writer import EmbeddedLimits
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
-
-
-class StillClock:
-    def now_ms(self):
-        return 1_000_000
-
-    def monotonic_s(self):
-        return 0.0
-
-    def boottime_s(self):
-        return self.monotonic_s()
+from tests.hand_clock import HandClock
 
 
 def batch(*values):
@@ -45,7 +36,9 @@ def batch(*values):
 
 
 def opened(directory, **limits):
-    return open_embedded_log(directory, "dc1", StillClock(), limits=EmbeddedLimits(**limits))
+    return open_embedded_log(
+        directory, "dc1", HandClock(1_000_000), limits=EmbeddedLimits(**limits)
+    )
 
 
 async def eventually(look, expected):
@@ -203,8 +196,7 @@ async def test_the_tail_cache_off_changes_nothing_for_readers(tmp_path):
 
 async def test_a_full_disk_makes_appends_unavailable_and_heals(tmp_path):
     store = await trio.to_thread.run_sync(open_store, tmp_path)
-    log = EmbeddedLog(store, "dc1", StillClock(), 60_000, EmbeddedLimits(tail_bytes_max=0))
-    log.start()
+    log = EmbeddedLog(store, "dc1", HandClock(1_000_000), 60_000, EmbeddedLimits(tail_bytes_max=0))
     await log.create_topic("t", TopicSettings())
     await log.append("t", 0, batch(b"before"), Ack.ALL)
     pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
@@ -248,22 +240,19 @@ async def test_retention_frees_the_space_for_new_records(tmp_path):
 
 async def test_retention_runs_at_its_interval(tmp_path):
     async with open_embedded_log(
-        tmp_path, "dc1", SteppingClock(), retention_check_interval_ms=10
+        tmp_path, "dc1", SteppingClock(1_000_000), retention_check_interval_ms=10
     ) as log:
         await log.create_topic("t", TopicSettings(retention_ms=1_000))
         await log.append("t", 0, batch(b"old"), Ack.ALL)
         await eventually(lambda: log.start_positions("t"), {0: 1})
 
 
-class SteppingClock(StillClock):
+class SteppingClock(HandClock):
     """Each look at it is 5 ms after the last."""
 
-    def __init__(self):
-        self.at_s = 0.0
-
     def monotonic_s(self):
-        self.at_s += 0.005
-        return self.at_s
+        self.passed_s += 0.005
+        return self.passed_s
 
 
 async def test_space_of_an_interrupted_retention_is_freed_after_reopening(tmp_path):
@@ -273,14 +262,19 @@ async def test_space_of_an_interrupted_retention_is_freed_after_reopening(tmp_pa
     store.append("t", 0, batch(*[b"x"] * 10), 0, 0.0)
     store.flush()
     store.commit()
-    assert list(store.expire(1_000)) == [[("t", 0, 10)]]
+    store.begin()
+    store.plan_expiry(1_000)
+    assert store.keep_house() == [("t", 0, 10)]
+    store.commit()
     store.close()
     store = open_store(tmp_path)
-    assert store.has_garbage
-    store.reclaim()
+    assert store.has_chores
+    store.begin()
+    assert store.keep_house() == []
+    store.commit()
     assert store.connection.execute("SELECT count(*) FROM chunk").fetchone() == (0,)
     assert store.topics["t"].partitions[0].end == 10
-    assert not store.has_garbage
+    assert not store.has_chores
     store.close()
 
 

@@ -265,8 +265,10 @@ def test_a_power_cut_after_a_topic_was_deleted_does_not_make_it_missed(
     store.begin()
     store.delete_topic(TOPICS[0])
     store.commit()
-    while store.has_garbage:
-        store.reclaim()
+    while store.has_chores:
+        store.begin()
+        store.keep_house()
+        store.commit()
     image = image_of(directory) | {ACKNOWLEDGED_NAME: on_disk[-1]}
     store.close()
     lay(tmp_path / "after", image)
@@ -283,8 +285,10 @@ def test_what_was_deleted_on_purpose_is_not_missed(tmp_path):
     store.delete_topic("shop.clicks")
     store.commit()
     images = [image_of(tmp_path)]
-    while store.has_garbage:
-        store.reclaim()
+    while store.has_chores:
+        store.begin()
+        store.keep_house()
+        store.commit()
         images.append(image_of(tmp_path))
     store.close()
     for image in [*images, image_of(tmp_path)]:

@@ -131,6 +131,6 @@ def _tell_result(spool: Spool) -> None:
     stored = counted(int(spool.measures.replayed.value), "message")
     say(f"{stored} stored; nothing waits any more")
     for reason in SET_ASIDE:
-        count = spool.measures.set_aside(reason).value
+        count = spool.measures.set_aside[reason].value
         if count:
             say(f"set aside: {count} {reason}")

@@ -3,13 +3,12 @@
 All methods block and raise OSError; they run in a thread.
 """
 
-import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from hermes_actors.errors import StartupError
+from hermes_actors.log.folder import WatchedFiles, holder_of, sync_folder, take_lock
 
 LOCK_NAME = "lock"
 SET_ASIDE = "set-aside"
@@ -24,53 +23,24 @@ class FolderTaken(StartupError):
     """Another process has the folder, perhaps only for the moment in which it looks who has it."""
 
 
-class Disk(Protocol):
-    """The disk as the spool's store needs it: named files that grow at their ends."""
+class SpoolDisk:
+    """The disk as the spool's store needs it: named files that grow at their ends.
+
+    `lock` is an open file that holds the folder's lock, None for reading.
+    """
+
+    def __init__(self, folder: Path, lock: int | None) -> None:
+        self.folder = folder
+        self._lock = lock
+        self._open: dict[str, int] = {}
+        self._watched = WatchedFiles()
+        if lock is not None:
+            for name, _size in self.names():
+                if name == LOCK_NAME or name.endswith(".spool"):
+                    self._watched.add(folder / name)
 
     def names(self, folder: str = "") -> list[tuple[str, int]]:
         """(name, size in bytes) of each file of the folder, sorted by name."""
-
-    def create(self, name: str, content: bytes) -> None:
-        """A new file with this content; both are on the disk when this returns."""
-
-    def append(self, name: str, content: bytes, *, syncs: bool) -> None:
-        """Add to the end of a file, which is made when it is not there."""
-
-    def write_at(self, name: str, at: int, content: bytes, *, syncs: bool) -> None:
-        """Write over a part of a file, or behind its end; it is made when it is not there."""
-
-    def truncate(self, name: str, size_bytes: int) -> None:
-        """Cut the file off behind that many bytes."""
-
-    def read(self, name: str, at: int = 0, size_bytes: int = -1) -> bytes:
-        """Return that part of a file, by default all; shorter where the file ends."""
-
-    def delete(self, name: str) -> None:
-        """Delete the file, if it is there."""
-
-    def release(self, name: str) -> None:
-        """Let go of a file that is not written any more."""
-
-    def lost_file(self) -> str:
-        """The name of a file that others have deleted, moved or replaced; "" when all are here."""
-
-    def close(self) -> None:
-        """Give the disk up, so that another process may use it."""
-
-
-class FolderDisk:
-    """Satisfies `Disk`. `holder` is an open file that holds the folder's lock, None for reading."""
-
-    def __init__(self, folder: Path, holder: int | None) -> None:
-        self.folder = folder
-        self._holder = holder
-        self._open: dict[str, int] = {}
-        # By name, of what must not be lost: which file it is.
-        self._files: dict[str, int] = {}
-        self._is_looked_at = False
-
-    def names(self, folder: str = "") -> list[tuple[str, int]]:
-        """As `Disk.names`."""
         found = []
         with suppress(FileNotFoundError):
             for path in (self.folder / folder).iterdir():
@@ -81,13 +51,13 @@ class FolderDisk:
         return sorted(found)
 
     def create(self, name: str, content: bytes) -> None:
-        """As `Disk.create`."""
+        """A new file with this content; both are on the disk when this returns."""
         path = self.folder / name
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, _FILE_MODE)
         try:
             _write(file, content)
             os.fsync(file)
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError:
             os.close(file)
             with suppress(OSError):
@@ -96,7 +66,7 @@ class FolderDisk:
         self._keep(name, file)
 
     def write_at(self, name: str, at: int, content: bytes, *, syncs: bool) -> None:
-        """As `Disk.write_at`."""
+        """Write over a part of a file, or behind its end; it is made when it is not there."""
         file = self._open.get(name)
         is_new = False
         if file is None:
@@ -110,14 +80,14 @@ class FolderDisk:
         if syncs or is_new:
             os.fsync(file)
         if is_new:
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
 
     def _keep(self, name: str, file: int) -> None:
         self._open[name] = file
-        self._files[name] = os.fstat(file).st_ino
+        self._watched.add(self.folder / name)
 
     def append(self, name: str, content: bytes, *, syncs: bool) -> None:
-        """As `Disk.append`."""
+        """Add to the end of a file, which is made when it is not there."""
         file = self._open.get(name)
         if file is not None:
             _write(file, content)
@@ -128,65 +98,53 @@ class FolderDisk:
         is_new = not path.exists()
         if is_new and path.parent != self.folder:
             path.parent.mkdir(mode=_FOLDER_MODE, exist_ok=True)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _FILE_MODE)
         try:
             _write(file, content)
             if syncs:
                 _sync(file)
                 if is_new:
-                    _sync_folder(path.parent)
+                    sync_folder(path.parent)
         finally:
             os.close(file)
 
     def truncate(self, name: str, size_bytes: int) -> None:
-        """As `Disk.truncate`."""
+        """Cut the file off behind that many bytes."""
         os.truncate(self.folder / name, size_bytes)
 
     def read(self, name: str, at: int = 0, size_bytes: int = -1) -> bytes:
-        """As `Disk.read`."""
+        """Return that part of a file, by default all; shorter where the file ends."""
         with (self.folder / name).open("rb") as file:
             file.seek(at)
             return file.read(size_bytes)
 
     def delete(self, name: str) -> None:
-        """As `Disk.delete`."""
+        """Delete the file, if it is there."""
         self.release(name)
-        self._files.pop(name, None)
+        self._watched.drop(self.folder / name)
         (self.folder / name).unlink(missing_ok=True)
 
     def release(self, name: str) -> None:
-        """As `Disk.release`."""
+        """Let go of a file that is not written any more."""
         file = self._open.pop(name, None)
         if file is not None:
             os.close(file)
 
     def lost_file(self) -> str:
-        """As `Disk.lost_file`."""
-        try:
-            with os.scandir(self.folder) as found:
-                here = {each.name: each.inode() for each in found}
-        except FileNotFoundError:
-            return self.folder.name
-        if not self._is_looked_at:
-            self._is_looked_at = True
-            self._files = {
-                name: inode
-                for name, inode in here.items()
-                if name == LOCK_NAME or name.endswith(".spool")
-            } | self._files
-        return next((name for name, had in self._files.items() if here.get(name) != had), "")
+        """The name of a file that others have deleted, moved or replaced; "" when all are here."""
+        return self._watched.lost()
 
     def close(self) -> None:
-        """As `Disk.close`."""
+        """Give the disk up, so that another process may use it."""
         for name in list(self._open):
             self.release(name)
-        if self._holder is not None:
-            os.close(self._holder)
-            self._holder = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
-def open_folder(folder: Path) -> FolderDisk:
+def open_folder(folder: Path) -> SpoolDisk:
     """The folder for writing; made when it is not there.
 
     Raises StartupError when it cannot be made, FolderTaken when another process has it.
@@ -194,54 +152,23 @@ def open_folder(folder: Path) -> FolderDisk:
     way_out = "or do without: spool.enabled = false (messages that no log takes are then refused)"
     try:
         folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-        _sync_folder(folder.parent)
-        holder = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, _FILE_MODE)
-    except OSError as error:
-        raise StartupError(
-            f"spool.directory: {folder} cannot be written: {error.strerror}; "
-            f"name a directory that this user can write to, {way_out}"
-        ) from error
-    try:
-        fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(holder, 0)
-        os.pwrite(holder, f"{os.getpid()}\n".encode(), 0)
+        sync_folder(folder.parent)
+        lock = take_lock(folder / LOCK_NAME)
     except BlockingIOError as error:
-        owner = holder_of(folder) or "unknown"
-        os.close(holder)
+        owner = holder_of(folder / LOCK_NAME) or "unknown"
         raise FolderTaken(
             f"spool.directory: {folder} is used by another process (pid {owner}); stop that one, "
             f"give this node a name or a directory of its own, {way_out}"
         ) from error
     except OSError as error:
-        os.close(holder)
         raise StartupError(
-            f"spool.directory: {folder} cannot be written: {error.strerror}; make room, {way_out}"
+            f"spool.directory: {folder} cannot be written: {error.strerror}; make room, "
+            f"or name a directory that this user can write to, {way_out}"
         ) from error
-    return FolderDisk(folder, holder)
-
-
-def holder_of(folder: Path) -> str:
-    """The pid of the process that has the folder now; "" when none has."""
-    try:
-        with (folder / LOCK_NAME).open("rb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return lock.read().decode(errors="replace").strip() or "unknown"
-    except FileNotFoundError:
-        pass
-    return ""
+    return SpoolDisk(folder, lock)
 
 
 def _write(file: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(file, rest) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

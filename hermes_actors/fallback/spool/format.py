@@ -193,23 +193,19 @@ def header(salt: str, *, is_listed: bool = False) -> bytes:
     return start + zlib.crc32(start).to_bytes(4, "little")
 
 
-def check_header(data: bytes) -> bool:
-    """False when it is damaged; the salt is in the file's name too, so frames can be read all the
-    same. Raises UnknownVersion.
+def read_header(data: bytes) -> bool | None:
+    """Whether there is a file that lists the segments there are; None when the header is damaged:
+    the salt is in the file's name too, so frames can be read all the same. Raises
+    UnknownVersion.
     """
     if len(data) < HEADER_BYTES:
-        return False
-    magic, version, _is_listed, _salt, checksum = _HEADER.unpack_from(data)
+        return None
+    magic, version, is_listed, _salt, checksum = _HEADER.unpack_from(data)
     if magic != _MAGIC or zlib.crc32(data[: HEADER_BYTES - 4]) != checksum:
-        return False
+        return None
     if version > VERSION:
         raise UnknownVersion(f"format {version}; this program reads up to {VERSION}")
-    return True
-
-
-def is_listed(data: bytes) -> bool:
-    """True when the header can be read, and says that a file lists the segments there are."""
-    return check_header(data) and bool(_HEADER.unpack_from(data)[2])
+    return bool(is_listed)
 
 
 def frames(kind: Kind, payloads: Iterable[bytes], at: int, salt: str) -> tuple[bytes, list[int]]:

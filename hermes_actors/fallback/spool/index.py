@@ -178,6 +178,7 @@ class SpoolIndex:
         since_s: float,
         size_bytes: int,
         held_until_s: float = 0.0,
+        held_by: Hashable = None,
     ) -> Waiting:
         """Add an entry that is about to be written; from here on its key is held."""
         queue = self._queues.get(log_topic)
@@ -186,7 +187,7 @@ class SpoolIndex:
         queue.keys[key] += 1
         self.being_written += 1
         self.being_written_bytes += size_bytes
-        return Waiting(queue, key, sequence, since_s, size_bytes, held_until_s)
+        return Waiting(queue, key, sequence, since_s, size_bytes, held_until_s, held_by)
 
     def written(self, waiting: Waiting, place: Place) -> None:
         """Record that an entry is on the disk. Entries are written in order of their sequence."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from msgspec import Struct, field
 
 from hermes_actors.errors import DamageFound, StartupError
-from hermes_actors.fallback.spool.disk import SET_ASIDE, Disk
+from hermes_actors.fallback.spool.disk import SET_ASIDE, SpoolDisk
 from hermes_actors.fallback.spool.format import (
     CLAIM_BYTES,
     FRAME_OVERHEAD_BYTES,
@@ -23,13 +23,12 @@ from hermes_actors.fallback.spool.format import (
     SegmentName,
     UndecodableEntry,
     UnknownVersion,
-    check_header,
     decode_claims,
     decode_done,
     decode_entry,
     encode_claim,
-    is_listed,
     parse_name,
+    read_header,
     scan,
 )
 from hermes_actors.fallback.spool.index import Place
@@ -123,7 +122,7 @@ class Segment(Struct):
     torn: list[tuple[int, int]] = field(default_factory=list)
 
 
-def load(disk: Disk, *, accepts_damage: bool = False) -> Loaded:
+def load(disk: SpoolDisk, *, accepts_damage: bool = False) -> Loaded:
     """Read everything; what is damaged is set aside.
 
     Raises StartupError for what cannot be read, and for a newer version; and DamageFound, with
@@ -138,13 +137,12 @@ def load(disk: Disk, *, accepts_damage: bool = False) -> Loaded:
         ) from error
 
 
-def _load(disk: Disk, *, accepts_damage: bool) -> Loaded:
+def _load(disk: SpoolDisk, *, accepts_damage: bool) -> Loaded:
     loaded = Loaded()
     loaded.set_aside_bytes = sum(size for _name, size in disk.names(SET_ASIDE))
     table = read_if_there(disk, TABLE_NAME)
     read = read_segments(disk)
-    claims, unreadable = decode_claims(table)
-    losses = find_losses(disk, read, claims, unreadable, has_table=bool(table))
+    losses = find_losses(disk, table, read, table)
     if losses.reasons and not accepts_damage:
         raise DamageFound(
             f"spool.directory: the spool is damaged: {losses.text}; restore the "
@@ -165,7 +163,7 @@ def _load(disk: Disk, *, accepts_damage: bool) -> Loaded:
         if name not in read:
             # A crash came between the two deletions.
             disk.delete(name.done)
-    known = [*there, *(claim.name for claim in claims.values())]
+    known = [*there, *(claim.name for claim in decode_claims(table)[0].values())]
     loaded.last = max((name.number for name in known), default=0)
     # Segments that were copied together hold an entry twice until the old one is deleted.
     by_sequence = {each.sequence: each for each in loaded.entries}
@@ -174,21 +172,24 @@ def _load(disk: Disk, *, accepts_damage: bool) -> Loaded:
 
 
 def find_losses(
-    disk: Disk,
-    read: dict[SegmentName, Segment],
-    claims: dict[int, Claim],
-    unreadable: list[int],
-    *,
-    has_table: bool,
+    disk: SpoolDisk, before: bytes, read: dict[SegmentName, Segment], after: bytes
 ) -> Losses:
-    """Compare the segments with what must be there. Changes nothing. Raises OSError."""
+    """Compare the segments with the table as it was before and after they were read: a running node
+    lists and deletes meanwhile, so only what is in both must be there. Changes nothing. Raises
+    OSError.
+    """
+    claims, unreadable = decode_claims(before)
+    still, still_unreadable = decode_claims(after)
+    unreadable = [place for place in unreadable if place in still_unreadable]
     losses = Losses([], 0, {}, dict.fromkeys(unreadable, NO_CLAIM))
     if unreadable:
         noun = "place" if len(unreadable) == 1 else "places"
         losses.reasons.append(f"{len(unreadable)} damaged {noun} in {TABLE_NAME}")
-    if not has_table and any(segment.is_listed for segment in read.values()):
+    if not after and any(segment.is_listed for segment in read.values()):
         losses.reasons.append(f"{TABLE_NAME} is gone")
     for place, claim in claims.items():
+        if place not in still or still[place].name != claim.name:
+            continue
         segment = read.get(claim.name)
         known = _done_in(disk, claim.name) if segment is None else segment.starts | segment.done
         missing = claim.entries - sum(at < claim.size_bytes for at in known)
@@ -233,7 +234,7 @@ def aside_name(name: SegmentName, at: int, reason: str) -> str:
     return f"{reason}-{name.number:010}-{at}.bin"
 
 
-def keep_aside(disk: Disk, name: SegmentName, at: int, content: bytes, reason: str) -> int:
+def keep_aside(disk: SpoolDisk, name: SegmentName, at: int, content: bytes, reason: str) -> int:
     """Set bytes of a segment aside; how many, 0 if that was done at an earlier start.
 
     Raises OSError.
@@ -245,7 +246,7 @@ def keep_aside(disk: Disk, name: SegmentName, at: int, content: bytes, reason: s
     return len(content)
 
 
-def read_segments(disk: Disk) -> dict[SegmentName, Segment]:
+def read_segments(disk: SpoolDisk) -> dict[SegmentName, Segment]:
     """Return all segments that are there, in their order. Changes nothing.
 
     Raises OSError, and StartupError for one of a newer version.
@@ -260,18 +261,18 @@ def read_segments(disk: Disk) -> dict[SegmentName, Segment]:
     return dict(sorted(read.items()))
 
 
-def _read_segment(disk: Disk, name: SegmentName) -> Segment:
+def _read_segment(disk: SpoolDisk, name: SegmentName) -> Segment:
     data = disk.read(name.entries)
     segment = Segment(len(data))
     try:
-        is_whole = check_header(data) or len(data) < HEADER_BYTES
-        segment.is_listed = is_listed(data)
+        is_listed = read_header(data)
     except UnknownVersion as error:
         raise StartupError(
             f"spool.directory: {name.entries} has {error}; start the newer version until the "
             "spool is empty, or move the file away"
         ) from error
-    if not is_whole:
+    segment.is_listed = bool(is_listed)
+    if is_listed is None and len(data) >= HEADER_BYTES:
         segment.spoilt.append((0, HEADER_BYTES, "corrupt"))
     segment.done = _done_in(disk, name)
     frames, damages = scan(data, name.salt)
@@ -288,7 +289,7 @@ def _read_segment(disk: Disk, name: SegmentName) -> Segment:
     return segment
 
 
-def _take_segment(disk: Disk, name: SegmentName, segment: Segment, loaded: Loaded) -> None:
+def _take_segment(disk: SpoolDisk, name: SegmentName, segment: Segment, loaded: Loaded) -> None:
     loaded.entries += segment.waiting
     for at, end, reason in segment.spoilt:
         content = disk.read(name.entries, at, end - at)
@@ -313,7 +314,7 @@ def _take_segment(disk: Disk, name: SegmentName, segment: Segment, loaded: Loade
         )
 
 
-def read_if_there(disk: Disk, file: str) -> bytes:
+def read_if_there(disk: SpoolDisk, file: str) -> bytes:
     """All of a file; nothing when it is not there."""
     try:
         return disk.read(file)
@@ -321,7 +322,7 @@ def read_if_there(disk: Disk, file: str) -> bytes:
         return b""
 
 
-def _done_in(disk: Disk, name: SegmentName) -> set[int]:
+def _done_in(disk: SpoolDisk, name: SegmentName) -> set[int]:
     done: set[int] = set()
     for mark in scan(read_if_there(disk, name.done), name.salt)[0]:
         if mark.kind == Kind.DONE:

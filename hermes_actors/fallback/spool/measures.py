@@ -1,10 +1,6 @@
 """The metrics of the spool."""
 
-from collections.abc import Callable
-
-from hermes_actors.fallback.spool.index import SpoolIndex
-from hermes_actors.fallback.spool.store import SegmentStore
-from hermes_actors.telemetry.metrics import Counter, Metrics, meanings
+from hermes_actors.telemetry.metrics import Metrics, meanings
 
 SPOOL = meanings(
     "hermes_frontend",
@@ -39,44 +35,20 @@ class SpoolMeasures:
     """A spool's counters; `metrics` has the frontend's prefix."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
         self.written = metrics.counter("spool_written")
         self.replayed = metrics.counter("spool_replayed")
         self.late_acknowledgements = metrics.counter("spool_late_acknowledgements")
         self.accepted_missing = metrics.counter("spool_accepted_missing")
         self.torn_tails = metrics.counter("spool_torn_tails")
         self.write = metrics.timer("spool_write")
-        # There from the start, so that the first event is a rise and no new series.
-        for reason in _REFUSED:
-            self.refused(reason)
-        for reason in SET_ASIDE:
-            self.set_aside(reason)
-        for outcome in _REPLAY_FAILURES:
-            self.replay_failures(outcome)
-
-    def watch(
-        self,
-        index: SpoolIndex,
-        store: SegmentStore,
-        oldest_age_s: Callable[[], float],
-        trouble: Callable[[], str],
-    ) -> None:
-        """Show what the spool holds, and whether its disk takes anything."""
-        metrics = self._metrics
-        metrics.gauge("spool_entries", lambda: index.entries)
-        metrics.gauge("spool_bytes", lambda: index.size_bytes)
-        metrics.gauge("spool_disk_bytes", lambda: store.size_bytes)
-        metrics.gauge("spool_oldest_age_s", oldest_age_s)
-        metrics.gauge("spool_is_failing", lambda: float(bool(trouble())))
-
-    def refused(self, reason: str) -> Counter:
-        """Messages that the spool did not take: `full`, `disk`, `slow`, `queue` or `closed`."""
-        return self._metrics.counter("spool_refused", reason=reason)
-
-    def set_aside(self, reason: str) -> Counter:
-        """Entries that will not be sent, and why."""
-        return self._metrics.counter("spool_set_aside", reason=reason)
-
-    def replay_failures(self, outcome: str) -> Counter:
-        """Records that a log did not acknowledge when they were replayed."""
-        return self._metrics.counter("spool_replay_failures", outcome=outcome)
+        # By reason, and there from the start, so that the first event is a rise and no new series.
+        self.refused = {
+            reason: metrics.counter("spool_refused", reason=reason) for reason in _REFUSED
+        }
+        self.set_aside = {
+            reason: metrics.counter("spool_set_aside", reason=reason) for reason in SET_ASIDE
+        }
+        self.replay_failures = {
+            outcome: metrics.counter("spool_replay_failures", outcome=outcome)
+            for outcome in _REPLAY_FAILURES
+        }

@@ -5,16 +5,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes_actors.fallback.spool.disk import SET_ASIDE, FolderDisk, holder_of
-from hermes_actors.fallback.spool.format import TABLE_NAME, SegmentName, decode_claims
+from hermes_actors.fallback.spool.disk import LOCK_NAME, SET_ASIDE, SpoolDisk
+from hermes_actors.fallback.spool.format import TABLE_NAME
 from hermes_actors.fallback.spool.loading import (
-    Losses,
-    Segment,
     aside_name,
     find_losses,
     read_if_there,
     read_segments,
 )
+from hermes_actors.log.folder import holder_of
 
 
 class TopicSpooled(Struct, rename="camel"):
@@ -63,12 +62,12 @@ def read_spool(folder: Path) -> SpoolContent:
 
     Raises OSError, and StartupError for what a newer version has written.
     """
-    disk = FolderDisk(folder, None)
+    disk = SpoolDisk(folder, None)
     topics: dict[str, TopicSpooled] = {}
     seen: set[int] = set()
     table = read_if_there(disk, TABLE_NAME)
     read = read_segments(disk)
-    losses = _find_losses(disk, table, read, read_if_there(disk, TABLE_NAME))
+    losses = find_losses(disk, table, read, read_if_there(disk, TABLE_NAME))
     for segment in read.values():
         for found in segment.waiting:
             if found.sequence in seen:
@@ -84,7 +83,7 @@ def read_spool(folder: Path) -> SpoolContent:
     listed = sorted(topics.values(), key=lambda each: each.topic)
     return SpoolContent(
         folder=str(folder),
-        pid=holder_of(folder),
+        pid=holder_of(folder / LOCK_NAME),
         entries=len(seen),
         size_bytes=sum(each.size_bytes for each in listed),
         disk_bytes=sum(size for _name, size in names + beside),
@@ -101,24 +100,7 @@ def read_spool(folder: Path) -> SpoolContent:
     )
 
 
-def _find_losses(
-    disk: FolderDisk, before: bytes, read: dict[SegmentName, Segment], after: bytes
-) -> Losses:
-    """Return what is missing of what was listed both before and after the segments were read: a
-    running node lists and deletes meanwhile.
-    """
-    claims, unreadable = decode_claims(before)
-    still, still_unreadable = decode_claims(after)
-    kept = {
-        place: claim
-        for place, claim in claims.items()
-        if place in still and still[place].name == claim.name
-    }
-    unreadable = [place for place in unreadable if place in still_unreadable]
-    return find_losses(disk, read, kept, unreadable, has_table=bool(after))
-
-
-def _count_set_aside(disk: FolderDisk, names: list[str]) -> dict[str, int]:
+def _count_set_aside(disk: SpoolDisk, names: list[str]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for name in names:
         stem, _, suffix = name.rpartition(".")

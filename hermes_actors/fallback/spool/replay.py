@@ -343,7 +343,7 @@ class Replayer:
         measures = self.spool.measures
         measures.replayed.add(len(stored))
         for kind, failed in by_kind.items():
-            measures.replay_failures(_FAILURES[kind]).add(len(failed))
+            measures.replay_failures[_FAILURES[kind]].add(len(failed))
         if not refused:
             return not by_kind
         sending.partitions.clear()

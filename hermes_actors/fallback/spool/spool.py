@@ -85,7 +85,11 @@ class Spool:
         self._failing_until_s = self._look_at_s = -math.inf
         self._tidy_at_s = math.inf
         self.measures = SpoolMeasures(metrics)
-        self.measures.watch(self.index, store, self._oldest_age_s, lambda: self.trouble)
+        metrics.gauge("spool_entries", lambda: self.index.entries)
+        metrics.gauge("spool_bytes", lambda: self.index.size_bytes)
+        metrics.gauge("spool_disk_bytes", lambda: store.size_bytes)
+        metrics.gauge("spool_oldest_age_s", self._oldest_age_s)
+        metrics.gauge("spool_is_failing", lambda: float(bool(self.trouble)))
 
     async def load(self) -> None:
         """Take over what an earlier run left. Raises StartupError."""
@@ -108,7 +112,7 @@ class Spool:
         measures.accepted_missing.add(loaded.missing)
         measures.torn_tails.add(loaded.torn)
         for reason, count in loaded.set_aside.items():
-            measures.set_aside(reason).add(count)
+            measures.set_aside[reason].add(count)
         if index.entries:
             _logger.warning("spool: %d messages of an earlier run wait to be stored", index.entries)
 
@@ -148,9 +152,8 @@ class Spool:
         held_until_s = 0.0
         if sent_as is not None:
             held_until_s = now_s + self.config.late_acknowledgement_wait_ms / 1_000
-        waiting: list[Waiting] = []
-        for number, (entry, payload) in enumerate(zip(entries, payloads, strict=True), 1):
-            each = self.index.reserve(
+        waiting = [
+            self.index.reserve(
                 entry.topic,
                 entry.log_topic,
                 entry.incarnation,
@@ -159,9 +162,10 @@ class Spool:
                 since_s=now_s,
                 size_bytes=len(payload) + FRAME_OVERHEAD_BYTES,
                 held_until_s=held_until_s,
+                held_by=sent_as,
             )
-            each.held_by = sent_as
-            waiting.append(each)
+            for number, (entry, payload) in enumerate(zip(entries, payloads, strict=True), 1)
+        ]
         try:
             ref.tell(Offer(waiting, payloads, size_bytes, done))
         except (MailboxFull, MailboxClosed):
@@ -219,7 +223,7 @@ class Spool:
         return ""
 
     def _refuse(self, count: int, reason: str) -> bool:
-        self.measures.refused(reason).add(count)
+        self.measures.refused[reason].add(count)
         return False
 
     def _oldest_age_s(self) -> float:
@@ -286,7 +290,7 @@ class Spool:
             batch[0].queue.topic if batch else "",
             reason,
         )
-        self.measures.set_aside(reason).add(len(read))
+        self.measures.set_aside[reason].add(len(read))
         self.settle([each for each, _entry in read])
 
     # Writing: the actor.
@@ -469,7 +473,7 @@ class Spool:
             if each.held_by is not None:
                 self._held.pop(each.held_by, None)
             self.index.release(each)
-        self.measures.refused(error.reason).add(len(offer.waiting))
+        self.measures.refused[error.reason].add(len(offer.waiting))
         offer.done(error)
 
     def _tidy_soon(self) -> None:

@@ -18,9 +18,8 @@ import trio
 from hermes_actors.errors import Unavailable
 from hermes_actors.fallback.spool.disk import (
     SET_ASIDE,
-    Disk,
-    FolderDisk,
     FolderTaken,
+    SpoolDisk,
     open_folder,
 )
 from hermes_actors.fallback.spool.format import (
@@ -47,6 +46,7 @@ _logger = logging.getLogger(__name__)
 _CLOSE_GRACE_S = 5.0
 _GAP_BYTES_MAX = 16_384
 _STRETCH_BYTES_MAX = 4_194_304
+_READING_THREADS = 2
 _LOCK_TRIES = 5
 _LOCK_PAUSE_S = 0.1
 
@@ -71,7 +71,7 @@ class SegmentStore:
     at the first batch that makes it longer than `segment_bytes_max`.
     """
 
-    disk: Disk
+    disk: SpoolDisk
     ids: IdSource
     segment_bytes_max: int
     run_write: Blocking
@@ -334,7 +334,7 @@ def _unavailable_on_failure() -> Iterator[None]:
         raise SpoolUnavailable(reason, f"the spool's disk: {error}") from error
 
 
-async def _open_folder(folder: Path) -> FolderDisk:
+async def _open_folder(folder: Path) -> SpoolDisk:
     tries = _LOCK_TRIES
     while True:
         try:
@@ -352,7 +352,6 @@ async def open_segment_store(
     ids: IdSource,
     *,
     segment_bytes_max: int,
-    reading_threads: int = 2,
     accepts_damage: bool = False,
 ) -> AsyncIterator[SegmentStore]:
     """The spool kept in a folder, which is made when it is not there.
@@ -361,7 +360,7 @@ async def open_segment_store(
     the folder cannot be used or another process uses it.
     """
     disk = await _open_folder(folder)
-    writing, reading = trio.CapacityLimiter(1), trio.CapacityLimiter(reading_threads)
+    writing, reading = trio.CapacityLimiter(1), trio.CapacityLimiter(_READING_THREADS)
 
     def in_thread(limiter: trio.CapacityLimiter) -> Blocking:
         # A hung disk must not keep a process from ending. The next write waits for an abandoned

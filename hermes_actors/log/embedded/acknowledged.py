@@ -11,10 +11,11 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from enum import IntEnum
 from pathlib import Path
 
 from msgspec import Struct
+
+from hermes_actors.log.folder import sync_folder
 
 ACKNOWLEDGED_NAME = "log.acknowledged"
 
@@ -24,25 +25,24 @@ _PLACE = struct.Struct("<QQ")  # what a slot's checksum covers: partition id, en
 _MAGIC = b"HLAK"
 _VERSION = 1
 _SLOT_BYTES = _SLOT.size
+_OPEN, _CLOSED = (
+    _HEADER.pack(_MAGIC, _VERSION, order, zlib.crc32(_MAGIC + bytes([_VERSION, order])))
+    for order in (1, 2)
+)
+"""The first bytes of a log that is open, or was not closed in good order, and of one that was."""
 _BLOCK_SLOTS = 256
 """The partitions that are written together: a commit to those of one block is one write."""
 
 
-class Order(IntEnum):
-    """How the last process left the log."""
-
-    OPEN = 1
-    CLOSED = 2
-
-
 class Known(Struct, frozen=True):
-    """The content of the file: the end of each partition by its id, and the order it was left in.
+    """The content of the file: the end of each partition by its id, and whether the last process
+    closed the log in good order, None when that cannot be read.
 
     `is_whole` is False when some of it cannot be read any more.
     """
 
     ends: Mapping[int, int]
-    order: Order | None
+    was_closed: bool | None
     is_whole: bool
 
 
@@ -56,8 +56,9 @@ def read_acknowledged(path: Path) -> Known | None:
     except FileNotFoundError:
         return None
     ends: dict[int, int] = {}
-    order = _order(data)
-    is_whole = order is not None and len(data) % _SLOT_BYTES == 0
+    header = data[: _HEADER.size]
+    was_closed = True if header == _CLOSED else False if header == _OPEN else None
+    is_whole = was_closed is not None and len(data) % _SLOT_BYTES == 0
     for partition_id in range(1, len(data) // _SLOT_BYTES):
         slot = data[partition_id * _SLOT_BYTES : (partition_id + 1) * _SLOT_BYTES]
         end, checksum = _SLOT.unpack(slot)
@@ -65,7 +66,7 @@ def read_acknowledged(path: Path) -> Known | None:
             ends[partition_id] = end
         elif any(slot):
             is_whole = False
-    return Known(ends, order, is_whole)
+    return Known(ends, was_closed, is_whole)
 
 
 class Acknowledged:
@@ -80,7 +81,7 @@ class Acknowledged:
         for partition_id, end in ends.items():
             self._set(partition_id, end)
         self._make_room(0)
-        self._slots[: _HEADER.size] = _header(Order.OPEN)
+        self._slots[: _HEADER.size] = _OPEN
         # Never half there: under another name until it is whole.
         begun = path.with_name(f"{path.name}.new")
         self._file = os.open(begun, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -115,7 +116,7 @@ class Acknowledged:
 
     def end_in_order(self) -> None:
         """Write, and sync, that the log was closed in good order. Raises OSError."""
-        os.pwrite(self._file, _header(Order.CLOSED), 0)
+        os.pwrite(self._file, _CLOSED, 0)
         os.fsync(self._file)
 
     def close(self) -> None:
@@ -141,27 +142,6 @@ class Acknowledged:
             begin, end = low * _SLOT_BYTES, (high + 1) * _SLOT_BYTES
             with suppress(OSError):
                 os.pwrite(self._file, self._slots[begin:end], begin)
-
-
-def sync_folder(folder: Path) -> None:
-    """Sync the folder, so that what was made, renamed or deleted in it lasts. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _header(order: Order) -> bytes:
-    checksum = zlib.crc32(_MAGIC + bytes([_VERSION, order]))
-    return _HEADER.pack(_MAGIC, _VERSION, order, checksum)
-
-
-def _order(data: bytes) -> Order | None:
-    for order in Order:
-        if data[: _HEADER.size] == _header(order):
-            return order
-    return None
 
 
 def _checksum(partition_id: int, end: int) -> int:

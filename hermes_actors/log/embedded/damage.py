@@ -19,7 +19,6 @@ from hermes_actors.errors import DamageFound
 from hermes_actors.log.embedded.acknowledged import (
     ACKNOWLEDGED_NAME,
     Known,
-    Order,
     read_acknowledged,
 )
 from hermes_actors.log.embedded.schema import (
@@ -31,7 +30,7 @@ from hermes_actors.log.embedded.schema import (
     open_read_only,
     read_topics,
 )
-from hermes_actors.log.embedded.wal import find_damage
+from hermes_actors.log.embedded.wal import find_damage, wal_of
 
 READ_BYTES_MAX = 256 * 1024 * 1024
 """A database up to this size is read through at each start."""
@@ -46,7 +45,7 @@ class LogContent(Struct):
     """The readable part of a log: topics, numbers of missing records by topic, and where they are.
 
     `knows_ends`: this version of the program has written it, so that the file beside must be there.
-    `unreadable`: why SQLite cannot read it; then there is nothing else.
+    `unreadable`: why SQLite cannot read it; then all is missing.
     """
 
     topics: list[TopicRow] = field(default_factory=list)
@@ -59,21 +58,19 @@ class LogContent(Struct):
 class LogDamage(Struct):
     """The damage of a log, in words, and the best content that can be gone on with.
 
-    `uses_wal`: with what SQLite takes of the write-ahead log. `content` is None when nothing of the
-    database can be used.
+    `uses_wal`: with what SQLite takes of the write-ahead log.
     """
 
     reasons: list[str]
     uses_wal: bool
-    content: LogContent | None
-    missing: Counter[str]
+    content: LogContent
 
     @property
     def messages(self) -> int:
         """How many acknowledged records are missing, as far as that is known: messages, and what
         the broker itself keeps.
         """
-        return self.missing.total()
+        return self.content.missing.total()
 
     @property
     def text(self) -> str:
@@ -84,10 +81,11 @@ class LogDamage(Struct):
     def _cost(self) -> str:
         if not self.messages:
             return "no record is known to be missing"
-        unknown = self.missing[LOST_TOPIC]
+        missing = self.content.missing
+        unknown = missing[LOST_TOPIC]
         parts = [
             f"{count} of {topic}"
-            for topic, count in sorted(self.missing.items())
+            for topic, count in sorted(missing.items())
             if count and topic != LOST_TOPIC
         ]
         if unknown and parts:
@@ -108,18 +106,18 @@ def find_all_damage(path: Path) -> LogDamage | None:
     if not path.exists():
         if known is None and not wal.exists():
             return None
-        return LogDamage([f"{path.name} is gone"], False, None, _all_of(known))
+        return LogDamage([f"{path.name} is gone"], False, _nothing("is gone", known))
     if path.stat().st_size == 0:
         # SQLite would take it for a new one.
-        return LogDamage([f"{path.name} is empty"], False, None, _all_of(known))
+        return LogDamage([f"{path.name} is empty"], False, _nothing("is empty", known))
     reasons = []
     if wal.exists():
-        if (found := find_damage(wal)) is not None:
+        if (found := find_damage(path)) is not None:
             reasons.append(
                 f"{wal.name} is damaged at byte {found.at}, where {found.transactions} transactions"
                 " follow that were whole once"
             )
-    elif known is not None and known.order is Order.OPEN:
+    elif known is not None and known.was_closed is False:
         reasons.append(f"{wal.name} is gone, although the log was not closed in good order")
     if known is not None and not known.is_whole:
         reasons.append(f"{ACKNOWLEDGED_NAME} is damaged")
@@ -143,14 +141,7 @@ def _best(path: Path, known: Known | None, reasons: list[str], content: LogConte
             content.unreadable or alone.missing.total() < content.missing.total()
         ):
             content, uses_wal = alone, False
-    if content.unreadable:
-        return LogDamage(reasons, False, None, _all_of(known))
-    return LogDamage(reasons, uses_wal, content, content.missing)
-
-
-def wal_of(path: Path) -> Path:
-    """The write-ahead log of a database."""
-    return path.with_name(f"{path.name}-wal")
+    return LogDamage(reasons, uses_wal and not content.unreadable, content)
 
 
 def set_aside(path: Path, damage: LogDamage, suffix: str) -> list[Path]:
@@ -160,11 +151,11 @@ def set_aside(path: Path, damage: LogDamage, suffix: str) -> list[Path]:
     """
     copied = [wal_of(path), path.with_name(ACKNOWLEDGED_NAME)]
     moved = []
-    if damage.content is None:
+    if damage.content.unreadable:
         moved, copied = [path, *copied], []
     elif not damage.uses_wal:
         moved, copied = copied[:1], copied[1:]
-    if damage.content is not None and damage.content.gaps:
+    if damage.content.gaps:
         copied.append(path)
     kept = []
     for each in (*copied, *moved):
@@ -183,7 +174,7 @@ def set_aside(path: Path, damage: LogDamage, suffix: str) -> list[Path]:
 def refusal(path: Path, damage: LogDamage) -> DamageFound:
     """The error of a start that nobody has allowed to lose anything."""
     cost = "go on without them"
-    if damage.content is None:
+    if damage.content.unreadable:
         cost = "begin an empty log, without any topic and subscription of this one"
     return DamageFound(
         f"{path}: the log is damaged: {damage.text}; restore {path.parent} from a copy, or start "
@@ -199,7 +190,7 @@ def _look(path: Path, known: Known | None, *, with_wal: bool, reads_all: bool) -
             return _read(connection, known, reads_all=reads_all)
     except FILE_ERRORS as error:
         # SQLite's own texts may quote what is damaged, line ends and all.
-        return LogContent(unreadable=" ".join(str(error).split()))
+        return _nothing(" ".join(str(error).split()), known)
 
 
 def _connect(path: Path, *, with_wal: bool) -> sqlite3.Connection:
@@ -215,8 +206,7 @@ def _read(connection: sqlite3.Connection, known: Known | None, *, reads_all: boo
     content = LogContent()
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         # Without a file beside it never was one, and the opening says so.
-        content.unreadable = "" if known is None else "its header is not a log's"
-        return content
+        return content if known is None else _nothing("its header is not a log's", known)
     if reads_all:
         for (line,) in connection.execute("PRAGMA quick_check(1)"):
             if line != "ok":
@@ -266,5 +256,6 @@ def knows_ends(connection: sqlite3.Connection) -> bool:
     )
 
 
-def _all_of(known: Known | None) -> Counter[str]:
-    return Counter({LOST_TOPIC: 0 if known is None else sum(known.ends.values())})
+def _nothing(unreadable: str, known: Known | None) -> LogContent:
+    lost = 0 if known is None else sum(known.ends.values())
+    return LogContent(missing=Counter({LOST_TOPIC: lost}), unreadable=unreadable)

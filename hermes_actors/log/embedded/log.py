@@ -5,14 +5,14 @@ waits as one transaction; readers at the tail are served from memory, others by 
 """
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
-from msgspec import Struct
 
 from hermes_actors.log.base import (
     Commit,
@@ -30,44 +30,24 @@ from hermes_actors.log.cursor import Cursor, Room
 from hermes_actors.log.embedded.opening import open_store
 from hermes_actors.log.embedded.schema import (
     FILE_ERRORS,
-    PartitionRow,
-    TopicRow,
     open_read_only,
     read_batch,
     read_commits,
     read_position_at,
 )
-from hermes_actors.log.embedded.store import Store
-from hermes_actors.log.embedded.view import TopicView, View
-from hermes_actors.log.embedded.writer import (
-    AppendJob,
-    ChangeJob,
-    ExpireJob,
-    Job,
-    Moved,
-    Writer,
-    WriterStatistics,
-)
+from hermes_actors.log.embedded.store import Appended, Moved, Store
+from hermes_actors.log.embedded.view import Run, TopicView, View
+from hermes_actors.log.embedded.writer import EmbeddedLimits, Job, Writer, WriterStatistics
 from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.run import RecordRun
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 
 T = TypeVar("T")
 
 
-class EmbeddedLimits(Struct, frozen=True):
-    """The bounds of one embedded log.
-
-    `append_timeout_s`: an append without an answer by then is Unknown. `queued_bytes_max`: what
-    waits for the writer; above it appends are Unavailable. `group_…`: one transaction.
-    """
-
-    append_timeout_s: float = 10.0
-    queued_bytes_max: int = 64 * 1024 * 1024
-    group_records_max: int = 4_096
-    group_bytes_max: int = 8 * 1024 * 1024
-    tail_bytes_max: int = 8 * 1024 * 1024
-    reading_threads: int = 4
+_RECORD_OVERHEAD_BYTES = 256
+"""The cost of a waiting or cached record beside its value, roughly."""
 
 
 @asynccontextmanager
@@ -90,7 +70,6 @@ async def open_embedded_log(
     opening = partial(open_store, Path(directory), accepts_damage=accepts_damage)
     store = await trio.to_thread.run_sync(opening)
     log = EmbeddedLog(store, dc, clock, retention_check_interval_ms, limits)
-    log.start()
     try:
         yield log
     finally:
@@ -109,12 +88,14 @@ class EmbeddedLog:
         retention_check_interval_ms: int,
         limits: EmbeddedLimits,
     ) -> None:
-        self._dc = dc
+        self.dc = dc
+        """The datacentre whose log this is."""
         self._path = store.path
         self.accepted_missing = store.accepted_missing
         self._limits = limits
         self._view = View(store.topics.values(), limits.tail_bytes_max)
-        self._jobs: dict[Job, None] = {}
+        self._clock = clock
+        self._jobs: dict[Job[Any], None] = {}
         self._queued_bytes = 0
         self._is_closed = False
         self._ended = trio.Event()
@@ -124,27 +105,18 @@ class EmbeddedLog:
             store,
             clock,
             trio.lowlevel.current_trio_token(),
+            limits,
+            retention_check_interval_ms,
             on_commit=self._committed,
-            on_expire=self._expired,
+            on_expire=self._view.moved,
             on_end=self._writer_ended,
-            group_records_max=limits.group_records_max,
-            group_bytes_max=limits.group_bytes_max,
-            retention_check_interval_ms=retention_check_interval_ms,
         )
-
-    @property
-    def dc(self) -> str:
-        """The datacentre whose log this is."""
-        return self._dc
+        self._writer.start()
 
     @property
     def trouble(self) -> str:
         """Why nothing is stored any more, until the node is started again; "" while it is."""
         return self._writer.trouble
-
-    def start(self) -> None:
-        """Start the writer's thread."""
-        self._writer.start()
 
     async def close(self) -> None:
         """Finish what is queued, then close the file; readers that wait raise LogUnavailable."""
@@ -152,7 +124,7 @@ class EmbeddedLog:
         self._view.wake_all()
         # Before the writer's: the last to close folds the write-ahead log into the file.
         self._close_connections()
-        self._writer.stop()
+        self._writer.queue.put(None)
         await self._ended.wait()
 
     def statistics(self) -> WriterStatistics:
@@ -166,42 +138,49 @@ class EmbeddedLog:
     ) -> Sequence[Outcome]:
         """As `Log.append`; every ack level is on the disk."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        job = AppendJob(topic, partition, batch)
+        size_bytes = sum(_value_lengths(batch)) + _RECORD_OVERHEAD_BYTES * len(batch)
         reason = None
         if self._is_closed:
             reason = f"{self._path}: the log is closed"
-        elif self._queued_bytes + job.size_bytes > self._limits.queued_bytes_max and self._jobs:
+        elif self._queued_bytes + size_bytes > self._limits.queued_bytes_max and self._jobs:
             reason = f"{self._path}: {self._queued_bytes} bytes wait to be written"
         if reason is not None or not batch:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return [UnavailableRecord(reason or "") for _ in batch]
-        self._queued_bytes += job.size_bytes
+        clock = self._clock
+
+        def change(store: Store) -> Appended:
+            return store.append(topic, partition, batch, clock.now_ms(), clock.monotonic_s())
+
+        def show(appended: Appended) -> None:
+            _outcomes, stored, first, stamp_ms = appended
+            if stored:
+                self._view.appended(topic, partition, Run(first, stored, stamp_ms, size_bytes))
+
+        job = Job(change, show, records=len(batch), size_bytes=size_bytes)
         self._put(job)
         with trio.move_on_after(self._limits.append_timeout_s):
             await job.is_done.wait()
-        if job.is_done.is_set():
-            return job.outcomes
-        timeout_s = self._limits.append_timeout_s
-        return [UnknownRecord(f"{self._path}: no answer within {timeout_s:g} s") for _ in batch]
+        if not job.is_done.is_set():
+            timeout_s = self._limits.append_timeout_s
+            return [UnknownRecord(f"{self._path}: no answer within {timeout_s:g} s") for _ in batch]
+        if job.error is None:
+            return job.result[0]
+        outcome = UnknownRecord if job.may_be_stored else UnavailableRecord
+        return [outcome(str(job.error)) for _ in batch]
 
-    def _put(self, job: Job) -> None:
+    def _put(self, job: Job[Any]) -> None:
+        self._queued_bytes += job.size_bytes
         self._jobs[job] = None
-        self._writer.put(job)
+        self._writer.queue.put(job)
 
-    def _committed(self, jobs: list[Job]) -> None:
+    def _committed(self, jobs: list[Job[Any]]) -> None:
         """One transaction has ended, well or not: show what it did, answer its callers."""
         for job in jobs:
-            del self._jobs[job]
-            if isinstance(job, AppendJob):
-                self._queued_bytes -= job.size_bytes
-                self._view.appended(job)
-            elif isinstance(job, ChangeJob):
-                job.show()
-            job.is_done.set()
-
-    def _expired(self, moved: Moved) -> None:
-        for topic, partition, start in moved:
-            self._view.moved(topic, partition, start)
+            # The writer has jobs of its own, for retention.
+            self._jobs.pop(job, None)
+            self._queued_bytes -= job.size_bytes
+            job.end()
 
     def _writer_ended(self) -> None:
         """Fail the calls that still wait and wake readers, as the writer's thread has ended or
@@ -226,29 +205,23 @@ class EmbeddedLog:
         """As `Log.create_topic`; raises ValueError for settings no log can keep."""
         check_settings(settings)
 
-        def change(store: Store) -> TopicRow | None:
-            return store.topics[topic] if store.create_topic(topic, settings) else None
+        def change(store: Store) -> TopicView | None:
+            return TopicView(store.topics[topic]) if store.create_topic(topic, settings) else None
 
-        def show(row: TopicRow | None) -> None:
-            if row is not None:
-                # The writer's row may be ahead already: a new topic is empty for its readers.
-                self._view.topics[topic] = TopicView(_as_created(row, settings))
+        def show(created: TopicView | None) -> None:
+            if created is not None:
+                self._view.topics[topic] = created
 
         return await self._change(change, show) is not None
 
     async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
         """As `Log.alter_topic`."""
 
-        def change(store: Store) -> list[PartitionRow]:
+        def change(store: Store) -> TopicView:
             store.alter_topic(topic, settings)
-            return store.topics[topic].partitions[: settings.partitions]
+            return TopicView(store.topics[topic])
 
-        def show(rows: list[PartitionRow]) -> None:
-            view = self._view.topics[topic]
-            view.update(settings, [_as_empty(row) for row in rows])
-            view.readers.unpark_all()
-
-        await self._change(change, show)
+        await self._change(change, lambda altered: self._view.altered(topic, altered))
 
     async def delete_topic(self, topic: str) -> bool:
         """As `Log.delete_topic`; the space is used again soon after."""
@@ -260,24 +233,26 @@ class EmbeddedLog:
         return await self._change(lambda store: store.delete_topic(topic), show)
 
     async def expire(self, now_ms: int) -> None:
-        """Do now what retention does at its interval. Raises LogUnavailable."""
-        await self._answer(ExpireJob(now_ms))
+        """Do now, at once, what retention does at its interval. Raises LogUnavailable."""
+
+        def change(store: Store) -> Moved:
+            store.plan_expiry(now_ms)
+            return store.expire(None)
+
+        await self._change(change, self._view.moved)
 
     async def _change(
         self, change: Callable[[Store], T], show: Callable[[T], None] | None = None
     ) -> T:
-        job = ChangeJob(change, show)
-        await self._answer(job)
-        return job.result()
-
-    async def _answer(self, job: Job) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._is_closed:
             raise LogUnavailable(f"{self._path}: the log is closed")
+        job = Job(change, show)
         self._put(job)
         await job.is_done.wait()
         if job.error is not None:
             raise job.error
+        return job.result
 
     # Reading.
 
@@ -309,7 +284,7 @@ class EmbeddedLog:
     async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
         """As `Log.position_at`."""
         await trio.lowlevel.checkpoint()
-        rows = [_copy(view.row) for view in self.view_of(topic).partitions]
+        rows = [copy(view.row) for view in self.view_of(topic).partitions]
 
         def look_up(connection: sqlite3.Connection) -> dict[int, int]:
             return {row.number: read_position_at(connection, row, timestamp_ms) for row in rows}
@@ -422,7 +397,7 @@ class _EmbeddedReader:
 
     async def _read_file(self, view: TopicView, room: Room) -> list[StoredRecord]:
         wanted = [
-            (_copy(view.partitions[number].row), position)
+            (copy(view.partitions[number].row), position)
             for number, position in self._cursor.in_turn()
             if position < view.partitions[number].row.end
         ]
@@ -445,14 +420,7 @@ class _EmbeddedReader:
         return batch
 
 
-def _copy(row: PartitionRow) -> PartitionRow:
-    return PartitionRow(row.id, row.number, row.start, row.end, row.high_ms)
-
-
-def _as_empty(row: PartitionRow) -> PartitionRow:
-    return PartitionRow(row.id, row.number, 0, 0, 0)
-
-
-def _as_created(row: TopicRow, settings: TopicSettings) -> TopicRow:
-    partitions = [_as_empty(partition) for partition in row.partitions[: settings.partitions]]
-    return TopicRow(row.id, row.name, settings, partitions)
+def _value_lengths(batch: Sequence[Record]) -> Iterable[int]:
+    if isinstance(batch, RecordRun):
+        return map(len, batch.values)
+    return [len(record.value) for record in batch]

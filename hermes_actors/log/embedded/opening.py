@@ -1,16 +1,13 @@
 """Opening an embedded log: one process has it, it is whole, and it is told how far it goes."""
 
-import fcntl
 import logging
 import os
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import IO
 
 from hermes_actors.errors import StartupError
-from hermes_actors.log.embedded.acknowledged import sync_folder
 from hermes_actors.log.embedded.damage import (
     Gap,
     LogDamage,
@@ -29,6 +26,7 @@ from hermes_actors.log.embedded.schema import (
     chunk_id,
 )
 from hermes_actors.log.embedded.store import Store
+from hermes_actors.log.folder import holder_of, sync_folder, take_lock
 
 _logger = logging.getLogger(__name__)
 
@@ -47,40 +45,30 @@ def open_store(directory: Path, *, accepts_damage: bool = False) -> Store:
     log open, or the file is of another kind; DamageFound when acknowledged messages are missing,
     unless `accepts_damage`: then what is left is opened, and what is damaged kept beside.
     """
+    file = directory / LOCK_NAME
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        lock = (directory / LOCK_NAME).open("a+", encoding="ascii")
+        lock = take_lock(file)
+    except BlockingIOError as error:
+        holder = holder_of(file) or "unknown"
+        raise StartupError(
+            f"{directory}: the log is open in another process (pid {holder}); "
+            "stop that one or give this one a directory of its own"
+        ) from error
     except OSError as error:
         raise StartupError(
             f"{directory}: the log cannot be written there: {error.strerror}; "
             "name a directory that this user can write to"
         ) from error
     try:
-        _take_lock(directory, lock)
         path = directory / FILE_NAME
         damage = _find_damage(path)
         if damage is not None:
             _accept(path, damage, accepts_damage=accepts_damage)
         return _open_file(path, lock, 0 if damage is None else damage.messages)
     except BaseException:
-        lock.close()
+        os.close(lock)
         raise
-
-
-def _take_lock(directory: Path, lock: IO[str]) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        lock.seek(0)
-        holder = lock.read().strip() or "unknown"
-        raise StartupError(
-            f"{directory}: the log is open in another process (pid {holder}); "
-            "stop that one or give this one a directory of its own"
-        ) from error
-    lock.seek(0)
-    lock.truncate()
-    lock.write(f"{os.getpid()}\n")
-    lock.flush()
 
 
 def _find_damage(path: Path) -> LogDamage | None:
@@ -101,7 +89,7 @@ def _accept(path: Path, damage: LogDamage, *, accepts_damage: bool) -> None:
         number += 1
     try:
         kept = set_aside(path, damage, f"damaged-{number}")
-        if damage.content is not None and damage.content.gaps:
+        if damage.content.gaps:
             _close_gaps(path, damage.content.gaps)
     except (*FILE_ERRORS, OSError) as error:
         raise StartupError(
@@ -113,7 +101,7 @@ def _accept(path: Path, damage: LogDamage, *, accepts_damage: bool) -> None:
         damage.text,
         ", ".join(file.name for file in kept) or "nothing was left to keep",
     )
-    if damage.content is None:
+    if damage.content.unreadable:
         _logger.error(
             "%s: an empty log was begun; all topics and subscriptions of this log are gone here",
             path,
@@ -146,34 +134,33 @@ def _close_gaps(path: Path, gaps: Sequence[Gap]) -> None:
         connection.execute("COMMIT")
 
 
-def _open_file(path: Path, lock: IO[str], accepted_missing: int) -> Store:
-    connection: sqlite3.Connection | None = None
+def _open_file(path: Path, lock: int, accepted_missing: int) -> Store:
     try:
         if not path.exists():
             _create(path)
-        connection = sqlite3.connect(
-            path, isolation_level=None, check_same_thread=False, timeout=5.0
-        )
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-        connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
-        _check(connection, path)
-        store = Store(path, lock, connection, accepted_missing=accepted_missing)
-        if not knows_ends(connection):
-            connection.execute("CREATE TABLE ends_are_beside (since INTEGER) STRICT")
-        return store
+        with ExitStack() as unless_opened:
+            connection = unless_opened.enter_context(
+                closing(
+                    sqlite3.connect(
+                        path, isolation_level=None, check_same_thread=False, timeout=5.0
+                    )
+                )
+            )
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
+            _check(connection, path)
+            store = Store(path, lock, connection, accepted_missing=accepted_missing)
+            if not knows_ends(connection):
+                connection.execute("CREATE TABLE ends_are_beside (since INTEGER) STRICT")
+            unless_opened.pop_all()
+            return store
     except (*FILE_ERRORS, OSError) as error:
-        if connection is not None:
-            connection.close()
         raise StartupError(
             f"{path}: the log cannot be opened: {error}; "
             "restore it from a copy, or move it away to start with an empty log"
         ) from error
-    except BaseException:
-        if connection is not None:
-            connection.close()
-        raise
 
 
 def _create(path: Path) -> None:

@@ -4,12 +4,12 @@ The state in memory runs ahead of the file inside a transaction; after a failed 
 reads it again from the file.
 """
 
+import os
 import sqlite3
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from hermes_actors.log.append_time import AppendTime
 from hermes_actors.log.base import (
@@ -38,6 +38,7 @@ from hermes_actors.log.embedded.schema import (
     read_position_at,
     read_topics,
 )
+from hermes_actors.log.folder import WatchedFiles
 from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
 
@@ -46,18 +47,22 @@ _CHUNK_RECORDS = 1_024
 _RECLAIM_CHUNKS = 32
 _EXPIRE_PARTITIONS = 16
 
+Moved = list[tuple[str, int, int]]
+"""(topic, partition, new start): what retention did."""
+Appended = tuple[Sequence[Outcome], Sequence[Record], int, int | None]
+"""(outcomes, records stored, the first one's offset, the log's timestamp if it stamps)."""
+
 
 class _UnstoredRecords:
-    """Records of one partition that are not yet in a row."""
+    """The last records of one partition, from `first` on, that are not yet in a row."""
 
-    __slots__ = ("entries", "first", "high_ms", "records", "size_bytes")
+    __slots__ = ("entries", "first", "partition", "size_bytes")
 
-    def __init__(self, first: int) -> None:
-        self.first = first
+    def __init__(self, partition: PartitionRow) -> None:
+        self.partition = partition
+        self.first = partition.end
         self.entries: list[bytes] = []
-        self.records = 0
         self.size_bytes = 0
-        self.high_ms = 0
 
 
 class Store:
@@ -66,7 +71,7 @@ class Store:
     def __init__(
         self,
         path: Path,
-        lock: IO[str],
+        lock: int,
         connection: sqlite3.Connection,
         *,
         accepted_missing: int = 0,
@@ -84,13 +89,17 @@ class Store:
         self._append_times: dict[int, AppendTime] = {}
         # (partition id, first offset to keep, or None for a dropped partition).
         self._garbage: deque[tuple[int, int | None]] = deque()
+        # (topic, number) of the partitions that retention has yet to look at, as of a time.
+        self._to_expire: deque[tuple[str, int]] = deque()
+        self._expired_at_ms = 0
         self.load()
         self._acknowledged = Acknowledged(
             path.with_name(ACKNOWLEDGED_NAME),
             {each.id: each.end for topic in self.topics.values() for each in topic.partitions},
         )
-        names = (path.name, f"{path.name}-wal", f"{path.name}-shm", ACKNOWLEDGED_NAME)
-        self._files = {file: _identity(file) for file in (path.with_name(name) for name in names)}
+        self.files = WatchedFiles()
+        for name in (path.name, f"{path.name}-wal", f"{path.name}-shm", ACKNOWLEDGED_NAME):
+            self.files.add(path.with_name(name))
 
     def load(self) -> None:
         """Read topics, positions and what is to be reclaimed from the file."""
@@ -114,15 +123,11 @@ class Store:
         """
         with suppress(*FILE_ERRORS, OSError):
             is_busy = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            if not is_busy and not self.lost_file():
+            if not is_busy and not self.files.lost():
                 self._acknowledged.end_in_order()
         self._acknowledged.close()
         self.connection.close()
-        self._lock.close()
-
-    def lost_file(self) -> str:
-        """The name of a file that was deleted, moved or replaced since the log was opened."""
-        return next((file.name for file, had in self._files.items() if _identity(file) != had), "")
+        os.close(self._lock)
 
     # Transactions.
 
@@ -149,33 +154,32 @@ class Store:
         self._pending.clear()
         self._appended.clear()
         self._dropped.clear()
+        self._to_expire.clear()
         with suppress(*FILE_ERRORS):
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
     def flush(self) -> None:
         """Write the rows of all appended records."""
-        if self._pending:
-            for partition_id, pending in self._pending.items():
-                self._insert(partition_id, pending)
-            self._pending.clear()
+        for pending in self._pending.values():
+            self._insert(pending)
+        self._pending.clear()
 
-    def _insert(self, partition_id: int, pending: _UnstoredRecords) -> None:
-        checksum, content = encode_chunk(pending.entries, pending.records)
-        row = (chunk_id(partition_id, pending.first), pending.records, pending.high_ms)
+    def _insert(self, pending: _UnstoredRecords) -> None:
+        partition, records = pending.partition, pending.partition.end - pending.first
+        checksum, content = encode_chunk(pending.entries, records)
+        row_id = chunk_id(partition.id, pending.first)
         self.connection.execute(
-            "INSERT INTO chunk VALUES (?, ?, ?, ?, ?)", (*row, checksum, content)
+            "INSERT INTO chunk VALUES (?, ?, ?, ?, ?)",
+            (row_id, records, partition.high_ms, checksum, content),
         )
 
     # What a transaction may do.
 
     def append(
         self, topic: str, number: int, batch: Sequence[Record], now_ms: int, monotonic_s: float
-    ) -> tuple[Sequence[Outcome], Sequence[Record], int, int | None]:
-        """(outcomes, records stored, the first one's offset, the log's timestamp if it stamps).
-
-        The rows are written by `flush`.
-        """
+    ) -> Appended:
+        """Append what fits the topic. The rows are written by `flush`."""
         known = self.topics.get(topic)
         if known is None:
             reason = f"there is no topic {topic}"
@@ -184,20 +188,15 @@ class Store:
             reason = no_such_partition(topic, number, len(known.partitions))
             return [RefusedRecord(reason) for _ in batch], [], 0, None
         partition = known.partitions[number]
-        first = end = partition.end
-        high_ms = partition.high_ms
+        first = partition.end
         stamp_ms = None
         if known.settings.log_append_time:
             times = self._append_times.setdefault(partition.id, AppendTime())
-            stamp_ms = times.stamp_ms(high_ms, now_ms, monotonic_s)
+            stamp_ms = times.stamp_ms(partition.high_ms, now_ms, monotonic_s)
         record_bytes_max = known.settings.record_bytes_max
         if isinstance(batch, RecordRun) and batch.largest_bytes <= record_bytes_max:
             self._append_run(partition, batch, stamp_ms)
-            self._appended[partition.id] = partition
             return StoredRun(first, len(batch)), batch, first, stamp_ms
-        pending = self._pending.get(partition.id)
-        if pending is None:
-            pending = self._pending[partition.id] = _UnstoredRecords(end)
         outcomes: list[Outcome] = []
         stored: list[Record] = []
         for record in batch:
@@ -212,54 +211,47 @@ class Store:
                 # One bad record must not cost the transaction that it shares with others.
                 outcomes.append(RefusedRecord(f"the record cannot be stored: {error}"))
                 continue
-            if pending.size_bytes + size_bytes > _CHUNK_BYTES or (
-                pending.records >= _CHUNK_RECORDS
-            ):
-                if pending.entries:
-                    pending.high_ms = high_ms
-                    self._insert(partition.id, pending)
-                pending = self._pending[partition.id] = _UnstoredRecords(end)
-            if timestamp_ms > high_ms:
-                high_ms = timestamp_ms
-            pending.entries.append(entry)
-            pending.records += 1
-            pending.size_bytes += size_bytes
-            outcomes.append(Stored(end))
+            outcomes.append(Stored(partition.end))
             stored.append(record)
-            end += 1
-        if pending.entries:
-            pending.high_ms = high_ms
-        else:
-            del self._pending[partition.id]
-        if stored:
-            self._appended[partition.id] = partition
-        partition.end = end
-        partition.high_ms = high_ms
+            self._add(partition, entry, 1, size_bytes, timestamp_ms)
         return outcomes, stored, first, stamp_ms
 
     def _append_run(self, partition: PartitionRow, run: RecordRun, stamp_ms: int | None) -> None:
         """Append a run of which each record fits its topic: by chunks, not by records."""
         timestamp_ms = run.timestamp_ms if stamp_ms is None else stamp_ms
-        partition.high_ms = max(partition.high_ms, timestamp_ms)
         while run:
-            pending = self._pending.get(partition.id)
-            if pending is None:
-                pending = self._pending[partition.id] = _UnstoredRecords(partition.end)
-            count = min(len(run), _CHUNK_RECORDS - pending.records)
-            while count and run[:count].size_bytes > _CHUNK_BYTES - pending.size_bytes:
-                count //= 2
-            if not count and pending.records:
-                self._insert(partition.id, pending)
-                del self._pending[partition.id]
-                continue
-            # A record that is larger than a chunk is a chunk alone.
-            part = run[: max(count, 1)]
-            pending.entries.append(encode_run(part, timestamp_ms))
-            pending.records += len(part)
-            pending.size_bytes += part.size_bytes
-            pending.high_ms = partition.high_ms
-            partition.end += len(part)
+            part = run[:_CHUNK_RECORDS]
+            while len(part) > 1 and part.size_bytes > _CHUNK_BYTES:
+                part = part[: len(part) // 2]
+            entries = encode_run(part, timestamp_ms)
+            self._add(partition, entries, len(part), part.size_bytes, timestamp_ms)
             run = run[len(part) :]
+
+    def _add(
+        self,
+        partition: PartitionRow,
+        entries: bytes,
+        records: int,
+        size_bytes: int,
+        timestamp_ms: int,
+    ) -> None:
+        """Add so many encoded records to the partition's next chunk, or to another when they do
+        not fit it. A record that is larger than a chunk is a chunk alone.
+        """
+        pending = self._pending.get(partition.id)
+        if pending is None or (
+            pending.size_bytes + size_bytes > _CHUNK_BYTES
+            or partition.end + records > pending.first + _CHUNK_RECORDS
+        ):
+            if pending is not None:
+                self._insert(pending)
+            pending = self._pending[partition.id] = _UnstoredRecords(partition)
+            self._appended[partition.id] = partition
+        pending.entries.append(entries)
+        pending.size_bytes += size_bytes
+        partition.end += records
+        if timestamp_ms > partition.high_ms:
+            partition.high_ms = timestamp_ms
 
     def put_commits(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """Replace the group's commits of these partitions. Raises UnknownTopic."""
@@ -331,38 +323,55 @@ class Store:
             raise UnknownTopic(topic)
         return known
 
-    # Retention. Each step is a short transaction of its own, so that appends run in between.
+    # Retention: small steps, so that appends run in between.
 
-    def expire(self, now_ms: int) -> Iterator[list[tuple[str, int, int]]]:
-        """Advance the starts of partitions, a few at each step: (topic, partition, new start)."""
-        due = [
+    def plan_expiry(self, now_ms: int) -> None:
+        """Have `keep_house` look at all partitions that retention takes from, as of this time."""
+        self._expired_at_ms = now_ms
+        self._to_expire = deque(
             (name, number)
             for name, topic in self.topics.items()
             if topic.settings.retention_ms is not None
             for number in range(len(topic.partitions))
-        ]
-        for at in range(0, len(due), _EXPIRE_PARTITIONS):
-            self.begin()
-            moved = []
-            for name, number in due[at : at + _EXPIRE_PARTITIONS]:
-                topic = self.topics.get(name)
-                if topic is None or topic.settings.retention_ms is None:
-                    continue
-                if number >= len(topic.partitions):
-                    continue
-                partition = topic.partitions[number]
-                try:
-                    start = read_position_at(
-                        self.connection, partition, now_ms - topic.settings.retention_ms
-                    )
-                except CorruptLog:
-                    # Its readers are told; the other partitions' retention goes on.
-                    continue
-                if start > partition.start:
-                    self._set_start(partition, start)
-                    moved.append((name, number, start))
-            self.commit()
-            yield moved
+        )
+
+    @property
+    def has_chores(self) -> bool:
+        """True while retention has partitions to look at, or there are records below a partition's
+        start, or of a deleted topic.
+        """
+        return bool(self._to_expire or self._garbage)
+
+    def keep_house(self) -> Moved:
+        """Take one step: advance the starts of a few partitions, or delete some chunks that nobody
+        can read any more. Returns the starts that were moved.
+        """
+        if self._to_expire:
+            return self.expire()
+        self._reclaim()
+        return []
+
+    def expire(self, partitions_max: int | None = _EXPIRE_PARTITIONS) -> Moved:
+        """Advance the starts of so many partitions, or of all, that `plan_expiry` has found."""
+        moved: Moved = []
+        for _ in range(len(self._to_expire))[:partitions_max]:
+            name, number = self._to_expire.popleft()
+            topic = self.topics.get(name)
+            if topic is None or topic.settings.retention_ms is None:
+                continue
+            if number >= len(topic.partitions):
+                continue
+            partition = topic.partitions[number]
+            oldest_ms = self._expired_at_ms - topic.settings.retention_ms
+            try:
+                start = read_position_at(self.connection, partition, oldest_ms)
+            except CorruptLog:
+                # Its readers are told; the other partitions' retention goes on.
+                continue
+            if start > partition.start:
+                self._set_start(partition, start)
+                moved.append((name, number, start))
+        return moved
 
     def _set_start(self, partition: PartitionRow, start: int) -> None:
         self.connection.execute(
@@ -372,17 +381,9 @@ class Store:
         partition.start = start
         self._garbage.append((partition.id, start))
 
-    @property
-    def has_garbage(self) -> bool:
-        """True while there are records below a partition's start, or of a deleted topic."""
-        return bool(self._garbage)
-
-    def reclaim(self) -> None:
-        """Delete some chunks that nobody can read any more, in a short transaction of its own."""
-        self.begin()
+    def _reclaim(self) -> None:
         if not self._garbage:
-            self.commit()
-            return
+            return  # A transaction before this one failed, and what it had dropped is there again.
         partition_id, keep_from = self._garbage[0]
         end = chunk_id(partition_id + 1, 0)
         below = end if keep_from is None else chunk_id(partition_id, keep_from)
@@ -391,19 +392,7 @@ class Store:
             " WHERE id >= ? AND id < ? AND id + records <= ? ORDER BY id LIMIT ?)",
             (chunk_id(partition_id, 0), below, below, _RECLAIM_CHUNKS),
         ).rowcount
-        if deleted < _RECLAIM_CHUNKS and keep_from is None:
-            self.connection.execute("DELETE FROM partition WHERE id = ?", (partition_id,))
-        self.commit()
         if deleted < _RECLAIM_CHUNKS:
+            if keep_from is None:
+                self.connection.execute("DELETE FROM partition WHERE id = ?", (partition_id,))
             self._garbage.popleft()
-
-
-def _identity(file: Path) -> tuple[int, int] | None:
-    """Give the file's device and inode, by which a later file of its name differs; None for no
-    file.
-    """
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

@@ -7,32 +7,28 @@ appended last lets readers at the tail do without the file.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
+from copy import copy
 from itertools import islice
 from operator import attrgetter
 
 import trio
+from msgspec import Struct
 
-from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.cursor import Room
 from hermes_actors.log.embedded.schema import PartitionRow, TopicRow
-from hermes_actors.log.embedded.writer import AppendJob
+from hermes_actors.log.embedded.store import Moved
 from hermes_actors.model.record import Record, StoredRecord
 
 _first = attrgetter("first")
 
 
-class _Run:
+class Run(Struct, frozen=True):
     """Records of one append. `stamp_ms` is the log's time where the topic asks for it."""
 
-    __slots__ = ("first", "records", "size_bytes", "stamp_ms")
-
-    def __init__(
-        self, first: int, records: Sequence[Record], stamp_ms: int | None, size_bytes: int
-    ) -> None:
-        self.first = first
-        self.records = records
-        self.stamp_ms = stamp_ms
-        self.size_bytes = size_bytes
+    first: int
+    records: Sequence[Record]
+    stamp_ms: int | None
+    size_bytes: int
 
 
 class PartitionView:
@@ -42,7 +38,7 @@ class PartitionView:
 
     def __init__(self, row: PartitionRow) -> None:
         self.row = row
-        self.tail: deque[_Run] = deque()
+        self.tail: deque[Run] = deque()
 
     def read_tail(self, position: int, room: Room) -> list[StoredRecord] | None:
         """Records from `position` on as far as there is room; None when they are not cached."""
@@ -72,16 +68,9 @@ class TopicView:
     def __init__(self, row: TopicRow) -> None:
         self.id = row.id
         self.readers = trio.lowlevel.ParkingLot()
-        self.partitions: list[PartitionView] = []
         self.settings = row.settings
-        self.update(row.settings, row.partitions)
-
-    def update(self, settings: TopicSettings, rows: Sequence[PartitionRow]) -> None:
-        """Take new settings and added partitions."""
-        self.settings = settings
-        for row in rows[len(self.partitions) :]:
-            copy = PartitionRow(row.id, row.number, row.start, row.end, row.high_ms)
-            self.partitions.append(PartitionView(copy))
+        # The writer's rows run ahead of what is committed.
+        self.partitions = [PartitionView(copy(each)) for each in row.partitions]
 
 
 class View:
@@ -93,32 +82,39 @@ class View:
         self._tail_bytes = 0
         self._tail_bytes_max = tail_bytes_max
 
-    def appended(self, job: AppendJob) -> None:
+    def appended(self, name: str, number: int, run: Run) -> None:
         """Show what an append stored, and wake who waits for it."""
-        topic = self.topics.get(job.topic)
-        if topic is None or not job.stored:
+        topic = self.topics.get(name)
+        if topic is None:
             return
-        partition = topic.partitions[job.partition]
-        if partition.row.end != job.first:
+        partition = topic.partitions[number]
+        if partition.row.end != run.first:
             # A transaction with an unknown end was stored after all: the run before is not here.
             self._drop_tail(partition)
-        partition.row.end = job.first + len(job.stored)
-        partition.tail.append(_Run(job.first, job.stored, job.stamp_ms, job.size_bytes))
+        partition.row.end = run.first + len(run.records)
+        partition.tail.append(run)
         self._runs.append(partition)
-        self._tail_bytes += job.size_bytes
+        self._tail_bytes += run.size_bytes
         while self._tail_bytes > self._tail_bytes_max:
             oldest = self._runs.popleft()
             if oldest.tail:
                 self._tail_bytes -= oldest.tail.popleft().size_bytes
         topic.readers.unpark_all()
 
-    def moved(self, name: str, number: int, start: int) -> None:
-        """Show that retention advanced a start."""
-        topic = self.topics.get(name)
-        if topic is None or number >= len(topic.partitions):
-            return
-        topic.partitions[number].row.start = start
+    def altered(self, name: str, now: TopicView) -> None:
+        """Show new settings and added partitions."""
+        topic = self.topics[name]
+        topic.settings = now.settings
+        topic.partitions += now.partitions[len(topic.partitions) :]
         topic.readers.unpark_all()
+
+    def moved(self, moved: Moved) -> None:
+        """Show that retention advanced these starts."""
+        for name, number, start in moved:
+            topic = self.topics.get(name)
+            if topic is not None and number < len(topic.partitions):
+                topic.partitions[number].row.start = start
+                topic.readers.unpark_all()
 
     def remove(self, name: str) -> None:
         """Forget a deleted topic, and tell who waits for it."""

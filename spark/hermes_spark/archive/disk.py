@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from hermes_actors.log.embedded.acknowledged import sync_folder
+from hermes_actors.log.folder import sync_folder
 from hermes_spark.archive.layout import STAGING
 
 _AT_FDCWD = -100

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.fallback.spool.disk import FolderDisk, open_folder
+from hermes_actors.fallback.spool.disk import SpoolDisk, open_folder
 from hermes_chaos.sim.environment.disk import SimulatedDisk
 
 TABLE = st.just("acknowledged")
@@ -56,7 +56,7 @@ def test_the_same_changes_leave_the_same_files(tmp_path_factory, changes) -> Non
 
 
 def test_what_the_system_writes_in_pieces_is_written_whole(tmp_path, monkeypatch) -> None:
-    disk = FolderDisk(tmp_path, None)
+    disk = SpoolDisk(tmp_path, None)
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, data, at: pwrite(file, data[:3], at))
     disk.write_at("acknowledged", 2, b"0123456789", syncs=True)
@@ -66,7 +66,7 @@ def test_what_the_system_writes_in_pieces_is_written_whole(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("syncs", [False, True])
 def test_what_the_system_appends_in_pieces_is_written_whole(tmp_path, monkeypatch, syncs) -> None:
-    disk = FolderDisk(tmp_path, None)
+    disk = SpoolDisk(tmp_path, None)
     disk.create("a.spool", b"header")
     write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))

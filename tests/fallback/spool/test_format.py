@@ -15,7 +15,6 @@ from hermes_actors.fallback.spool.format import (
     SpoolEntry,
     UndecodableEntry,
     UnknownVersion,
-    check_header,
     decode_done,
     decode_entry,
     encode_done,
@@ -24,6 +23,7 @@ from hermes_actors.fallback.spool.format import (
     header,
     parse_name,
     read_frame,
+    read_header,
     scan,
 )
 from hermes_actors.model.message import Message
@@ -78,7 +78,7 @@ def test_what_was_written_is_read_back_in_order(payloads: list[bytes]) -> None:
     assert [each.payload for each in found] == payloads
     assert [each.at for each in found] == places
     assert damages == []
-    assert check_header(data)
+    assert read_header(data) is not None
 
 
 @given(payloads=payload_lists, share=st.floats(0, 1))
@@ -108,7 +108,7 @@ def test_a_flipped_byte_costs_at_most_the_entry_in_which_it_lies(
     assert [each.payload for each in found] == payloads[: max(hit, 0)] + payloads[hit + 1 :]
     if hit < 0:
         assert damages == []
-        assert not check_header(bytes(broken))
+        assert read_header(bytes(broken)) is None
     else:
         assert len(damages) == 1
         assert damages[0].at == places[hit]
@@ -161,10 +161,10 @@ def test_one_frame_is_read_by_its_place() -> None:
 def test_a_newer_format_is_refused_and_not_read_as_this_one() -> None:
     newer = bytearray(header(SALT))
     newer[8] = 2
-    assert not check_header(bytes(newer))
+    assert read_header(bytes(newer)) is None
     newer[-4:] = zlib.crc32(bytes(newer[:-4])).to_bytes(4, "little")
     with pytest.raises(UnknownVersion, match="format 2"):
-        check_header(bytes(newer))
+        read_header(bytes(newer))
 
 
 @given(places=st.lists(st.integers(0, 2**63), max_size=20))

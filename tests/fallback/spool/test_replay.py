@@ -88,7 +88,7 @@ async def test_a_log_that_is_down_is_tried_until_it_is_back(
         spooling.replay(log)
         await trio.sleep(600)
         assert spooling.shown("entries") == 50
-        assert spooling.spool.measures.replay_failures("unavailable").value > 0
+        assert spooling.spool.measures.replay_failures["unavailable"].value > 0
         log.faults.unavailable_rate = 0.0
         await trio.sleep(31)
         await spooling.wait_empty()
@@ -209,7 +209,7 @@ async def test_the_messages_of_a_topic_that_is_gone_are_set_aside_and_counted(
         assert spooling.offer(entry(b"here"))
         spooling.replay(log)
         await spooling.wait_empty()
-        assert spooling.spool.measures.set_aside("topic_gone").value == 1
+        assert spooling.spool.measures.set_aside["topic_gone"].value == 1
     (line,) = set_aside(disk, "topic_gone")
     assert (line["topic"], line["reason"]) == ("shop.gone", "topic_gone")
     assert line["message"]["id"] == "id-b'gone'"
@@ -289,7 +289,7 @@ async def test_what_cannot_be_read_back_is_set_aside_and_the_rest_is_sent(
         spooling.replay(log)
         await spooling.wait_empty()
         assert await spooling.bodies(log) == [b"0", b"2"]
-        assert spooling.spool.measures.set_aside("unreadable").value == 1
+        assert spooling.spool.measures.set_aside["unreadable"].value == 1
     assert [name for name in disk.files if name.startswith("set-aside/unreadable")] != []
 
 

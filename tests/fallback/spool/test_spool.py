@@ -94,8 +94,8 @@ async def test_a_full_disk_refuses_and_loses_nothing_and_is_used_again_when_ther
         assert spooling.answers[-1] == ("4", "kept")
         assert spooling.spool.trouble == ""
         assert await bodies_waiting(spooling.spool) == [b"1", b"4"]
-        assert spooling.spool.measures.refused("full").value == 1
-        assert spooling.spool.measures.refused("disk").value == 1
+        assert spooling.spool.measures.refused["full"].value == 1
+        assert spooling.spool.measures.refused["disk"].value == 1
     async with open_spooling(disk, seed=2) as spooling:
         assert await bodies_waiting(spooling.spool) == [b"1", b"4"]
 
@@ -136,7 +136,7 @@ async def test_each_bound_refuses_at_once(open_spooling, entry, autojump_clock, 
         while spooling.offer(entry(b"x" * 100)):
             accepted += 1
         assert 3 <= accepted <= 6
-        assert spooling.spool.measures.refused(reason).value == 1
+        assert spooling.spool.measures.refused[reason].value == 1
         await trio.sleep(0.1)
         assert [outcome for _, outcome in spooling.answers] == ["kept"] * accepted
 

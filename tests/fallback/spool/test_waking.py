@@ -63,7 +63,7 @@ async def test_a_log_that_answers_and_takes_nothing_is_tried_less_and_less_often
         assert spooling.offer(entry(b"1", b"k"))
         spooling.replay(log)
         await trio.sleep(60)
-        failures = spooling.spool.measures.replay_failures("unavailable")
+        failures = spooling.spool.measures.replay_failures["unavailable"]
         tried = failures.value
         await trio.sleep(300)
         assert 10 <= failures.value - tried <= 20
@@ -166,7 +166,7 @@ async def test_a_log_that_comes_and_goes_and_takes_nothing_is_not_tried_each_tim
         log.faults.unavailable_rate = 1.0
         spooling.replay(log)
         await trio.sleep(60)
-        failures = spooling.spool.measures.replay_failures("unavailable")
+        failures = spooling.spool.measures.replay_failures["unavailable"]
         tried = failures.value
         for _ in range(100):
             log.faults.reads_failing = True

@@ -12,6 +12,7 @@ from typing import Any
 
 import trio
 
+from hermes_actors.fallback.spool.disk import SpoolDisk
 from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.runtime.clock import IdSource
 
@@ -26,8 +27,8 @@ class _Ended(Exception):
     """The process that made a change has ended in the middle of it."""
 
 
-class SimulatedDisk:
-    """Satisfies `Disk`, and keeps its files from one life of a node to the next.
+class SimulatedDisk(SpoolDisk):
+    """Keeps its files from one life of a node to the next, in memory.
 
     A write and a read take a time within these bounds. `is_full`, `is_failing` and `slow_s` (what a
     write takes at least) are for a nemesis to set.
@@ -97,7 +98,7 @@ class SimulatedDisk:
         await trio.sleep(max(least_s, self._rng.uniform(*bounds_s)))
 
     def names(self, folder: str = "") -> list[tuple[str, int]]:
-        """As `Disk.names`."""
+        """As `SpoolDisk.names`."""
         found = []
         for name, file in self.files.items():
             at, _, last = name.rpartition("/")
@@ -106,7 +107,7 @@ class SimulatedDisk:
         return sorted(found)
 
     def create(self, name: str, content: bytes) -> None:
-        """As `Disk.create`."""
+        """As `SpoolDisk.create`."""
         self._check()
         if name in self.files:
             raise FileExistsError(errno.EEXIST, "it is there already", name)
@@ -115,7 +116,7 @@ class SimulatedDisk:
         self._synced[name] = len(content)
 
     def append(self, name: str, content: bytes, *, syncs: bool) -> None:
-        """As `Disk.append`. What fails may leave a part of it."""
+        """As `SpoolDisk.append`. What fails may leave a part of it."""
         file = self.files.setdefault(name, bytearray())
         self._synced.setdefault(name, 0)
         if self._tears or self.is_full or self.is_failing:
@@ -127,8 +128,8 @@ class SimulatedDisk:
             self._synced[name] = len(file)
 
     def write_at(self, name: str, at: int, content: bytes, *, syncs: bool) -> None:
-        """As `Disk.write_at`: whole or not at all, as a sector is. A full disk has room for what
-        is written over something else.
+        """As `SpoolDisk.write_at`: whole or not at all, as a sector is. A full disk has room for
+        what is written over something else.
         """
         if self.is_failing or at + len(content) > len(self.files.get(name, b"")):
             self._check()
@@ -144,19 +145,19 @@ class SimulatedDisk:
         self._synced[name] = len(file)
 
     def truncate(self, name: str, size_bytes: int) -> None:
-        """As `Disk.truncate`; also on a full disk."""
+        """As `SpoolDisk.truncate`; also on a full disk."""
         if self.is_failing:
             self._check()
         del self._file(name)[size_bytes:]
         self._synced[name] = min(self._synced[name], size_bytes)
 
     def read(self, name: str, at: int = 0, size_bytes: int = -1) -> bytes:
-        """As `Disk.read`."""
+        """As `SpoolDisk.read`."""
         file = self._file(name)
         return bytes(file[at:] if size_bytes < 0 else file[at : at + size_bytes])
 
     def delete(self, name: str) -> None:
-        """As `Disk.delete`; also on a full disk."""
+        """As `SpoolDisk.delete`; also on a full disk."""
         if self.is_failing:
             self._check()
         self.files.pop(name, None)
@@ -164,14 +165,14 @@ class SimulatedDisk:
         self._overwritten.pop(name, None)
 
     def release(self, name: str) -> None:
-        """As `Disk.release`."""
+        """As `SpoolDisk.release`."""
 
     def lost_file(self) -> str:
-        """As `Disk.lost_file`."""
+        """As `SpoolDisk.lost_file`."""
         return ""
 
     def close(self) -> None:
-        """As `Disk.close`."""
+        """As `SpoolDisk.close`."""
 
     def _file(self, name: str) -> bytearray:
         if name not in self.files:

@@ -1,0 +1,73 @@
+"""A folder to which one process writes: who has it, whether its files are still there, and that
+what changed in it lasts. Everything blocks.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+
+def take_lock(file: Path) -> int:
+    """Return a descriptor of this file, which is made when it is not there; the lock is held until
+    it is closed. Raises OSError, BlockingIOError when another process has the lock.
+    """
+    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def holder_of(file: Path) -> str:
+    """The pid of the process that has this lock now; "" when none has."""
+    try:
+        with file.open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return lock.read().decode(errors="replace").strip() or "unknown"
+    except FileNotFoundError:
+        pass
+    return ""
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync the folder, so that what was made, renamed or deleted in it lasts. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class WatchedFiles:
+    """Files that must not be deleted, moved or replaced while they are written to: what is written
+    to a file that has no name any more is lost at its end.
+    """
+
+    def __init__(self) -> None:
+        self._had: dict[Path, tuple[int, int] | None] = {}
+
+    def add(self, file: Path) -> None:
+        """Watch this file, which is known by its device and inode from now on."""
+        self._had[file] = _identity(file)
+
+    def drop(self, file: Path) -> None:
+        """Watch it no more, if it was watched."""
+        self._had.pop(file, None)
+
+    def lost(self) -> str:
+        """The name of one that is not there any more; "" while all are."""
+        return next((file.name for file, had in self._had.items() if _identity(file) != had), "")
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
