@@ -196,12 +196,14 @@ async def publish(
 
 def counted(fallback: Fallback) -> Counter[str]:
     """Return the fallback's counts so far."""
-    measures = fallback.measures
-    counts: Counter[str] = Counter(refused=int(measures.budget_refused.value))
+    counter = fallback.local.metrics.counter
+    counts: Counter[str] = Counter(refused=counter("fallback_budget_refused").value)
+    group, _, name = TOPIC.rpartition(".")
     for cause in Cause:
         kind = "hedged" if cause is Cause.HEDGE else "otherwise"
-        counts[kind] += int(measures.messages(cause, "dc2").value)
-        counts["duplicates"] += int(measures.duplicated(TOPIC, cause).value)
+        counts[kind] += counter("fallback_messages", cause=cause.value, dc="dc2").value
+        labels = {"group": group, "topic": name, "cause": cause.value}
+        counts["duplicates"] += counter("topic_duplicated_message", **labels).value
     return counts
 
 

@@ -1,12 +1,6 @@
 """The metrics of publishing to several datacentres."""
 
-from collections.abc import Callable
-from functools import partial
-
-from hermes_actors.fallback.account import Cause, Losers
-from hermes_actors.fallback.breaker import Breaker
-from hermes_actors.model.topic import Ack
-from hermes_actors.telemetry.metrics import Counter, Metrics, meanings
+from hermes_actors.telemetry.metrics import meanings
 
 FALLBACK = meanings(
     "hermes_frontend",
@@ -35,55 +29,3 @@ FALLBACK = meanings(
         "Silence of the own log after which a message goes to another datacentre",
     ),
 )
-
-
-class FallbackMeasures:
-    """A node's counters; `metrics` has the prefix `hermes_frontend`."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self.metrics = metrics
-        self.budget_refused = metrics.counter("fallback_budget_refused")
-        self.losers_cancelled = metrics.counter("fallback_losers_cancelled")
-
-    def watch(self, losers: Losers, hedge_delay_s: Callable[[Ack], float]) -> None:
-        """Show the appends that nobody waits for, and the hedge delay of each ack level."""
-        self.metrics.gauge("fallback_losers", lambda: len(losers))
-        self.metrics.gauge("fallback_losers_bytes", lambda: losers.size_bytes)
-        for ack in (Ack.LEADER, Ack.ALL):
-            self.metrics.gauge(
-                "fallback_hedge_delay_seconds", partial(hedge_delay_s, ack), ack=ack.value
-            )
-
-    def watch_breakers(self, dc: str, own: Breaker, topics: Callable[[], list[Breaker]]) -> None:
-        """Show a datacentre's `own` breaker, and how many of the topics' ones for it are open."""
-        self.metrics.gauge("fallback_breaker_is_open", lambda: float(own.is_open), dc=dc)
-        self.metrics.gauge(
-            "fallback_topics_with_open_breaker",
-            lambda: sum(each.is_open for each in topics()),
-            dc=dc,
-        )
-
-    def messages(self, cause: Cause, dc: str) -> Counter:
-        """The count of messages that were sent to another datacentre."""
-        return self.metrics.counter("fallback_messages", cause=cause.value, dc=dc)
-
-    def opened(self, dc: str, cause: str, scope: str) -> Counter:
-        """How often a breaker has opened, of a `topic` or of the whole `dc`."""
-        return self.metrics.counter("fallback_breaker_opened", dc=dc, cause=cause, scope=scope)
-
-    def late(self, dc: str) -> Counter:
-        """The count of messages that were acknowledged after they had been answered otherwise."""
-        return self.metrics.counter("fallback_late_acknowledgements", dc=dc)
-
-    def unknown_copies(self, dc: str) -> Counter:
-        """The count of messages stored in another datacentre that may be in this one too: nobody
-        knows.
-        """
-        return self.metrics.counter("fallback_unknown_copies", dc=dc)
-
-    def duplicated(self, topic: str, cause: Cause) -> Counter:
-        """The count of messages of `group.topic` known to be in more than one datacentre."""
-        group, _, name = topic.rpartition(".")
-        return self.metrics.counter(
-            "topic_duplicated_message", group=group, topic=name, cause=cause.value
-        )

@@ -5,6 +5,7 @@ into them.
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import trio
 
@@ -13,7 +14,6 @@ from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.account import Losers
 from hermes_actors.fallback.breaker import Breaker, Sent
 from hermes_actors.fallback.delay import AdaptiveDelay
-from hermes_actors.fallback.measures import FallbackMeasures
 from hermes_actors.log.base import Log, Outcome, RefusedRecord, stored_count
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
@@ -27,7 +27,7 @@ class Datacentre:
     log: Log
     config: FallbackConfig
     rng: random.Random
-    measures: FallbackMeasures
+    metrics: Metrics
     may_use: Callable[[str], bool]
 
     def __post_init__(self) -> None:
@@ -35,8 +35,12 @@ class Datacentre:
         self.breaker = Breaker(self.config, self.rng)
         self._delays = {waits: AdaptiveDelay(self.config) for waits in (False, True)}
         self.paths: dict[Path, None] = {}
-        self.measures.watch_breakers(
-            self.name, self.breaker, lambda: [path.breaker for path in self.paths]
+        gauge = self.metrics.gauge
+        gauge("fallback_breaker_is_open", lambda: float(self.breaker.is_open), dc=self.name)
+        gauge(
+            "fallback_topics_with_open_breaker",
+            lambda: sum([path.breaker.is_open for path in self.paths]),
+            dc=self.name,
         )
 
     @property
@@ -130,14 +134,13 @@ class Path:
         self.dc.paths.pop(self, None)
 
     def _tell(self, opened: list[bool], now_s: float) -> None:
-        is_own, is_shared = opened
         dc = self.dc
-        if is_own:
-            dc.measures.opened(dc.name, self.breaker.cause.value, "topic").add()
-        if is_shared:
-            dc.measures.opened(dc.name, dc.breaker.cause.value, "dc").add()
-        if is_own or is_shared:
-            for path in list(dc.paths) if is_shared else [self]:
+        for has_opened, breaker, scope in zip(opened, self._breakers, ("topic", "dc"), strict=True):
+            if has_opened:
+                labels = {"dc": dc.name, "cause": breaker.cause.value, "scope": scope}
+                dc.metrics.counter("fallback_breaker_opened", **labels).add()
+        if any(opened):
+            for path in list(dc.paths) if opened[1] else [self]:
                 path.on_open(path, now_s)
 
 
@@ -165,18 +168,29 @@ class Fallback:
         self.nursery = nursery
         self.clock = clock
         self.rng = rng
-        self.measures = FallbackMeasures(metrics)
         self.losers = Losers(
-            config.losers_max, config.losers_bytes_max, self.measures.losers_cancelled
+            config.losers_max,
+            config.losers_bytes_max,
+            metrics.counter("fallback_losers_cancelled"),
         )
         others = in_order(config.remotes, [dc for dc in remote_logs if dc != log.dc])
         self.local, *self.remotes = [
-            Datacentre(each, config, rng, self.measures, is_ready)
+            Datacentre(each, config, rng, metrics, is_ready)
             for each in (log, *(remote_logs[dc] for dc in others))
         ]
-        self.measures.watch(
-            self.losers, lambda ack: self.local.delay(ack).delay_s(clock.monotonic_s())
-        )
+        # There from the start, so that the first event is a rise and no new series.
+        metrics.counter("fallback_budget_refused")
+        metrics.gauge("fallback_losers", lambda: len(self.losers))
+        metrics.gauge("fallback_losers_bytes", lambda: self.losers.size_bytes)
+        for ack in (Ack.LEADER, Ack.ALL):
+            metrics.gauge(
+                "fallback_hedge_delay_seconds",
+                partial(self._hedge_delay_s, ack),
+                ack=ack.value,
+            )
+
+    def _hedge_delay_s(self, ack: Ack) -> float:
+        return self.local.delay(ack).delay_s(self.clock.monotonic_s())
 
 
 def in_order(configured: Sequence[str], known: Sequence[str]) -> list[str]:

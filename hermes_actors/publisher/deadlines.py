@@ -2,87 +2,90 @@
 
 All requests with one time limit stand in one lane. They join it when they start, so a lane is in
 order of its deadlines and one sweep for the whole node looks only at the heads: a request needs
-no timer of its own. A later limit has a lane for each lane that they come from, for the same order.
+no timer of its own. The few that have a later limit too stand in a heap until then.
 """
 
 from collections import deque
 from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import chain, count
 
 import trio
 
-from hermes_actors.publisher.pending import FIRST, LAST, LATE, SETTLED, Limits, Pending, Stage
+from hermes_actors.publisher.pending import SETTLED, Limits, Pending
 from hermes_actors.runtime.clock import Clock
 
 _SWEEP_INTERVAL_MIN_S = 0.001
-_WAYS = ((FIRST, LATE), (FIRST, LAST), (LATE, LAST))
-"""From which limit a request comes to which."""
-
-
-class _Lane:
-    """The requests that run up to the same limit, in the order in which they started."""
-
-    __slots__ = ("limit_s", "stage", "waiting")
-
-    def __init__(self, limit_ms: int, stage: Stage) -> None:
-        self.limit_s = limit_ms / 1_000
-        self.stage = stage
-        self.waiting: deque[Pending] = deque()
 
 
 class Deadlines:
-    """All lanes of a node, and the one task that sweeps them."""
+    """The deadlines of a node's publishes, and the one task that sweeps them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # By the first limit in ms; and those for a later one, by the limit that was met before.
-        self._first: dict[int, _Lane] = {}
-        self._later: dict[tuple[Stage, Stage, Limits], _Lane] = {}
+        # By the first limit in ms.
+        self._lanes: dict[int, deque[Pending]] = {}
+        # Those that have met it: the next deadline, a number for the order, and that limit in ms.
+        self._later: list[tuple[float, int, int, Pending]] = []
+        self._numbers = count()
         self._woken = trio.Event()
         self.is_parked = False
 
     def __len__(self) -> int:
-        """How many stand in lanes; those answered may be among them for a while."""
-        return sum([len(lane.waiting) for lane in self._all()])
+        """How many are held; those answered may be among them for a while."""
+        return sum(map(len, self._lanes.values())) + len(self._later)
 
     def expect(self, limits: Limits) -> None:
         """Requests will come that have these limits: the sweep sleeps for no longer than the
         shortest one, so that whoever comes meanwhile is not late.
         """
-        if limits.first_ms not in self._first:
-            self._first[limits.first_ms] = _Lane(limits.first_ms, FIRST)
-        for before, stage in _WAYS:
-            if (before, stage, limits) not in self._later:
-                self._later[before, stage, limits] = _Lane(limits[stage], stage)
+        self._lanes.setdefault(limits.first_ms, deque())
 
     def add(self, pending: Pending) -> None:
         """Answer it when its limits are over, which are expected; of those with the same first one
         it must be the last that has started.
         """
-        waiting = self._first[pending.limits.first_ms].waiting
+        lane = self._lanes[pending.limits.first_ms]
         # Whoever joins clears answered ones away, so that the lane stays about as long as the
         # number of requests under way, whatever the limit.
-        while waiting and waiting[0].state is SETTLED:
-            waiting.popleft()
-        waiting.append(pending)
+        while lane and lane[0].state is SETTLED:
+            lane.popleft()
+        lane.append(pending)
         if self.is_parked:
             self.is_parked = False
             self._woken.set()
 
     def unanswered(self) -> Iterator[Pending]:
         """All that wait for their answers."""
-        for lane in self._all():
-            for pending in lane.waiting:
-                if not pending.is_answered:
-                    yield pending
+        later = (pending for _, _, _, pending in self._later)
+        for pending in chain(*self._lanes.values(), later):
+            if not pending.is_answered:
+                yield pending
 
     def sweep(self, now_s: float) -> float | None:
         """Expire all whose time is over; the earliest deadline left, None when there is none."""
-        earliest_s: float | None = None
-        for lane in self._all():
-            next_s = self._sweep(lane, now_s)
-            if next_s is not None and (earliest_s is None or next_s < earliest_s):
-                earliest_s = next_s
-        return earliest_s
+        earliest_s: list[float] = []
+        for limit_ms, lane in self._lanes.items():
+            limit_s = limit_ms / 1_000
+            while lane and (lane[0].is_answered or lane[0].started_s <= now_s - limit_s):
+                # Before it expires: whoever is told may answer others, or begin another request.
+                self._expire(lane.popleft(), limit_ms)
+            if lane:
+                earliest_s.append(lane[0].started_s + limit_s)
+        while self._later and (self._later[0][3].is_answered or self._later[0][0] <= now_s):
+            _, _, limit_ms, pending = heappop(self._later)
+            self._expire(pending, limit_ms)
+        if self._later:
+            earliest_s.append(self._later[0][0])
+        return min(earliest_s, default=None)
+
+    def _expire(self, pending: Pending, limit_ms: int) -> None:
+        if pending.is_answered:
+            return
+        next_ms = pending.expire(limit_ms)
+        if next_ms is not None:
+            deadline_s = pending.started_s + next_ms / 1_000
+            heappush(self._later, (deadline_s, next(self._numbers), next_ms, pending))
 
     async def run(self) -> None:
         """Sweep until cancelled; costs nothing while no request is under way."""
@@ -94,24 +97,5 @@ class Deadlines:
                 self.is_parked = True
                 await self._woken.wait()
             else:
-                shortest_s = min(lane.limit_s for lane in self._all())
+                shortest_s = min(self._lanes) / 1_000
                 await trio.sleep(max(min(next_s - now_s, shortest_s), _SWEEP_INTERVAL_MIN_S))
-
-    def _all(self) -> list[_Lane]:
-        """From an earlier one a request comes to a later one."""
-        return [*self._first.values(), *self._later.values()]
-
-    def _sweep(self, lane: _Lane, now_s: float) -> float | None:
-        waiting = lane.waiting
-        latest_s = now_s - lane.limit_s
-        while waiting:
-            head = waiting[0]
-            if not head.is_answered and head.started_s > latest_s:
-                return head.started_s + lane.limit_s
-            # Before it expires: whoever is told may answer others, or begin another request.
-            waiting.popleft()
-            if not head.is_answered:
-                following = head.expire(lane.stage)
-                if following is not None:
-                    self._later[lane.stage, following, head.limits].waiting.append(head)
-        return None

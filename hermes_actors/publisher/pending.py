@@ -68,16 +68,7 @@ class State(IntEnum):
     SETTLED = 5  # it is answered
 
 
-class Stage(IntEnum):
-    """Which of its limits a publish runs up to: the place of that limit in `Limits`."""
-
-    FIRST = 0
-    LATE = 1
-    KEPT = 2
-
-
 ADMITTED, VALIDATING, QUEUED, SENT, KEPT, SETTLED = State
-FIRST, LATE, LAST = Stage
 
 
 @dataclass(slots=True, eq=False)
@@ -259,21 +250,21 @@ class Pending:
         self.route.tally.in_flight -= 1
         self.notify(self)
 
-    def expire(self, stage: Stage) -> Stage | None:
-        """Act on a limit that has passed: 408 while the body is being read; else it is kept, or
-        answered 503.
+    def expire(self, limit_ms: int) -> int | None:
+        """Act on one of its limits that has passed: 408 while the body is being read; else it is
+        kept, or answered 503.
 
         What the log was not given by then never is, what it was given may yet be stored; the text
         says which. Returns the limit that it runs up to next, None when it has been answered.
         """
         limits = self.limits
-        limit_ms = limits[stage]
         if self.state == KEPT:
             if limit_ms < limits.kept_ms:
-                return LAST
+                return limits.kept_ms
         elif limit_ms < limits.late_ms:
             # Some time is left for what cannot be kept.
-            return LAST if self.state >= QUEUED and self.keep() else LATE
+            is_kept = self.state >= QUEUED and self.keep()
+            return limits.kept_ms if is_kept else limits.late_ms
         if not self.has_body:
             self.settle(
                 Refused(

@@ -19,8 +19,6 @@ import base64
 import math
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from hermes_actors.config import ThroughputConfig
 from hermes_actors.errors import ErrorCode, Unavailable
 
@@ -54,44 +52,37 @@ class Average:
         return self._per_s * math.exp((self._at_s - now_s) / TIME_CONSTANT_S)
 
 
-class DynamicRule(Struct, frozen=True):
-    """The numbers of the dynamic limits, all bytes a second."""
-
-    max_per_s: float
-    threshold_per_s: float
-    desired_per_s: float
-    idle_per_s: float
-
-
 def next_limits(
-    rates: Mapping[str, float], lowered: Mapping[str, float], rule: DynamicRule
+    rates: Mapping[str, float], lowered: Mapping[str, float], config: ThroughputConfig
 ) -> dict[str, float]:
     """The lowered limits after a check, from those before it and the topics' rates.
 
     A topic without an entry has the maximum.
     """
     total = sum(rates.values())
-    if total > rule.threshold_per_s:
-        return _cut(rates, lowered, rule)
+    if total > config.dynamic_threshold_bytes_per_s:
+        return _cut(rates, lowered, config)
     pressed = [topic for topic, limit in lowered.items() if rates.get(topic, 0.0) > limit / 2]
-    headroom = rule.threshold_per_s - total
+    headroom = config.dynamic_threshold_bytes_per_s - total
     raised = {
         topic: limit + headroom / len(pressed) if topic in pressed else limit * 2
         for topic, limit in lowered.items()
     }
-    return {topic: limit for topic, limit in raised.items() if limit < rule.max_per_s}
+    return {
+        topic: limit for topic, limit in raised.items() if limit < config.dynamic_max_bytes_per_s
+    }
 
 
 def _cut(
-    rates: Mapping[str, float], lowered: Mapping[str, float], rule: DynamicRule
+    rates: Mapping[str, float], lowered: Mapping[str, float], config: ThroughputConfig
 ) -> dict[str, float]:
-    busy = {topic: rate for topic, rate in rates.items() if rate > rule.idle_per_s}
+    busy = {topic: rate for topic, rate in rates.items() if rate > config.dynamic_idle_bytes_per_s}
     limits = dict(lowered)
     if not busy:
         return limits
     mean = sum(busy.values()) / len(busy)
-    share = max(1.0, rule.desired_per_s / len(busy))
-    if share < rule.max_per_s:
+    share = max(1.0, config.dynamic_desired_bytes_per_s / len(busy))
+    if share < config.dynamic_max_bytes_per_s:
         # Equal rates may all fall a rounding error below their mean.
         loud = mean * (1 - _ROUNDING)
         limits |= {topic: share for topic, rate in busy.items() if rate >= loud}
@@ -107,12 +98,7 @@ class Quotas:
         self._max_per_s = float(
             config.dynamic_max_bytes_per_s if self._is_dynamic else config.fixed_max_bytes_per_s
         )
-        self._rule = DynamicRule(
-            self._max_per_s,
-            float(config.dynamic_threshold_bytes_per_s),
-            float(config.dynamic_desired_bytes_per_s),
-            config.dynamic_idle_bytes_per_s,
-        )
+        self._config = config
         self._interval_s = config.dynamic_check_interval_ms / 1_000
         self._check_at_s = now_s + self._interval_s
         self._rates: dict[str, Average] = {}
@@ -200,7 +186,7 @@ class Quotas:
             at_s = self._check_at_s + number * self._interval_s
             rates = {topic: average.per_s(at_s) for topic, average in self._rates.items()}
             if self._is_dynamic:
-                self._lowered = next_limits(rates, self._lowered, self._rule)
+                self._lowered = next_limits(rates, self._lowered, self._config)
             for topic, rate in rates.items():
                 if rate < _FORGOTTEN_BYTES_PER_S and topic not in self._lowered:
                     del self._rates[topic]

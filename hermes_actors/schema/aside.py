@@ -23,7 +23,7 @@ from hermes_actors.schema.questions import (
     SentQuestion,
     Tell,
     Told,
-    framed,
+    prefixed,
     told,
 )
 
@@ -95,7 +95,7 @@ class CheckProcess:
                 stdout=subprocess.PIPE,
             )
         assert process.stdin is not None, "it is a pipe"
-        await process.stdin.send_all(framed(asked))
+        await process.stdin.send_all(prefixed(asked))
         length = await self._read(process, LENGTH_BYTES)
         return ANSWERED.decode(await self._read(process, int.from_bytes(length, "big")))
 

@@ -211,7 +211,7 @@ LENGTH_BYTES = 4
 """Before each question and each answer stands its length, big-endian."""
 
 
-def framed(value: SentQuestion | Answer) -> bytes:
-    """The bytes of a question or an answer, with their length."""
+def prefixed(value: SentQuestion | Answer) -> bytes:
+    """The bytes of a question or an answer, behind their length."""
     encoded = msgspec.msgpack.encode(value)
     return len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded

@@ -9,7 +9,7 @@ import resource
 import signal
 import sys
 
-from hermes_actors.schema.questions import ASKED, LENGTH_BYTES, Answerer, framed
+from hermes_actors.schema.questions import ASKED, LENGTH_BYTES, Answerer, prefixed
 
 _NICENESS = 10
 COMPILING_CPU_MAX_S = 2.0
@@ -34,7 +34,7 @@ def main() -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, asked.cpu_s)
         answer = answerer.answer(asked.question)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        target.write(framed(answer))
+        target.write(prefixed(answer))
         target.flush()
 
 

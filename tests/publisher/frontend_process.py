@@ -44,6 +44,7 @@ class Process:
     def __enter__(self) -> Self:
         self.port, self.tls_port = json.loads(self.first_line)
         self.url = f"http://127.0.0.1:{self.port}"
+        self.tls_url = f"https://127.0.0.1:{self.tls_port}"
         return self
 
     def __exit__(self, *_: object) -> None:

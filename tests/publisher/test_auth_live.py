@@ -4,11 +4,9 @@ import base64
 import json
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import argon2
 import httpx
@@ -16,44 +14,20 @@ import pytest
 import trustme
 
 from hermes_actors.security.users import user_line
+from tests.publisher.frontend_process import Process
 
 pytestmark = pytest.mark.live
 
-SCRIPT = Path(__file__).with_name("serve_frontend.py")
 
-
-class Process:
+def secured(security: dict[str, Any], **settings: object) -> Process:
     """A frontend with security, in a process of its own."""
-
-    def __init__(self, security: dict[str, Any], **settings: object) -> None:
-        config = json.dumps(
-            {
-                "port": 0,
-                "graceful_shutdown_initial_wait_ms": 0,
-                "idle_timeout_ms": 2_000,
-                "long_idle_timeout_ms": 2_000,
-                **settings,
-            }
-        )
-        self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), config, f"security={json.dumps(security)}"],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.first_line = self.process.stdout.readline()
-
-    def __enter__(self) -> Self:
-        self.port, self.tls_port = json.loads(self.first_line)
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.tls_url = f"https://127.0.0.1:{self.tls_port}"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=20)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+    idle = {"idle_timeout_ms": 2_000, "long_idle_timeout_ms": 2_000}
+    return Process(
+        f"security={json.dumps(security)}",
+        graceful_shutdown_initial_wait_ms=0,
+        **idle,
+        **settings,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +45,7 @@ def users_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def frontend(users_file: str) -> Iterator[Process]:
     settings = {"authentication": {"enabled": True, "mode": "pro_active"}}
-    with Process({"users_file": users_file}, **settings) as process:
+    with secured({"users_file": users_file}, **settings) as process:
         yield process
 
 
@@ -125,7 +99,7 @@ def test_credentials_that_are_shown_twice_are_refused(
 
 def test_constraint_driven_asks_where_the_topic_demands_it(users_file: str) -> None:
     settings = {"authentication": {"enabled": True}}
-    with Process({"users_file": users_file}, **settings) as frontend:
+    with secured({"users_file": users_file}, **settings) as frontend:
         guarded, opened = (
             f"{frontend.url}/topics/shop.guarded",
             f"{frontend.url}/topics/shop.orders",
@@ -184,7 +158,7 @@ def test_a_requested_certificate_is_an_account(certificates: Certificates) -> No
         "authentication": {"enabled": True},
         "tls": certificates.tls(client_auth="requested"),
     }
-    with Process(security, **settings) as frontend:
+    with secured(security, **settings) as frontend:
         for http2 in (False, True):
             shown, none = certificates.context("shop-cert"), certificates.context()
             assert publish(frontend, shown, "shop.guarded", http2=http2) == 201
@@ -201,7 +175,7 @@ def test_a_requested_certificate_is_an_account(certificates: Certificates) -> No
 
 def test_a_required_certificate_is_required(certificates: Certificates) -> None:
     tls = certificates.tls(client_auth="required")
-    with Process({}, tls=tls) as frontend:
+    with secured({}, tls=tls) as frontend:
         assert publish(frontend, certificates.context("shop-cert"), "shop.orders") == 201
         for context in (certificates.context(), certificates.context("stranger")):
             with pytest.raises(httpx.TransportError):
@@ -216,7 +190,7 @@ def test_a_refusal_over_tls_comes_at_once_however_the_request_comes(
     shop, other = (
         base64.b64encode(f"{name}:s3cret".encode()).decode() for name in ("shop-app", "other")
     )
-    with Process({"users_file": users_file}, **settings) as frontend:
+    with secured({"users_file": users_file}, **settings) as frontend:
         for credentials, status in (("", 401), (other, 403), (shop, 201), (other, 403)):
             shown = f"Authorization: Basic {credentials}\r\n" if credentials else ""
             head = (
@@ -237,7 +211,7 @@ def test_a_refusal_over_tls_comes_at_once_however_the_request_comes(
 
 def test_authorities_that_cannot_be_read_are_one_clear_line(certificates: Certificates) -> None:
     tls = certificates.tls(client_auth="required", client_ca_file="/nonexistent/ca.pem")
-    failed = Process({}, tls=tls)
+    failed = secured({}, tls=tls)
     assert failed.process.wait(timeout=20) == 1
     assert failed.process.stdout is not None
     failed.process.stdout.close()

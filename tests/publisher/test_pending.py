@@ -10,10 +10,7 @@ from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, Unk
 from hermes_actors.model.message import Message
 from hermes_actors.publisher.answers import Abandoned, Buffered
 from hermes_actors.publisher.pending import (
-    FIRST,
     KEPT,
-    LAST,
-    LATE,
     QUEUED,
     SENT,
     Limits,
@@ -59,7 +56,7 @@ class Fate:
         limits = Limits(50, 65, 1_065) if has_spool else Limits(65, 65, 65)
         self.pending = pending_of(0.0, limits, self.note, self.route, count=count)
         self.bodies = [b"%d" % number for number in range(count)]
-        self.stage: int | None = FIRST
+        self.limit_ms: int | None = limits.first_ms
         self.runs = 0
         self.was_concluded = False
 
@@ -87,8 +84,8 @@ class Fate:
             done, disk.done = disk.done, None
             disk.is_written = action == "write"
             done(None if disk.is_written else SpoolUnavailable("disk", "it is broken"))
-        elif action == "expire" and self.stage is not None and not pending.is_answered:
-            self.stage = pending.expire(self.stage)
+        elif action == "expire" and self.limit_ms is not None and not pending.is_answered:
+            self.limit_ms = pending.expire(self.limit_ms)
         elif action == "abandon" and state == State.ADMITTED:
             pending.settle(Abandoned())
         assert pending.state >= state, "it went back"
@@ -157,9 +154,9 @@ def test_what_may_not_happen_is_an_assertion() -> None:
 def test_what_is_still_validated_when_its_time_ends_is_not_kept() -> None:
     fate = Fate(1, has_spool=True)
     fate.act("validate", [], True)
-    assert fate.pending.expire(FIRST) == LATE
+    assert fate.pending.expire(50) == 65
     assert fate.disk.offered == []
-    assert fate.pending.expire(LATE) is None
+    assert fate.pending.expire(65) is None
     assert isinstance(fate.pending.outcome, HermesError)
     assert "was not stored" in fate.pending.outcome.message
 
@@ -169,8 +166,8 @@ def test_what_is_kept_says_what_it_knows_when_the_disk_is_too_slow() -> None:
         fate = Fate(1, has_spool=True)
         for each in ("validate", "queue", action):
             fate.act(each, [], True)
-        assert fate.pending.expire(FIRST) == LAST
-        assert fate.pending.expire(LAST) is None
+        assert fate.pending.expire(50) == 1_065
+        assert fate.pending.expire(1_065) is None
         assert text in fate.pending.outcome.message
 
 

@@ -6,7 +6,6 @@ import trio
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.publisher.pending import FIRST
 
 
 async def test_messages_with_one_key_keep_their_order_in_one_partition(
@@ -195,7 +194,7 @@ async def test_a_deadline_between_batching_and_append_never_stores_an_empty_body
     publication = world.admit("shop.keyed", b"late", key)
     for _ in range(turns):
         await trio.lowlevel.checkpoint()
-    publication.expire(FIRST)
+    publication.expire(publication.limits.first_ms)
     await trio.sleep(0.010)
     assert [record.value for record in world.stored] in ([b"first"], [b"first", b"late"])
     assert world.frontend.tally.in_flight == 0

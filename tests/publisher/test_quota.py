@@ -12,13 +12,17 @@ from hermes_actors.errors import ErrorCode, Unavailable
 from hermes_actors.publisher.quota import (
     TIME_CONSTANT_S,
     Average,
-    DynamicRule,
     Quotas,
     next_limits,
 )
 
 TOPICS = ("shop.a", "shop.b", "shop.c", "shop.d")
-RULE = DynamicRule(max_per_s=1_000.0, threshold_per_s=500.0, desired_per_s=400.0, idle_per_s=0.5)
+RULE = ThroughputConfig(
+    dynamic_max_bytes_per_s=1_000,
+    dynamic_threshold_bytes_per_s=500,
+    dynamic_desired_bytes_per_s=400,
+    dynamic_idle_bytes_per_s=0.5,
+)
 rates = st.dictionaries(st.sampled_from(TOPICS), st.floats(0, 2_000))
 limits = st.dictionaries(st.sampled_from(TOPICS), st.floats(1, 999))
 
@@ -116,24 +120,27 @@ def test_limits_fall_only_above_the_threshold_and_stay_in_their_bounds(
     after = next_limits(now, before, RULE)
     total = sum(now.values())
     for topic in TOPICS:
-        old, new = before.get(topic, RULE.max_per_s), after.get(topic, RULE.max_per_s)
-        assert 1 <= new <= RULE.max_per_s
-        if total <= RULE.threshold_per_s:
+        old, new = (
+            before.get(topic, RULE.dynamic_max_bytes_per_s),
+            after.get(topic, RULE.dynamic_max_bytes_per_s),
+        )
+        assert 1 <= new <= RULE.dynamic_max_bytes_per_s
+        if total <= RULE.dynamic_threshold_bytes_per_s:
             assert new >= old
         elif new != old:
-            busy = [rate for rate in now.values() if rate > RULE.idle_per_s]
-            assert new == RULE.desired_per_s / len(busy)
+            busy = [rate for rate in now.values() if rate > RULE.dynamic_idle_bytes_per_s]
+            assert new == RULE.dynamic_desired_bytes_per_s / len(busy)
             assert now[topic] >= sum(busy) / len(busy) * (1 - 1e-6)
 
 
 @given(rates)
 @example(dict.fromkeys(TOPICS[:3], 342.2404154932543))
 def test_above_the_threshold_somebody_is_always_lowered(now: dict[str, float]) -> None:
-    if sum(now.values()) > RULE.threshold_per_s:
+    if sum(now.values()) > RULE.dynamic_threshold_bytes_per_s:
         after = next_limits(now, {}, RULE)
         assert after
         # Those that were lowered, at their new limits, share no more than what is desired.
-        assert sum(after.values()) <= RULE.desired_per_s + 1e-9
+        assert sum(after.values()) <= RULE.dynamic_desired_bytes_per_s + 1e-9
 
 
 @given(limits, st.data())
@@ -142,12 +149,12 @@ def test_raising_alone_never_brings_the_total_above_the_threshold(
 ) -> None:
     # All topics send as much as they may.
     now = {t: data.draw(st.floats(0, limit)) for t, limit in before.items()}
-    if sum(now.values()) > RULE.threshold_per_s:
+    if sum(now.values()) > RULE.dynamic_threshold_bytes_per_s:
         return
     pressed = [topic for topic, limit in before.items() if now[topic] > limit / 2]
     after = next_limits(now, before, RULE)
-    raised = sum(after.get(t, RULE.max_per_s) - before[t] for t in pressed)
-    assert sum(now.values()) + raised <= RULE.threshold_per_s + 1e-6
+    raised = sum(after.get(t, RULE.dynamic_max_bytes_per_s) - before[t] for t in pressed)
+    assert sum(now.values()) + raised <= RULE.dynamic_threshold_bytes_per_s + 1e-6
 
 
 @given(limits)

@@ -5,6 +5,7 @@ one that cannot be taken.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -70,9 +71,8 @@ class Parcel(Struct):
 class Form:
     """One request's body, of which each thing that the splitter finds is a message's body."""
 
-    def __init__(self, splitter: Splitter, bytes_max: int) -> None:
+    def __init__(self, splitter: Splitter) -> None:
         self.splitter = splitter
-        self._bytes_max = bytes_max
 
     def feed(self, data: bytes) -> Parcel:
         """The messages that end in this piece."""
@@ -85,9 +85,10 @@ class Form:
     def _parcel(self, found: Found) -> Parcel:
         refused: dict[int, HermesError] = {}
         if Oversized in map(type, found):
+            bytes_max = self.splitter.bytes_max
             for at, each in enumerate(found):
                 if isinstance(each, Oversized):
-                    refused[at] = too_long_for_server(f"{each.size_bytes} bytes", self._bytes_max)
+                    refused[at] = too_long_for_server(f"{each.size_bytes} bytes", bytes_max)
                     found[at] = b""
         return Parcel(found, refused)  # type: ignore[arg-type]
 
@@ -99,7 +100,44 @@ class _Envelope(Struct, forbid_unknown_fields=True):
     headers: dict[str, str] | None = None
 
 
-class EnvelopesForm(Form):
+Taken = tuple[bytes, bytes | None, bytes, Message]
+"""A message's body, key, id (b"" for none) and model."""
+
+
+class WrappedForm(Form, ABC):
+    """Each thing that the splitter finds says more of a message than its body. `common` is the
+    model of those that say no headers.
+    """
+
+    def __init__(self, splitter: Splitter, common: Message) -> None:
+        super().__init__(splitter)
+        self._common = common
+
+    def _parcel(self, found: Found) -> Parcel:
+        parcel = super()._parcel(found)
+        bodies, common = parcel.bodies, self._common
+        keys: list[bytes | None] = [None] * len(bodies)
+        ids = [b""] * len(bodies)
+        models = [common] * len(bodies)
+        for at, text in enumerate(bodies):
+            if at in parcel.refused:
+                continue
+            try:
+                bodies[at], keys[at], ids[at], models[at] = self._take(text)
+            except Refused as error:
+                parcel.refused[at] = error
+                bodies[at] = b""
+        parcel.keys, parcel.ids = keys, ids
+        if any(model is not common for model in models):
+            parcel.models = models
+        return parcel
+
+    @abstractmethod
+    def _take(self, text: bytes) -> Taken:
+        """Take one apart. Raises Refused."""
+
+
+class EnvelopesForm(WrappedForm):
     """Each line is a JSON object: the message, and what a single publish says in headers.
 
     `pick` chooses which of a message's headers travel with it.
@@ -110,42 +148,23 @@ class EnvelopesForm(Form):
     def __init__(
         self,
         splitter: Splitter,
-        bytes_max: int,
         common: Message,
         pick: Callable[[list[tuple[str, str]]], Headers],
     ) -> None:
-        super().__init__(splitter, bytes_max)
-        self._common = common
+        super().__init__(splitter, common)
         self._pick = pick
 
-    def _parcel(self, found: Found) -> Parcel:
-        lines = super()._parcel(found)
-        refused, count = lines.refused, len(lines.bodies)
-        bodies, ids = [b""] * count, [b""] * count
-        keys: list[bytes | None] = [None] * count
-        models = [self._common] * count
-        decode = self._decoder.decode
-        for at, line in enumerate(lines.bodies):
-            if at in refused:
-                continue
-            try:
-                envelope = decode(line)
-                if envelope.key is not None:
-                    keys[at] = envelope.key.encode()
-                if envelope.id is not None:
-                    ids[at] = _checked_id(envelope.id)
-                if envelope.headers is not None:
-                    models[at] = self._model(envelope.headers)
-            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                refused[at] = Refused(
-                    f'The line is not {{"message": …, "key": …, "id": …, "headers": …}}: {error}'
-                )
-            except Refused as error:
-                refused[at] = error
-            else:
-                bodies[at] = bytes(envelope.message)
-        has_headers = any(model is not self._common for model in models)
-        return Parcel(bodies, refused, keys, ids, models if has_headers else None)
+    def _take(self, text: bytes) -> Taken:
+        try:
+            envelope = self._decoder.decode(text)
+            key = None if envelope.key is None else envelope.key.encode()
+            own_id = b"" if envelope.id is None else _checked_id(envelope.id)
+            model = self._common if envelope.headers is None else self._model(envelope.headers)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise Refused(
+                f'The line is not {{"message": …, "key": …, "id": …, "headers": …}}: {error}'
+            ) from error
+        return bytes(envelope.message), key, own_id, model
 
     def _model(self, headers: dict[str, str]) -> Message:
         common = self._common
@@ -155,31 +174,12 @@ class EnvelopesForm(Form):
         return replace(common, propagated=(*inherited, *picked))
 
 
-class EventsForm(Form):
+class EventsForm(WrappedForm):
     """Each element is a CloudEvent in JSON."""
 
-    def __init__(self, splitter: Splitter, bytes_max: int, common: Message) -> None:
-        super().__init__(splitter, bytes_max)
-        self._common = common
-
-    def _parcel(self, found: Found) -> Parcel:
-        parcel = super()._parcel(found)
-        common = self._common
-        parcel.keys = [None] * len(parcel.bodies)
-        parcel.models = [common] * len(parcel.bodies)
-        for at, text in enumerate(parcel.bodies):
-            if at in parcel.refused:
-                continue
-            try:
-                event = event_in(text)
-            except Refused as error:
-                parcel.refused[at] = error
-                parcel.bodies[at] = b""
-                continue
-            parcel.bodies[at] = event.body
-            parcel.keys[at] = event.key
-            parcel.models[at] = replace(common, attributes=event.attributes)
-        return parcel
+    def _take(self, text: bytes) -> Taken:
+        event = event_in(text)
+        return event.body, event.key, b"", replace(self._common, attributes=event.attributes)
 
 
 def form_of(
@@ -193,13 +193,13 @@ def form_of(
     """The form that the Content-Type names. Raises Refused (415)."""
     media_type = (content_type or "").partition(";")[0].strip().lower()
     if media_type in (LINES, "application/jsonl", "application/ndjson"):
-        return Form(LineSplitter(bytes_max), bytes_max)
+        return Form(LineSplitter(bytes_max))
     if media_type == ARRAY:
-        return Form(ArraySplitter(bytes_max), bytes_max)
+        return Form(ArraySplitter(bytes_max))
     if media_type == ENVELOPES:
-        return EnvelopesForm(LineSplitter(bytes_max), bytes_max, common, pick)
+        return EnvelopesForm(LineSplitter(bytes_max), common, pick)
     if media_type == EVENTS and takes_events:
-        return EventsForm(ArraySplitter(bytes_max), bytes_max, common)
+        return EventsForm(ArraySplitter(bytes_max), common)
     accepted = [LINES, ARRAY, ENVELOPES] + [EVENTS] * takes_events
     said = f"is {media_type}, which is no batch" if media_type else "is missing"
     raise Refused(

@@ -10,33 +10,28 @@ class Permits:
     First come, first served: nobody who comes later is served before the one who waits longest.
     """
 
-    __slots__ = ("_taken", "_total", "_waiting")
+    __slots__ = ("_total", "_waiting", "taken")
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._taken = 0
+        self.taken = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-
-    @property
-    def taken(self) -> int:
-        """How much is taken."""
-        return self._taken
 
     def take(self, units: int, wake: Callable[[], None]) -> bool:
         """Take so many now, or wait: False, and `wake` is called when they have been taken."""
         if not self._waiting and self._fits(units):
-            self._taken += units
+            self.taken += units
             return True
         self._waiting.append((units, wake))
         return False
 
     def give_back(self, units: int) -> None:
         """Free `units`, and take for those who wait, longest first, as far as there is room."""
-        self._taken -= units
+        self.taken -= units
         while self._waiting and self._fits(self._waiting[0][0]):
             wanted, wake = self._waiting.popleft()
-            self._taken += wanted
+            self.taken += wanted
             wake()
 
     def _fits(self, units: int) -> bool:
-        return not self._taken or self._taken + units <= self._total
+        return not self.taken or self.taken + units <= self._total

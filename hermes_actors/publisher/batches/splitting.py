@@ -5,7 +5,8 @@ nothing is kept, and it is told as Oversized when it ends.
 """
 
 import re
-from typing import Protocol
+import sys
+from abc import ABC, abstractmethod
 
 import msgspec
 from msgspec import Struct
@@ -21,41 +22,54 @@ Found = list[bytes | Oversized]
 
 _MESSAGES_AT_ONCE = 1_000
 _SIZE_MIN = 256
-_COUNTED_BYTES_MAX = 16_384
 
 
-class Splitter(Protocol):
-    """One body. `failure` says, when it is not "", why it cannot be cut any further: what is fed
-    from then on is left alone.
+class Splitter(ABC):
+    """One body, of messages of at most `bytes_max`. `failure` says, when it is not "", why it
+    cannot be cut any further: what is fed from then on is left alone.
     """
 
-    failure: str
+    _separator: bytes
+    _bytes_at_once_max = sys.maxsize
+
+    def __init__(self, bytes_max: int) -> None:
+        self.failure = ""
+        self.bytes_max = bytes_max
 
     def size_at_once(self, data: bytes) -> int:
-        """How many bytes of what has come may be fed before others have their turn."""
+        """How many bytes of what has come may be fed before others have their turn: as many as have
+        a thousand separators at most, or hardly more.
+        """
+        size = _SIZE_MIN
+        messages = data.count(self._separator, 0, size)
+        while size < min(self._bytes_at_once_max, len(data)):
+            messages += data.count(self._separator, size, 2 * size)
+            if messages > _MESSAGES_AT_ONCE:
+                return size
+            size *= 2
+        return min(len(data), size)
 
+    @abstractmethod
     def feed(self, data: bytes) -> Found:
         """The messages that end in this piece."""
 
+    @abstractmethod
     def finish(self) -> Found:
         """The body has ended: the messages that its end completes."""
 
 
-class LineSplitter:
+class LineSplitter(Splitter):
     """A message for each line. Empty ones, and those of white space alone, are none.
 
     Lines end with LF or CR LF; the last one need not.
     """
 
+    _separator = b"\n"
+
     def __init__(self, bytes_max: int) -> None:
-        self.failure = ""
-        self._bytes_max = bytes_max
+        super().__init__(bytes_max)
         self._parts: list[bytes] = []
         self._size = 0
-
-    def size_at_once(self, data: bytes) -> int:
-        """As `Splitter.size_at_once`."""
-        return _size_at_once(data, b"\n", len(data))
 
     def feed(self, data: bytes) -> Found:
         """The lines that end in this piece."""
@@ -78,7 +92,7 @@ class LineSplitter:
     def _clean(self, lines: list[bytes], *, has_returns: bool) -> Found:
         if has_returns:
             lines = [line.removesuffix(b"\r") for line in lines]
-        bytes_max = self._bytes_max
+        bytes_max = self.bytes_max
         if max(map(len, lines), default=0) <= bytes_max:
             return [line for line in lines if line and not line.isspace()]
         return [
@@ -91,7 +105,7 @@ class LineSplitter:
         if part:
             self._size += len(part)
             # One more for a CR, which need not be the message's.
-            if self._size <= self._bytes_max + 1:
+            if self._size <= self.bytes_max + 1:
                 self._parts.append(part)
             else:
                 self._parts.clear()
@@ -102,21 +116,9 @@ class LineSplitter:
         size, self._size = self._size, 0
         line = b"".join(self._parts).removesuffix(b"\r")
         self._parts.clear()
-        if size > self._bytes_max + 1 or len(line) > self._bytes_max:
+        if size > self.bytes_max + 1 or len(line) > self.bytes_max:
             return Oversized(size)
         return line if line and not line.isspace() else None
-
-
-def _size_at_once(data: bytes, separator: bytes, bytes_max: int) -> int:
-    """As many bytes as have a thousand separators at most, or hardly more."""
-    size = _SIZE_MIN
-    messages = data.count(separator, 0, size)
-    while size < min(bytes_max, len(data)):
-        messages += data.count(separator, size, 2 * size)
-        if messages > _MESSAGES_AT_ONCE:
-            return size
-        size *= 2
-    return min(len(data), size)
 
 
 _SPACE = b" \t\n\r"
@@ -129,7 +131,7 @@ _GUESSES = 2
 _GUESSED_BYTES_MAX = 256 * 1024
 
 
-class ArraySplitter:
+class ArraySplitter(Splitter):
     """A message for each element of a JSON array, byte for byte as it was sent.
 
     Each element is checked to be JSON; the first one that is not ends it, after those before.
@@ -139,9 +141,12 @@ class ArraySplitter:
     counted, which takes ten times as long.
     """
 
+    _separator = b","
+    # Each bracket and quote may have to be looked at.
+    _bytes_at_once_max = 16_384
+
     def __init__(self, bytes_max: int) -> None:
-        self.failure = ""
-        self._bytes_max = bytes_max
+        super().__init__(bytes_max)
         self._has_begun = self._has_ended = False
         self._has_elements = False
         self._taken_count = 0
@@ -152,10 +157,6 @@ class ArraySplitter:
         self._is_in_string = False
         # What was dropped of it, since it is too large anyway.
         self._dropped_bytes = 0
-
-    def size_at_once(self, data: bytes) -> int:
-        """As `Splitter.size_at_once`; each bracket and quote may have to be looked at."""
-        return _size_at_once(data, b",", _COUNTED_BYTES_MAX)
 
     def feed(self, data: bytes) -> Found:
         """The elements that end in this piece, with the comma or bracket after them."""
@@ -250,7 +251,7 @@ class ArraySplitter:
                 return found
         self._rest = self._rest[start:]
         self._at -= start
-        if len(self._rest) > self._bytes_max + len(_SPACE) and self._rest.strip(_SPACE):
+        if len(self._rest) > self.bytes_max + len(_SPACE) and self._rest.strip(_SPACE):
             self._dropped_bytes += len(self._rest)
             self._at -= len(self._rest)
             self._rest = b""
@@ -283,7 +284,7 @@ class ArraySplitter:
         self._dropped_bytes = 0
         self._has_elements = True
         self._taken_count += 1
-        if size > self._bytes_max:
+        if size > self.bytes_max:
             found.append(Oversized(size))
         elif _decode(b"[" + element + b"]") is None:
             self.failure = _malformed(f"element {self._taken_count} is not JSON")
@@ -293,7 +294,7 @@ class ArraySplitter:
     def _taken(self, elements: list[msgspec.Raw]) -> Found:
         self._has_elements = self._has_elements or bool(elements)
         self._taken_count += len(elements)
-        bytes_max = self._bytes_max
+        bytes_max = self.bytes_max
         found: Found = list(map(bytes, elements))
         if max(map(len, elements), default=0) > bytes_max:
             return [

@@ -165,16 +165,12 @@ class BatchStream:
         self._taken: list[tuple[Permits, int]] = []
         self._wanted: list[tuple[Permits, int]] = []
         self._is_waiting = False
-        self._has_ended = False
+        self.is_over = False
+        """True when no more is read: the body has ended, or the stream is to end before it."""
         self._is_closed = self._is_left = False
         self._last_line = b""
 
     # Reading.
-
-    @property
-    def is_over(self) -> bool:
-        """True when no more is read: the body has ended, or the stream is to end before it."""
-        return self._has_ended
 
     def feed(self, data: bytes) -> None:
         """Take a piece of the body."""
@@ -183,18 +179,18 @@ class BatchStream:
     def finish(self) -> None:
         """Take the end of the body."""
         self._add(self.form.finish())
-        self._has_ended = True
+        self.is_over = True
 
     def stop(self, error: HermesError) -> None:
         """Read no further; what was read is answered, and the last line says why."""
-        if not self._has_ended:
-            self._has_ended = True
+        if not self.is_over:
+            self.is_over = True
             self._last_line = end_line(error)
             self.wake()
 
     def leave(self) -> None:
         """Record that the publisher has gone: what was read is stored, and nobody is answered."""
-        self._has_ended = self._is_left = True
+        self.is_over = self._is_left = True
         self._last_line = b""
         self._slices.clear()
 
@@ -221,7 +217,7 @@ class BatchStream:
     def close(self) -> None:
         """End the stream with its request, one way or another; only the first call counts."""
         if not self._is_closed:
-            self._is_closed = self._has_ended = True
+            self._is_closed = self.is_over = True
             self.wake = _nobody
             self._parcels.clear()
             if not self._is_waiting:
@@ -258,7 +254,7 @@ class BatchStream:
     @property
     def is_answered(self) -> bool:
         """True when nothing is left to be answered, now or later, but perhaps the last line."""
-        return self._has_ended and not (self._slices or self._parcels or self._next)
+        return self.is_over and not (self._slices or self._parcels or self._next)
 
     # Inside.
 

@@ -22,6 +22,7 @@ _END_MARGIN_S = 0.001
 """So much before the limit a message is given up; whoever sweeps deadlines calls `hurry` first."""
 _LOOK_AGAIN_MIN_S = 0.005
 _RESCUE_MIN_S = 0.05
+_LATE = "fallback_late_acknowledgements"
 
 
 class Send(Struct, eq=False):
@@ -63,7 +64,8 @@ class Decision:
         self.is_own_known = True
         self._by_name = {path.name: path for path in self.paths}
         config = self.own.dc.config
-        self._measures = self.own.dc.measures
+        self._counter = self.own.dc.metrics.counter
+        self._budget_refused = self._counter("fallback_budget_refused")
         self._rescue_s = config.rescue_before_limit_ms / 1_000
         self._cap_s = config.speculative_send_delay_ms / 1_000
         self._is_off = config.hedge_mode == "off"
@@ -105,7 +107,7 @@ class Decision:
                 probe.sent(self.own.name)
                 probe.due_s = now_s + self._pause_s(probe, now_s)
             yield Send(self.own, flight, list(probes))
-        yield from self._sends({(target, Cause.BREAKER): some}, now_s)
+        yield from self._sends([(target, Cause.BREAKER, each) for each in some], now_s)
 
     def look(self, flight: Flight, now_s: float) -> Orders:
         """Decide what the time that has passed demands; set the flight's `wake_s`, when to look
@@ -116,9 +118,10 @@ class Decision:
         waiting = [each for each in some if each.is_open and not each.is_given_up]
         yield from self._give_up([each for each in waiting if each.end_s <= now_s])
         waiting = [each for each in waiting if each.is_open and not each.is_given_up]
-        yield from self._hedge([each for each in waiting if each.due_s <= now_s], now_s)
+        due = [each for each in waiting if each.due_s <= now_s]
+        yield from self._sends(self._hedged(due, now_s), now_s)
         late = [each for each in waiting if each.is_open and each.rescue_s <= now_s]
-        yield from self._rescue(late, now_s)
+        yield from self._sends(self._rescued(late, now_s), now_s)
         # Silence is looked for once in each hedge delay.
         flight.wake_s = now_s + max(min(self.own.delay_s(now_s), self.limit_s), _LOOK_AGAIN_MIN_S)
         for each in waiting:
@@ -160,7 +163,7 @@ class Decision:
             self._count_copies(each, path.name, own, again)
             if each.is_told:
                 if each.is_stored and not was_stored:
-                    self._measures.late(path.name).add(each.count)
+                    self._counter(_LATE, dc=path.name).add(each.count)
             elif each.is_stored:
                 self._count_late(path.name, [each.pending])
                 told[each] = None
@@ -173,14 +176,15 @@ class Decision:
 
     def opened(self, path: Path, now_s: float) -> Orders:
         """Send what waits for a datacentre that does not work to the next one at once."""
-        sends: _Sends = {}
-        for flight in self._flights:
-            for each in self.attempts(flight):
-                if each.is_open and now_s < each.end_s and each.latest == path.name:
-                    target = self._working(each.tried)
-                    if target is not None:
-                        sends.setdefault((target, Cause.BREAKER), []).append(each)
-        yield from self._sends(sends, now_s)
+        waiting = [
+            each
+            for flight in self._flights
+            for each in self.attempts(flight)
+            if each.is_open and now_s < each.end_s and each.latest == path.name
+        ]
+        targets = [(self._working(each.tried), each) for each in waiting]
+        picks = [(target, Cause.BREAKER, each) for target, each in targets if target is not None]
+        yield from self._sends(picks, now_s)
 
     def looked_up(self, now_s: float) -> Orders:
         """Send on what waited for a remote's partitions, which was asked for them now; it has
@@ -204,20 +208,22 @@ class Decision:
     def _count_copies(self, each: Attempts, dc: str, found: Sequence[Outcome], again: int) -> None:
         """Count known copies, `again` of them new, and those that nobody knows of."""
         if again:
-            self._measures.duplicated(self.topic, each.cause).add(again)
+            group, _, name = self.topic.rpartition(".")
+            labels = {"group": group, "topic": name, "cause": each.cause.value}
+            self._counter("topic_duplicated_message", **labels).add(again)
         unknown = sum([type(outcome) is UnknownRecord for outcome in found])
         if unknown:
             each.unknown[dc] = each.unknown.get(dc, 0) + unknown
         if each.is_stored:
             for where, count in each.unknown.items():
-                self._measures.unknown_copies(where).add(count)
+                self._counter("fallback_unknown_copies", dc=where).add(count)
             each.unknown.clear()
 
     def _count_late(self, dc: str, pendings: Iterable[Pending]) -> None:
         """Count those, about to be told to be stored, that have been answered otherwise."""
         late = sum([pending.count for pending in pendings if pending.is_done])
         if late:
-            self._measures.late(dc).add(late)
+            self._counter(_LATE, dc=dc).add(late)
 
     # What becomes of those that it concerns.
 
@@ -240,9 +246,8 @@ class Decision:
         delay_s = self.own.delay_s(now_s)
         return min(delay_s, self._cap_s) if each.is_probing or not each.tried else delay_s
 
-    def _hedge(self, some: list[Attempts], now_s: float) -> Orders:
-        """Hedge those that have waited for a hedge delay."""
-        sends: _Sends = {}
+    def _hedged(self, some: list[Attempts], now_s: float) -> "_Picks":
+        """Those to hedge, of these that have waited for a hedge delay."""
         for each in some:
             each.due_s = now_s + self._pause_s(each, now_s)
             capped_s = each.sent_s + self._cap_s
@@ -258,18 +263,16 @@ class Decision:
                 cause = Cause.PROBE
             is_early = now_s < capped_s
             if cause is not Cause.HEDGE or self._budget.take(each.count, is_early=is_early):
-                sends.setdefault((target, cause), []).append(each)
+                yield target, cause, each
                 continue
             if is_early:
                 each.due_s = min(each.due_s, capped_s)
             if not each.was_refused:
                 each.was_refused = True
-                self._measures.budget_refused.add(each.count)
-        yield from self._sends(sends, now_s)
+                self._budget_refused.add(each.count)
 
-    def _rescue(self, some: list[Attempts], now_s: float) -> Orders:
-        """Send on those that would miss their deadlines: no budget holds them back."""
-        sends: _Sends = {}
+    def _rescued(self, some: list[Attempts], now_s: float) -> "_Picks":
+        """Those to send on, of these that would miss their deadlines: no budget holds them back."""
         for each in some:
             latest = self._by_name.get(each.latest)
             if latest is not None and latest is not self.own:
@@ -282,10 +285,9 @@ class Decision:
             each.rescue_s = math.inf
             target = self._any_left(each.tried)
             if target is not None:
-                sends.setdefault((target, Cause.RESCUE), []).append(each)
+                yield target, Cause.RESCUE, each
             elif self._may_have_another(each.tried):
                 each.rescue_s = now_s + _LOOK_AGAIN_MIN_S
-        yield from self._sends(sends, now_s)
 
     def _give_up(self, some: list[Attempts]) -> Orders:
         """Give up those whose time is over. If no remote was asked, their timer says so."""
@@ -304,8 +306,7 @@ class Decision:
 
     def _go_on(self, failed: list[Attempts], now_s: float) -> Orders:
         """A datacentre did not take these: the next one is asked, while there is time."""
-        sends: _Sends = {}
-        over = []
+        picks, over = [], []
         for each in failed:
             if each.unanswered and each.is_open:
                 # Another one was asked already.
@@ -313,11 +314,11 @@ class Decision:
             is_in_time = each.is_open and now_s < each.end_s
             target = self._any_left(each.tried) if is_in_time else None
             if target is not None:
-                sends.setdefault((target, Cause.ERROR), []).append(each)
+                picks.append((target, Cause.ERROR, each))
             elif not each.running and not (is_in_time and self._may_have_another(each.tried)):
                 over.append(each)
         yield from self._tell(self.own.name, over)
-        yield from self._sends(sends, now_s)
+        yield from self._sends(picks, now_s)
 
     def _tell(self, dc: str, some: list[Attempts], took_s: float = 0.0) -> Orders:
         for each in some:
@@ -325,8 +326,11 @@ class Decision:
         if some:
             yield Told(dc, some, took_s)
 
-    def _sends(self, sends: "_Sends", now_s: float) -> Orders:
+    def _sends(self, picks: "_Picks", now_s: float) -> Orders:
         """Send these to one more datacentre each."""
+        sends: dict[tuple[Path, Cause], list[Attempts]] = {}
+        for path, cause, each in picks:
+            sends.setdefault((path, cause), []).append(each)
         for (target, cause), asked in sends.items():
             some = [each for each in asked if not each.joins_kept()]
             if not some:
@@ -339,7 +343,8 @@ class Decision:
                 each.sent_s = now_s
                 each.due_s = due_s
                 by_flight.setdefault(each.flight, []).append(each)
-            self._measures.messages(cause, target.name).add(sum([each.count for each in some]))
+            sent = self._counter("fallback_messages", cause=cause.value, dc=target.name)
+            sent.add(sum([each.count for each in some]))
             for flight, its in by_flight.items():
                 flight.went_remote = flight.went_remote or target is not self.own
                 yield Send(target, flight, its)
@@ -416,4 +421,4 @@ class Decision:
         return max(self.limit_s - before_s, 0.0)
 
 
-_Sends = dict[tuple[Path, Cause], list[Attempts]]
+_Picks = Iterable[tuple[Path, Cause, Attempts]]

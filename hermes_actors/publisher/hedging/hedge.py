@@ -53,14 +53,13 @@ order, and how long the append took in seconds."""
 
 
 class _Waiting(Struct, eq=False):
-    """The wait of a flight's producer for `released`. At `wake_s` the flight has to be looked at.
+    """The wait of a flight's producer for `released`.
 
     `error`: what an append failed with when it should not; `appends`: those to the own log that
     run.
     """
 
     released: trio.Event = field(default_factory=trio.Event)
-    wake_s: float = math.inf
     error: BaseException | None = None
     appends: dict[OwnAppend, None] = {}
 
@@ -164,25 +163,25 @@ class Hedge:
 
     def _release(self, flight: Flight, waiting: _Waiting) -> None:
         """Let the producer go on, or say when to look again."""
-        if waiting.error is None and not flight.is_over:
-            waiting.wake_s = flight.wake_s
-        elif waiting.error or not waiting.appends or flight.went_remote or self.decision.has_remote:
+        is_over = flight.is_over
+        may_end = not waiting.appends or flight.went_remote or self.decision.has_remote
+        if waiting.error or (is_over and may_end):
             waiting.released.set()
             return
-        else:
-            waiting.wake_s = self._now_s() + _RELEASE_POLL_S
-        if waiting.wake_s < self._next_s:
+        if is_over:
+            flight.wake_s = self._now_s() + _RELEASE_POLL_S
+        if flight.wake_s < self._next_s:
             self._is_sooner.set()
 
     async def _watch(self) -> None:
         """Look at what is due. One timer serves all flights, nearly all of which end before."""
         while True:
-            self._next_s = min((each.wake_s for each in self._waiting.values()), default=math.inf)
+            self._next_s = min((flight.wake_s for flight in self._waiting), default=math.inf)
             with trio.move_on_after(max(self._next_s - self._now_s(), _WAKE_MIN_S)):
                 await self._is_sooner.wait()
             self._is_sooner = trio.Event()
             for flight, waiting in list(self._waiting.items()):
-                if waiting.wake_s <= self._now_s():
+                if flight.wake_s <= self._now_s():
                     self._step(flight, waiting)
 
     # What was decided.

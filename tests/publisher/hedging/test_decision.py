@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.account import Cause
-from hermes_actors.fallback.measures import FallbackMeasures
 from hermes_actors.fallback.node import Datacentre, Path
 from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.log.memory import MemoryLog
@@ -59,8 +58,8 @@ class World:
 
     def __init__(self, dcs=3, **settings):
         config = FallbackConfig(**settings)
-        measures = FallbackMeasures(Metrics("hermes_frontend"))
-        self.measures = measures
+        metrics = Metrics("hermes_frontend")
+        self.metrics = metrics
         self.ready = {f"dc{n}": True for n in range(1, dcs + 1)}
         paths = [
             Path(
@@ -68,7 +67,7 @@ class World:
                     MemoryLog(dc, SimulatedClock()),
                     config,
                     random.Random(1),
-                    measures,
+                    metrics,
                     lambda dc: self.ready[dc],
                 ),
                 Ack.LEADER,
@@ -158,7 +157,10 @@ class World:
             self.follow(self.decision.leave(flight))
 
     def counted(self, cause):
-        return sum(self.measures.messages(cause, path.name).value for path in self.paths)
+        return sum(
+            self.metrics.counter("fallback_messages", cause=cause.value, dc=path.name).value
+            for path in self.paths
+        )
 
 
 STEPS = st.lists(
