@@ -124,6 +124,7 @@ async def test_nothing_is_written_nor_read_while_nobody_tracks(autojump_clock):
         (consumer,) = [node.agent.consumer(name) for name in node.agent.subscriptions()]
         # The counters are told without a detour.
         assert type(consumer._dispatch._transitions).__name__ == "SubscriptionMeasures"
+        assert node.frontend.routes.by_name[TOPIC].listeners == []
         assert not node.tracking.wanted.is_set()
 
     assert await tracked(work, 200, is_tracked=False) == ([], [])
@@ -146,6 +147,53 @@ async def test_a_message_that_is_given_up_ends_as_a_dead_letter(mode, autojump_c
         assert kinds == [EventKind.INFLIGHT, EventKind.FAILED, EventKind.DEAD]
     assert events[-1].reason.startswith("expired")
     assert own[-1].is_last
+
+
+def of_delivery(batches):
+    """Each event of a subscription: its kind, its message's id, the attempt and the status."""
+    return [
+        (each.kind.value, each.message_id, each.attempt, each.status)
+        for batch in batches
+        for each in batch.events
+        if each.subscription
+    ]
+
+
+async def test_what_a_filter_leaves_out_ends_as_filtered(autojump_clock):
+    async def work(node, own, sink):
+        assert await publish(node, b'{"country": "DE"}') == 201
+        assert await publish(node, b'{"country": "PL"}') == 201
+        await sink.is_done.wait()
+        await trio.sleep(5)
+
+    wanted = {"type": "jsonpath", "path": "$.country", "matcher": "PL"}
+    own, _ = await tracked(work, 200, filters=[wanted])
+    assert [kind for kind, *_ in of_delivery(own)] == ["FILTERED", "INFLIGHT", "DELIVERED"]
+
+
+async def test_what_the_spool_kept_is_told_of_when_a_log_has_taken_it(autojump_clock):
+    async def work(node, own, sink):
+        own.faults.unavailable_rate = 1.0
+        assert await publish(node, b"1") == 202
+        own.faults.unavailable_rate = 0.0
+        await sink.is_done.wait()
+        await trio.sleep(5)
+
+    own, _ = await tracked(work, 200, falls_back=False)
+    told = [each for batch in own for each in batch.events]
+    publishing = [each for each in told if not each.subscription]
+    (delivered,) = [each for each in told if each.kind == "DELIVERED"]
+    assert (publishing[-1].partition, publishing[-1].offset) == (
+        delivered.partition,
+        delivered.offset,
+    )
+    assert [(each.kind.value, each.via, each.offset) for each in publishing] == [
+        ("FAILED", "local", -1),
+        ("SPOOLED", "spool", -1),
+        ("PUBLISHED", "spool", 0),
+    ]
+    assert [each.kind for each in told if each.is_terminal] == ["DELIVERED"]
+    assert len({each.message_id for each in told}) == 1
 
 
 async def tracked_through_kills(nursery, count):

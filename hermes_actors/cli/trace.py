@@ -55,7 +55,8 @@ def _show(found: dict[str, Any]) -> None:
         say(printable(f"{name}{epoch}: {each.get('event')} in {each.get('datacenter')}"))
     for gap in fields_of(found, "gaps"):
         say_wrapped(
-            f"{gap.get('datacenter')}: events of node {gap.get('node')} are missing: "
+            f"{gap.get('datacenter')}: events of node {gap.get('node')} from "
+            f"{_time(gap.get('since'))} to {_time(gap.get('until'))} are missing: "
             f"{gap.get('missingBatches')} batches lost, {gap.get('dropped')} events dropped, "
             f"{gap.get('droppedTerminal')} of them ends of messages"
         )
@@ -65,16 +66,15 @@ def _show(found: dict[str, Any]) -> None:
 
 def _row(event: dict[str, Any], first: dict[str, Any]) -> list[str]:
     at_ms = int(event.get("timestamp", 0))
-    at = datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     where = str(event.get("topicName", ""))
     if event.get("subscription"):
         where += f"${event['subscription']}"
     if event.get("offset") is not None:
-        where += f" {event.get('partition', '?')}/{event['offset']}"
+        where += f" {event['partition']}/{event['offset']}"
     named = ("attempt", "status", "via", "reason")
     what = ", ".join(f"{name} {event[name]}" for name in named if event.get(name))
     return [
-        at,
+        _time(at_ms),
         f"+{at_ms - int(first.get('timestamp', 0))} ms",
         str(event.get("datacenter", "")),
         str(event.get("node", "")),
@@ -82,3 +82,9 @@ def _row(event: dict[str, Any], first: dict[str, Any]) -> list[str]:
         where,
         what,
     ]
+
+
+def _time(at_ms: Any) -> str:
+    if not at_ms:
+        return "its start"
+    return datetime.fromtimestamp(int(at_ms) / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

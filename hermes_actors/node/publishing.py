@@ -10,7 +10,6 @@ from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.fallback.spool.opening import open_spool
-from hermes_actors.fallback.spool.replay import heard_by
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node, log_crash
 from hermes_actors.publisher.frontend import Frontend
@@ -50,7 +49,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             metrics=metrics,
             clock=environment.clock,
             rng=environment.split_rng(),
-            appended=heard_by(node.replayed),
+            listeners=node.replayed,
         ) as spool,
         open_supervisor(environment.split_rng(), log_crash) as producers,
         trio.open_nursery() as nursery,
@@ -97,11 +96,13 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
                 frames=node.config.frontend.confluent_framing,
                 takes_ids=node.config.frontend.schema_id_header,
             ).of,
+            listeners_of=lambda topic: [
+                found for listen in node.publish_listeners if (found := listen(topic)) is not None
+            ],
             readable=AvroReader(schemas, compiled).readable,
             render_all=lambda: render_in_turns(node.metrics),
             notices=node.notices,
         )
-        frontend.tally.listeners += node.publish_listeners
         node.producers = producers
         node.frontend = frontend
         nursery.start_soon(frontend.deadlines.run)

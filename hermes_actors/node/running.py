@@ -19,6 +19,7 @@ from hermes_actors.fallback.spool.replay import Appended
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Transitions as PublishTransitions
 from hermes_actors.schema.client import RegistryClient
@@ -57,8 +58,11 @@ class Node:
     """The duties of this node for its whole datacentre, each with what keeps it from getting on."""
     standstills: Callable[[], list[str]] = list
     """For people: how its event loop stood still lately."""
-    publish_listeners: list[PublishTransitions] = field(default_factory=list)
-    """Those that hear of all publishes; known before the frontend opens."""
+    publish_listeners: list[Callable[[Topic], PublishTransitions | None]] = field(
+        default_factory=list
+    )
+    """Give, for each topic, those that hear of its publishes; None: it has nothing to hear. Known
+    before the frontend opens."""
     delivery_listeners: list[Callable[[LiveSubscription], Transitions | None]] = field(
         default_factory=list
     )

@@ -80,7 +80,7 @@ async def _tracing(
         latency = latency_of(node.consumer_parts.metrics, live.name)
         return DeliverySpans(tracing, live, latency, clock)
 
-    node.publish_listeners.append(publishes)
+    node.publish_listeners.append(lambda _topic: publishes)
     node.delivery_listeners.append(of)
     node.replayed.append(publishes.replayed)
     metrics.total("spans_exported", lambda: queue.exported)

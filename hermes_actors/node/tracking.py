@@ -50,7 +50,7 @@ async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterat
         for dc, log in logs.items()
     }
     publishes = TrackedPublishes(buffers, config.dc, node.metadata, environment.clock)
-    node.publish_listeners.append(publishes)
+    node.publish_listeners.append(lambda topic: publishes if topic.tracking_enabled else None)
     node.replayed.append(publishes.replayed)
 
     def listen(live: LiveSubscription) -> TrackedDeliveries | None:

@@ -14,7 +14,7 @@ from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import SchemaOf, Tally, no_schema
+from hermes_actors.publisher.pending import ListenersOf, SchemaOf, Tally, no_schema, nobody
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
@@ -29,8 +29,8 @@ class Frontend:
     The owner runs `deadlines.run` in a nursery, starts a Router over `routes` under a supervisor,
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
-    the whole node and is by default these alone. `spool`, `fallback` and `schema_of` are those of
-    Routes, `doubt_about` and `readable` the Gateway's.
+    the whole node and is by default these alone. `spool`, `fallback`, `schema_of` and
+    `listeners_of` are those of Routes, `doubt_about` and `readable` the Gateway's.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Frontend:
         notices: Callable[[], Sequence[str]] = tuple,
         doubt_about: Callable[[str], str] = lambda _topic: "",
         schema_of: SchemaOf = no_schema,
+        listeners_of: ListenersOf = nobody,
         readable: Callable[[str, Message], Message] = lambda _topic, message: message,
     ) -> None:
         self.config = config
@@ -72,6 +73,7 @@ class Frontend:
             spool=spool,
             fallback=fallback,
             schema_of=schema_of,
+            listeners_of=listeners_of,
         )
         self.drain = Drain(
             self.tally,

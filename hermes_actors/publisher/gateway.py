@@ -146,15 +146,17 @@ class Gateway:
             self._now_ms(),
             trace=trace,
         )
-        self.begin((pending,))
+        self.begin(route, (pending,))
         return pending
 
-    def begin(self, pendings: Sequence[Pending]) -> None:
-        """Start the time of these: each is settled by its deadline, whatever comes of it."""
+    def begin(self, route: Route, pendings: Sequence[Pending]) -> None:
+        """Start the time of these, all to one topic: each is settled by its deadline, whatever
+        comes of it.
+        """
         self._tally.in_flight += len(pendings)
         for pending in pendings:
             self._deadlines.add(pending)
-        for listener in self._tally.listeners:
+        for listener in route.listeners:
             listener.admitted(pendings)
 
     def hand_over(self, pending: Pending, body: bytes) -> None:

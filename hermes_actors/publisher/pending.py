@@ -209,7 +209,7 @@ class Pending:
         self.state = KEPT
         self.is_done = True
         self.keeper = spool
-        for listener in self.route.tally.listeners:
+        for listener in self.route.listeners:
             listener.kept((self,))
         return True
 
@@ -292,11 +292,16 @@ class Transitions:
         """An append of these begins, to this datacentre's log; `via` is their records' way."""
 
     def answered(
-        self, pendings: Sequence[Pending], dc: str, outcomes: Sequence[Outcome], took_s: float
+        self,
+        pendings: Sequence[Pending],
+        dc: str,
+        partition: int,
+        outcomes: Sequence[Outcome],
+        took_s: float,
     ) -> None:
-        """An append of these to this datacentre's log has ended, with an outcome for each message
-        that it held, in order. Of a pending whose keys part there, each part ends by itself; one
-        that has settled meanwhile is told of too.
+        """An append of these to a partition of this datacentre's log has ended, with an outcome for
+        each message that it held, in order. Of a pending whose keys part there, each part ends by
+        itself; one that has settled meanwhile is told of too.
         """
 
     def kept(self, pendings: Sequence[Pending]) -> None:
@@ -307,25 +312,32 @@ class Transitions:
 
 
 class Tally:
-    """How many publishes of this node are under way, and who hears of their transitions."""
+    """How many publishes of this node are under way."""
 
-    __slots__ = ("in_flight", "listeners")
+    __slots__ = ("in_flight",)
 
     def __init__(self) -> None:
         self.in_flight = 0
-        self.listeners: list[Transitions] = []
 
 
 SchemaOf = Callable[[Topic], Validation | None]
 """Tells what the schema of a topic, as it is, demands of its messages; None for nothing."""
 
+ListenersOf = Callable[[Topic], Sequence[Transitions]]
+"""Tells who hears of the publishes to a topic, as it is."""
 
-def _nobody() -> None:
+
+def _unhurried() -> None:
     pass
 
 
 def no_schema(_topic: Topic) -> None:
     """Demand nothing of any topic's messages."""
+
+
+def nobody(_topic: Topic) -> Sequence[Transitions]:
+    """Let nobody hear of any topic's publishes."""
+    return ()
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -337,7 +349,8 @@ class Route:
     before the next message. `producer` is what the supervisor calls that actor, `ref` its mailbox.
     `partitions` is 0 until the producer knows how many the log topic has. `batch_limits` are those
     of batches' messages. `validate` is what the topic's schema demands of a message, None for
-    nothing; `schema_of` tells it for the topic as it is now. `hurry` has those told of their fate
+    nothing, `listeners` hear of its publishes; `schema_of` and `listeners_of` tell them for the
+    topic as it is now. `hurry` has those told of their fate
     that is known, before their limit is what they are answered with.
     """
 
@@ -350,8 +363,9 @@ class Route:
     tally: Tally
     producer: str
     schema_of: SchemaOf = no_schema
+    listeners_of: ListenersOf = nobody
     spool: Spool | None = None
-    hurry: Callable[[], None] = _nobody
+    hurry: Callable[[], None] = _unhurried
     is_open: bool = True
     partitions: int = 0
     version: int = 0
@@ -359,20 +373,25 @@ class Route:
     incarnation: int = field(init=False)
     batch_limits: Limits = field(init=False)
     validate: Validation | None = field(init=False)
+    listeners: Sequence[Transitions] = field(init=False)
 
     def __post_init__(self) -> None:
         parsed = parse_log_topic(self.log_topic)
         self.incarnation = parsed[1] if parsed is not None else 0
         self.batch_limits = self.limits
-        self.validate = self.schema_of(self.topic)
+        self._ask_again()
 
     def change(self, topic: Topic) -> None:
         """Take the topic as it is now, and wake who waits for `changed`."""
         self.topic = topic
-        self.validate = self.schema_of(topic)
+        self._ask_again()
         self.version += 1
         self.changed.set()
         self.changed = trio.Event()
+
+    def _ask_again(self) -> None:
+        self.validate = self.schema_of(self.topic)
+        self.listeners = self.listeners_of(self.topic)
 
     def keep(
         self,
@@ -401,11 +420,16 @@ class Route:
         return spool.offer(entries, done, sent_as=sent_as, now_s=clock.monotonic_s())
 
     def answered(
-        self, pendings: Sequence[Pending], dc: str, outcomes: Sequence[Outcome], took_s: float
+        self,
+        pendings: Sequence[Pending],
+        dc: str,
+        partition: int,
+        outcomes: Sequence[Outcome],
+        took_s: float,
     ) -> None:
         """Tell who listens that an append of these has ended; as `Transitions.answered`."""
-        for listener in self.tally.listeners:
-            listener.answered(pendings, dc, outcomes, took_s)
+        for listener in self.listeners:
+            listener.answered(pendings, dc, partition, outcomes, took_s)
 
     def settled(self, pendings: Sequence[Pending], now_s: float = 0.0) -> None:
         """Count that these have their outcomes, and tell who listens; `now_s`, monotonic, is asked
@@ -426,5 +450,5 @@ class Route:
                 latencies.append((now_s - pending.started_s, stored))
         if latencies:
             measures.stored(latencies)
-        for listener in self.tally.listeners:
+        for listener in self.listeners:
             listener.settled(pendings)

@@ -272,7 +272,7 @@ class TopicProducer:
         records = self._send(pendings, dc, Via.LOCAL.value)
         outcomes = await self.log.append(route.log_topic, batch.partition, records, route.topic.ack)
         took_s = self.clock.monotonic_s() - batch.started_s
-        route.answered(pendings, dc, outcomes, took_s)
+        route.answered(pendings, dc, batch.partition, outcomes, took_s)
         self._conclude(dc, pendings, outcomes, took_s)
 
     def _conclude(
@@ -319,7 +319,7 @@ class TopicProducer:
         for pending in pendings:
             pending.sent()
             count += pending.count
-        for listener in self.route.tally.listeners:
+        for listener in self.route.listeners:
             listener.sent(pendings, dc, via)
         envelope = self.envelope
         if count == len(pendings):

@@ -18,7 +18,16 @@ from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import Limits, Pending, Route, SchemaOf, Tally, no_schema
+from hermes_actors.publisher.pending import (
+    Limits,
+    ListenersOf,
+    Pending,
+    Route,
+    SchemaOf,
+    Tally,
+    no_schema,
+    nobody,
+)
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.runtime.clock import Clock
 
@@ -33,7 +42,8 @@ class Routes:
 
     It outlives the Router actor, so that publishing goes on while that restarts. `spool` keeps the
     messages that no log takes in time; `fallback` publishes to other datacentres, for the topics
-    that ask for it; `schema_of` is what a topic's schema demands now.
+    that ask for it; `schema_of` is what a topic's schema demands now,
+    `listeners_of` who hears of its publishes.
     """
 
     config: FrontendConfig
@@ -47,6 +57,7 @@ class Routes:
     spool: Spool | None = None
     fallback: Fallback | None = None
     schema_of: SchemaOf = no_schema
+    listeners_of: ListenersOf = nobody
 
     def __post_init__(self) -> None:
         self._by_name: dict[str, Route] = {}
@@ -133,6 +144,7 @@ class Routes:
             self.tally,
             producer,
             self.schema_of,
+            self.listeners_of,
         )
         self._equip(route, live.topic)
         return route

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from http import HTTPStatus
 
-from opentelemetry.semconv._incubating.attributes.messaging_attributes import (
-    MessagingOperationTypeValues,
-)
+from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv.attributes import http_attributes
 from opentelemetry.trace import Span, SpanKind
 
@@ -18,7 +16,7 @@ from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.tracing import Tracing, carried, example, failed, messaging
 
-_SEND = MessagingOperationTypeValues.SEND.value
+_SEND = messaging_attributes.MessagingOperationTypeValues.SEND.value
 _SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.value: "fallback"}
 
 
@@ -69,7 +67,12 @@ class PublishSpans(Transitions):
                 trace.appends.append((dc, span))
 
     def answered(
-        self, pendings: Sequence[Pending], dc: str, outcomes: Sequence[Outcome], took_s: float
+        self,
+        pendings: Sequence[Pending],
+        dc: str,
+        partition: int,
+        outcomes: Sequence[Outcome],
+        took_s: float,
     ) -> None:
         """End the span of an append, with what became of it."""
         at = 0
@@ -80,7 +83,7 @@ class PublishSpans(Transitions):
                 for append in trace.appends:
                     if append[0] == dc:
                         trace.appends.remove(append)
-                        _end(append[1], outcomes[at:following])
+                        _end(append[1], partition, outcomes[at:following])
                         break
             at = following
 
@@ -110,7 +113,12 @@ class PublishSpans(Transitions):
                 span.end()
 
     def replayed(
-        self, entries: Sequence[SpoolEntry], dc: str, outcomes: Sequence[Outcome], took_s: float
+        self,
+        entries: Sequence[SpoolEntry],
+        dc: str,
+        partition: int,
+        outcomes: Sequence[Outcome],
+        took_s: float,
     ) -> None:
         """Record an append from the spool; its messages say themselves which trace they are of."""
         ended_ns = self._clock.now_ms() * 1_000_000
@@ -133,11 +141,14 @@ class PublishSpans(Transitions):
                     trace_of(message),
                     started_ns=ended_ns - round(took_s * 1e9),
                 )
-                _end(span, [outcome], ended_ns)
+                _end(span, partition, [outcome], ended_ns)
 
 
-def _end(span: Span, outcomes: Sequence[Outcome], ended_ns: int | None = None) -> None:
+def _end(
+    span: Span, partition: int, outcomes: Sequence[Outcome], ended_ns: int | None = None
+) -> None:
     """End an append's span. It failed if one of its messages is not stored."""
+    span.set_attribute(messaging_attributes.MESSAGING_DESTINATION_PARTITION_ID, str(partition))
     lost = next((each for each in outcomes if not isinstance(each, Stored)), None)
     if lost is not None:
         failed(span, type(lost).__name__.removesuffix("Record").lower())

@@ -18,7 +18,8 @@ from hermes_actors.tracking.events import (
 
 
 class TrackedPublishes(Transitions):
-    """Tells the publishes of tracked topics: what a log has taken, to that datacentre's log.
+    """Tells what became of publishes to tracked topics: what a log has taken, to that datacentre's
+    log.
 
     Of messages of a batch that is answered already (the slower of two hedged appends) only the
     number is known: they are counted as dropped.
@@ -34,32 +35,38 @@ class TrackedPublishes(Transitions):
 
     def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
         """Tell what is sent to another datacentre because the own one is slow."""
-        # All pendings of a call are of one topic.
-        if via == Via.HEDGE.value and pendings[0].route.topic.tracking_enabled:
+        if via == Via.HEDGE.value:
             # Told there: the own log is slow.
             for pending in pendings:
                 self._tell(EventKind.HEDGED, dc, pending, via)
 
     def answered(
-        self, pendings: Sequence[Pending], dc: str, outcomes: Sequence[Outcome], took_s: float
+        self,
+        pendings: Sequence[Pending],
+        dc: str,
+        partition: int,
+        outcomes: Sequence[Outcome],
+        took_s: float,
     ) -> None:
         """Tell what a log has taken, and what it has not."""
-        if not pendings[0].route.topic.tracking_enabled:
-            return
         at = 0
         for pending in pendings:
             following = at + pending.count
-            self._answered(pending, dc, outcomes[at:following])
+            self._answered(pending, dc, partition, outcomes[at:following])
             at = following
 
     def kept(self, pendings: Sequence[Pending]) -> None:
         """Tell what the spool has taken."""
         for pending in pendings:
-            if pending.route.topic.tracking_enabled:
-                self._tell(EventKind.SPOOLED, self._dc, pending, Via.SPOOL.value)
+            self._tell(EventKind.SPOOLED, self._dc, pending, Via.SPOOL.value)
 
     def replayed(
-        self, entries: Sequence[SpoolEntry], dc: str, outcomes: Sequence[Outcome], took_s: float
+        self,
+        entries: Sequence[SpoolEntry],
+        dc: str,
+        partition: int,
+        outcomes: Sequence[Outcome],
+        took_s: float,
     ) -> None:
         """Tell what a log has taken from the spool."""
         topics, now_ms = self._metadata.catalog.topics, self._clock.now_ms()
@@ -73,12 +80,15 @@ class TrackedPublishes(Transitions):
                         entry.topic,
                         now_ms,
                         dc,
+                        partition=partition,
                         offset=outcome.offset,
                         via=Via.SPOOL.value,
                     )
                 )
 
-    def _answered(self, pending: Pending, dc: str, outcomes: Sequence[Outcome]) -> None:
+    def _answered(
+        self, pending: Pending, dc: str, partition: int, outcomes: Sequence[Outcome]
+    ) -> None:
         messages = pending.messages
         if len(messages) != len(outcomes) and len(outcomes) > 1:
             buffer = self._buffers[dc]
@@ -100,6 +110,7 @@ class TrackedPublishes(Transitions):
                     pending.route.name,
                     now_ms,
                     dc,
+                    partition=partition,
                     offset=outcome.offset if isinstance(outcome, Stored) else -1,
                     reason="" if isinstance(outcome, Stored) else _cut(outcome.reason),
                     via=Via.LOCAL.value if dc == self._dc else Via.FALLBACK.value,

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
-from hermes_actors.tracking.events import TrackingBatch, TrackingEvent, as_unicode
+from hermes_actors.model.message import Via
+from hermes_actors.tracking.events import Losses, TrackingBatch, TrackingEvent, as_unicode
 
 _DAY_MS = 86_400_000
 _SEGMENTS_MIN = 8
@@ -21,15 +23,21 @@ _FILES = f"tracking-{'[0-9]' * 8}.sqlite"
 FOUND_MAX = 1_000
 """The most events of one message that are given."""
 
+_SKEW_MS = 60_000
+"""Clocks of nodes and logs differ by less."""
+
 _SCHEMA = """
 create table if not exists event(
   log_dc text, boot text, sequence integer, number integer, node text, message_id blob, data blob,
   primary key (log_dc, boot, sequence, number)) without rowid;
 create index if not exists by_message on event(message_id);
 create table if not exists source(
-  log_dc text, boot text, dc text, node text, sequence integer, missing integer, dropped integer,
-  dropped_terminal integer, uncovered integer, last_ms integer, is_ended integer,
-  primary key (log_dc, boot));
+  log_dc text, boot text, sequence integer, dropped integer, dropped_terminal integer,
+  uncovered integer, told_ms integer, primary key (log_dc, boot));
+create table if not exists gap(
+  log_dc text, boot text, sequence integer, node text, since_ms integer, until_ms integer,
+  missing integer, dropped integer, dropped_terminal integer, uncovered integer,
+  primary key (log_dc, boot, sequence));
 create table if not exists position(log_dc text primary key, position integer);
 create table if not exists span(one integer primary key check (one = 0), last_ms integer);
 """
@@ -52,34 +60,27 @@ class TrackedEvent(Struct, frozen=True):
     log_dc: str
 
 
-class Source(Struct, frozen=True):
-    """The account of one life of a node in one datacentre's log: how many of its batches are
-    missing, and what it said itself that it did not tell. `is_ended`: it stopped in order.
+class Gap(Struct, frozen=True):
+    """What one life of a node did not tell one datacentre's log, from `since_ms` (0: its beginning)
+    to `until_ms`: how many of its batches are missing, and what it said itself that it lost.
     """
 
     log_dc: str
     boot: str
-    dc: str
     node: str
-    sequence: int
+    since_ms: int
+    until_ms: int
     missing: int
     dropped: int
     dropped_terminal: int
     uncovered: int
-    last_ms: int
-    is_ended: bool
-
-    @property
-    def has_gap(self) -> bool:
-        """True when it is known to have lost something."""
-        return bool(self.missing or self.dropped)
 
 
 class Found(Struct, frozen=True):
-    """The events of one message, oldest first, and all lives of nodes that have told anything."""
+    """The events of one message, oldest first, and the gaps in which there may be more of it."""
 
     events: Sequence[TrackedEvent]
-    sources: Sequence[Source]
+    gaps: Sequence[Gap]
 
 
 class IndexedBatch(Struct, frozen=True):
@@ -90,7 +91,11 @@ class IndexedBatch(Struct, frozen=True):
 
 
 _decoder = msgspec.msgpack.Decoder(TrackingEvent)
-_SOURCE_COLUMNS = ", ".join(Source.__struct_fields__)
+_GAPS = """
+select log_dc, boot, node, min(since_ms), max(until_ms), sum(missing), sum(dropped),
+  sum(dropped_terminal), sum(uncovered)
+from gap where until_ms >= ? group by log_dc, boot having sum(missing) or sum(dropped)
+"""
 
 
 class _Segment:
@@ -183,9 +188,10 @@ class TrackingIndex:
         """All that is known of a message; nothing of one that nobody has told of."""
         wanted = as_unicode(message_id).encode()
         events: dict[tuple[str, str, int, int], TrackedEvent] = {}
-        sources: dict[tuple[str, str], Source] = {}
+        gaps: list[Gap] = []
         with self._lock, self._guarded():
-            for segment in self._opened():
+            segments = self._opened()
+            for segment in segments:
                 rows = segment.connection.execute(
                     "select log_dc, boot, sequence, number, node, data from event "
                     "where message_id = ? limit ?",
@@ -194,13 +200,11 @@ class TrackingIndex:
                 for log_dc, boot, sequence, number, node, data in rows:
                     event = TrackedEvent(_decoder.decode(data), node, boot, log_dc)
                     events[log_dc, boot, sequence, number] = event
-                for row in segment.connection.execute(f"select {_SOURCE_COLUMNS} from source"):  # noqa: S608
-                    source = msgspec.convert(
-                        dict(zip(Source.__struct_fields__, row, strict=True)), Source, strict=False
-                    )
-                    sources[source.log_dc, source.boot] = source
-        ordered = [event for _, event in sorted(events.items(), key=_age)]
-        return Found(ordered[:FOUND_MAX], list(sources.values()))
+            ordered = [event for _, event in sorted(events.items(), key=_age)][:FOUND_MAX]
+            since_ms = _begun_ms(ordered)
+            for segment in segments:
+                gaps += [Gap(*row) for row in segment.connection.execute(_GAPS, (since_ms,))]
+        return Found(ordered, gaps)
 
     def close(self) -> None:
         """Close the files."""
@@ -288,6 +292,7 @@ class TrackingIndex:
                         raise sqlite3.DatabaseError(verdict)
                     connection.execute("delete from position")
                     connection.execute("delete from source")
+                    connection.execute("delete from gap")
             except sqlite3.OperationalError:
                 raise
             except sqlite3.DatabaseError:
@@ -300,6 +305,14 @@ def _age(item: tuple[tuple[str, str, int, int], TrackedEvent]) -> tuple[int, boo
     (_, _, sequence, number), found = item
     # In one millisecond it is published before it is delivered; a node's own order stands.
     return found.event.at_ms, bool(found.event.subscription), sequence, number
+
+
+def _begun_ms(events: Sequence[TrackedEvent]) -> int:
+    """Before when nothing was told of a message with these events; 0 if that is not known."""
+    if not events or events[0].event.subscription or events[0].event.via == Via.SPOOL.value:
+        # Of what the spool sends its keeping may have been hours ago.
+        return 0
+    return events[0].event.at_ms - _SKEW_MS
 
 
 def _unavailable(error: Exception) -> IndexUnavailable:
@@ -321,32 +334,39 @@ def _transaction(segment: _Segment) -> Iterator[sqlite3.Connection]:
 
 def _insert(connection: sqlite3.Connection, log_dc: str, each: IndexedBatch) -> None:
     batch = each.batch
-    held = connection.execute(
-        "select sequence, missing, is_ended from source where log_dc = ? and boot = ?",
+    sequence, losses, told_ms = batch.sequence - 1, Losses(), 0
+    for held in connection.execute(
+        "select sequence, dropped, dropped_terminal, uncovered, told_ms from source "
+        "where log_dc = ? and boot = ?",
         (log_dc, batch.boot),
-    ).fetchone()
-    missing = is_ended = 0
-    if held is not None:
-        sequence, missing, is_ended = held
-        if batch.sequence <= sequence:
-            # It was appended twice, for its answer was lost.
-            return
-        missing += batch.sequence - sequence - 1
+    ):
+        sequence, *counts, told_ms = held
+        losses = Losses(*counts)
+    if batch.sequence <= sequence:
+        # It was appended twice, for its answer was lost.
+        return
+    missing = batch.sequence - sequence - 1
+    if missing or batch.losses != losses:
+        connection.execute(
+            "insert into gap values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                log_dc,
+                batch.boot,
+                batch.sequence,
+                batch.node,
+                told_ms,
+                each.timestamp_ms,
+                missing,
+                batch.losses.dropped - losses.dropped,
+                batch.losses.dropped_terminal - losses.dropped_terminal,
+                batch.losses.uncovered - losses.uncovered,
+            ),
+        )
+    # The node's own times: the log may have taken the batch much later.
+    told_ms = max([told_ms, *(event.at_ms for event in batch.events)])
     connection.execute(
-        "replace into source values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            log_dc,
-            batch.boot,
-            batch.dc,
-            batch.node,
-            batch.sequence,
-            missing,
-            batch.losses.dropped,
-            batch.losses.dropped_terminal,
-            batch.losses.uncovered,
-            each.timestamp_ms,
-            int(batch.is_last or is_ended),
-        ),
+        "replace into source values (?, ?, ?, ?, ?, ?, ?)",
+        (log_dc, batch.boot, batch.sequence, *astuple(batch.losses), told_ms),
     )
     connection.executemany(
         "insert or ignore into event values (?, ?, ?, ?, ?, ?, ?)",

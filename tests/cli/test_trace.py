@@ -4,7 +4,14 @@ import pytest
 
 EVENTS = [
     {"event": "HEDGED", "timestamp": 1_000, "datacenter": "dc2", "node": "one", "via": "hedge"},
-    {"event": "PUBLISHED", "timestamp": 1_021, "datacenter": "dc2", "node": "one", "offset": 17},
+    {
+        "event": "PUBLISHED",
+        "timestamp": 1_021,
+        "datacenter": "dc2",
+        "node": "one",
+        "partition": 3,
+        "offset": 17,
+    },
     {
         "event": "FAILED",
         "timestamp": 1_033,
@@ -29,6 +36,8 @@ ENDED = {
 GAP = {
     "datacenter": "dc1",
     "node": "one",
+    "since": 0,
+    "until": 1_000,
     "missingBatches": 2,
     "dropped": 7,
     "droppedTerminal": 5,
@@ -63,6 +72,7 @@ def test_each_event_has_a_line_with_its_time_after_the_first(hermes, server, mon
     ("fields", "code", "said"),
     [
         ({"gaps": [GAP]}, 4, "7 events dropped, 5 of them ends of messages"),
+        ({"gaps": [GAP]}, 4, "from its start to 1970-01-01 00:00:01.000 are missing"),
         ({"troubles": ["dc2: the log does not answer"]}, 4, "dc2: the log does not answer"),
         ({"events": [], "ended": []}, 3, "is its topic tracked?"),
     ],

@@ -22,7 +22,7 @@ from hermes_actors.model.topic import Ack, ContentType, PublishingAuth
 from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.edges.edge import Edge
 from hermes_actors.publisher.frontend import Frontend
-from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.source import CatalogSchemas
@@ -63,6 +63,8 @@ class World:
             takes_ids=config.schema_id_header,
         )
         parts.setdefault("schema_of", self.validations.of)
+        self._heard_by: list[Transitions] = []
+        parts.setdefault("listeners_of", lambda _topic: self._heard_by)
         self.frontend = Frontend(
             config,
             log,
@@ -82,6 +84,10 @@ class World:
 
     def tick(self) -> None:
         self.edge.tick(trio.current_time(), SimulatedClock().now_ms())
+
+    def hear(self, listener: Transitions) -> None:
+        """Tell it of every publish."""
+        self._heard_by.append(listener)
 
     async def sweep(self) -> None:
         """As the listener does."""

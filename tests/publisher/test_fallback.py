@@ -97,13 +97,13 @@ async def test_each_append_of_a_hedged_message_is_told_of_when_it_ends(
         def sent(self, pendings, dc, via) -> None:
             told.append(("sent", len(pendings), dc, via))
 
-        def answered(self, pendings, dc, outcomes, took_s) -> None:
+        def answered(self, pendings, dc, partition, outcomes, took_s) -> None:
             assert pendings[0].is_answered == (dc == "dc1")
             told.append(("answered", len(pendings), dc, [type(each) for each in outcomes]))
 
     told: list[tuple] = []
     async with open_pair() as pair:
-        pair.world.frontend.tally.listeners.append(Heard())
+        pair.world.hear(Heard())
         pair.own.faults.silent = True
         assert (await pair.world.publish()).status_code == 201
         await trio.sleep(60)

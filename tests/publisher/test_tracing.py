@@ -70,8 +70,8 @@ async def test_each_replay_of_what_is_traced_is_recorded(recording, autojump_clo
     record = recording()
     entries = [entry(TRACED), entry(""), entry(TRACED[:-1] + "0"), entry("nonsense")]
     gone = UnavailableRecord("away")
-    record.spans.replayed(entries, "dc2", [gone, gone, gone, gone], 0.5)
-    record.spans.replayed(entries, "dc2", [Stored(7), Stored(8), Stored(9), Stored(10)], 0.5)
+    record.spans.replayed(entries, "dc2", 3, [gone, gone, gone, gone], 0.5)
+    record.spans.replayed(entries, "dc2", 3, [Stored(7), Stored(8), Stored(9), Stored(10)], 0.5)
     failed, stored = record.ended()
     for span in (failed, stored):
         assert span.name == "replay shop.orders"
@@ -85,7 +85,7 @@ async def test_each_replay_of_what_is_traced_is_recorded(recording, autojump_clo
 async def test_a_record_carries_its_publish(recording, open_world, autojump_clock):
     record = recording()
     async with open_world() as world:
-        world.frontend.tally.listeners.append(record.spans)
+        world.hear(record.spans)
         await world.add_topic("shop.orders")
         for _ in range(3):
             assert (await world.publish(body=b"secret")).status_code == 201
@@ -100,7 +100,7 @@ async def test_a_record_carries_its_publish(recording, open_world, autojump_cloc
 async def test_what_is_not_chosen_leaves_no_mark(recording, open_world, autojump_clock):
     record = recording(0.0)
     async with open_world() as world:
-        world.frontend.tally.listeners.append(record.spans)
+        world.hear(record.spans)
         await world.add_topic("shop.orders")
         assert (await world.publish(body=b"1")).status_code == 201
         assert [name for name, _ in world.stored[0].headers] == ["id", "dc", "via"]

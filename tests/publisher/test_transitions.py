@@ -24,7 +24,7 @@ class Heard(Transitions):
     def sent(self, pendings, dc, via) -> None:
         self.all.append(("sent", list(pendings), dc, via))
 
-    def answered(self, pendings, dc, outcomes, took_s) -> None:
+    def answered(self, pendings, dc, partition, outcomes, took_s) -> None:
         assert took_s >= 0
         self.all.append(("answered", list(pendings), dc, list(outcomes)))
 
@@ -43,7 +43,7 @@ async def listening(open_world, autojump_clock):
     async with open_world(parts={"spool": keeper}) as world:
         heard = Heard()
         world.keeper, world.heard = keeper, heard.all
-        world.frontend.tally.listeners.append(heard)
+        world.hear(heard)
         await world.add_topic("shop.orders")
         await trio.sleep(0.01)
         yield world

@@ -12,14 +12,15 @@ from hermes_actors.tracking.index import (
 )
 
 DAY_MS = 86_400_000
+NOTHING_LOST = Losses()
 
 
-def batch(sequence, *ids, boot="boot", node="one", at_ms=7, **fields):
+def batch(sequence, *ids, boot="boot", node="one", at_ms=7, losses=NOTHING_LOST, **fields):
     events = tuple(
-        TrackingEvent(EventKind.DELIVERED, each, "shop.orders", at_ms, "dc1") for each in ids
+        TrackingEvent(EventKind.PUBLISHED, each, "shop.orders", at_ms, "dc1") for each in ids
     )
     return IndexedBatch(
-        at_ms, TrackingBatch("dc1", node, boot, sequence, 0, Losses(), events, **fields)
+        at_ms, TrackingBatch("dc1", node, boot, sequence, 0, losses, events, **fields)
     )
 
 
@@ -62,8 +63,47 @@ def test_a_batch_that_was_appended_twice_is_taken_in_once_and_a_missing_one_is_a
     take(index, [batch(0, "m1"), batch(0, "m1"), batch(3, "m1", is_last=True)], 3)
     found = index.find("m1")
     assert len(found.events) == 2
-    (source,) = found.sources
-    assert (source.missing, source.is_ended, source.has_gap) == (2, True, True)
+    (gap,) = found.gaps
+    assert (gap.missing, gap.dropped) == (2, 0)
+
+
+def test_a_gap_is_named_for_the_messages_that_it_may_concern():
+    index = opened(None)
+    minute_ms = 60_000
+    lost = [Losses(), Losses(3, 1), Losses(3, 1), Losses(5, 1)]
+    # The second one waited half an hour for the log: that is when the three were dropped.
+    batches = [
+        batch(number, f"m{number}", at_ms=at_ms, losses=lost[number])
+        for number, at_ms in enumerate([10 * minute_ms, 40 * minute_ms, 90 * minute_ms])
+    ]
+    last = batch(3, "m3", at_ms=95 * minute_ms, losses=lost[3])
+    take(index, [*batches, last], 4)
+    for message_id, expected in (("m0", 5), ("m1", 5), ("m2", 2), ("m3", 2), ("nobody's", 5)):
+        (gap,) = index.find(message_id).gaps
+        assert gap.dropped == expected, message_id
+    assert (gap.since_ms, gap.until_ms, gap.dropped_terminal) == (
+        10 * minute_ms,
+        95 * minute_ms,
+        1,
+    )
+    take(index, [batch(4, "m4", at_ms=200 * minute_ms, losses=lost[3])], 5)
+    assert index.find("m4").gaps == []
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"kind": EventKind.DELIVERED, "subscription": "billing"},
+        {"kind": EventKind.PUBLISHED, "via": "spool"},
+    ],
+)
+def test_all_gaps_are_named_where_nobody_knows_when_the_message_began(told):
+    index = opened(None)
+    event = TrackingEvent(message_id="m", topic="shop.orders", at_ms=9_000_000, dc="dc1", **told)
+    lost = Losses(1)
+    later = TrackingBatch("dc1", "one", "boot", 1, 0, lost, (event,))
+    take(index, [batch(0, losses=lost), IndexedBatch(9_000_000, later)], 2)
+    assert [each.dropped for each in index.find("m").gaps] == [1]
 
 
 def test_two_nodes_of_one_name_are_two_lives():
@@ -71,7 +111,7 @@ def test_two_nodes_of_one_name_are_two_lives():
     take(index, [batch(0, "m1"), batch(0, "m1", boot="other"), batch(1, boot="other")], 3)
     found = index.find("m1")
     assert len(found.events) == 2
-    assert [each.has_gap for each in found.sources] == [False, False]
+    assert found.gaps == []
 
 
 def test_old_days_go_and_a_clock_that_was_set_back_makes_no_files(tmp_path):
@@ -93,7 +133,7 @@ def test_it_takes_no_more_than_its_bytes(tmp_path):
     assert ids(index, "m0-0") == []
     assert ids(index, "m59-0") == [("m59-0", "one")]
     # What one file said is carried on.
-    assert not index.find("m59-0").sources[0].has_gap
+    assert index.find("m59-0").gaps == []
 
 
 def test_a_damaged_file_is_set_aside_and_the_log_is_read_again(tmp_path):

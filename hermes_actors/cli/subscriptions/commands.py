@@ -33,6 +33,7 @@ from hermes_actors.model.subscription import (
     DeliveryType,
     SerialPolicy,
     Subscription,
+    TrackingMode,
 )
 from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.clock import IdSource
@@ -105,6 +106,10 @@ def create(
     delivery_type: Annotated[
         DeliveryType | None, typer.Option(help="One by one or in batches.", show_default="SERIAL")
     ] = None,
+    tracking_mode: Annotated[
+        TrackingMode | None,
+        typer.Option(help="Which deliveries `hermes trace` shows.", show_default="trackingOff"),
+    ] = None,
     owner: Annotated[
         str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
     ] = None,
@@ -136,6 +141,7 @@ def create(
         "owner": None if owner is None else bodies.owner(owner),
         "contentType": content_type,
         "deliveryType": delivery_type,
+        "trackingMode": tracking_mode,
         "filters": filters_of(filters) or None,
         "subscriptionPolicy": {key: value for key, value in policy.items() if value is not None},
     }

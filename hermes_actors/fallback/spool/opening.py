@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import Config
-from hermes_actors.fallback.spool.replay import Appended, Replayer, unheard
+from hermes_actors.fallback.spool.replay import Appended, Replayer
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore, open_segment_store
 from hermes_actors.log.base import Log
@@ -50,15 +50,15 @@ async def open_spool(
     metrics: Metrics,
     clock: Clock,
     rng: random.Random,
-    appended: Appended = unheard,
+    listeners: Sequence[Appended] = (),
 ) -> AsyncIterator[Spool | None]:
     """The spool, loaded and running under `control` for the length of the block; None without a
     store, or if it is off.
 
-    `remotes` are the other logs that may be used now, for topics with the fallback flag; `appended`
-    is the Replayer's. At the end of the block what was offered is written first; what waits then
-    stays on the disk. A block that is cancelled ends as if the process had been killed. Raises
-    StartupError.
+    `remotes` are the other logs that may be used now, for topics with the fallback flag;
+    `listeners` are the Replayer's. At the end of the block what was offered is written first; what
+    waits then stays on the disk. A block that is cancelled ends as if the process had been killed.
+    Raises StartupError.
     """
     if open_store is None or not config.spool.enabled:
         yield None
@@ -81,7 +81,7 @@ async def open_spool(
                 envelope=config.log.envelope,
                 records_max=config.frontend.batch_records_max,
                 bytes_max=config.frontend.batch_bytes_max,
-                appended=appended,
+                listeners=listeners,
             ).run(stop),
         )
         yield spool

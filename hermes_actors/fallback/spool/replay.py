@@ -69,26 +69,7 @@ Item = tuple[Waiting, SpoolEntry]
 Logs = Callable[[LiveTopic], Sequence[Log]]
 """The logs that may take a topic's messages now, in their order."""
 
-
-Appended = Callable[[Sequence[SpoolEntry], str, Sequence[Outcome], float], None]
-
-
-def heard_by(listeners: Sequence[Appended]) -> Appended:
-    """Return what tells each of these."""
-
-    def tell(
-        entries: Sequence[SpoolEntry], dc: str, outcomes: Sequence[Outcome], took_s: float
-    ) -> None:
-        for listener in listeners:
-            listener(entries, dc, outcomes, took_s)
-
-    return tell
-
-
-def unheard(
-    _entries: Sequence[SpoolEntry], _dc: str, _outcomes: Sequence[Outcome], _took_s: float
-) -> None:
-    """Do nothing about an append: nobody hears of it."""
+Appended = Callable[[Sequence[SpoolEntry], str, int, Sequence[Outcome], float], None]
 
 
 class _Sending(Struct, eq=False):
@@ -104,8 +85,9 @@ class _Sending(Struct, eq=False):
 
 @dataclass(eq=False)
 class Replayer:
-    """The actor. Batches are bounded by `records_max` and `bytes_max`. `appended` hears of each
-    append that has ended: its entries, the datacentre, their outcomes, and the seconds it took.
+    """The actor. Batches are bounded by `records_max` and `bytes_max`. `listeners` hear of each
+    append that has ended: its entries, the datacentre, the partition, their outcomes, and the
+    seconds it took.
     """
 
     spool: Spool
@@ -115,7 +97,7 @@ class Replayer:
     envelope: Envelope = Envelope.NATIVE
     records_max: int = 1_000
     bytes_max: int = 1_000_000
-    appended: Appended = unheard
+    listeners: Sequence[Appended] = ()
 
     def __post_init__(self) -> None:
         self._clock = self.spool.clock
@@ -334,7 +316,8 @@ class Replayer:
         started_s = self._clock.monotonic_s()
         outcomes = await log.append(sending.queue.log_topic, partition, records, strictest)
         took_s = self._clock.monotonic_s() - started_s
-        self.appended([entry for _, entry in items], log.dc, outcomes, took_s)
+        for appended in self.listeners:
+            appended([entry for _, entry in items], log.dc, partition, outcomes, took_s)
         by_kind: dict[type[Outcome], list[Waiting]] = {}
         for (each, _), outcome in zip(items, outcomes, strict=True):
             by_kind.setdefault(type(outcome), []).append(each)

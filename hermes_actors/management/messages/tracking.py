@@ -55,15 +55,16 @@ class MessageTracking:
             "ended": [_ended(each) for each in ended.values()],
             "gaps": [
                 {
-                    "datacenter": source.log_dc,
-                    "node": source.node,
-                    "missingBatches": source.missing,
-                    "dropped": source.dropped,
-                    "droppedTerminal": source.dropped_terminal,
-                    "uncovered": source.uncovered,
+                    "datacenter": gap.log_dc,
+                    "node": gap.node,
+                    "since": gap.since_ms,
+                    "until": gap.until_ms,
+                    "missingBatches": gap.missing,
+                    "dropped": gap.dropped,
+                    "droppedTerminal": gap.dropped_terminal,
+                    "uncovered": gap.uncovered,
                 }
-                for source in found.sources
-                if source.has_gap
+                for gap in found.gaps
             ],
             "troubles": [] if following is None else following.troubles(),
         }

@@ -382,7 +382,7 @@ class BatchStream:
             part.parts.append((pending, places))
             each.append((pending, messages))
         part.left = len(each)
-        gateway.begin([pending for pending, _ in each])
+        gateway.begin(route, [pending for pending, _ in each])
         for pending, messages in each:
             end = gateway.hand_over_batch(self.account, pending, messages)
             if end is not None:

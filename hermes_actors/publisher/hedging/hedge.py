@@ -275,7 +275,9 @@ class Hedge:
             else:
                 found = [_CHAOS] * count
         if records is not None:
-            self._route.answered(pendings, path.name, found, self._now_s() - started_s)
+            self._route.answered(
+                pendings, path.name, flight.partition, found, self._now_s() - started_s
+            )
         is_stored = stored_count(found) == count
         may_go_on = is_stored or await self._may_go_on(path, found)
         took_s = self._now_s() - started_s
@@ -389,12 +391,14 @@ class Hedge:
         took_s = self._now_s() - started_s
         if _are_sent_together(parts):
             pendings = [part.attempts.pending for part in parts]
-            self._route.answered(pendings, path.name, found, took_s)
+            self._route.answered(pendings, path.name, batch.partition, found, took_s)
         else:
             at = 0
             for part in parts:
                 some = found[at : at + part.count]
-                self._route.answered([part.attempts.pending], path.name, some, took_s)
+                self._route.answered(
+                    [part.attempts.pending], path.name, batch.partition, some, took_s
+                )
                 at += part.count
         self._ended(path, parts, found, took_s)
         path.ended(sent, found, self._now_s())
