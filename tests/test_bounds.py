@@ -16,7 +16,7 @@ import trio
 
 from hermes_actors.config import FiltersConfig, FrontendConfig, PreviewConfig, PropagationConfig
 from hermes_actors.consumer.batch.assembly import element_of
-from hermes_actors.consumer.recipients.cloudevents import CloudEvents
+from hermes_actors.consumer.recipients.headers import CloudEvents
 from hermes_actors.consumer.recipients.signing import Signer
 from hermes_actors.errors import Refused
 from hermes_actors.filters.aside import Aside

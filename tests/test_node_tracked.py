@@ -159,6 +159,43 @@ def of_delivery(batches):
     ]
 
 
+async def test_each_message_of_a_pushed_batch_is_told_of(autojump_clock):
+    async def work(node, own, sink):
+        for number in range(3):
+            assert await publish(node, b"%d" % number) == 201
+        await sink.is_done.wait()
+        await trio.sleep(5)
+
+    policy = {"batchSize": 3, "batchTime": 60_000, "messageBackoff": 100}
+    own, _ = await tracked(work, 500, 200, deliveryType="BATCH", subscriptionPolicy=policy)
+    ids = [each.message_id for batch in own for each in batch.events if each.kind == "PUBLISHED"]
+    assert len(set(ids)) == 3
+    assert of_delivery(own) == [
+        *[("INFLIGHT", each, 1, 0) for each in ids],
+        *[("FAILED", each, 1, 500) for each in ids],
+        *[("INFLIGHT", each, 2, 0) for each in ids],
+        *[("DELIVERED", each, 2, 0) for each in ids],
+    ]
+
+
+async def test_a_broadcast_ends_once_though_its_recipients_answer_one_by_one(autojump_clock):
+    async def work(node, own, sink):
+        assert await publish(node, b"1") == 201
+        await sink.is_done.wait()
+        await trio.sleep(5)
+
+    own, _ = await tracked(
+        work, 200, 503, 200, endpoint="http://a.test/x;http://b.test/x", mode="BROADCAST"
+    )
+    message_id = await id_of(own)
+    assert of_delivery(own) == [
+        ("INFLIGHT", message_id, 1, 0),
+        ("FAILED", message_id, 1, 503),
+        ("INFLIGHT", message_id, 2, 0),
+        ("DELIVERED", message_id, 2, 0),
+    ]
+
+
 async def test_what_a_filter_leaves_out_ends_as_filtered(autojump_clock):
     async def work(node, own, sink):
         assert await publish(node, b'{"country": "DE"}') == 201

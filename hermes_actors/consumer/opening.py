@@ -10,21 +10,22 @@ from functools import partial
 
 import trio
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import Crash, open_supervisor
 from hermes_actors.config import ConsumersConfig, EndpointTlsConfig
+from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.http1.pool import PoolLimits
 from hermes_actors.consumer.senders.http1.sender import open_http1_sender
 from hermes_actors.consumer.senders.httpx.net import HostConnections, HttpxNet
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
-from hermes_actors.consumer.senders.oauth.request import ask_for_token
+from hermes_actors.consumer.senders.oauth.request import ANSWER_BYTES_MAX, ask_for_token
 from hermes_actors.consumer.senders.oauth.sender import OAuthSender, ProviderOf
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
 from hermes_actors.consumer.senders.plugins import SenderProvider, load_providers
 from hermes_actors.consumer.senders.proxying import Proxy, read_proxy
 from hermes_actors.consumer.senders.push_tasks import PushTasks
-from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.errors import StartupError
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -102,9 +103,11 @@ async def open_senders(
         proxied: Sender | None = None
         if proxy is not None:
             proxied = await stack.enter_async_context(open_other(await new_net(), http2=False))
+        token_net = replace(await new_net(), response_bytes_max=ANSWER_BYTES_MAX)
+        token_sender = await stack.enter_async_context(open_other(token_net, http2=False))
         nursery = await stack.enter_async_context(trio.open_nursery())
         asking = PushTasks(nursery, TOKEN_REQUESTS_MAX, on_fault)
-        tokens = Tokens(asking, partial(ask_for_token, await new_net()), metrics)
+        tokens = Tokens(asking, partial(ask_for_token, token_sender), metrics)
         waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX, on_fault)
         # One that stays broken takes neither the others nor the node down.
         supervisor = await stack.enter_async_context(open_supervisor(system_rng(), _log_crash))

@@ -7,31 +7,32 @@ read, for due retries and for the rate, and commits what is settled.
 
 import logging
 from collections.abc import Callable
-from typing import Any, assert_never
+from typing import Any
 
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.consumer.batch.dispatch import BatchDispatch, assembly_of
+from hermes_actors.consumer.batch.dispatch import BatchDispatch
 from hermes_actors.consumer.delivery.bodies import Bodies
-from hermes_actors.consumer.delivery.buffer import Buffer
-from hermes_actors.consumer.delivery.delivery import Delivery, ToEach, Transitions
+from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
+from hermes_actors.consumer.delivery.delivery import ToEach
 from hermes_actors.consumer.delivery.dispatching import FILL_MAX, Dispatching, Surroundings
-from hermes_actors.consumer.delivery.letter import DeadLetters, Discarded
 from hermes_actors.consumer.delivery.measures import Gauge, SubscriptionMeasures
-from hermes_actors.consumer.delivery.parts import ConsumerParts, ConsumerStatus
+from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.pushing import recipients_of
 from hermes_actors.consumer.letters.redrive import Redriver
 from hermes_actors.consumer.offsets.progress import REFRESH_S, TopicProgress
-from hermes_actors.consumer.reading.filters import Screen, Screening
+from hermes_actors.consumer.reading.filters import Screening
 from hermes_actors.consumer.reading.intake import Intake
-from hermes_actors.consumer.serial.dispatch import Dispatch
-from hermes_actors.consumer.serial.queue import SerialQueue
+from hermes_actors.consumer.recipients.signing import signer_of
+from hermes_actors.consumer.serial.dispatch import SerialDispatch
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, Spent
+from hermes_actors.errors import Refused
+from hermes_actors.filters.compiled import refusal
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
-from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.model.dead_letter import DiscardReason
-from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
+from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
+from hermes_actors.model.subscription import BatchPolicy, DeliveryType
 from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.wakeup import Wakeup
 from hermes_actors.status.collector import SubscriptionFigures
@@ -39,8 +40,6 @@ from hermes_actors.status.collector import SubscriptionFigures
 _logger = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_S = 3.0
-
-_MakeDispatch = Callable[[Transitions, DeadLetters, Surroundings], Dispatching[Any]]
 
 
 class PushConsumer:
@@ -61,12 +60,10 @@ class PushConsumer:
         *,
         topic_content: ContentType = ContentType.JSON,
         owned: Owned | None = None,
-        letters: DeadLetters | None = None,
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
         """Raises Refused for an endpoint that cannot be pushed to. `owned` None: it is alone."""
         owned = owned or Owned()
-        buffer, dispatch_of = _halves(live, parts, owned)
         self._clock = parts.clock
         self._rng = parts.rng
         self._config = parts.config
@@ -83,13 +80,32 @@ class PushConsumer:
         transitions = ToEach([self._measures, *listeners]) if listeners else self._measures
         self._commits = parts.metrics.timer("offset_commits_duration")
         self._failed_commits = parts.metrics.counter("offset_commits_failures")
-        self._buffer = buffer
-        self._progress = TopicProgress.of(
+        self._progress = TopicProgress(
             live, parts.log, log_topic, parts.namespace, owned, parts.config.clock_skew_max_ms
         )
         self._progress.cover = parts.cover(live)
+        self._wakeup = Wakeup()
+        self._touched = Wakeup()
+        self._landed = Wakeup()
+        self._sought = Wakeup()
+        self._is_stopping = False
+        self._letters = KeptDeadLetters(live, log_topic, parts, owned.lease)
+        dispatch = BatchDispatch if is_batch else SerialDispatch
+        self._dispatch: Dispatching[Any] = dispatch(
+            live,
+            Surroundings(
+                parts,
+                owned,
+                transitions,
+                self._letters,
+                wake=self._wakeup.set,
+                note_settled=self._note_settled,
+                note_landed=self._landed.set,
+            ),
+        )
+        buffer = self._buffer = self._dispatch.buffer
         bodies = Bodies(live, topic_content, parts.avro, parts.clock)
-        self._screening = Screening(live, parts, self._measures, owned.lease, self._ask_by, bodies)
+        self._screening = Screening(live, parts, self._measures, owned.lease, bodies)
         self._intake = Intake(
             parts.log,
             log_topic,
@@ -100,26 +116,14 @@ class PushConsumer:
             self._measures,
             transitions,
             self._on_read,
-            self._give_up,
+            self._dispatch.give_up,
             self._write_ahead,
-            read_avro=self._screening.read_avro,
+            self._screening,
         )
-        self._wakeup = Wakeup()
-        self._touched = Wakeup()
-        self._landed = Wakeup()
-        self._sought = Wakeup()
-        self._is_stopping = False
-        self._letters = letters or Discarded()
-        around = Surroundings(
-            wake=self._wakeup.set,
-            note_room=self._intake.note_room,
-            note_settled=self._note_settled,
-            note_landed=self._landed.set,
-        )
-        self._dispatch = dispatch_of(transitions, self._letters, around)
+        self._dispatch.note_room = self._intake.note_room
         owned.share.on_change = self._divide
         self._redriver = Redriver(
-            live, parts, buffer, self._on_read, self._give_up, bodies, owned.lease
+            live, parts, buffer, self._on_read, self._dispatch.give_up, bodies, owned.lease
         )
         self._read_ahead()
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
@@ -173,27 +177,10 @@ class PushConsumer:
         why, buried = self._dispatch.gone or self._intake.why, self._letters.why
         return f"{why}; {buried}" if why and buried else why
 
-    def status(self) -> ConsumerStatus:
-        """Return all that may be asked of it, as it is now."""
-        return ConsumerStatus(
-            why=self.why,
-            inflight=self._buffer.inflight,
-            waiting_retries=self._buffer.waiting,
-            fresh=self._buffer.fresh,
-            buffered_bytes=self._buffer.buffered_bytes,
-            positions={p: o.position for p, o in self._progress.partitions.items()},
-            last_undelivered=self._dispatch.last_undelivered,
-            dropped_headers=self._dispatch.dropped_headers,
-            level=self._dispatch.level,
-            rate_now=self._dispatch.rate_now,
-            held_back=self._held_back,
-            oldest_age_ms=self._oldest_age_ms,
-        )
-
     def figures(self) -> SubscriptionFigures:
         """Return the figures for the node's status record."""
         dispatch = self._dispatch
-        failure, undelivered = dispatch.last_failure, dispatch.last_undelivered
+        failure = dispatch.last_failure
         return SubscriptionFigures(
             why=self.why,
             counts=self._measures.flow(),
@@ -208,9 +195,9 @@ class PushConsumer:
             rate_now=dispatch.rate_now,
             held_back=self._held_back,
             oldest_age_ms=self._oldest_age_ms,
-            last_undelivered=None if undelivered is None else undelivered.for_status(),
+            last_undelivered=dispatch.last_undelivered,
             last_attempts=dispatch.last_attempts,
-            latency_ms=self._measures.latency_ms(self._clock.monotonic_s()),
+            latency_ms=self._measures.recent_latency.ms(self._clock.monotonic_s()),
         )
 
     @property
@@ -268,12 +255,6 @@ class PushConsumer:
             await self._intake.arrive()
             await self._commit()
             nursery.start_soon(self._progress.keep_committed, self._touched.set, self._rng)
-
-    def _ask_by(self, screen: Screen) -> None:
-        self._intake.screen = screen
-
-    def _give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
-        self._dispatch.give_up(delivery, reason, detail)
 
     def _on_read(self) -> None:
         self._touched.set()
@@ -361,23 +342,42 @@ class PushConsumer:
         return self._lease.is_open()
 
 
-def _halves(
-    live: LiveSubscription, parts: ConsumerParts, owned: Owned
-) -> tuple[Buffer, _MakeDispatch]:
-    """The messages that are read and not settled, and what pushes them: in batches, or one by one.
+class ConsumerFactory:
+    """Serial and batch consumers over a node's shared parts."""
 
-    Which of the two it is never changes: whoever changes it needs another consumer.
-    """
-    match policy := live.subscription.subscription_policy:
-        case BatchPolicy():
-            assembly = assembly_of(live, parts)
-            return assembly, lambda transitions, letters, around: BatchDispatch(
-                live, parts, assembly, transitions, letters, around, owned
-            )
-        case SerialPolicy(ordered=is_ordered):
-            queue = SerialQueue(1, parts.config.waiting_retries_max, is_ordered=is_ordered)
-            return queue, lambda transitions, letters, around: Dispatch(
-                live, parts, queue, transitions, letters, around, owned
-            )
-        case _:
-            assert_never(policy)
+    def __init__(self, parts: ConsumerParts) -> None:
+        self._parts = parts
+
+    def refusal(self, live: LiveSubscription, topic: LiveTopic) -> str:
+        """Why the subscription cannot be consumed as it stands; "" when it can."""
+        subscription = live.subscription
+        is_batch = subscription.delivery_type is DeliveryType.BATCH
+        if isinstance(subscription.subscription_policy, BatchPolicy) is not is_batch:
+            return "subscriptionPolicy is not of the kind that deliveryType says"
+        is_avro = subscription.content_type is ContentType.AVRO
+        if not_known := refusal(subscription.filters):
+            return not_known
+        try:
+            signer_of(subscription)
+            if recipients_of(live, self._parts).is_by_message and is_avro:
+                return "endpoint: a {field} is filled from JSON; use contentType JSON"
+        except Refused as error:
+            return error.message
+        return ""
+
+    def make(
+        self,
+        live: LiveSubscription,
+        topic: LiveTopic,
+        owned: Owned | None = None,
+        on_started: Callable[[], None] = lambda: None,
+    ) -> PushConsumer:
+        """A consumer of what is owned, None: of all. Only for what `refusal` lets through."""
+        return PushConsumer(
+            live,
+            topic.log_topic,
+            self._parts,
+            topic_content=topic.topic.content_type,
+            owned=owned,
+            on_started=on_started,
+        )

@@ -8,13 +8,14 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.consumer.batch.assembly import Batch, array_of, element_of
-from hermes_actors.consumer.batch.pushing import BatchPushing
-from hermes_actors.consumer.delivery.delivery import Delivery, Transitions
+from hermes_actors.consumer.batch.assembly import array_of, element_of
+from hermes_actors.consumer.delivery.broadcast import Caller
+from hermes_actors.consumer.delivery.delivery import Batch, Delivery, Transitions
 from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.pushing import Pushing
 from hermes_actors.consumer.delivery.retry import RetryPolicy
-from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
+from hermes_actors.consumer.push_consumer import ConsumerFactory
 from hermes_actors.consumer.senders.sender import (
     Done,
     Failure,
@@ -24,7 +25,6 @@ from hermes_actors.consumer.senders.sender import (
     Witness,
     parse_lines,
 )
-from hermes_actors.consumer.serial.pushing import Pushing
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.message import Message, UndecodableRecord
@@ -99,33 +99,14 @@ async def try_push(
         ended.set()
 
     is_over = False
-
-    def hears() -> bool:
-        return not is_over
-
+    caller = Caller(lambda: not is_over, lambda: is_over, fail)
+    record = StoredRecord(0, 0, message.published_at_ms, None, message.body, ())
+    pushed: Delivery | Batch
+    pushed = delivery = Delivery(record, PartitionOffsets(0), message)
+    if isinstance(policy, BatchPolicy):
+        pushed = Batch(message.id, [delivery], _batch_body(message, policy), begun_s)
     try:
-        if isinstance(policy, BatchPolicy):
-            batch = Batch(message.id, [], _batch_body(message, policy), begun_s)
-            BatchPushing(
-                tried,
-                parts,
-                request_timeout_ms=policy.request_timeout,
-                may_begin=hears,
-                is_over=lambda: is_over,
-                fail=fail,
-            ).send(batch, message, done)
-        else:
-            retry = RetryPolicy.of(policy)
-            Pushing(
-                tried,
-                parts,
-                Transitions(),
-                retry,
-                epoch=0,
-                may_begin=hears,
-                is_over=lambda: is_over,
-                fail=fail,
-            ).send(_delivery_of(message), done)
+        Pushing(tried, parts, Transitions(), RetryPolicy.of(policy), caller).send(pushed, done)
         with trio.move_on_after(policy.request_timeout / 1_000 + _GRACE_S):
             await ended.wait()
     finally:
@@ -266,11 +247,6 @@ def _batch_body(message: Message, policy: BatchPolicy) -> bytes:
             f"{policy.batch_volume}"
         )
     return body
-
-
-def _delivery_of(message: Message) -> Delivery:
-    record = StoredRecord(0, 0, message.published_at_ms, None, message.body, ())
-    return Delivery(record, PartitionOffsets(0), message)
 
 
 def _masked(

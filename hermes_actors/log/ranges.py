@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from hermes_actors.log.base import Log, OffsetOutOfRange
+from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
 from hermes_actors.model.record import StoredRecord
 
 T = TypeVar("T")
@@ -43,6 +43,25 @@ async def read_forwards(
                 # The log lost its end: there is nothing more in the range.
                 return
             position = error.start
+
+
+async def read_one(log: Log, topic: str, partition: int, offset: int) -> StoredRecord | None:
+    """Return the record at `offset`; None where the log does not hold it, or has no such topic.
+
+    Raises LogUnavailable. Set a time-out around it.
+    """
+    records: list[StoredRecord] = []
+
+    def take(batch: Sequence[StoredRecord]) -> bool:
+        records.extend(batch)
+        return False
+
+    try:
+        if offset < (await log.end_positions(topic)).get(partition, 0):
+            await read_forwards(log, topic, partition, offset, offset + 1, take)
+    except UnknownTopic:
+        return None
+    return next((record for record in records if record.offset == offset), None)
 
 
 async def read_backwards(

@@ -11,16 +11,16 @@ from hermes_actors.balancer.membership import NodeLoads
 from hermes_actors.config import RecipientsConfig
 from hermes_actors.consumer.delivery.measures import DELIVERING
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.factory import ConsumerFactory
 from hermes_actors.consumer.letters.open_counts import OpenCounts
 from hermes_actors.consumer.offsets.resting import Resting
+from hermes_actors.consumer.push_consumer import ConsumerFactory
 from hermes_actors.consumer.recipients.resolver import (
     ResolverContext,
     open_resolver,
 )
 from hermes_actors.consumer.recipients.resolver_dns import Names
+from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
-from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.filters.aside import Aside
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import FollowedRedrives
@@ -30,7 +30,6 @@ from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.schema.aside import COSTLY_MAX
-from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.reading import AvroReader
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -79,7 +78,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             cover=node.cover,
             avro=AvroReader(
                 node.schemas,
-                CompiledSchemas(),
+                node.compiled,
                 # Its own: what is published does not wait for what is delivered.
                 node.control.start(
                     "avro reading", environment.ask_schemas, mailbox_capacity=COSTLY_MAX

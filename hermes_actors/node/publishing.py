@@ -17,7 +17,6 @@ from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.publisher.router import Router
 from hermes_actors.schema.aside import COSTLY_MAX
-from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.reading import AvroReader
 from hermes_actors.schema.topics import TopicValidations
 from hermes_actors.status.preview_reporter import PreviewReporter
@@ -57,7 +56,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         node.duties["spool"] = lambda: spool.trouble if spool else ""
         node.spool_lost = lambda: spool.lost if spool else ""
         not_checked = _start_readiness_check(node, environment)
-        schemas, compiled = node.schemas, CompiledSchemas()
+        schemas = node.schemas
         frontend = Frontend(
             node.config.frontend,
             environment.log,
@@ -89,7 +88,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             doubt_about=node.metadata.doubt_about,
             schema_of=TopicValidations(
                 schemas,
-                compiled,
+                node.compiled,
                 node.control.start(
                     "schema checks", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
                 ),
@@ -99,7 +98,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             listeners_of=lambda topic: [
                 found for listen in node.publish_listeners if (found := listen(topic)) is not None
             ],
-            readable=AvroReader(schemas, compiled).readable,
+            readable=AvroReader(schemas, node.compiled).readable,
             render_all=lambda: render_in_turns(node.metrics),
             notices=node.notices,
         )

@@ -23,6 +23,7 @@ from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Transitions as PublishTransitions
 from hermes_actors.schema.client import RegistryClient
+from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.source import SchemaSource
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.telemetry.metrics import Metrics
@@ -72,6 +73,8 @@ class Node:
     """Gives what a subscription's commits wait for."""
     tracking: TrackingFollowing | None = None
     """Where a management node looks messages up."""
+    compiled: CompiledSchemas = field(default_factory=CompiledSchemas)
+    """The Avro schemas that it publishes and delivers with."""
     boot_id: str = ""
     """The name of this life of the node."""
     replayed: list[Appended] = field(default_factory=list)

@@ -14,7 +14,6 @@ from hermes_actors.model.push_trial import PushTrial
 from hermes_actors.node.consuming import names_of, provider_of
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
-from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.reading import AvroReader
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -60,7 +59,7 @@ async def _parts_for_one(node: Node, environment: NodeEnvironment) -> AsyncItera
             metrics=metrics,
             config=config,
             names=names_of(clock, config.recipients),
-            avro=AvroReader(node.schemas, CompiledSchemas()),
+            avro=AvroReader(node.schemas, node.compiled),
         )
 
 

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from math import exp2, nan
+from math import exp2, isnan, nan
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -39,6 +39,7 @@ Meanings = Mapping[str, tuple[str, str]]
 
 
 _QUANTILES = (0.5, 0.99, 0.999)
+_RECENT = (0.5, 0.99)
 _CHILDREN_A_TURN = 50
 SCALE = 2
 """Cells of timers are those of OpenTelemetry's exponential histograms of this scale: each is wider
@@ -73,6 +74,27 @@ class Counter:
     def add(self, count: int = 1) -> None:
         """Count `count` more."""
         self.value += count
+
+
+class RecentLatency:
+    """How long half of what a timer observed in the last minute took at most, and 99 % of it."""
+
+    __slots__ = ("_latency_ms", "_looked_s", "_timer")
+
+    def __init__(self, timer: "Timer") -> None:
+        self._timer = timer
+        self._latency_ms: tuple[float, float] | None = None
+        self._looked_s = -_MARK_INTERVAL_S
+
+    def ms(self, now_s: float) -> tuple[float, float] | None:
+        """Both in milliseconds, looked at each few seconds, for looking costs; None when there was
+        nothing.
+        """
+        if now_s - self._looked_s >= _MARK_INTERVAL_S:
+            self._looked_s = now_s
+            p50, p99 = (round(1_000 * each, 1) for each in self._timer.quantiles_s(_RECENT, now_s))
+            self._latency_ms = None if isnan(p99) else (p50, p99)
+        return self._latency_ms
 
 
 class _Mark(Struct, frozen=True):
@@ -188,10 +210,15 @@ class Metrics(Collector):
         self._gauges: dict[str, dict[Labels, Callable[[], float]]] = {}
         self._totals: dict[str, dict[Labels, Callable[[], float]]] = {}
         self._tables: dict[str, Callable[[], Iterable[tuple[Mapping[str, str], float]]]] = {}
+        self._total_tables: dict[str, Callable[[], Iterable[tuple[Mapping[str, str], float]]]] = {}
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter of that name and labels, the same one each time; shown as `…_total`."""
         return self._counters.setdefault(name, {}).setdefault(_key(labels), Counter())
+
+    def counted(self, name: str) -> int:
+        """All counters of that name together; those that were forgotten count no more."""
+        return sum(each.value for each in self._counters.get(name, {}).values())
 
     def timer(self, name: str, **labels: str) -> Timer:
         """The timer of that name and labels; shown as `…_seconds` with quantiles over
@@ -212,6 +239,12 @@ class Metrics(Collector):
     ) -> None:
         """Numbers that somebody else keeps, all of a name, with their labels, read when scraped."""
         self._tables[name] = read
+
+    def totals(
+        self, name: str, read: Callable[[], Iterable[tuple[Mapping[str, str], float]]]
+    ) -> None:
+        """As `gauges`, of numbers that only grow, shown as `…_total`."""
+        self._total_tables[name] = read
 
     def total(self, name: str, read: Callable[[], float], **labels: str) -> None:
         """A number that only grows and that somebody else counts, read when scraped and shown as
@@ -283,13 +316,18 @@ class Metrics(Collector):
                         sample = Sample(f"{self._prefix}_{name}{suffix}", dict(key), read())
                         shown.samples.append(sample)
                     yield is_first, shown
-        for name, table in sorted(self._tables.items()):
-            rows = {_key(labels): number for labels, number in table()}
-            for is_first, numbers in _sliced(rows, children_max):
-                levels = GaugeMetricFamily(*self._head(name))
-                for key, number in numbers:
-                    levels.samples.append(Sample(f"{self._prefix}_{name}", dict(key), number))
-                yield is_first, levels
+        for make, suffix, tables in (
+            (CounterMetricFamily, "_total", self._total_tables),
+            (GaugeMetricFamily, "", self._tables),
+        ):
+            for name, table in sorted(tables.items()):
+                rows = {_key(labels): number for labels, number in table()}
+                for is_first, numbers in _sliced(rows, children_max):
+                    levels: Metric = make(*self._head(name))
+                    for key, number in numbers:
+                        sample = Sample(f"{self._prefix}_{name}{suffix}", dict(key), number)
+                        levels.samples.append(sample)
+                    yield is_first, levels
 
     def _head(self, name: str) -> tuple[str, str]:
         """The name as it is shown, and what it means."""

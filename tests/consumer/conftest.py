@@ -14,10 +14,7 @@ from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.letters.kept import letters_of
 from hermes_actors.consumer.push_consumer import PushConsumer
-from hermes_actors.consumer.senders.sender import Sender, SendOutcome
-from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -33,43 +30,20 @@ from hermes_actors.model.topic import Ack, Owner
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
+from tests.scripted_sender import OK, ScriptedSender
 from tests.values import a_subscription
 
-OK = SendOutcome(200)
 
-
-class ScriptedSender(Sender):
-    """Answers as `script(push)` says: an outcome, (delay in s, outcome), or None: never."""
-
-    def __init__(self, nursery, script):
-        self.script = script
-        self.pushes = []
-        self.times_s = []
-        self.unanswered = []
-        self.inflight = 0
-        self.inflight_high = 0
-        self._nursery = nursery
-
-    def send(self, push, done):
-        self.pushes.append(push)
-        self.times_s.append(trio.current_time())
-        self.inflight += 1
-        self.inflight_high = max(self.inflight_high, self.inflight)
-        answer = self.script(push)
-        if answer is None:
-            self.unanswered.append(done)
-            return
-        delay_s, outcome = answer if isinstance(answer, tuple) else (0.0, answer)
-        self._nursery.start_soon(self._answer, delay_s, outcome, done)
-
-    async def _answer(self, delay_s, outcome, done):
-        await trio.sleep(delay_s)
-        self.inflight -= 1
-        done(outcome)
-
-    @property
-    def bodies(self):
-        return [push.body for push in self.pushes]
+def status_of(consumer):
+    """What the node's status record says of a consumer, and what only tests look at."""
+    figures, buffer, dispatch = consumer.figures(), consumer._buffer, consumer._dispatch
+    return SimpleNamespace(
+        **{**msgspec.structs.asdict(figures), "level": dispatch.level},
+        fresh=buffer.fresh,
+        buffered_bytes=buffer.buffered_bytes,
+        positions={p: each.position for p, each in consumer._progress.partitions.items()},
+        dropped_headers=dispatch._pushing._head.dropped,
+    )
 
 
 class World:
@@ -140,14 +114,16 @@ class World:
         made = []
 
         def make():
-            if keeps_letters:
-                arguments["letters"] = letters_of(
-                    live, self.topic, self.parts, arguments.get("owned", Owned()).lease
-                )
+            config = self.parts.config
+            letters = msgspec.structs.replace(
+                config.dead_letters, enabled=keeps_letters and config.dead_letters.enabled
+            )
             consumer = PushConsumer(
                 live,
                 self.topic,
-                self.parts,
+                msgspec.structs.replace(
+                    self.parts, config=msgspec.structs.replace(config, dead_letters=letters)
+                ),
                 on_started=lambda: self.started.append(1),
                 **arguments,
             )
@@ -162,7 +138,7 @@ class World:
                 supervisor=supervisor,
                 made=made,
                 stop=lambda: supervisor.stop("consumer", grace_s=60),
-                status=lambda: made[-1].status(),
+                status=lambda: status_of(made[-1]),
             )
             await supervisor.stop("consumer", grace_s=60)
 

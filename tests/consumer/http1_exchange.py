@@ -5,16 +5,13 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from hermes_actors.config import EndpointsConfig
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
+from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.http1.pool import PoolLimits
 from hermes_actors.consumer.senders.http1.sender import open_http1_sender
-from hermes_actors.consumer.senders.resolving import Resolver
-from hermes_actors.consumer.senders.sender import Push
 from hermes_actors.runtime import guest
-from hermes_actors.security.address_guard import AddressGuard
+from tests.consumer.http_doubles import LOCAL, probed, pushed
 
-LOCAL = AddressGuard(EndpointsConfig(allow_loopback=True))
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -103,24 +100,7 @@ class Client:
         self.route = parse_endpoint(f"{scheme}://{host}:{port}/in", "lane").resolve(b"")
 
     async def probe(self):
-        event, failures = trio.Event(), []
-
-        def done(failure):
-            failures.append(failure)
-            event.set()
-
-        self.sender.probe(self.route, done)
-        await event.wait()
-        return failures[0]
+        return await probed(self.sender, self.route)
 
     async def push(self, body=b"hello", timeout_ms=5_000):
-        event, outcomes = trio.Event(), []
-
-        def done(outcome):
-            outcomes.append(outcome)
-            event.set()
-
-        self.sender.send(Push(self.route, b"A: b\r\n", body, timeout_ms), done)
-        await event.wait()
-        assert len(outcomes) == 1
-        return outcomes[0]
+        return await pushed(self.sender, self.route, timeout_ms, b"A: b\r\n", body)

@@ -7,8 +7,8 @@ from hypercorn.config import Config
 from hypercorn.trio import serve
 
 from hermes_actors.config import EndpointsConfig
+from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.httpx.net import HostConnections, HttpxNet
-from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Push
 from hermes_actors.security.address_guard import AddressGuard
 

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from hermes_actors.consumer.factory import ConsumerFactory
+from hermes_actors.consumer.push_consumer import ConsumerFactory
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryMode,

@@ -8,6 +8,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.consumer.delivery.broadcast import Broadcast, Caller
 from hermes_actors.consumer.delivery.delivery import Served
 from hermes_actors.consumer.delivery.retry import RetryPolicy
 from hermes_actors.consumer.offsets.resting import Resting
@@ -21,7 +22,6 @@ from hermes_actors.consumer.senders.sender import (
     Route,
     SendOutcome,
 )
-from hermes_actors.consumer.serial.broadcast import Broadcast
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned, RateShare
 from hermes_actors.log.commits import CommitOwner, decode
@@ -207,12 +207,11 @@ def test_a_broadcast_that_may_not_go_on_leaves_the_rest_for_its_next_attempt():
         recipients,
         served,
         RetryPolicy.of(SerialPolicy(), has_oauth=False),
+        Caller(lambda: may_begin[0], lambda: False, outcomes.append),
         push=lambda recipient, done: under_way.append((recipient.key, done)),
         done=outcomes.append,
-        is_over=lambda: False,
         now_ms=lambda: 0,
         pushes_max=2,
-        may_begin=lambda: may_begin[0],
     ).begin()
     under_way[0][1](OK)
     assert [key for key, _ in under_way] == ["k0", "k1", "k2"]

@@ -2,18 +2,20 @@
 
 import random
 
+import msgspec
 import trio
 
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.delivery.letter import DeadLetter
+from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
+from hermes_actors.consumer.delivery.delivery import Delivery
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.letters.kept import KeptDeadLetters
-from hermes_actors.consumer.letters.redrive_plan import Planning
-from hermes_actors.consumer.letters.redrive_records import RedriveRecords
+from hermes_actors.consumer.letters.redrive_records import Planning, RedriveRecords
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.management.dead_letters.scan import find_place, record_at, search
 from hermes_actors.metadata.redrives import LetterRange, Redrive, RedriveProgress
 from hermes_actors.model.dead_letter import DiscardReason, LetterFilter
+from hermes_actors.model.message import from_record
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
@@ -41,9 +43,11 @@ def parts_over(log):
     )
 
 
-def a_letter(offset, value):
+def a_letter(keeper, offset, value):
     record = StoredRecord(0, offset, 1, None, value, (("id", b"%d" % offset),))
-    return DeadLetter(record, str(offset), DiscardReason.EXPIRED, "detail", 1, 503, offset)
+    delivery = Delivery(record, PartitionOffsets(0), from_record(record, str))
+    letter = keeper.letter_of(delivery, DiscardReason.EXPIRED, "detail", 1, 503)
+    return msgspec.structs.replace(letter, at_ms=offset)
 
 
 async def keep_all(keeper, letters):
@@ -80,8 +84,8 @@ async def found_in(place):
 async def test_letters_are_kept_found_closed_and_gone_on_with(under_test):
     async with under_test.open() as log:
         keeper = KeptDeadLetters(live(), "shop.orders", parts_over(log), Unfenced())
-        letters = [a_letter(n, b"%d" % n) for n in range(COUNT)]
-        letters.insert(100, a_letter(COUNT, LARGE))
+        letters = [a_letter(keeper, n, b"%d" % n) for n in range(COUNT)]
+        letters.insert(100, a_letter(keeper, COUNT, LARGE))
         await keep_all(keeper, letters)
         place = await find_place(log, keeper.topic, str(NAME), 7)
         found = await found_in(place)

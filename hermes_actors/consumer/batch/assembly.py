@@ -20,8 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.consumer.delivery.buffer import Buffer
-from hermes_actors.consumer.delivery.delivery import Delivery, PushAttempts
+from hermes_actors.consumer.delivery.delivery import Batch, Buffer, Delivery
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, UndecodableRecord, enveloped
 from hermes_actors.model.subscription import BatchBody
@@ -52,68 +51,12 @@ class GivenUp(Struct, frozen=True):
     status: int = 0
 
 
-class Batch(PushAttempts):
-    """One batch and how its attempts went. It never changes: equal ids mean equal bodies.
-
-    `first_s` is when its first attempt began, once it `is_begun`. `is_outdated`: while it was in
-    flight another version or a retransmission came, and its messages are to be put together anew.
-    """
-
-    __slots__ = (
-        "body",
-        "deliveries",
-        "due_s",
-        "first_s",
-        "id",
-        "is_begun",
-        "is_inflight",
-        "is_outdated",
-    )
-
-    def __init__(
-        self, batch_id: str, deliveries: list[Delivery], body: bytes, now_s: float
-    ) -> None:
-        super().__init__()
-        self.id = batch_id
-        self.deliveries = deliveries
-        self.body = body
-        self.due_s = now_s
-        self.first_s = now_s
-        self.is_begun = False
-        self.is_inflight = False
-        self.is_outdated = False
-
-    @property
-    def is_superseded(self) -> bool:
-        """True when its messages are to be put together anew."""
-        return self.is_outdated
-
-    def sent(self, now_s: float) -> None:
-        """Begin a push of all its messages."""
-        if not self.is_begun:
-            self.is_begun = True
-            self.first_s = now_s
-        self.sent_s = now_s
-        self.is_inflight = True
-        for each in self.deliveries:
-            each.sent(now_s)
-
-    def wait(self, due_s: float) -> None:
-        """Let all its messages wait until `due_s`."""
-        self.due_s = due_s
-        for each in self.deliveries:
-            each.wait()
-
-
-class _Element:
+class _Element(Struct, eq=False):
     """A message with the time of its reading, and what it is in the open batch."""
 
-    __slots__ = ("data", "delivery", "read_s")
-
-    def __init__(self, delivery: Delivery, read_s: float) -> None:
-        self.delivery = delivery
-        self.read_s = read_s
-        self.data = b""
+    delivery: Delivery
+    read_s: float
+    data: bytes = b""
 
 
 class BatchAssembly(Buffer):
@@ -170,16 +113,10 @@ class BatchAssembly(Buffer):
         return len(self._open)
 
     @property
-    def inflight(self) -> int:
-        """How many messages are in flight."""
-        current = self.current
-        return len(current.deliveries) if current is not None and current.is_inflight else 0
-
-    @property
     def waiting(self) -> int:
         """How many messages wait for the next attempt at their batch."""
         current = self.current
-        return 0 if current is None or current.is_inflight else len(current.deliveries)
+        return 0 if current is None or self.inflight else len(current.deliveries)
 
     # Assembling.
 
@@ -319,11 +256,11 @@ class BatchAssembly(Buffer):
         self._queue.clear()
         self._forget_open()
         self.current = None
-        self.buffered_bytes = self.buried = 0
+        self.inflight = self.buffered_bytes = self.buried = 0
 
     def _make_anew(self) -> None:
         current = self.current
-        if current is not None and current.is_inflight:
+        if current is not None and self.inflight:
             # When it has failed, it is dissolved: what is in flight cannot be changed.
             current.is_outdated = True
             self.current = None

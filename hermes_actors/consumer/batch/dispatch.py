@@ -10,18 +10,12 @@ import logging
 from collections import deque
 from functools import partial
 
-from hermes_actors.consumer.batch.assembly import Batch, BatchAssembly, Bounds, GivenUp, element_of
-from hermes_actors.consumer.batch.pushing import BatchPushing
-from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
+from hermes_actors.consumer.batch.assembly import BatchAssembly, Bounds, GivenUp, element_of
+from hermes_actors.consumer.delivery.delivery import Batch, Delivery, Settlement
 from hermes_actors.consumer.delivery.dispatching import FILL_MAX, PAUSED, Dispatching, Surroundings
-from hermes_actors.consumer.delivery.letter import DeadLetters
-from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.retry import Decision, ending_detail
-from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.rates.limit import BatchRate, messages_max
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.coordination.commands import RateState
-from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import from_record
@@ -50,48 +44,32 @@ def bounds_of(policy: BatchPolicy) -> Bounds:
     )
 
 
-def assembly_of(live: LiveSubscription, parts: ConsumerParts) -> BatchAssembly:
-    """An empty assembly for a subscription's consumer. Batches grow in messages decoded once."""
-
-    def render(delivery: Delivery, form: BatchBody) -> bytes:
-        if delivery.message is None:
-            delivery.message = from_record(delivery.record, parts.ids.message_id)
-        return element_of(delivery.message, form)
-
-    return BatchAssembly(
-        bounds_of(batch_policy(live)),
-        render,
-        parts.clock.monotonic_s,
-        bytes_max=parts.config.buffered_bytes_max,
-        buried_max=parts.config.waiting_retries_max,
-    )
-
-
 class BatchDispatch(Dispatching[Batch]):
     """The sending half of one subscription's batch consumer. Raises Refused for an endpoint that
     batches cannot be pushed to.
     """
 
-    _pushing: BatchPushing
-    last_failure: SendOutcome | None = None
-
-    def __init__(
-        self,
-        live: LiveSubscription,
-        parts: ConsumerParts,
-        assembly: BatchAssembly,
-        transitions: Transitions,
-        letters: DeadLetters,
-        around: Surroundings,
-        owned: Owned,
-    ) -> None:
-        super().__init__(live, parts, assembly, transitions, letters, around, owned)
-        self._assembly = assembly
+    def __init__(self, live: LiveSubscription, around: Surroundings) -> None:
+        parts = around.parts
+        self._assembly = BatchAssembly(
+            bounds_of(batch_policy(live)),
+            self._render,
+            parts.clock.monotonic_s,
+            bytes_max=parts.config.buffered_bytes_max,
+            buried_max=parts.config.waiting_retries_max,
+        )
+        super().__init__(live, around, self._assembly)
         self._rate = BatchRate(None)
         # Given up, and their letters not handed over yet: bounded by what is read.
         self._given_up: deque[GivenUp] = deque()
         self._endpoint_text = live.subscription.endpoint
         self.adopt(live)
+
+    def _render(self, delivery: Delivery, form: BatchBody) -> bytes:
+        """Make a message an element of a batch; it is decoded once."""
+        if delivery.message is None:
+            delivery.message = from_record(delivery.record, self._parts.ids.message_id)
+        return element_of(delivery.message, form)
 
     def adopt(self, live: LiveSubscription) -> None:
         """Go on with this version of the subscription. A batch that waits keeps its id and its
@@ -100,14 +78,6 @@ class BatchDispatch(Dispatching[Batch]):
         policy = batch_policy(live)
         self.policy = policy
         self._begin(live, policy)
-        self._pushing = BatchPushing(
-            live,
-            self._parts,
-            request_timeout_ms=policy.request_timeout,
-            may_begin=self._may_begin,
-            is_over=self._is_over,
-            fail=self._fail,
-        )
         now_s = self._clock.monotonic_s()
         if self._rate.rate != policy.message_rate:
             self._rate = BatchRate(policy.message_rate, self._owned.share.value)
@@ -141,10 +111,6 @@ class BatchDispatch(Dispatching[Batch]):
             messages_max(self.policy.batch_size, None if limit is None else max(1, limit))
         )
 
-    def known(self) -> RateState | None:
-        """Return None: nothing is learned of the endpoint."""
-        return None
-
     def abandon(self) -> None:
         """Drop all that is held: outcomes still to come are ignored, and what is under way is sent
         again after a restart.
@@ -158,11 +124,6 @@ class BatchDispatch(Dispatching[Batch]):
         return max(self._assembly.window, _READ_AHEAD_MIN)
 
     @property
-    def level(self) -> Level:
-        """The full level, all that the policy allows: nothing is learned of the endpoint."""
-        return Level.FULL
-
-    @property
     def rate_now(self) -> float:
         """The owner's share of the policy's limit, in messages a second; 0 when there is none."""
         return float(self.policy.message_rate or 0) * self._owned.share.value
@@ -173,7 +134,7 @@ class BatchDispatch(Dispatching[Batch]):
         if not self._is_lease_open():
             return PAUSED
         now_s, assembly, current = self._clock.monotonic_s(), self._assembly, self._assembly.current
-        if current is not None and current.is_inflight:
+        if assembly.inflight:
             return self._pushing.sender.trouble
         count = assembly.gathered if current is None else len(current.deliveries)
         due_s = assembly.ready_s if current is None else current.due_s
@@ -219,7 +180,7 @@ class BatchDispatch(Dispatching[Batch]):
         looked_at = max(looked_at, before - assembly.fresh)
         self._attempt_if_due(now_s)
         if assembly.fresh < before:
-            self._around.note_room()
+            self.note_room()
         return FILL_MAX if assembly.can_fill or self._given_up else min(looked_at, FILL_MAX - 1)
 
     def idle_s(self, now_s: float) -> float:
@@ -234,7 +195,7 @@ class BatchDispatch(Dispatching[Batch]):
         current = assembly.current
         if current is None:
             due_s, count = assembly.ready_s, assembly.gathered
-        elif current.is_inflight:
+        elif assembly.inflight:
             return float("inf")
         else:
             due_s, count = current.due_s, len(current.deliveries)
@@ -250,7 +211,7 @@ class BatchDispatch(Dispatching[Batch]):
             self._end(current, *current.ending, now_s)
             return
         elif (
-            current.is_inflight
+            assembly.inflight
             or current.due_s > now_s
             or self._rate.wait_s(now_s, len(current.deliveries)) > 0
         ):
@@ -262,18 +223,17 @@ class BatchDispatch(Dispatching[Batch]):
         self.taken += len(batch.deliveries)
         self.taken_bytes += len(batch.body)
         batch.sent(now_s)
+        self._assembly.inflight = len(batch.deliveries)
         batch.version = self._version
         self._transitions.sent(batch.deliveries, is_retry=batch.attempts > 0)
-        first = batch.deliveries[0].message
-        assert first is not None, "rendered before"
-        self._pushing.send(batch, first, partial(self._on_outcome, batch))
+        self._pushing.send(batch, partial(self._on_outcome, batch))
 
     # Outcomes. These run in the sender's callback, on either loop.
 
     def _land(self, batch: Batch, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome; the actor then sees what is due."""
         now_s = self._clock.monotonic_s()
-        batch.is_inflight = False
+        self._assembly.inflight = 0
         self._transitions.answered(batch.deliveries, outcome, now_s - batch.sent_s)
         if outcome.is_success:
             self._settle(batch)
@@ -292,12 +252,12 @@ class BatchDispatch(Dispatching[Batch]):
         return (now_s - batch.first_s) * 1_000
 
     def _learn(
-        self, _batch: Batch, _decision: Decision, outcome: SendOutcome, _now_s: float
+        self, batch: Batch, _decision: Decision, outcome: SendOutcome, _now_s: float
     ) -> None:
-        self.last_failure = outcome
-
-    def _repeat(self, batch: Batch, now_s: float) -> None:
-        batch.wait(now_s)
+        for delivery in batch.deliveries:
+            # Each may be in another batch next.
+            delivery.attempts += not outcome.is_local
+            delivery.last = outcome
 
     def _wait(self, batch: Batch, due_s: float) -> None:
         batch.wait(due_s)

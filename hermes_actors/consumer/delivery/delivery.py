@@ -16,9 +16,11 @@ is read again by the next. What an answer leads to is decided in `retry.py` and 
 `dispatching.py`.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum, auto
+
+from msgspec import Struct, field
 
 from hermes_actors.consumer.delivery.retry import Discard, Gone, RetryPolicy, is_refused
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
@@ -37,21 +39,18 @@ Ending = tuple[Discard | Gone, SendOutcome]
 """The meaning of an answer for the messages that were pushed, and that answer."""
 
 
-class Served:
+class Served(Struct, eq=False):
     """The memory of one message over its attempts: who took it, and who refused it for good.
 
     `last_key` is the recipient of the last attempt, where it goes to one of several. `missed` names
     who did not take it by the end of the last attempt at all of them.
     """
 
-    __slots__ = ("last_key", "missed", "refused", "took")
-
-    def __init__(self) -> None:
-        self.took: set[str] = set()
-        # Named when the message is given up, so with the answer.
-        self.refused: dict[str, tuple[str, SendOutcome]] = {}
-        self.last_key = ""
-        self.missed: tuple[str, ...] = ()
+    took: set[str] = field(default_factory=set)
+    refused: dict[str, tuple[str, SendOutcome]] = field(default_factory=dict)
+    """Named when the message is given up, so with the answer."""
+    last_key: str = ""
+    missed: tuple[str, ...] = ()
 
     def has(self, key: str) -> bool:
         """True when nothing is to be sent to this recipient any more."""
@@ -86,21 +85,23 @@ READ, WAITING, IN_FLIGHT = State.READ, State.WAITING, State.IN_FLIGHT
 GIVEN_UP, SETTLED, FORGOTTEN = State.GIVEN_UP, State.SETTLED, State.FORGOTTEN
 
 
-class PushAttempts:
+class PushAttempts(Struct, eq=False, kw_only=True):
     """How the attempts at one push went, of a message alone or of a batch.
 
-    `version` is the version of the subscription that made the last attempt, and `sent_s` when.
-    `ending` is what the last attempt's answer means, if that has to wait for the lease.
+    `version` is the version of the subscription that made the last attempt, and `sent_s` when;
+    `last` is its outcome, if it failed, and `ending` what that means, if it has to wait for the
+    lease. `route` is made for the attempts of a `version`. `served` remembers, where there are
+    several recipients, who has it.
     """
 
-    __slots__ = ("attempts", "backoff_ms", "ending", "sent_s", "version")
-
-    def __init__(self) -> None:
-        self.attempts = 0
-        self.backoff_ms: int | None = None
-        self.ending: Ending | None = None
-        self.sent_s = 0.0
-        self.version = -1
+    attempts: int = 0
+    backoff_ms: int | None = None
+    ending: Ending | None = None
+    last: SendOutcome | None = None
+    route: Route | None = None
+    served: Served | None = None
+    sent_s: float = 0.0
+    version: int = -1
 
     @property
     @abstractmethod
@@ -108,63 +109,46 @@ class PushAttempts:
         """True when a retransmission or another version makes the push anew, or drops it."""
 
 
-class Delivery(PushAttempts):
+class Delivery(PushAttempts, eq=False):
     """A message that was read and not settled: its record, its state, and how its attempts went.
 
-    `message` is made when it is taken up, or before, by what looks into it; `route` and
-    `message_lines` are made for its attempts, for the `version` of the subscription. `epoch` is
-    that of the rate control at its last attempt, `failed_s` the failure that counted there, `last`
-    the last attempt's outcome. `redriven` is the dead letter that it was before it is tried again
-    on demand. `served` remembers, where there are several recipients, who has it. `trace` goes into
-    its next push, set by a listener that records the attempt; of a batch the first message's does.
+    `message` is made when it is taken up, or before, by what looks into it; `message_lines` are
+    made for its attempts, for the `version` of the subscription. `epoch` is that of the rate
+    control at its last attempt, `failed_s` the failure that counted there. `redriven` is the dead
+    letter that it was before it is tried again on demand. `trace` goes into its next push, set by a
+    listener that records the attempt; of a batch the first message's does.
     """
 
-    __slots__ = (
-        "epoch",
-        "failed_s",
-        "holds_key",
-        "is_parked",
-        "is_retry",
-        "last",
-        "message",
-        "message_lines",
-        "offsets",
-        "record",
-        "redriven",
-        "route",
-        "served",
-        "size_bytes",
-        "state",
-        "taken_up_s",
-        "trace",
-    )
+    record: StoredRecord
+    offsets: PartitionOffsets
+    message: Message | None = None
+    state: State = READ
+    size_bytes: int = 0
+    message_lines: bytes = b""
+    taken_up_s: float | None = None
+    epoch: int = 0
+    failed_s: float | None = None
+    is_retry: bool = False
+    holds_key: bool = False
+    is_parked: bool = False
+    """True for one that has had to wait behind its key."""
+    redriven: Letter | None = None
+    trace: TraceContext | None = None
 
-    def __init__(
-        self, record: StoredRecord, offsets: PartitionOffsets, message: Message | None = None
-    ) -> None:
-        super().__init__()
-        self.state = READ
-        self.record = record
-        self.offsets = offsets
+    def __post_init__(self) -> None:
+        record, message = self.record, self.message
         self.size_bytes = len(record.value) + OVERHEAD_BYTES
         if message is not None and message.body is not record.value:
             # Made of the record's, which stays for a dead letter.
             self.size_bytes += len(message.body)
-        self.message = message
-        self.message_lines = b""
-        self.route: Route | None = None
-        self.taken_up_s: float | None = None
-        self.served: Served | None = None
-        self.epoch = 0
-        is_tried_before = record.offset < offsets.recovered_end
-        self.failed_s: float | None = IN_AN_EARLIER_LIFE_S if is_tried_before else None
-        self.last: SendOutcome | None = None
-        self.is_retry = False
-        self.holds_key = False
-        # It has had to wait behind its key.
-        self.is_parked = False
-        self.redriven: Letter | None = None
-        self.trace: TraceContext | None = None
+        if record.offset < self.offsets.recovered_end:
+            self.failed_s = IN_AN_EARLIER_LIFE_S
+
+    @property
+    def first(self) -> Message:
+        """Return its message, which has been made."""
+        assert self.message is not None, "taken up before"
+        return self.message
 
     @property
     def is_superseded(self) -> bool:
@@ -204,6 +188,49 @@ class Delivery(PushAttempts):
         """Enter FORGOTTEN: a retransmission has taken its partition elsewhere."""
         assert self.state in (IN_FLIGHT, READ, WAITING), "what is given up ends with its letter"
         self.state = FORGOTTEN
+
+
+class Batch(PushAttempts, eq=False):
+    """One batch and how its attempts went. It never changes: equal ids mean equal bodies.
+
+    `first_s` is when its first attempt began, once it `is_begun`. `is_outdated`: while it was in
+    flight another version or a retransmission came, and its messages are to be put together anew.
+    """
+
+    id: str
+    deliveries: list[Delivery]
+    body: bytes
+    due_s: float
+    first_s: float = 0.0
+    is_begun: bool = False
+    is_outdated: bool = False
+
+    @property
+    def first(self) -> Message:
+        """Return the message for resolvers that ask for one: the first."""
+        message = self.deliveries[0].message
+        assert message is not None, "rendered before"
+        return message
+
+    @property
+    def is_superseded(self) -> bool:
+        """True when its messages are to be put together anew."""
+        return self.is_outdated
+
+    def sent(self, now_s: float) -> None:
+        """Begin a push of all its messages."""
+        if not self.is_begun:
+            self.is_begun = True
+            self.first_s = now_s
+        self.sent_s = now_s
+        for each in self.deliveries:
+            each.sent(now_s)
+
+    def wait(self, due_s: float) -> None:
+        """Let all its messages wait until `due_s`."""
+        self.due_s = due_s
+        for each in self.deliveries:
+            each.wait()
 
 
 class Settlement(Enum):
@@ -278,3 +305,62 @@ class ToEach(Transitions):
         """As `Transitions.settled`."""
         for each in self._listeners:
             each.settled(deliveries, settlement)
+
+
+class Buffer(ABC):
+    """All messages of one consumer that are read and not settled. `inflight` counts those whose
+    push has no answer yet, `buffered_bytes` are those of all together, `buried` counts what is
+    given up while its dead letter is on its way, and at most `waiting_max` may wait, or come to
+    wait, for their next attempt.
+    """
+
+    def __init__(self, waiting_max: int) -> None:
+        self.waiting_max = waiting_max
+        self.inflight = self.buffered_bytes = self.buried = 0
+
+    @property
+    @abstractmethod
+    def fresh(self) -> int:
+        """How many messages have been read and not been taken up."""
+
+    @property
+    @abstractmethod
+    def waiting(self) -> int:
+        """How many messages wait for their next attempt."""
+
+    @property
+    def parked(self) -> int:
+        """How many messages wait for an earlier one of their key."""
+        return 0
+
+    @property
+    def is_waiting_full(self) -> bool:
+        """True when no fresh message may be taken up: it could have nowhere to wait."""
+        return False
+
+    @abstractmethod
+    def add(self, delivery: Delivery) -> None:
+        """Take in a message that has been read."""
+
+    @abstractmethod
+    def drop_superseded(self) -> None:
+        """Forget what waits of partitions that a retransmission has taken elsewhere."""
+
+    def bury_read(self, delivery: Delivery) -> None:
+        """Give up a message that has been read and not been added; `forget` follows."""
+        self.buffered_bytes += delivery.size_bytes
+        delivery.given_up()
+        self.buried += 1
+
+    def forget(self, delivery: Delivery) -> None:
+        """Drop a message that was given up and needs nothing more."""
+        self.buried -= 1
+        self._drop(delivery)
+
+    def _drop(self, delivery: Delivery) -> None:
+        """Free what a message holds that needs nothing more."""
+        self.buffered_bytes -= delivery.size_bytes
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget all messages: the consumer has ended, and who still shows it shows nothing."""

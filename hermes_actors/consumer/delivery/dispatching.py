@@ -13,12 +13,17 @@ from typing import Generic, TypeVar, assert_never
 
 from msgspec import Struct
 
-from hermes_actors.consumer.delivery.buffer import Buffer
-from hermes_actors.consumer.delivery.delivery import Delivery, PushAttempts, Settlement, Transitions
-from hermes_actors.consumer.delivery.letter import DeadLetter, DeadLetters
-from hermes_actors.consumer.delivery.measures import Undelivered
+from hermes_actors.consumer.delivery.broadcast import Caller
+from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
+from hermes_actors.consumer.delivery.delivery import (
+    Buffer,
+    Delivery,
+    PushAttempts,
+    Settlement,
+    Transitions,
+)
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.delivery.pushes import Pushes
+from hermes_actors.consumer.delivery.pushing import Pushing
 from hermes_actors.consumer.delivery.retry import (
     Again,
     Decision,
@@ -37,6 +42,7 @@ from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord, from_record, is_enveloped
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
 from hermes_actors.model.trace_context import trace_ids
+from hermes_actors.status.record import LastUndelivered
 
 _logger = logging.getLogger(__name__)
 
@@ -51,16 +57,19 @@ PAUSED = (
 
 
 class Surroundings(Struct, frozen=True):
-    """Callbacks by which a dispatcher tells its actor what to wait for; none of them waits.
+    """The parts that a dispatcher shares with its actor, and callbacks by which it tells that what
+    to wait for; none of them waits.
 
-    `wake` has the sending loop look for something to do before its alarm. `note_room` says that
-    fresh messages have been taken up, `note_settled` that a message is gone, so that its bytes are
-    free and there is progress to commit, and `note_landed` that nothing is under way any more, for
-    an actor that stops.
+    `wake` has the sending loop look for something to do before its alarm. `note_settled` says that
+    a message is gone, so that its bytes are free and there is progress to commit, and `note_landed`
+    that nothing is under way any more, for an actor that stops.
     """
 
+    parts: ConsumerParts
+    owned: Owned
+    transitions: Transitions
+    letters: KeptDeadLetters
     wake: Callable[[], None]
-    note_room: Callable[[], None]
     note_settled: Callable[[], None]
     note_landed: Callable[[], None]
 
@@ -76,39 +85,36 @@ class Dispatching(Generic[T]):
     raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
     it is not: then nothing is attempted until another version of the subscription comes. `taken` is
     how many messages have been pushed, each attempt counted (the rate is used for them), and
-    `taken_bytes` what they held. `last_attempts` counts those of what failed last.
+    `taken_bytes` what they held. `last_failure` is the outcome of the last attempt that was no
+    success, None while there was none; `last_attempts` counts those of what failed last. `buffer`
+    holds its messages. `note_room`, set by its user, is called when fresh ones have been taken up.
     """
 
-    _pushing: Pushes
+    _pushing: Pushing
 
-    def __init__(
-        self,
-        live: LiveSubscription,
-        parts: ConsumerParts,
-        buffer: Buffer,
-        transitions: Transitions,
-        letters: DeadLetters,
-        around: Surroundings,
-        owned: Owned,
-    ) -> None:
+    def __init__(self, live: LiveSubscription, around: Surroundings, buffer: Buffer) -> None:
+        parts, owned = around.parts, around.owned
         self.live = live
+        self.buffer = buffer
         self._parts = parts
         self._clock = parts.clock
-        self._buffer = buffer
-        self._transitions = transitions
-        self._letters = letters
+        self._transitions = around.transitions
+        self._letters = around.letters
         self._around = around
         self._owned = owned
         self._is_lease_open = owned.lease.is_open
+        self._caller = Caller(self._may_begin, lambda: self._is_abandoned, self._fail)
         self._is_stopping = False
         # Stopping, or the endpoint is gone.
         self._is_halted = False
         self._is_abandoned = False
         self._version = 0
+        self.note_room: Callable[[], None] = lambda: None
         self.alarm_s = float("inf")
         self.error: Exception | None = None
         self.gone = ""
-        self.last_undelivered: Undelivered | None = None
+        self.last_undelivered: LastUndelivered | None = None
+        self.last_failure: SendOutcome | None = None
         self.last_failure_ms = 0
         self.last_success_ms = 0
         self.last_attempts = 0
@@ -122,6 +128,14 @@ class Dispatching(Generic[T]):
             policy,
             has_oauth=live.subscription.o_auth_policy is not None,
             gone_suspends=self._parts.config.gone_suspends,
+        )
+        self._pushing = Pushing(
+            live,
+            self._parts,
+            self._transitions,
+            self._retry_policy,
+            self._caller,
+            epoch=self._owned.epoch,
         )
         self.gone = ""
         self._is_halted = self._is_stopping
@@ -138,17 +152,7 @@ class Dispatching(Generic[T]):
         # A crash must not leave a queue of them, before which the next life's have to wait.
         self._pushing.sender.forget(str(self.live.name))
         # The gauges outlive it while it is suspended; up to 64 MiB must not.
-        self._buffer.clear()
-
-    @property
-    def dropped_headers(self) -> tuple[str, ...]:
-        """Fixed headers of the subscription that are not sent."""
-        return self._pushing.dropped_headers
-
-    @property
-    @abstractmethod
-    def last_failure(self) -> SendOutcome | None:
-        """The outcome of the last attempt that was no success; None while there was none."""
+        self.buffer.clear()
 
     @property
     @abstractmethod
@@ -156,9 +160,11 @@ class Dispatching(Generic[T]):
         """How many fresh messages are worth having at hand."""
 
     @property
-    @abstractmethod
     def level(self) -> Level:
-        """How much the endpoint is trusted with."""
+        """How much the endpoint is trusted with: all that the policy allows, if nothing is learned
+        of it.
+        """
+        return Level.FULL
 
     @property
     @abstractmethod
@@ -183,11 +189,11 @@ class Dispatching(Generic[T]):
     def divide(self) -> None:
         """Put another share of the rate in force at once."""
 
-    @abstractmethod
     def known(self) -> RateState | None:
         """Return the endpoint's rate for the next owner to begin with; None when nothing is
         learned.
         """
+        return None
 
     @abstractmethod
     def on_read(self) -> bool:
@@ -215,9 +221,6 @@ class Dispatching(Generic[T]):
     def _land(self, what: T, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome."""
 
-    def _is_over(self) -> bool:
-        return self._is_abandoned
-
     def _may_begin(self) -> bool:
         """True while a push that has had to wait in a sender may begin."""
         return not self._is_abandoned and self._is_lease_open()
@@ -237,6 +240,7 @@ class Dispatching(Generic[T]):
             self._repeat(what, now_s)
             return
         decision = self._decide(what, outcome, now_s)
+        self.last_failure = what.last = outcome
         self._learn(what, decision, outcome, now_s)
         if what.is_superseded:
             self._let_go(what, decision, outcome)
@@ -295,13 +299,12 @@ class Dispatching(Generic[T]):
     def _age_ms(self, what: T, now_s: float) -> float:
         """Return its age in milliseconds, as its time to live counts."""
 
-    @abstractmethod
     def _learn(self, what: T, decision: Decision, outcome: SendOutcome, now_s: float) -> None:
-        """Take in what an attempt that was no success says of the endpoint."""
+        """Take in what an attempt that was no success says of the endpoint, if that is of use."""
 
-    @abstractmethod
     def _repeat(self, what: T, now_s: float) -> None:
         """Make the same attempt once more, which counted for nothing."""
+        self._wait(what, now_s)
 
     @abstractmethod
     def _wait(self, what: T, due_s: float) -> None:
@@ -342,7 +345,7 @@ class Dispatching(Generic[T]):
             detail,
             extra=None if delivery.message is None else trace_ids(delivery.message.traceparent),
         )
-        self._buffer.bury_read(delivery)
+        self.buffer.bury_read(delivery)
         self._write_off(delivery, reason, 0, detail, 0)
 
     def _write_off(
@@ -350,25 +353,10 @@ class Dispatching(Generic[T]):
     ) -> None:
         """Make a buried message a dead letter."""
         self._transitions.given_up((delivery,), reason)
-        record, message = delivery.record, delivery.message
-        now_ms = self._clock.now_ms()
-        self.last_undelivered = Undelivered(
-            timestamp_ms=now_ms,
-            partition=record.partition,
-            offset=record.offset,
-            message_id="" if message is None else message.id,
-            reason=f"{reason.value}: {detail}",
-        )
-        letter = DeadLetter(
-            record=record,
-            missed=() if delivery.served is None else delivery.served.missed,
-            message_id=self.last_undelivered.message_id,
-            reason=reason,
-            detail=detail,
-            attempts=attempts,
-            status=status,
-            at_ms=now_ms,
-            redriven=delivery.redriven,
+        record = delivery.record
+        letter = self._letters.letter_of(delivery, reason, detail, attempts, status)
+        self.last_undelivered = LastUndelivered(
+            letter.at_ms, record.partition, record.offset, f"{reason.value}: {detail}"
         )
         self._letters.add(letter, partial(self._on_kept, delivery))
 
@@ -378,12 +366,12 @@ class Dispatching(Generic[T]):
             return
         delivery.settled()
         self._transitions.settled((delivery,), settlement)
-        self._buffer.forget(delivery)
+        self.buffer.forget(delivery)
         self._around.note_settled()
         self._note_landed()
         # Fresh messages may be held up by it: it might have had nowhere to wait.
         self._around.wake()
 
     def _note_landed(self) -> None:
-        if self._is_stopping and not self._buffer.inflight and not self._buffer.buried:
+        if self._is_stopping and not self.buffer.inflight and not self.buffer.buried:
             self._around.note_landed()

@@ -1,17 +1,14 @@
 """The counters of one subscription, under the names that Hermes' dashboards expect."""
 
-from collections.abc import Sequence
-from math import isnan
-
-from msgspec import Struct
+from collections.abc import Callable, Sequence
 
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import StoredRecord
-from hermes_actors.status.record import Flow, LastUndelivered
-from hermes_actors.telemetry.metrics import Counter, Metrics, Timer, meanings
+from hermes_actors.status.record import Flow
+from hermes_actors.telemetry.metrics import Counter, Metrics, RecentLatency, Timer, meanings
 
 DELIVERING = meanings(
     "hermes_consumers",
@@ -58,9 +55,6 @@ DELIVERING = meanings(
     ),
 )
 
-_LATENCY_INTERVAL_S = 10.0
-_SHOWN = (0.5, 0.99)
-
 
 def labels_of(name: SubscriptionName) -> dict[str, str]:
     """Return the labels of all metrics of a subscription."""
@@ -74,20 +68,6 @@ def latency_of(metrics: Metrics, name: SubscriptionName) -> Timer:
 
 STATUSES_MAX = 30
 """Statuses of one subscription that are counted one by one."""
-
-
-class Undelivered(Struct, frozen=True):
-    """The last message that was given up. `reason` is for people."""
-
-    timestamp_ms: int
-    partition: int
-    offset: int
-    message_id: str
-    reason: str
-
-    def for_status(self) -> LastUndelivered:
-        """Return it as the node's status record holds it: when, which record, and why."""
-        return LastUndelivered(self.timestamp_ms, self.partition, self.offset, self.reason)
 
 
 class SubscriptionMeasures(Transitions):
@@ -123,8 +103,7 @@ class SubscriptionMeasures(Transitions):
         self.dead_letter_failures = self._counter("dead_letter_failures")
         self.redriven = self._counter("redriven")
         self.latency = latency_of(metrics, name)
-        self._latency_ms: tuple[float, float] | None = None
-        self._looked_s = -_LATENCY_INTERVAL_S
+        self.recent_latency = RecentLatency(self.latency)
 
     def filtered(self, records: Sequence[StoredRecord]) -> None:
         """Count what filters leave out."""
@@ -174,16 +153,6 @@ class SubscriptionMeasures(Transitions):
         elif settlement is Settlement.DEAD_LETTER:
             self.dead_letters.value += len(deliveries)
 
-    def latency_ms(self, now_s: float) -> tuple[float, float] | None:
-        """How long half of the pushes of the last minute took at most, and 99 % of them; None when
-        there was none. Looked at each few seconds, for looking costs.
-        """
-        if now_s - self._looked_s >= _LATENCY_INTERVAL_S:
-            self._looked_s = now_s
-            p50, p99 = (round(1_000 * each, 1) for each in self.latency.quantiles_s(_SHOWN, now_s))
-            self._latency_ms = None if isnan(p99) else (p50, p99)
-        return self._latency_ms
-
     def flow(self) -> Flow:
         """Return all the counts as one value."""
         by_class = [0] * 10
@@ -219,7 +188,7 @@ class SubscriptionMeasures(Transitions):
         self._statuses[status] = counter
         return counter
 
-    def gauge(self, name: str, read: "Gauge") -> None:
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
         """A number of this subscription that is read when scraped."""
         self._metrics.gauge(f"subscription_{name}", read, **self._labels)
 
@@ -229,8 +198,6 @@ class SubscriptionMeasures(Transitions):
 
 class Gauge:
     """Reads one attribute of an object when called."""
-
-    __slots__ = ("_attribute", "_of")
 
     def __init__(self, of: object, attribute: str) -> None:
         self._of = of

@@ -1,4 +1,4 @@
-"""The parts that all consumers of a node share, and the status that may be asked of each."""
+"""The parts that all consumers of a node share."""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -7,9 +7,8 @@ from msgspec import Struct, field
 
 from hermes_actors.config import ConsumersConfig, FiltersConfig
 from hermes_actors.consumer.delivery.delivery import Transitions
-from hermes_actors.consumer.delivery.measures import Undelivered
 from hermes_actors.consumer.offsets.progress import Uncommitted
-from hermes_actors.consumer.rates.control import Level, RateControls
+from hermes_actors.consumer.rates.control import RateControls
 from hermes_actors.consumer.recipients.resolver import EndpointResolver
 from hermes_actors.consumer.recipients.resolver_dns import Names
 from hermes_actors.consumer.senders.sender import Sender
@@ -71,26 +70,3 @@ class ConsumerParts(Struct, frozen=True):
     cover: Callable[[LiveSubscription], Cover | None] = uncovered
     aside: Aside = field(default_factory=lambda: Aside(FiltersConfig(), SystemThreads()))
     avro: AvroReader = field(default_factory=lambda: AvroReader(NoSchemas(), CompiledSchemas()))
-
-
-class ConsumerStatus(Struct, frozen=True):
-    """A consumer at one moment. `why` says what keeps it from reading or sending, "" if nothing.
-
-    `level` is what the endpoint is trusted with, `rate_now` what may be sent to it, in messages a
-    second; `held_back` says what keeps it from more. `oldest_age_ms` is how long ago the oldest
-    message that is read and not settled was stored; 0 when there is none.
-    `positions`: for each partition the lowest unsettled offset.
-    """
-
-    why: str
-    inflight: int
-    waiting_retries: int
-    fresh: int
-    buffered_bytes: int
-    positions: dict[int, int]
-    last_undelivered: Undelivered | None
-    dropped_headers: tuple[str, ...]
-    level: Level = Level.FULL
-    rate_now: float = 0.0
-    held_back: str = ""
-    oldest_age_ms: int = 0

@@ -82,7 +82,6 @@ class DeliverySpans(Transitions):
         trace.end_attempt()
         attributes: dict[str, str | int] = {http_attributes.HTTP_REQUEST_METHOD: "POST"}
         if first.attempts:
-            # Of a batch, those count that its messages had in it.
             attributes["http.request.resend_count"] = first.attempts
         trace.attempt = self._tracing.begin("POST", SpanKind.CLIENT, attributes, trace.span)
         trace.traceparent, trace.tracestate = carried(trace.attempt)

@@ -84,9 +84,11 @@ class TrackedDeliveries(Transitions):
         kind = _SETTLED[settlement]
         for each in deliveries:
             reason = self._reasons.pop(each, "")
-            status = 0 if each.last is None else each.last.status
+            is_delivered = kind is EventKind.DELIVERED
+            # Of the failures before a success their own events tell.
+            status = 0 if each.last is None or is_delivered else each.last.status
             # The attempt that succeeds is not counted as one that has failed.
-            attempt = each.attempts + (kind is EventKind.DELIVERED)
+            attempt = each.attempts + is_delivered
             self._of(kind, each, attempt=attempt, status=status, reason=reason)
 
     def _of(

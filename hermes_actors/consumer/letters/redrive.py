@@ -14,12 +14,10 @@ import trio
 from msgspec.structs import replace
 
 from hermes_actors.consumer.delivery.bodies import Bodies, Undeliverable
-from hermes_actors.consumer.delivery.buffer import Buffer
-from hermes_actors.consumer.delivery.delivery import Delivery, State
+from hermes_actors.consumer.delivery.delivery import Buffer, Delivery, State
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.letters.redrive_plan import Planning, RedrivePlan
-from hermes_actors.consumer.letters.redrive_records import RedriveRecords
+from hermes_actors.consumer.letters.redrive_records import Planning, RedrivePlan, RedriveRecords
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.coordination.owned import Lease
@@ -53,16 +51,6 @@ _TROUBLE_MAX_S = 5.0
 
 class _Redelivery(PartitionOffsets):
     """Where a re-driven delivery settles: not in the topic's progress but with the re-drive."""
-
-    __slots__ = (
-        "_on_settled",
-        "closes_up_to_ms",
-        "delivery",
-        "is_settled",
-        "letter",
-        "number",
-        "offset",
-    )
 
     def __init__(
         self,

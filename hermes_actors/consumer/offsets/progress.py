@@ -4,17 +4,16 @@ which of a node's consumers could not commit.
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import trio
 from msgspec.structs import replace
 
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
-from hermes_actors.coordination.owned import Lease, Owned, Unfenced
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit, Log, LogUnavailable
 from hermes_actors.log.commits import CommitOwner, Progress, decode, encode
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.metadata.creation import Creation
 from hermes_actors.metadata.seek import Seek
 
 _logger = logging.getLogger(__name__)
@@ -46,34 +45,31 @@ class TopicProgress:
 
     def __init__(
         self,
+        live: LiveSubscription,
         log: Log,
-        group: str,
-        topic: str,
-        ownership: CommitOwner,
-        *,
-        created_at_ms: int,
+        log_topic: str,
+        namespace: str,
+        owned: Owned,
         skew_ms: int,
-        owned: tuple[int, ...] | None,
-        creation: Creation | None = None,
-        seek: Seek | None = None,
-        lease: Lease | None = None,
-        is_after_loss: bool = False,
     ) -> None:
-        """`owned` None: all partitions, also those that are added later. `seek`: the last
-        retransmission. Nothing is committed while the `lease` is not open. `is_after_loss`: the
-        owner before did not end in good order. Clocks differ by `skew_ms` at most.
+        """Of a subscription as it is now, of what is owned: nothing is committed while its lease is
+        not open. Clocks differ by `skew_ms` at most.
         """
-        self.is_after_loss = is_after_loss
-        self._lease = lease or Unfenced()
+        self.is_after_loss = owned.is_after_loss
+        self._lease = owned.lease
         self._log = log
-        self._group = group
-        self._topic = topic
-        self._seek = seek
-        self._ownership = ownership if seek is None else replace(ownership, seek=seek.number)
+        self._group = live.name.consumer_group(namespace)
+        self._topic = log_topic
+        self._seek = live.seek
+        number = 0 if live.seek is None else live.seek.number
+        self._ownership = CommitOwner(
+            live.topic_incarnation, live.incarnation, owned.epoch, seek=number
+        )
         self._skew_ms = skew_ms
-        self._since_ms = max(0, created_at_ms - skew_ms)
+        self._since_ms = max(0, int(live.subscription.created_at * 1_000) - skew_ms)
+        creation = live.creation
         self._creation = creation if creation is not None and creation.dc == log.dc else None
-        self._owned = owned
+        self._owned = owned.partitions
         self._committed: dict[int, Commit] = {}
         self._committed_s = float("-inf")
         # Partitions that a retransmission has moved while we had them: no commit of anybody else
@@ -84,31 +80,6 @@ class TopicProgress:
         self.partitions: dict[int, PartitionOffsets] = {}
         self.cover: Callable[[], Awaitable[None]] | None = None
         """Waits for what is to be written down before what is settled is committed."""
-
-    @classmethod
-    def of(
-        cls,
-        live: LiveSubscription,
-        log: Log,
-        log_topic: str,
-        namespace: str,
-        owned: Owned,
-        skew_ms: int,
-    ) -> "TopicProgress":
-        """Return the progress of a subscription as it is now, of what is owned."""
-        return cls(
-            log,
-            live.name.consumer_group(namespace),
-            log_topic,
-            CommitOwner(live.topic_incarnation, live.incarnation, owned.epoch),
-            created_at_ms=int(live.subscription.created_at * 1_000),
-            skew_ms=skew_ms,
-            creation=live.creation,
-            owned=owned.partitions,
-            seek=live.seek,
-            lease=owned.lease,
-            is_after_loss=owned.is_after_loss,
-        )
 
     def go_to(self, seek: Seek | None) -> bool:
         """Leave the partitions that a new retransmission moves; `load` finds their new starts.
@@ -365,6 +336,11 @@ class TopicProgress:
             if offsets.span < span_max
         }
 
+    @property
+    def span(self) -> int:
+        """The unsettled span of the partition where it is longest."""
+        return max((offsets.span for offsets in self.partitions.values()), default=0)
+
     def _from_commit(self, partition: int, commit: Commit) -> PartitionOffsets | None:
         """The start that a commit gives; None when it is another incarnation's, or a retransmission
         has overtaken it.
@@ -423,47 +399,33 @@ class Uncommitted:
     """
 
     def __init__(self) -> None:
-        self._kinds: dict[type[Exception], _FailuresOfAKind] = {}
+        # By kind; few, and a log that is away is no topic that is gone, and hides none. When the
+        # next line is due; and since the last one who failed, when last and why.
+        self._next_s: dict[type[Exception], float] = {}
+        self._failed: dict[type[Exception], dict[str, tuple[float, str]]] = {}
 
     def failed(self, subscription: str, error: Exception, now_s: float) -> None:
         """Note a failed commit; the next one will say all that it would have said. Monotonic
         time.
         """
-        # Few: a log that is away is no topic that is gone, and hides none.
-        kind = self._kinds.setdefault(type(error), _FailuresOfAKind())
-        failed = kind.failed(subscription, repr(error), now_s)
-        if len(failed) == 1:
+        kind = type(error)
+        failed = self._failed.setdefault(kind, {})
+        # The longest ago comes first.
+        failed.pop(subscription, None)
+        failed[subscription] = (now_s, repr(error))
+        if now_s < self._next_s.get(kind, float("-inf")):
+            return
+        self._next_s[kind] = now_s + INTERVAL_S
+        since_s = now_s - INTERVAL_S
+        told = [f"{name}: {why}" for name, (at_s, why) in failed.items() if at_s >= since_s]
+        failed.clear()
+        if len(told) == 1:
             _logger.warning("%s: not committed: %r", subscription, error)
-        elif failed:
-            named = list(failed.items())[:_NAMED_MAX]
-            more = len(failed) - len(named)
-            _logger.warning(
-                "not committed in the last minute: %d subscriptions: %s%s",
-                len(failed),
-                "; ".join(f"{name}: {why}" for name, why in named),
-                f"; and {more} more" if more else "",
-            )
-
-
-class _FailuresOfAKind:
-    """Failures of one kind."""
-
-    def __init__(self) -> None:
-        self._next_s = float("-inf")
-        # Since the last line: who failed, when last and why; the longest ago first.
-        self._failed: dict[str, tuple[float, str]] = {}
-
-    def failed(self, subscription: str, why: str, now_s: float) -> Mapping[str, str]:
-        """Note a failure; return whom to tell of now, with why: all of the last minute, or
-        nobody.
-        """
-        self._failed.pop(subscription, None)
-        self._failed[subscription] = (now_s, why)
-        if now_s < self._next_s:
-            return {}
-        self._next_s = now_s + INTERVAL_S
-        found = {
-            name: why for name, (at_s, why) in self._failed.items() if at_s >= now_s - INTERVAL_S
-        }
-        self._failed.clear()
-        return found
+            return
+        more = len(told) - _NAMED_MAX
+        _logger.warning(
+            "not committed in the last minute: %d subscriptions: %s%s",
+            len(told),
+            "; ".join(told[:_NAMED_MAX]),
+            f"; and {more} more" if more > 0 else "",
+        )

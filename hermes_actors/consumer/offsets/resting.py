@@ -127,7 +127,7 @@ class Resting:
 
     async def _commit(self, place: _RestingSubscription) -> None:
         live = place.live
-        progress = TopicProgress.of(
+        progress = TopicProgress(
             place.committed or live,
             self._log,
             place.log_topic,

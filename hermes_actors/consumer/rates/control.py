@@ -12,9 +12,15 @@ No answers are no evidence: an idle subscription keeps its level.
 from enum import StrEnum
 from typing import NamedTuple
 
-from hermes_actors.consumer.rates.cause import FailureCause, Verdict
+from hermes_actors.consumer.rates.cause import (
+    EVIDENCE_AGE_S,
+    FailureCause,
+    Finding,
+    Round,
+    RoundCounts,
+    Verdict,
+)
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.rates.rounds import EVIDENCE_AGE_S, Finding, Round, RoundCounts
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.model.moments import span
@@ -71,28 +77,6 @@ class RateControl:
     was sent before a fall says nothing of the lower rate. Successes need be told only while
     `is_watching`, but their time always: in `success_s`. Times are monotonic seconds.
     """
-
-    __slots__ = (
-        "_cause",
-        "_connect_s",
-        "_has_connected",
-        "_is_connecting",
-        "_is_pushing",
-        "_is_slow_start",
-        "_limit",
-        "_next_s",
-        "_round",
-        "_unanswered",
-        "epoch",
-        "is_full",
-        "is_watching",
-        "level",
-        "maximum",
-        "rate",
-        "share",
-        "since_s",
-        "success_s",
-    )
 
     def __init__(self, maximum: float, now_s: float) -> None:
         self.maximum = self.rate = float(maximum)
@@ -453,26 +437,13 @@ class RateControls:
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
 
-    def of(
-        self, name: str, identity: object, maximum: float, now_s: float, *, epoch: int = 0
-    ) -> RateControl:
-        """The rate control of the subscription; a new one when it, its endpoint or the grant
-        (`epoch`) is another: what happened between two grants is for another owner to tell.
+    def find(self, name: str, identity: object, *, epoch: int = 0) -> RateControl | None:
+        """The rate control of the subscription; None when it, its endpoint or the grant (`epoch`)
+        is another: what happened between two grants is for another owner to tell.
         """
         kept = self._kept.get(name)
-        if kept is not None and (kept.identity, kept.epoch) == (identity, epoch):
-            control = kept.control
-            control.resume(now_s)
-            control.change(maximum, now_s)
-            return control
-        control = RateControl(maximum, now_s)
-        self.keep(name, identity, control, epoch=epoch)
-        return control
-
-    def has(self, name: str, identity: object, *, epoch: int) -> bool:
-        """True when `of` would go on with a rate control."""
-        kept = self._kept.get(name)
-        return kept is not None and (kept.identity, kept.epoch) == (identity, epoch)
+        is_same = kept is not None and (kept.identity, kept.epoch) == (identity, epoch)
+        return kept.control if kept is not None and is_same else None
 
     def keep(self, name: str, identity: object, control: RateControl, *, epoch: int = 0) -> None:
         """Keep the rate control as that of this identity."""

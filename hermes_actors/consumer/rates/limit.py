@@ -22,8 +22,6 @@ LEAST_PER_S = 1e-3
 class RateLimit:
     """Takes are counted against `rate_per_s`; times are monotonic seconds, never going back."""
 
-    __slots__ = ("_burst", "_interval_s", "_tat_s", "rate_per_s")
-
     def __init__(self, rate_per_s: float) -> None:
         self._tat_s = float("-inf")  # the theoretical arrival time of the next take
         self._burst = 1

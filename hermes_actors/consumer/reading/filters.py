@@ -75,8 +75,7 @@ def let_pass(_record: StoredRecord) -> None:
 
 
 class Screening:
-    """The screening of one subscription's records by its filters; `on_screen` is told how to ask
-    them.
+    """The screening of one subscription's records by its filters; `screen` asks them.
 
     A filter that fails (the message is not JSON) leaves the message out, as in Hermes. A message
     that takes its filters longer than a message may is looked at beside the loop; one that takes
@@ -89,7 +88,6 @@ class Screening:
         parts: ConsumerParts,
         measures: SubscriptionMeasures,
         lease: Lease,
-        on_screen: Callable[[Screen], None],
         bodies: Bodies,
     ) -> None:
         self._make_id = parts.ids.message_id
@@ -97,7 +95,7 @@ class Screening:
         self._aside = parts.aside
         self._measures = measures
         self._lease = lease
-        self._on_screen = on_screen
+        self.screen: Screen = let_pass
         self._bodies = bodies
         self._wanted = live.subscription.filters
         # What is compiled; a subscription without filters has nothing to compile.
@@ -131,7 +129,7 @@ class Screening:
             self._is_costly = True
             self._failed.forget()
             self._exhausted.forget()
-            self._on_screen(screen)
+            self.screen = screen
 
     async def run(self) -> None:
         """Follow what is adopted, for ever."""

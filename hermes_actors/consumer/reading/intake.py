@@ -11,8 +11,7 @@ from typing import assert_never
 import trio
 
 from hermes_actors.config import ConsumersConfig
-from hermes_actors.consumer.delivery.buffer import Buffer
-from hermes_actors.consumer.delivery.delivery import Delivery, Transitions
+from hermes_actors.consumer.delivery.delivery import Buffer, Delivery, Transitions
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.offsets.progress import TopicProgress
 from hermes_actors.consumer.reading.care import CARE_FOR_S, POISON, Care, let_land
@@ -21,7 +20,7 @@ from hermes_actors.consumer.reading.filters import (
     Filtered,
     Later,
     Postponed,
-    Screen,
+    Screening,
     Seen,
     let_pass,
 )
@@ -50,9 +49,8 @@ class Intake:
     ended two owners. `write_ahead` commits which messages are looked at next, if they are suspect;
     False when the log did not take it.
 
-    `read_ahead` is how many fresh messages may wait, `screen` what looks at each record; set them
-    at any time. `lacks_bytes` says that it waits for `note_settled`, `trouble` what keeps the log
-    from being read, "" when nothing does.
+    `read_ahead` is how many fresh messages may wait; set it at any time. `lacks_bytes` says that it
+    waits for `note_settled`, `trouble` what keeps the log from being read, "" when nothing does.
     """
 
     def __init__(
@@ -68,8 +66,7 @@ class Intake:
         on_read: Callable[[], None],
         give_up: Callable[[Delivery, DiscardReason, str], None],
         write_ahead: Callable[[], Awaitable[bool]],
-        screen: Screen = let_pass,
-        read_avro: Screen = let_pass,
+        screening: Screening,
     ) -> None:
         self._log = log
         self._topic = topic
@@ -83,8 +80,7 @@ class Intake:
         self._give_up = give_up
         self._write_ahead = write_ahead
         self._care: Care | None = None
-        self.screen = screen
-        self._read_avro = read_avro
+        self._screening = screening
         self._room = Wakeup()
         self._scope = trio.CancelScope()
         self._reads: dict[int, int] = {}
@@ -420,7 +416,7 @@ class Intake:
     def _records_wanted(self) -> int:
         """How many to read so that about as many pass the screen as there is room for."""
         wanted = self.read_ahead - self._buffer.fresh
-        if self.screen is let_pass:
+        if self._screening.screen is let_pass:
             return wanted
         return min(int(wanted / self._passing_share), self._config.read_batch_records_max)
 
@@ -441,7 +437,9 @@ class Intake:
             seen: Seen = None
             # Of a topic of JSON too: its migration may not be known here yet.
             is_made = is_avro(record)
-            screen = self._read_avro if is_made and self.screen is let_pass else self.screen
+            screen = self._screening.screen
+            if is_made and screen is let_pass:
+                screen = self._screening.read_avro
             if is_for_another(record, self._subscription):
                 seen = _FOR_ANOTHER
             elif screen is not let_pass and not offsets.was_settled(record.offset):

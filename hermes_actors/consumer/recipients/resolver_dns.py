@@ -8,8 +8,9 @@ there are any, else IPv6: a machine that has both is one recipient.
 from collections.abc import Callable, Sequence
 
 import trio
+from msgspec import Struct
 
-from hermes_actors.consumer.senders.resolving import Found, Resolver
+from hermes_actors.consumer.senders.connecting import Found, Resolver
 
 NAMES_MAX = 1_000
 """The most names that are kept."""
@@ -28,16 +29,14 @@ def after(delay_s: float, callback: Callable[[], None]) -> None:
     trio.lowlevel.spawn_system_task(wait)
 
 
-class _Name:
-    __slots__ = ("addresses", "asked_s", "good_s", "problem", "waiting")
+class _Name(Struct, eq=False):
+    """`good_s` is when an answer came last, `asked_s` when one is to be asked for again."""
 
-    def __init__(self) -> None:
-        self.addresses: tuple[str, ...] = ()
-        self.problem = ""
-        # When an answer came last, and when one is to be asked for again.
-        self.good_s = float("-inf")
-        self.asked_s = float("-inf")
-        self.waiting: list[Callable[[], None]] | None = None
+    addresses: tuple[str, ...] = ()
+    problem: str = ""
+    good_s: float = float("-inf")
+    asked_s: float = float("-inf")
+    waiting: list[Callable[[], None]] | None = None
 
     @property
     def is_known(self) -> bool:

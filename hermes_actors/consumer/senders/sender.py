@@ -127,10 +127,8 @@ class Witness:
 
     `lines` are the header lines that a sender has added to those of the push (a token). `headers`
     are the answer's, `body` the beginning of its body, `body_bytes` how long that was as far as it
-    was read.
+    was read; `is_cut`: it was longer.
     """
-
-    __slots__ = ("_kept_bytes_max", "body", "body_bytes", "headers", "lines")
 
     def __init__(self, kept_bytes_max: int = BODY_BYTES_KEPT) -> None:
         """Keep so many bytes of the answer's body at most."""
@@ -143,6 +141,7 @@ class Witness:
         self.headers: list[tuple[bytes, bytes]] = []
         self.body = b""
         self.body_bytes = 0
+        self.is_cut = False
 
     def hear(self, piece: bytes) -> None:
         """Take in a piece of the answer's body."""
@@ -200,8 +199,6 @@ Probed = Callable[[Failure | None], None]
 
 class Sender(ABC):
     """Pushes messages. Nothing here ever waits or raises."""
-
-    __slots__ = ()
 
     @abstractmethod
     def send(self, push: Push, done: Done) -> None:

@@ -8,18 +8,14 @@ on the same thread. The actor around it (`push_consumer.py`) waits, reads and co
 import logging
 from functools import partial
 
-from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
+from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
 from hermes_actors.consumer.delivery.dispatching import FILL_MAX, PAUSED, Dispatching, Surroundings
-from hermes_actors.consumer.delivery.letter import DeadLetters
-from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.retry import Decision, ending_detail
 from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.pacing import Pacing
-from hermes_actors.consumer.serial.pushing import Pushing
 from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.coordination.commands import RateState
-from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord, from_record
@@ -32,28 +28,19 @@ _logger = logging.getLogger(__name__)
 _ALARM_SLACK_S = 1e-4
 
 
-class Dispatch(Dispatching[Delivery]):
+class SerialDispatch(Dispatching[Delivery]):
     """The sending half of one subscription's consumer. Raises Refused for an endpoint that cannot
     be pushed to.
     """
 
-    _pushing: Pushing
-
-    def __init__(
-        self,
-        live: LiveSubscription,
-        parts: ConsumerParts,
-        queue: SerialQueue,
-        transitions: Transitions,
-        letters: DeadLetters,
-        around: Surroundings,
-        owned: Owned,
-    ) -> None:
-        super().__init__(live, parts, queue, transitions, letters, around, owned)
+    def __init__(self, live: LiveSubscription, around: Surroundings) -> None:
+        policy, parts = _policy(live), around.parts
+        queue = SerialQueue(1, parts.config.waiting_retries_max, is_ordered=policy.ordered)
+        super().__init__(live, around, queue)
         self._monotonic_s = parts.clock.monotonic_s
         self._queue = queue
         self._is_filling = False
-        self._pacing = Pacing(live, _policy(live).rate, parts, owned)
+        self._pacing = Pacing(live, policy.rate, parts, around.owned)
         self._limit, self._control = self._pacing.limit, self._pacing.control
         self.adopt(live)
 
@@ -65,23 +52,8 @@ class Dispatch(Dispatching[Delivery]):
         self._is_age_asked = bool(policy.sending_delay) or (
             self._retry_policy.is_ttl_from_publication
         )
-        self._pushing = Pushing(
-            live,
-            self._parts,
-            self._transitions,
-            self._retry_policy,
-            epoch=self._owned.epoch,
-            may_begin=self._may_begin,
-            is_over=self._is_over,
-            fail=self._fail,
-        )
         self._queue.window = policy.inflight_size or self._parts.config.inflight_max
         self._pacing.adopt(live, policy.rate)
-
-    @property
-    def last_failure(self) -> SendOutcome | None:
-        """The outcome of the last attempt that was no success; None while there was none."""
-        return self._pacing.last_failure
 
     @property
     def read_ahead(self) -> int:
@@ -168,7 +140,7 @@ class Dispatch(Dispatching[Delivery]):
             limit.take(now_s, sent)
             self.taken += sent
         if looked_at:
-            self._around.note_room()
+            self.note_room()
         return looked_at
 
     def _expire(self, now_s: float) -> int:
@@ -286,13 +258,13 @@ class Dispatch(Dispatching[Delivery]):
     def _learn(
         self, delivery: Delivery, decision: Decision, outcome: SendOutcome, now_s: float
     ) -> None:
-        self._pacing.last_failure = delivery.last = outcome
+        self._pacing.last_failure = outcome
         if outcome.recipients is None:
             self._pacing.on_failure(decision, delivery, outcome, now_s)
 
     def _repeat(self, delivery: Delivery, now_s: float) -> None:
         self._pacing.on_neutral(delivery, now_s)
-        self._queue.wait(delivery, now_s)
+        super()._repeat(delivery, now_s)
 
     def _wait(self, delivery: Delivery, due_s: float) -> None:
         self._queue.wait(delivery, due_s)

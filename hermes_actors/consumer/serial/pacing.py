@@ -61,13 +61,17 @@ class Pacing:
         before.
         """
         owned, share = self._owned, self._control_share
-        maximum = self._rate_per_s * share
-        is_known = self._rate_controls.has(self._name, self._identity, epoch=owned.epoch)
-        control = self._rate_controls.of(
-            self._name, self._identity, maximum, now_s, epoch=owned.epoch
-        )
+        maximum, controls = self._rate_per_s * share, self._rate_controls
+        control = controls.find(self._name, self._identity, epoch=owned.epoch)
+        if control is not None:
+            control.resume(now_s)
+            control.change(maximum, now_s)
+            control.share = share
+            return control
+        control = RateControl(maximum, now_s)
+        controls.keep(self._name, self._identity, control, epoch=owned.epoch)
         control.share = share
-        if owned.rate is not None and not is_known:
+        if owned.rate is not None:
             control.take_over(owned.rate, now_s)
         return control
 
@@ -190,17 +194,32 @@ class Pacing:
         delivery: Delivery,
         now_s: float,
     ) -> None:
-        """Tell the rate control what each recipient's answer to an attempt says of the endpoint."""
-        has_failed = take_in_answers(
-            self.control,
-            outcomes,
-            policy,
-            epoch=delivery.epoch,
-            now_s=now_s,
-            now_ms=self._clock.now_ms(),
-            failed_before_s=delivery.failed_s,
-        )
-        if has_failed:
+        """Tell the rate control what each recipient's answer to an attempt says of the endpoint. A
+        half-open one, which tries whether anybody is there, hears the best of them only.
+        """
+        control, epoch, now_ms = self.control, delivery.epoch, self._clock.now_ms()
+        well = [each for each in outcomes if each.is_success or is_refused(each, policy)]
+        ill = [each for each in outcomes if not each.is_success and not is_refused(each, policy)]
+        failed = [each for each in ill if _is_failure(each, now_ms)]
+        is_answered = any(each.failure is None for each in outcomes)
+        if control.level.is_half_open:
+            well, failed = well[:1], [] if well else failed[:1]
+        if not well and not failed:
+            control.on_neutral(now_s, epoch, is_answered=is_answered)
+        for _ in well:
+            control.on_success(now_s, epoch)
+        counts = [
+            control.on_failure(
+                now_s,
+                epoch,
+                failed_before_s=delivery.failed_s,
+                is_answered=is_answered,
+                is_pressed=each.is_pressed,
+            )
+            for each in failed
+        ]
+        # True when this is the time to hand over for the next failure.
+        if any(counts):
             delivery.failed_s = noted_s(delivery.failed_s, now_s)
             self._last_route = delivery.route
         self._note_level()
@@ -247,44 +266,6 @@ class Pacing:
 def _identity(live: LiveSubscription) -> tuple[int, str]:
     """Return what tells one endpoint's rate control from another: incarnation and address."""
     return live.incarnation, live.subscription.endpoint
-
-
-def take_in_answers(
-    control: RateControl,
-    outcomes: Sequence[SendOutcome],
-    policy: RetryPolicy,
-    *,
-    epoch: int,
-    now_s: float,
-    now_ms: int,
-    failed_before_s: float | None,
-) -> bool:
-    """Tell the rate control what each recipient's answer says; True when this is the time to hand
-    over for the next failure.
-
-    A half-open one, which tries whether anybody is there, hears the best of them only.
-    """
-    well = [each for each in outcomes if each.is_success or is_refused(each, policy)]
-    ill = [each for each in outcomes if not each.is_success and not is_refused(each, policy)]
-    failed = [each for each in ill if _is_failure(each, now_ms)]
-    is_answered = any(each.failure is None for each in outcomes)
-    if control.level.is_half_open:
-        well, failed = well[:1], [] if well else failed[:1]
-    if not well and not failed:
-        control.on_neutral(now_s, epoch, is_answered=is_answered)
-    for _ in well:
-        control.on_success(now_s, epoch)
-    counts = [
-        control.on_failure(
-            now_s,
-            epoch,
-            failed_before_s=failed_before_s,
-            is_answered=is_answered,
-            is_pressed=each.is_pressed,
-        )
-        for each in failed
-    ]
-    return any(counts)
 
 
 def _is_failure(outcome: SendOutcome, now_ms: int) -> bool:

@@ -10,8 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 
-from hermes_actors.consumer.delivery.buffer import Buffer
-from hermes_actors.consumer.delivery.delivery import Delivery
+from hermes_actors.consumer.delivery.delivery import Buffer, Delivery
 
 
 class KeyOrder:
@@ -22,8 +21,6 @@ class KeyOrder:
 
     A key of one partition is none of another's: a partition's messages are one sequence.
     """
-
-    __slots__ = ("_behind", "parked")
 
     def __init__(self) -> None:
         # An entry for each key that is held; its queue is made only when somebody waits.
@@ -91,19 +88,6 @@ class SerialQueue(Buffer):
     up, while their dead letters are on their way), and, if ordered, parked behind their key.
     """
 
-    __slots__ = (
-        "_fresh",
-        "_inflight_retries",
-        "_keys",
-        "_retry_is_next",
-        "_sequence",
-        "_waiting",
-        "inflight",
-        "window",
-    )
-
-    inflight: int
-
     def __init__(self, window: int, waiting_max: int, *, is_ordered: bool = False) -> None:
         """At most `window` in flight, and `waiting_max` waiting or able to come to wait.
 
@@ -111,7 +95,6 @@ class SerialQueue(Buffer):
         """
         super().__init__(waiting_max)
         self.window = window
-        self.inflight = 0
         self._fresh: deque[Delivery] = deque()
         # (due, sequence, delivery): the sequence keeps equal times in order of arrival.
         self._waiting: list[tuple[float, int, Delivery]] = []

@@ -76,7 +76,7 @@ class Line:
         if batch is None:
             return
         self.fly(batch)
-        batch.is_inflight = False
+        assembly.inflight = 0
         if answer == "taken":
             self.end(batch.deliveries)
             self.taken += [(d.record.partition, d.record.offset) for d in batch.deliveries]
@@ -93,8 +93,9 @@ class Line:
             batch.wait(self.now_s)
 
     def fly(self, batch):
-        if not batch.is_inflight:
+        if not self.assembly.inflight:
             batch.sent(self.now_s)
+            self.assembly.inflight = len(batch.deliveries)
 
     def check(self, batch):
         assert 1 <= len(batch.deliveries) <= self.bounds.size
@@ -238,13 +239,13 @@ def test_what_a_retransmission_moves_leaves_queue_open_and_current_batch(is_infl
     batch = line.assembly.close("a", 0.0)
     line.fill()
     if is_inflight:
-        batch.sent(0.0)
+        line.fly(batch)
     line.partitions[1].is_superseded = True
     line.assembly.drop_superseded()
     if is_inflight:
         # What is in flight cannot be changed; it is made anew if it fails.
         assert (line.assembly.inflight, line.assembly.fresh) == (4, 4)
-        batch.is_inflight = False
+        line.assembly.inflight = 0
         assert batch.is_superseded
         line.assembly.dissolve()
     line.fill()

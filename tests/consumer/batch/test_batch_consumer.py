@@ -188,7 +188,7 @@ async def test_a_batch_past_its_time_to_live_leaves_a_dead_letter_of_each_messag
     async with batches.consuming(policy, keeps_letters=True) as consumer:
         await trio.sleep(10)
         undelivered = consumer.status().last_undelivered
-        assert (undelivered.reason, undelivered.message_id) == ("expired: HTTP 503", "id-4")
+        assert (undelivered.reason, undelivered.offset) == ("expired: HTTP 503", 4)
         await batches.world.publish(b"9")
         await trio.sleep(3)
     assert 5 <= len(batches.sent) <= 8

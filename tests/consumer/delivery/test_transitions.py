@@ -6,8 +6,8 @@ import msgspec
 import pytest
 import trio
 
+from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
 from hermes_actors.consumer.delivery.delivery import Settlement, Transitions
-from hermes_actors.consumer.delivery.letter import Discarded
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.dead_letter import DiscardReason
@@ -146,23 +146,22 @@ async def test_every_message_that_was_read_is_settled_once(world, heard, autojum
 
 
 async def test_dead_letters_of_a_batch_are_handed_over_under_an_open_lease_only(
-    world, batches, autojump_clock
+    world, batches, monkeypatch, autojump_clock
 ):
-    lease, letters = HandLease(), []
+    lease, letters, add = HandLease(), [], KeptDeadLetters.add
 
-    class Stopping(Discarded):
-        def add(self, letter, kept):
-            letters.append(letter)
-            # The process is stopped for a while after the third.
-            lease.is_closed |= len(letters) == 3
-            super().add(letter, kept)
+    def add_and_stop(self, letter, kept):
+        letters.append(letter)
+        # The process is stopped for a while after the third.
+        lease.is_closed |= len(letters) == 3
+        add(self, letter, kept)
 
+    monkeypatch.setattr(KeptDeadLetters, "add", add_and_stop)
     world.sender.script = lambda _push: REFUSED
     await world.publish(*batches.numbers(300))
     async with world.consuming(
         batches.live(policy={"batch_size": 300}),
         owned=Owned(lease=lease),
-        letters=Stopping(),
     ):
         await trio.sleep(60)
         assert len(letters) == 3, "another owner may have the others by now"

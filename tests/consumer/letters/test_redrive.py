@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.consumer.letters import redrive as redrive_module
-from hermes_actors.consumer.letters.redrive_plan import Planning
+from hermes_actors.consumer.letters.redrive_records import Planning
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.metadata.redrives import (
     LetterRange,

@@ -5,8 +5,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.offsets.partition import PartitionOffsets
-from hermes_actors.consumer.offsets.trail import Trail
+from hermes_actors.consumer.offsets.partition import PartitionOffsets, Trail
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
 from hermes_actors.log.commits import CommitOwner, decode, encode

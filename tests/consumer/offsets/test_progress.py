@@ -4,15 +4,22 @@ import pytest
 import trio
 
 from hermes_actors.consumer.offsets.progress import TopicProgress
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
 from hermes_actors.log.commits import CommitOwner, encode
 from hermes_actors.log.memory import MemoryLog
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.seek import Seek, SeekBody
+from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.environment.clock import EPOCH_MS
+from tests.values import a_subscription
 
 RECORDS = [Record(None, b"", (), EPOCH_MS)] * 12
-OURS = CommitOwner(topic_incarnation=0, incarnation=7, seek=2)
+NAME = SubscriptionName.parse("shop.orders$push")
+GROUP = NAME.consumer_group("")
+SEEK = Seek(2, SeekBody(7, 0, time_ms=0))
 
 
 class SlowFirstCommit(MemoryLog):
@@ -24,8 +31,10 @@ class SlowFirstCommit(MemoryLog):
         await super().commit(group, topic, commits)
 
 
-def progress_of(log, ownership=OURS, owned=None):
-    return TopicProgress(log, "group", "t", ownership, created_at_ms=0, skew_ms=0, owned=owned)
+def progress_of(log, owned=None):
+    subscription = a_subscription(topic="shop.orders", created_at=0)
+    live = LiveSubscription(NAME, subscription, 0, 7, 1, seek=SEEK)
+    return TopicProgress(live, log, "t", "", owned or Owned(), 0)
 
 
 async def test_a_slow_commit_never_lands_on_top_of_a_later_one(trio_clock, autojump_clock):
@@ -40,7 +49,7 @@ async def test_a_slow_commit_never_lands_on_top_of_a_later_one(trio_clock, autoj
             offsets.settle(offset)
             nursery.start_soon(progress.commit, 0.0)
             await trio.sleep(1)
-    assert (await log.committed("group", "t"))[0].position == 2
+    assert (await log.committed(GROUP, "t"))[0].position == 2
 
 
 async def test_nothing_new_is_not_committed_again_but_after_an_hour(trio_clock):
@@ -63,7 +72,7 @@ async def test_a_commit_from_before_a_retransmission_is_ignored_one_of_it_counts
     await log.append("t", 0, RECORDS, Ack.ALL)
     for seek, position in ((1, 0), (2, 5), (3, 5)):
         metadata = f"h1:0:7:9:{seek}:"
-        await log.commit("group", "t", {0: Commit(5, metadata)})
+        await log.commit(GROUP, "t", {0: Commit(5, metadata)})
         progress = progress_of(log)
         await progress.load()
         assert progress.partitions[0].position == position
@@ -120,7 +129,7 @@ async def test_a_commit_of_ours_that_went_through_unheard_is_no_strangers(
     log = AnswerLost("dc1", trio_clock)
     await log.create_topic("t", TopicSettings())
     progress = progress_of(log)
-    await MemoryLog.commit(log, "group", "t", {0: Commit(0, "h1:0:7:0:2:")})
+    await MemoryLog.commit(log, GROUP, "t", {0: Commit(0, "h1:0:7:0:2:")})
     await progress.load()
     progress.partitions[0].begin(0)
     progress.partitions[0].settle(0)
@@ -131,7 +140,7 @@ async def test_a_commit_of_ours_that_went_through_unheard_is_no_strangers(
     assert overwritten == []
     assert caplog.records == []
     # Somebody else's is.
-    await MemoryLog.commit(log, "group", "t", {0: Commit(1, "h1:0:7:0:1:")})
+    await MemoryLog.commit(log, GROUP, "t", {0: Commit(1, "h1:0:7:0:1:")})
     await progress.keep_committed(lambda: overwritten.append(1), random.Random(1))
     assert overwritten == [1]
 
@@ -157,11 +166,8 @@ async def test_what_a_lost_owner_was_looking_at_with_care_is_condemned(
     await log.append("t", 0, RECORDS, Ack.ALL)
     former = CommitOwner(0, 7, epoch, 2)
     metadata = encode(5, [(9, 12)], former, marked=marked)
-    await log.commit("group", "t", {0: Commit(5, metadata)})
-    ours = CommitOwner(0, 7, 9, 2)
-    progress = TopicProgress(
-        log, "group", "t", ours, created_at_ms=0, skew_ms=0, owned=(0,), is_after_loss=is_after_loss
-    )
+    await log.commit(GROUP, "t", {0: Commit(5, metadata)})
+    progress = progress_of(log, Owned((0,), 9, is_after_loss=is_after_loss))
     await progress.load()
     offsets = progress.partitions[0]
     assert offsets.condemned == condemned

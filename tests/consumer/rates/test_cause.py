@@ -8,10 +8,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.rates.cause import FailureCause, Verdict
+from hermes_actors.consumer.rates.cause import FailureCause, RoundCounts, Verdict
 from hermes_actors.consumer.rates.control import Level, RateControl
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.rates.rounds import RoundCounts
 
 TICK_S = 0.005
 MAXIMUM = 10_000

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hermes_actors.consumer.rates.cause import ROUND_S
 from hermes_actors.consumer.rates.control import Level, RateControl, RateControls
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.consumer.rates.rounds import ROUND_S
 from hermes_actors.coordination.commands import RateState
 
 
@@ -355,17 +355,22 @@ def test_a_connection_lets_the_next_message_go_at_once_whenever_it_comes():
 
 def test_a_level_survives_a_restart_and_another_endpoint_begins_anew():
     rate_controls = RateControls()
-    control = rate_controls.of("a.b$c", (1, "http://x/"), 1_000, 0.0)
+    control = RateControl(1_000, 0.0)
+    rate_controls.keep("a.b$c", (1, "http://x/"), control)
     for _ in range(10):
         control.on_failure(1.0, control.epoch, failed_before_s=None, is_answered=True)
     control.take(2.0)
-    again = rate_controls.of("a.b$c", (1, "http://x/"), 500, 3.0)
+    again = rate_controls.find("a.b$c", (1, "http://x/"))
+    assert again is control
+    again.resume(3.0)
+    again.change(500, 3.0)
     assert (again.level, again.maximum) == (Level.SLOW, 500)
     # Of what was under way in the earlier life nothing returns, and it may find out at once.
     assert again.available(3.0) == 1
-    assert rate_controls.of("a.b$c", (1, "http://y/"), 500, 4.0).is_full
+    assert rate_controls.find("a.b$c", (1, "http://y/")) is None
+    assert rate_controls.find("a.b$c", (1, "http://x/"), epoch=1) is None
     rate_controls.forget("a.b$c")
-    assert rate_controls.of("a.b$c", (1, "http://x/"), 500, 5.0).is_full
+    assert rate_controls.find("a.b$c", (1, "http://x/")) is None
 
 
 def test_another_maximum_holds_at_each_level():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.rates.rounds import EVIDENCE_AGE_S, ROUND_S, Finding, Round
+from hermes_actors.consumer.rates.cause import EVIDENCE_AGE_S, ROUND_S, Finding, Round
 
 NEVER_S = float("-inf")
 

@@ -227,10 +227,10 @@ class Turns(trio.abc.Instrument):
         self._began = looks
 
 
-def screening_of(world, measures, on_screen):
+def screening_of(world, measures):
     of = live(world)
     bodies = Bodies(of, ContentType.JSON, world.parts.avro, world.clock)
-    return Screening(of, world.parts, measures, Unfenced(), on_screen, bodies)
+    return Screening(of, world.parts, measures, Unfenced(), bodies)
 
 
 @pytest.mark.parametrize("body", [ENDLESS, LONGER])
@@ -243,11 +243,10 @@ async def test_costly_filters_of_many_subscriptions_share_the_time_of_a_turn(
     measures = SubscriptionMeasures(world.parts.metrics, world.live().name)
 
     async def ask():
-        screens = []
-        screening = screening_of(world, measures, screens.append)
+        screening = screening_of(world, measures)
         await screening.prepare()
         await trio.sleep(1)
-        seen = screens[0](record)
+        seen = screening.screen(record)
         decided.append(await seen.verdict() if isinstance(seen, Later) else seen)
 
     trio.lowlevel.add_instrument(turns := Turns(threads))
@@ -266,8 +265,9 @@ async def test_whose_filters_are_soon_done_does_not_wait_behind_costly_ones(
     measures = SubscriptionMeasures(world.parts.metrics, world.live().name)
     screens = []
     for _ in range(2):
-        screening = screening_of(world, measures, screens.append)
+        screening = screening_of(world, measures)
         await screening.prepare()
+        screens.append(screening.screen)
     costly, cheap = screens
 
     def seen(screen, body):

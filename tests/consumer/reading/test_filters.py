@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -191,7 +192,7 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
 
     measures = SubscriptionMeasures(world.metrics, world.live().name)
     lanes = SerialQueue(100, 1_000)
-    progress = TopicProgress.of(world.live(), world.log, world.topic, "", Owned(), 0)
+    progress = TopicProgress(world.live(), world.log, world.topic, "", Owned(), 0)
     read = []
     intake = Intake(
         world.log,
@@ -205,7 +206,7 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
         lambda: read.append(trio.current_time()),
         lambda _delivery, _reason, _detail: None,
         lambda: None,
-        slow,
+        SimpleNamespace(screen=slow),
     )
     intake.read_ahead = 400
     await world.publish(*[b"{}"] * 400)

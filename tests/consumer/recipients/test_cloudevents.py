@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.recipients.cloudevents import CloudEvents
-from hermes_actors.consumer.recipients.headers import request_head
+from hermes_actors.consumer.recipients.headers import CloudEvents, request_head
 from hermes_actors.consumer.senders.sender import parse_lines
 from hermes_actors.model.message import Message
 from hermes_actors.model.subscription import Header

@@ -11,7 +11,7 @@ import trio
 
 from hermes_actors import config as configuration
 from hermes_actors.config import ConfigError
-from hermes_actors.consumer.factory import ConsumerFactory
+from hermes_actors.consumer.push_consumer import ConsumerFactory
 from hermes_actors.consumer.recipients.resolver import ResolverContext, Unresolved, open_resolver
 from hermes_actors.errors import StartupError
 from hermes_actors.model.subscription import DeliveryMode, SigningPolicy

@@ -11,13 +11,14 @@ import pytest
 import trio
 
 from hermes_actors.config import EndpointsConfig
+from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.http1.pool import PoolLimits
 from hermes_actors.consumer.senders.http1.sender import open_http1_sender
-from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Failure, Push
 from hermes_actors.runtime import guest
 from hermes_actors.security.address_guard import AddressGuard
-from tests.consumer.http1_exchange import LOCAL, OK, Client, run, served
+from tests.consumer.http1_exchange import OK, Client, run, served
+from tests.consumer.http_doubles import LOCAL
 
 pytestmark = pytest.mark.live
 

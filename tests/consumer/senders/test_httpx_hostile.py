@@ -250,7 +250,7 @@ async def test_no_error_repeats_what_a_peer_has_sent(answer):
             await stream.send_all(b"HTTP/1.1 200 OK\r\n" + answer)
 
     async with tcp(serve_one) as port, open_httpx_sender(net_of(), http2=False) as sender:
-        answered = await ask_for_token(net_of(), sso_at(port))
+        answered = await ask_for_token(sender, sso_at(port))
         assert isinstance(answered, Denied)
         assert "hush" not in answered.problem
         assert "hush" not in (await pushed(sender, route_to(port))).detail
@@ -258,8 +258,8 @@ async def test_no_error_repeats_what_a_peer_has_sent(answer):
 
 async def test_a_token_answer_of_tiny_chunks_is_refused_before_it_takes_the_node():
     data = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 5_000
-    async with tcp(floods(data)) as port:
+    async with tcp(floods(data)) as port, open_httpx_sender(net_of(), http2=False) as sender:
         with trio.fail_after(10):
-            answer = await ask_for_token(net_of(), sso_at(port))
+            answer = await ask_for_token(sender, sso_at(port))
     assert isinstance(answer, Denied)
     assert "longer than 65536 bytes" in answer.problem

@@ -3,6 +3,7 @@
 import msgspec
 
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
+from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
 from hermes_actors.consumer.senders.oauth.request import ask_for_token
 from hermes_actors.consumer.senders.oauth.wire import Denied, Granted, OAuthCredentials
 from hermes_actors.model.oauth import OAuthProvider
@@ -40,7 +41,8 @@ async def asked_of(port, path="/token?tenant=1", guard=None, **fields):
     provider = msgspec.structs.replace(
         PROVIDER, token_endpoint=f"http://127.0.0.1:{port}{path}", **fields
     )
-    return await ask_for_token(net, OAuthCredentials(provider, POLICY))
+    async with open_httpx_sender(net, http2=False) as sender:
+        return await ask_for_token(sender, OAuthCredentials(provider, POLICY))
 
 
 async def test_a_token_is_asked_for_by_a_form_over_http1():
@@ -84,4 +86,4 @@ async def test_what_a_provider_may_do_wrong_is_a_denial():
         assert isinstance(await asked_of(port), Denied)
     async with tcp(answers_nothing) as port:
         assert "no answer within 0.1 s" in (await asked_of(port, request_timeout=100)).problem
-        assert "silence" in (await asked_of(port, socket_timeout=50)).problem
+        assert "silent" in (await asked_of(port, socket_timeout=50)).problem

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.senders.oauth.slot import BETWEEN_S_MIN, TokenSlot
+from hermes_actors.consumer.senders.oauth.tokens import BETWEEN_S_MIN, TokenSlot
 
 
 def slot(initial_s=1.0, most_s=8.0):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hermes_actors.consumer.senders.resolving import (
+from hermes_actors.consumer.senders.connecting import (
     KEPT_S,
     OF_DOMAIN_MAX,
     Resolver,

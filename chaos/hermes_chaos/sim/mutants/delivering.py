@@ -9,23 +9,22 @@ from msgspec.structs import replace
 
 from hermes_actors.consumer.batch.assembly import BatchAssembly
 from hermes_actors.consumer.batch.dispatch import BatchDispatch
+from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
 from hermes_actors.consumer.delivery.dispatching import Dispatching
-from hermes_actors.consumer.delivery.letter import DeadLetter
-from hermes_actors.consumer.letters.kept import KeptDeadLetters
 from hermes_actors.consumer.letters.redrive import Redriver
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.offsets.progress import TopicProgress
 from hermes_actors.consumer.rates.control import RateControl
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.serial.dispatch import Dispatch
+from hermes_actors.consumer.serial.dispatch import SerialDispatch
 from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.filters.budget import Budget
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.log.commits import CommitOwner, Interval
 from hermes_actors.metadata.seek import Seek
-from hermes_actors.model.dead_letter import DiscardReason
+from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
 from hermes_chaos.sim.world import Shape
@@ -34,7 +33,7 @@ _settle = PartitionOffsets.settle
 _add = KeptDeadLetters.add
 _wait = SerialQueue.wait
 _rejects = Filters.rejects
-_adopt = Dispatch.adopt
+_adopt = SerialDispatch.adopt
 _redeliver = Redriver._add
 
 
@@ -81,7 +80,7 @@ def _no_drain(_self: RateLimit, _now_s: float) -> None:
 
 
 def _settle_then_keep(
-    self: KeptDeadLetters, letter: DeadLetter, kept: Callable[[Settlement], None]
+    self: KeptDeadLetters, letter: Letter, kept: Callable[[Settlement], None]
 ) -> None:
     _add(self, letter, lambda _settlement: None)
     kept(Settlement.DEAD_LETTER)
@@ -131,7 +130,7 @@ def _settle_the_next_too(self: BatchDispatch, batch: Any) -> None:
 _settle_batch = BatchDispatch._settle
 
 
-def _count_no_attempt(self: Dispatch, live: Any) -> None:
+def _count_no_attempt(self: SerialDispatch, live: Any) -> None:
     _adopt(self, live)
     self._retry_policy = replace(self._retry_policy, attempts_max=None)
 
@@ -142,16 +141,16 @@ def _mark_at_once(self: Redriver, redrive: Any, letter: Any, offset: int, found:
     self._to_mark[letter.id] = place
 
 
-def _age_of_the_attempt(_self: Dispatch, delivery: Delivery, now_s: float) -> float:
+def _age_of_the_attempt(_self: SerialDispatch, delivery: Delivery, now_s: float) -> float:
     return (now_s - delivery.sent_s) * 1_000 if delivery.attempts else 0.0
 
 
-def _live_from_the_reading(self: Dispatch, live: Any) -> None:
+def _live_from_the_reading(self: SerialDispatch, live: Any) -> None:
     _adopt(self, live)
     self._retry_policy = replace(self._retry_policy, is_ttl_from_publication=False)
 
 
-def _age_since_publication(self: Dispatch, delivery: Delivery, _now_s: float) -> float:
+def _age_since_publication(self: SerialDispatch, delivery: Delivery, _now_s: float) -> float:
     return float(self._clock.now_ms() - delivery.record.timestamp_ms)
 
 
@@ -246,23 +245,23 @@ DELIVERING = (
     Mutant(
         "attempts-unbounded",
         "a message is tried again however often attemptsMax says",
-        ((Dispatch, "adopt", _count_no_attempt),),
+        ((SerialDispatch, "adopt", _count_no_attempt),),
         shape=_MOODS,
     ),
     Mutant(
         "ttl-with-each-attempt",
         "a message's time to live begins anew with each attempt",
-        ((Dispatch, "_age_ms", _age_of_the_attempt),),
+        ((SerialDispatch, "_age_ms", _age_of_the_attempt),),
     ),
     Mutant(
         "ttl-from-reading",
         "a time to live that is to count from publication counts from the first attempt",
-        ((Dispatch, "adopt", _live_from_the_reading),),
+        ((SerialDispatch, "adopt", _live_from_the_reading),),
     ),
     Mutant(
         "ttl-from-publication",
         "a time to live that is to count from the first attempt counts from publication",
-        ((Dispatch, "_age_ms", _age_since_publication),),
+        ((SerialDispatch, "_age_ms", _age_since_publication),),
     ),
     Mutant(
         "redrive-marks-first",

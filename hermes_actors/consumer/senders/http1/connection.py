@@ -109,8 +109,6 @@ class OriginShare:
     can bear.
     """
 
-    __slots__ = ("_is_closed", "_with_idle", "hungry", "limit", "open", "pools", "standing")
-
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.open = 0
@@ -201,22 +199,6 @@ class PooledConnection:
 
     The network calls `opened` or `dial_failed`, then `received`, `paused`, `resumed`, `ended`.
     """
-
-    __slots__ = (
-        "_at",
-        "_is_counted",
-        "_is_paused",
-        "_rest",
-        "_share",
-        "_wire",
-        "exchange",
-        "heard_s",
-        "idle_since_s",
-        "owner",
-        "probe",
-        "probe_deadline_s",
-        "request",
-    )
 
     def __init__(self, owner: ConnectionPool, share: OriginShare, response_bytes_max: int) -> None:
         self.owner = owner

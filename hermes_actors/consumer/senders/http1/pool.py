@@ -52,20 +52,6 @@ class PoolLimits(Struct, frozen=True):
 class _Pool:
     """The connections of one subscription to one origin, and the pushes that wait for one."""
 
-    __slots__ = (
-        "busy",
-        "dialing",
-        "freed",
-        "idle",
-        "is_known_idle",
-        "limits",
-        "net",
-        "next_deadline_s",
-        "origin",
-        "share",
-        "waiting",
-    )
-
     def __init__(self, net: Net, origin: Origin, limits: PoolLimits, share: OriginShare) -> None:
         self.net = net
         self.origin = origin

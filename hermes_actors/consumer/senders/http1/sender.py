@@ -14,12 +14,12 @@ from typing import cast
 
 from hermes_actors.consumer.senders.connecting import (
     ForbiddenAddress,
+    Resolver,
     allowed_addresses,
     connect_to_first,
 )
 from hermes_actors.consumer.senders.http1.connection import PooledConnection, Wire
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
-from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Failure, Origin
 from hermes_actors.runtime.network_causes import PUSHES, TlsSettings, tls_cause
 from hermes_actors.security.address_guard import AddressGuard

@@ -20,6 +20,7 @@ HEADERS_MAX = 256
 _INTERIMS_MAX = 100
 _LEARNED_BYTES_MAX = 1_024
 _RETRY_AFTER_CHARS_MAX = 64
+_OK = SendOutcome(200)
 
 
 def request_bytes(push: Push) -> bytes:
@@ -45,40 +46,6 @@ class Exchange:
     if not, the caller closes it.
     """
 
-    __slots__ = (
-        "_body_bytes",
-        "_body_bytes_max",
-        "_bytes",
-        "_bytes_max",
-        "_headers",
-        "_interims",
-        "_is_complete",
-        "_learned",
-        "_learned_outcome",
-        "_parser",
-        "_problem",
-        "_retry_after",
-        "_status",
-        "_surplus",
-        "_witness",
-        "is_answered",
-        "is_busy",
-        "is_reusable",
-        "served",
-    )
-
-    is_answered: bool
-    _status: int
-    _retry_after: str
-    _problem: str
-    _bytes: int
-    _body_bytes: int
-    _headers: int
-    _interims: int
-    _is_complete: bool
-    _surplus: bool
-    _learned_outcome: SendOutcome
-
     def __init__(self, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
         # Chunks' sizes and trailers are in neither the head nor the body.
@@ -94,6 +61,7 @@ class Exchange:
         # The last answer that came in one piece, whole and between two others: after it the parser
         # stood as before it, so the same bytes again need not be parsed.
         self._learned: bytes | None = None
+        self._learned_outcome = _OK
         self._witness: Witness | None = None
 
     def begin(self, witness: Witness | None = None) -> None:
@@ -135,6 +103,8 @@ class Exchange:
         # The first comparison is for speed: what is less than a body may be is no excess.
         if self._bytes > self._body_bytes_max and self._is_excessive():
             self.is_reusable = False
+            if self._witness is not None:
+                self._witness.is_cut = True
             return self._finish()
         if not self._is_complete:
             return None
@@ -254,6 +224,3 @@ class Exchange:
         if self._status == 200 and not self._retry_after:
             return _OK
         return SendOutcome(self._status, self._retry_after)
-
-
-_OK = SendOutcome(200)

@@ -7,8 +7,6 @@ So streams are granted less. A bound of the bytes that are read would not do ins
 answer would end the connection, and the pushes of all its other streams with it.
 """
 
-from enum import IntEnum
-
 UNASKED_PER_S = 100.0
 UNASKED_BURST = 300.0
 """Frames that no request brings about: settings, pings, priorities, and kinds that nobody knows."""
@@ -25,19 +23,10 @@ _CONNECTION = bytes(4)
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-class FrameKind(IntEnum):
-    """The types of frames that are told apart (RFC 9113, section 6)."""
-
-    DATA = 0
-    HEADERS = 1
-    RST_STREAM = 3
-    GOAWAY = 7
-    WINDOW_UPDATE = 8
-    CONTINUATION = 9
-
-
-_ASKED = frozenset(FrameKind)
-_REQUESTS = frozenset((FrameKind.DATA, FrameKind.HEADERS))
+# The types of frames that are told apart (RFC 9113, section 6).
+_DATA, _HEADERS, _RST_STREAM, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = 0, 1, 3, 7, 8, 9
+_ASKED = frozenset((_DATA, _HEADERS, _RST_STREAM, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION))
+_REQUESTS = frozenset((_DATA, _HEADERS))
 
 
 class FrameWalk:
@@ -68,8 +57,6 @@ class FrameWalk:
 
 
 class _Bucket:
-    __slots__ = ("_burst", "_filled_s", "_left", "_per_s")
-
     def __init__(self, per_s: float, burst: float, now_s: float) -> None:
         self._per_s = per_s
         self._burst = burst
@@ -110,7 +97,7 @@ class FrameBudget:
             end = at + _HEAD_BYTES + int.from_bytes(data[at : at + 3], "big")
             kind = data[at + 3]
             requests += kind in _REQUESTS
-            if kind == FrameKind.WINDOW_UPDATE and data[at + 5 : at + _HEAD_BYTES] != _CONNECTION:
+            if kind == _WINDOW_UPDATE and data[at + 5 : at + _HEAD_BYTES] != _CONNECTION:
                 asked = int.from_bytes(data[end - 4 : end], "big")
                 granted = min(asked, self._stream_window_bytes).to_bytes(4, "big")
                 data = data[: end - 4] + granted + data[end:]

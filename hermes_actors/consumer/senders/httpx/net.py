@@ -17,12 +17,12 @@ from msgspec import Struct, field
 
 from hermes_actors.consumer.senders.connecting import (
     ForbiddenAddress,
+    Resolver,
     allowed_addresses,
     connect_to_first,
 )
 from hermes_actors.consumer.senders.httpx.frames import FrameBudget
 from hermes_actors.consumer.senders.proxying import Proxy
-from hermes_actors.consumer.senders.resolving import Resolver
 from hermes_actors.consumer.senders.sender import Origin
 from hermes_actors.runtime.network_causes import PUSHES, tls_cause
 from hermes_actors.security.address_guard import AddressGuard
@@ -128,14 +128,7 @@ class HttpxNet(Struct, frozen=True):
             guard, to = self.proxy.guard, self.proxy.origin
         else:
             guard, to = self.guard, origin
-        return GuardedBackend(
-            guard,
-            self.resolver,
-            to,
-            host_connections=self.host_connections,
-            key=(origin.host, origin.port),
-            stream_window_bytes=self.response_bytes_max,
-        )
+        return GuardedBackend(self, guard, to, (origin.host, origin.port))
 
     def open_pool(self, origin: Origin, *, http2: bool) -> httpcore.AsyncConnectionPool:
         """Return a pool of connections to one origin, over the proxy if there is one for it.
@@ -179,24 +172,15 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Makes TCP connections to one host: what it was looked up as is what is connected to."""
 
     def __init__(
-        self,
-        guard: AddressGuard,
-        resolver: Resolver,
-        to: Origin,
-        *,
-        host_connections: HostConnections,
-        key: tuple[str, int],
-        stream_window_bytes: int,
+        self, net: HttpxNet, guard: AddressGuard, to: Origin, key: tuple[str, int]
     ) -> None:
-        """An address that `to` names is connected to without a look-up; it has to be allowed all
-        the same. `key` is what the connections' `host_connections` are counted by.
+        """An address that `to` names is connected to without a look-up; `guard` has to allow it all
+        the same. `key` is what the connections are counted by.
         """
-        self._host_connections = host_connections
-        self._key = key
-        self._stream_window_bytes = stream_window_bytes
+        self._net = net
         self._guard = guard
-        self._resolver = resolver
         self._to = to
+        self._key = key
         self._plain = httpcore.TrioBackend()
 
     async def connect_tcp(
@@ -210,21 +194,22 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         """Connect. Raises ForbiddenAddress, CrowdedHost, and httpcore's ConnectError and
         ConnectTimeout.
         """
-        self._host_connections.dial(self._key)
+        connections = self._net.host_connections
+        connections.dial(self._key)
         bounded: _Bounded | None = None
         try:
             stream = await self._connect(port, float("inf") if timeout is None else timeout)
-            on_closed = partial(self._host_connections.give_back, self._key)
-            bounded = _Bounded(stream, self._stream_window_bytes, on_closed)
+            on_closed = partial(connections.give_back, self._key)
+            bounded = _Bounded(stream, self._net.response_bytes_max, on_closed)
         finally:
-            self._host_connections.dialed(self._key, bounded)
+            connections.dialed(self._key, bounded)
         return bounded
 
     async def _connect(self, port: int, timeout_s: float) -> httpcore.AsyncNetworkStream:
         stream: httpcore.AsyncNetworkStream | None = None
         with trio.move_on_after(timeout_s):
             try:
-                addresses = await allowed_addresses(self._to, self._resolver, self._guard)
+                addresses = await allowed_addresses(self._to, self._net.resolver, self._guard)
             except ForbiddenAddress:
                 raise
             except OSError as error:

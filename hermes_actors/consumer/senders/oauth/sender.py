@@ -8,10 +8,9 @@ from collections.abc import Callable
 from functools import partial
 
 import trio
-from msgspec.structs import replace
+from msgspec import Struct
 
-from hermes_actors.consumer.senders.oauth.slot import Token
-from hermes_actors.consumer.senders.oauth.tokens import SharedToken, Tokens
+from hermes_actors.consumer.senders.oauth.tokens import SharedToken, Token, Tokens
 from hermes_actors.consumer.senders.oauth.wire import OAuthCredentials
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import (
@@ -36,6 +35,15 @@ _ORIGINS_MAX = 1_000
 
 _Found = tuple[SharedToken, Token] | SendOutcome
 ProviderOf = Callable[[str], OAuthProvider | None]
+
+
+class _WaitingPush(Struct, eq=False):
+    """A push until its outcome; `first` is the 401 that it has got before."""
+
+    push: Push
+    done: Done
+    deadline_s: float
+    first: SendOutcome | None = None
 
 
 class OAuthSender(Sender):
@@ -87,15 +95,15 @@ class OAuthSender(Sender):
             return
         shared = self._current()
         now_s = self._tokens.now_s()
-        deadline_s = now_s + push.request_timeout_ms / 1_000
+        waiting = _WaitingPush(push, done, now_s + push.request_timeout_ms / 1_000)
         after = self._refused.get(push.route.origin, 0) if self._refused else 0
         token = None if shared is None else shared.slot.token(now_s, after)
         if shared is None or token is None:
-            self._wait(push, done, deadline_s, None)
+            self._wait(waiting)
             return
         if now_s >= token.renewed_s:
             self._tokens.hasten(shared)
-        self._push(push, done, deadline_s, shared, token, None)
+        self._push(waiting, push.request_timeout_ms, shared, token)
 
     def forget(self, subscription: str) -> None:
         """End all pushes of the subscription with CLOSED, those that wait for a token too."""
@@ -107,50 +115,38 @@ class OAuthSender(Sender):
         return self._inner.probe(route, done)
 
     def _push(
-        self,
-        push: Push,
-        done: Done,
-        deadline_s: float,
-        shared: SharedToken,
-        token: Token,
-        first: SendOutcome | None,
+        self, waiting: _WaitingPush, timeout_ms: int, shared: SharedToken, token: Token
     ) -> None:
+        push = waiting.push
         with_token = Push(
             push.route,
             push.lines + token.authorization,
             push.body,
-            push.request_timeout_ms,
+            timeout_ms,
             push.socket_timeout_ms,
             push.may_begin,
             push.witness,
         )
         if push.witness is not None:
             push.witness.lines = token.authorization
-        on_outcome = partial(self._on_outcome, push, done, deadline_s, shared, token, first)
-        self._inner.send(with_token, on_outcome)
+        self._inner.send(with_token, partial(self._on_outcome, waiting, shared, token))
 
     def _on_outcome(
-        self,
-        push: Push,
-        done: Done,
-        deadline_s: float,
-        shared: SharedToken,
-        token: Token,
-        first: SendOutcome | None,
-        outcome: SendOutcome,
+        self, waiting: _WaitingPush, shared: SharedToken, token: Token, outcome: SendOutcome
     ) -> None:
         if outcome.status != UNAUTHORIZED:
             if outcome.failure is None:
                 shared.slot.accept(token.number)
-            done(outcome)
+            waiting.done(outcome)
             return
         shared.slot.reject(token.number)
-        self._note_refused(push.route.origin, token.number)
-        if first is not None:
+        self._note_refused(waiting.push.route.origin, token.number)
+        if waiting.first is not None:
             # A new token was no better: the consumer's own back-off is next.
-            done(outcome)
+            waiting.done(outcome)
             return
-        self._wait(push, done, deadline_s, outcome)
+        waiting.first = outcome
+        self._wait(waiting)
 
     def _note_refused(self, origin: Origin, number: int) -> None:
         number = max(number, self._refused.pop(origin, 0))
@@ -158,11 +154,12 @@ class OAuthSender(Sender):
             del self._refused[next(iter(self._refused))]
         self._refused[origin] = number
 
-    def _wait(self, push: Push, done: Done, deadline_s: float, first: SendOutcome | None) -> None:
-        """Go on with the push when there is a token; `first` is the 401 that it has got before."""
+    def _wait(self, waiting: _WaitingPush) -> None:
+        """Go on with the push when there is a token."""
+        push, done, first = waiting.push, waiting.done, waiting.first
 
         def go_on(found: _Found) -> None:
-            left_s = deadline_s - self._tokens.now_s()
+            left_s = waiting.deadline_s - self._tokens.now_s()
             if isinstance(found, SendOutcome):
                 # Of the two, the endpoint's answer says more than that there was no other token.
                 is_closed = found.failure is Failure.CLOSED
@@ -172,12 +169,11 @@ class OAuthSender(Sender):
             elif not may_begin(push):
                 done(NOT_BEGUN)
             else:
-                later = replace(push, request_timeout_ms=max(1, int(left_s * 1_000)))
-                self._push(later, done, deadline_s, *found, first)
+                self._push(waiting, max(1, int(left_s * 1_000)), *found)
 
         async def wait() -> SendOutcome | None:
             # The push begins in here: what a sender below raises is no end of the others.
-            go_on(await self._token_until(push, deadline_s))
+            go_on(await self._token_until(push, waiting.deadline_s))
             return None
 
         def tell(ended: SendOutcome | None) -> None:

@@ -2,11 +2,13 @@
 
 import random
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.consumer.delivery.broadcast import Broadcast, Caller, summed_up, who_missed
 from hermes_actors.consumer.delivery.delivery import Served
 from hermes_actors.consumer.delivery.retry import (
     Again,
@@ -16,18 +18,19 @@ from hermes_actors.consumer.delivery.retry import (
     Settled,
     decide,
 )
-from hermes_actors.consumer.rates.control import Level, RateControl
+from hermes_actors.consumer.rates.control import Level, RateControls
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
-from hermes_actors.consumer.serial.broadcast import Broadcast, summed_up, who_missed
-from hermes_actors.consumer.serial.pacing import take_in_answers
+from hermes_actors.consumer.serial.pacing import Pacing
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.dead_letter import (
     DiscardReason,
     Letter,
     letter_record,
     read_entry,
 )
+from tests.values import a_live_subscription, a_subscription
 
 POLICY = RetryPolicy(
     ttl_ms=60_000,
@@ -61,9 +64,9 @@ def attempt(recipients, answers, served=None, policy=POLICY, pushes_max=20):
         recipients,
         served,
         policy,
+        Caller(lambda: True, lambda: False, sums.append),
         push=push,
         done=sums.append,
-        is_over=lambda: False,
         now_ms=lambda: 0,
         pushes_max=pushes_max,
     ).begin()
@@ -187,9 +190,9 @@ def test_an_abandoned_attempt_begins_no_further_push() -> None:
         [A, B],
         Served(),
         POLICY,
+        Caller(lambda: True, lambda: len(started) == 1 and not waiting, over.append),
         push=lambda each, done: (started.append(each), waiting.append(done)),
         done=over.append,
-        is_over=lambda: len(started) == 1 and not waiting,
         now_ms=lambda: 0,
         pushes_max=1,
     ).begin()
@@ -233,18 +236,19 @@ def test_nobody_who_is_served_is_pushed_to_and_the_sum_says_what_is_left(rounds)
             break
 
 
-def control_after(outcomes, control=None, now_s=0.0):
-    control = control or RateControl(1_000, 0.0)
-    take_in_answers(
-        control, outcomes, POLICY, epoch=control.epoch, now_s=now_s, now_ms=0, failed_before_s=None
-    )
-    return control
+def pacing_after(outcomes, pacing=None, now_s=0.0):
+    clock = SimpleNamespace(monotonic_s=lambda: 0.0, now_ms=lambda: 0)
+    parts = SimpleNamespace(clock=clock, rate_controls=RateControls())
+    pacing = pacing or Pacing(a_live_subscription(a_subscription()), 1_000, parts, Owned())
+    delivery = SimpleNamespace(epoch=pacing.control.epoch, failed_s=None, route=None)
+    pacing.on_answers(outcomes, POLICY, delivery, now_s)
+    return pacing
 
 
 def test_each_recipients_answer_counts_for_the_rate() -> None:
-    dead = control_after([SendOutcome(500)] * 10)
-    assert dead.level is Level.SLOW
-    assert control_after([SendOutcome(500)] * 10 + [OK] * 10).level is Level.FULL
+    dead = pacing_after([SendOutcome(500)] * 10)
+    assert dead.control.level is Level.SLOW
+    assert pacing_after([SendOutcome(500)] * 10 + [OK] * 10).control.level is Level.FULL
 
 
 @pytest.mark.parametrize(
@@ -252,15 +256,15 @@ def test_each_recipients_answer_counts_for_the_rate() -> None:
     [SendOutcome(404), SendOutcome(503, "1"), SendOutcome(0, "", Failure.UNRESOLVED)],
 )
 def test_what_is_no_fault_of_a_recipient_slows_nothing(outcome) -> None:
-    assert control_after([outcome] * 50).level is Level.FULL
+    assert pacing_after([outcome] * 50).control.level is Level.FULL
 
 
 def test_a_half_open_control_opens_when_anybody_answers() -> None:
-    control = control_after([SendOutcome(500)] * 10)
-    control_after([SendOutcome(500), TIMEOUT], control, 2.0)
-    assert control.level is Level.SLOW
-    control_after([TIMEOUT, OK, TIMEOUT], control, 4.0)
-    assert control.level is Level.ADAPTING
+    pacing = pacing_after([SendOutcome(500)] * 10)
+    pacing_after([SendOutcome(500), TIMEOUT], pacing, 2.0)
+    assert pacing.control.level is Level.SLOW
+    pacing_after([TIMEOUT, OK, TIMEOUT], pacing, 4.0)
+    assert pacing.control.level is Level.ADAPTING
 
 
 def test_the_sum_of_local_failures_is_local() -> None:

@@ -5,13 +5,13 @@ away: a letter is kept when the log has acknowledged it, and never dropped in si
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
 import trio
+from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.consumer.delivery.delivery import Settlement
-from hermes_actors.consumer.delivery.letter import DeadLetter, DeadLetters, Discarded
+from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
 from hermes_actors.consumer.delivery.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.coordination.owned import Lease
@@ -55,37 +55,24 @@ has just been made may not be known to every broker for some seconds.
 _BACKOFF_MAX_S = 5.0
 
 
-class _PendingLetter:
+class _PendingLetter(Struct, eq=False):
     """A letter on its way."""
 
-    __slots__ = ("has_raised", "is_cut", "kept", "letter", "record", "refusals")
-
-    def __init__(self, letter: Letter, kept: Callable[[Settlement], None]) -> None:
-        self.letter = letter
-        self.record = letter_record(letter)
-        self.kept = kept
-        self.is_cut = False
-        self.has_raised = False
-        self.refusals = 0
-
-
-def letters_of(
-    live: LiveSubscription, log_topic: str, parts: ConsumerParts, lease: Lease
-) -> DeadLetters:
-    """Return the keeper of a consumer's dead letters: one that discards them if the node wants
-    none.
-    """
-    if not parts.config.dead_letters.enabled:
-        return Discarded()
-    return KeptDeadLetters(live, log_topic, parts, lease)
+    letter: Letter
+    record: Record
+    kept: Callable[[Settlement], None]
+    is_cut: bool = False
+    has_raised: bool = False
+    refusals: int = 0
 
 
 class KeptDeadLetters:
     """The dead letters of one subscription's consumer; `log_topic` is what that reads. While its
     lease is closed they wait.
 
-    A subscription with `deadLettersEnabled` off keeps none but those of messages that were set
-    aside on a suspicion (POISON): these may be as good as any other. Whatever is on its way when
+    A node that wants no dead letters, as in Hermes, keeps none. A subscription with
+    `deadLettersEnabled` off keeps none but those of messages that were set aside on a suspicion
+    (POISON): these may be as good as any other. Whatever is on its way when
     the consumer ends is not settled, so its message is sent, and perhaps given up, again.
     """
 
@@ -130,33 +117,31 @@ class KeptDeadLetters:
         """Go on with this version of the subscription."""
         self._live = live
 
-    def add(self, letter: DeadLetter, kept: Callable[[Settlement], None]) -> None:
-        """Keep the letter; `kept` is called once the log has acknowledged it, or at once
-        if it is not wanted.
+    def letter_of(
+        self, delivery: Delivery, reason: DiscardReason, detail: str, attempts: int, status: int
+    ) -> Letter:
+        """Return the letter of a message that is given up now, for people after so many `attempts`,
+        of which the last had this status, 0 when there was no answer.
         """
-        is_wanted = self._live.subscription.dead_letters_enabled
-        if not is_wanted and letter.reason is not DiscardReason.POISON:
-            kept(Settlement.DROPPED)
-            return
-        self._waiting.append(_PendingLetter(self._whole(letter), kept))
-        self._wakeup.set()
-
-    def _whole(self, letter: DeadLetter) -> Letter:
-        if letter.redriven is not None:
+        record, again = delivery.record, delivery.redriven
+        missed = () if delivery.served is None else delivery.served.missed
+        end: dict[str, Any] = {
+            "reason": reason.value,
+            "detail": detail,
+            "attempts": attempts,
+            "status": status,
+            "at_ms": self._clock.now_ms(),
+        }
+        if again is not None:
             # Its record is the one that was made for the re-drive; the original's place counts.
             return replace(
-                letter.redriven,
-                value=letter.record.value,
+                again,
+                value=record.value,
                 missing_bytes=0,
-                reason=letter.reason.value,
-                detail=letter.detail,
-                attempts=letter.attempts,
-                status=letter.status,
-                at_ms=letter.at_ms,
-                redrives=letter.redriven.redrives + 1,
-                missed=letter.missed or letter.redriven.missed,
+                redrives=again.redrives + 1,
+                missed=missed or again.missed,
+                **end,
             )
-        record = letter.record
         return Letter(
             dc=self._log.dc,
             subscription=self._name,
@@ -168,14 +153,24 @@ class KeptDeadLetters:
             key=record.key,
             value=record.value,
             headers=record.headers,
-            message_id=letter.message_id,
-            reason=letter.reason.value,
-            detail=letter.detail,
-            attempts=letter.attempts,
-            status=letter.status,
-            at_ms=letter.at_ms,
-            missed=letter.missed,
+            message_id="" if delivery.message is None else delivery.message.id,
+            missed=missed,
+            **end,
         )
+
+    def add(self, letter: Letter, kept: Callable[[Settlement], None]) -> None:
+        """Keep the letter; `kept` is called with what became of the message: once the log has
+        acknowledged the letter, or at once if it is not wanted.
+
+        Never raises and never refuses: whoever adds bounds how many are on their way.
+        """
+        is_poison = letter.reason == DiscardReason.POISON.value
+        is_wanted = self._live.subscription.dead_letters_enabled or is_poison
+        if not (self._config.enabled and is_wanted):
+            kept(Settlement.DROPPED)
+            return
+        self._waiting.append(_PendingLetter(letter, letter_record(letter), kept))
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Keep what is added, for ever; a log that is away is tried again and again."""

@@ -4,15 +4,14 @@ import msgspec
 import pytest
 import trio
 
+from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
 from hermes_actors.consumer.delivery.delivery import Settlement
-from hermes_actors.consumer.delivery.letter import DeadLetter
-from hermes_actors.consumer.letters.kept import KeptDeadLetters, letters_of
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.log.base import LogUnavailable, RefusedRecord
 from hermes_actors.model.dead_letter import DiscardReason, Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from tests.consumer.hand_lease import HandLease
 
@@ -115,14 +114,13 @@ async def test_without_dead_letters_nothing_is_kept_and_the_message_settles(worl
 async def test_who_wants_no_dead_letters_has_those_that_a_suspicion_made(
     world, reason, autojump_clock
 ):
-    letters = letters_of(
+    letters = KeptDeadLetters(
         world.live(dead_letters_enabled=False), world.topic, world.parts, Unfenced()
     )
-    record = StoredRecord(0, 3, 0, None, b"suspect", ())
     kept = trio.Event()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(letters.run)
-        letters.add(DeadLetter(record, "id", reason, "detail", 0, 0, 7), lambda _: kept.set())
+        letters.add(a_letter(3, b"suspect", reason=reason), lambda _: kept.set())
         await kept.wait()
         nursery.cancel_scope.cancel()
     if reason is not DiscardReason.POISON:
@@ -264,9 +262,25 @@ async def test_where_the_limit_stays_a_letter_is_kept_without_its_message(world,
     assert world.count("dead_letters_lost") == 0
 
 
-def a_letter(offset=0, value=b"bad", headers=()):
-    record = StoredRecord(0, offset, 1, None, value, headers)
-    return DeadLetter(record, "id", DiscardReason.EXPIRED, "detail", 1, 500, 2)
+def a_letter(offset=0, value=b"bad", headers=(), reason=DiscardReason.EXPIRED):
+    return Letter(
+        dc="dc1",
+        subscription="shop.orders$push",
+        incarnation=7,
+        log_topic="shop.orders",
+        partition=0,
+        offset=offset,
+        timestamp_ms=1,
+        key=None,
+        value=value,
+        headers=headers,
+        message_id="id",
+        reason=reason.value,
+        detail="detail",
+        attempts=1,
+        status=500,
+        at_ms=2,
+    )
 
 
 async def test_a_letter_whose_head_is_refused_is_counted_as_lost_and_holds_up_nothing(
@@ -304,7 +318,7 @@ async def test_letters_wait_while_another_owner_may_have_their_messages(
 
 
 async def test_a_topic_that_is_deleted_is_made_again(world, nursery, autojump_clock):
-    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
+    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []
     keeper.add(a_letter(0), lambda _: kept.append(0))
@@ -327,7 +341,7 @@ async def test_a_topic_that_not_every_broker_knows_yet_costs_no_message(
             return await self._log.append(topic, partition, batch, ack)
 
     world.parts = msgspec.structs.replace(world.parts, log=Propagating(world.log))
-    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
+    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []
     keeper.add(a_letter(), lambda _: kept.append(1))
@@ -342,7 +356,7 @@ async def test_a_topic_that_not_every_broker_knows_yet_costs_no_message(
 async def test_the_topics_retention_follows_the_configuration(world, nursery, autojump_clock):
     settings = msgspec.structs.replace(world.settings, partitions=4, retention_ms=1_000)
     await world.log.create_topic(DLQ, settings)
-    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
+    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     keeper.add(a_letter(), lambda _: None)
     await trio.sleep(1)
@@ -358,7 +372,7 @@ async def test_a_log_that_takes_no_such_topic_is_named_and_tried_again(
             raise ValueError("names with a dot are forbidden")
 
     world.parts = msgspec.structs.replace(world.parts, log=Refusing(world.log))
-    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
+    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []
     keeper.add(a_letter(), lambda _: kept.append(1))
@@ -374,7 +388,7 @@ async def test_letters_of_a_log_that_raises_wait_too(world, nursery, autojump_cl
             raise LogUnavailable("no broker")
 
     world.parts = msgspec.structs.replace(world.parts, log=Away(world.log))
-    keeper = letters_of(world.live(), world.topic, world.parts, Unfenced())
+    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     keeper.add(a_letter(), lambda _: None)
     await trio.sleep(60)

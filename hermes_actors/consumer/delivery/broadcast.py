@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from hermes_actors.consumer.delivery.delivery import Served
 from hermes_actors.consumer.delivery.retry import RetryPolicy, asked_pause_ms
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
@@ -21,10 +23,20 @@ _GONE_STATUS = 410
 _OK_STATUS = 200
 
 
+class Caller(Struct, frozen=True):
+    """Callbacks of whoever has pushes made. `may_begin` is asked immediately before anything is
+    sent that had to wait first. `is_over` says that nobody hears of outcomes any more; `fail` is
+    told what a callback raised.
+    """
+
+    may_begin: Callable[[], bool]
+    is_over: Callable[[], bool]
+    fail: Callable[[Exception], None]
+
+
 class Broadcast:
-    """One attempt at one message. `push` starts a push to one recipient; `is_over` says that
-    nobody hears of it any more, `may_begin` that a further push may be made now. `done` is called
-    exactly once, also from inside `begin`, unless it is over.
+    """One attempt at one message. `push` starts a push to one recipient. `done` is called exactly
+    once, also from inside `begin`, unless it is over.
     """
 
     def __init__(
@@ -32,21 +44,19 @@ class Broadcast:
         recipients: Sequence[Recipient],
         served: Served,
         policy: RetryPolicy,
+        caller: Caller,
         *,
         push: Callable[[Recipient, Done], None],
         done: Done,
-        is_over: Callable[[], bool],
         now_ms: Callable[[], int],
         pushes_max: int,
-        may_begin: Callable[[], bool] = lambda: True,
     ) -> None:
         self._recipients = recipients
         self._served = served
         self._policy = policy
         self._push = push
         self._done = done
-        self._may_begin = may_begin
-        self._is_over = is_over
+        self._caller = caller
         self._now_ms = now_ms
         self._pushes_max = pushes_max
         self._left: deque[Recipient] = deque()
@@ -75,12 +85,12 @@ class Broadcast:
         self._push(recipient, partial(self._on_outcome, recipient))
 
     def _on_outcome(self, recipient: Recipient, outcome: SendOutcome) -> None:
-        if self._is_over():
+        if self._caller.is_over():
             return
         self._open -= 1
         self._outcomes[recipient.key] = outcome
         self._served.note(recipient, outcome, self._policy)
-        if self._left and not self._may_begin():
+        if self._left and not self._caller.may_begin():
             # They are tried again with the next attempt.
             self._outcomes.update((each.key, NOT_BEGUN) for each in self._left)
             self._left.clear()

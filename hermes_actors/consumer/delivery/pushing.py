@@ -1,0 +1,320 @@
+"""How one version of a subscription pushes a message or a batch: recipients, headers, signature,
+sender. The recipients may be found late.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from hermes_actors.consumer.delivery.broadcast import Broadcast, Caller, who_missed
+from hermes_actors.consumer.delivery.delivery import Batch, Delivery, Served, Transitions
+from hermes_actors.consumer.delivery.parts import ConsumerParts
+from hermes_actors.consumer.delivery.retry import RetryPolicy
+from hermes_actors.consumer.recipients.endpoint import Unresolved
+from hermes_actors.consumer.recipients.headers import (
+    AVRO_CONTENT_TYPE,
+    CONTENT_TYPE,
+    RequestHead,
+    request_head,
+)
+from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
+from hermes_actors.consumer.recipients.signing import signer_of
+from hermes_actors.consumer.senders.plugins import schemes_of
+from hermes_actors.consumer.senders.proxying import ProxiedHosts
+from hermes_actors.consumer.senders.sender import (
+    NOT_BEGUN,
+    Done,
+    Failure,
+    Push,
+    Route,
+    Sender,
+    SendOutcome,
+)
+from hermes_actors.errors import Refused
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.subscription import BatchPolicy, DeliveryMode, SerialPolicy
+
+_logger = logging.getLogger(__name__)
+
+_HEADS_MAX = 100
+
+
+def recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipients:
+    """Whom the subscription's messages go to, its batches to one of them at each attempt.
+
+    Raises Refused for an endpoint that is none, or that is none for batches.
+    """
+    proxy, subscription = parts.config.proxy, live.subscription
+    recipients = Recipients(
+        live,
+        parts.resolver,
+        parts.names,
+        is_proxied=ProxiedHosts(proxy.no_proxy).is_for if proxy.url else None,
+        other_schemes=schemes_of(parts.config.senders),
+        addresses_max=parts.config.recipients.addresses_max,
+        now_s=parts.clock.monotonic_s,
+    )
+    if isinstance(subscription.subscription_policy, SerialPolicy):
+        return recipients
+    if recipients.is_by_message:
+        raise Refused(
+            "endpoint: a {field} is filled from one message, and a batch holds many; "
+            "write an address without it, or use deliveryType SERIAL"
+        )
+    if subscription.mode is DeliveryMode.BROADCAST and recipients.single is None:
+        raise Refused(
+            "mode BROADCAST: a batch goes to one address, and the endpoint may have several; "
+            "use ANYCAST, or deliveryType SERIAL"
+        )
+    return recipients
+
+
+class Pushing:
+    """Makes the pushes of one version of a subscription, which are answered within its request
+    timeout, the look-up of the recipients included. Raises Refused for a wrong endpoint.
+
+    `transitions` are told what each of several recipients of one message answers. `epoch` is that
+    of the grant of the partitions.
+    """
+
+    def __init__(
+        self,
+        live: LiveSubscription,
+        parts: ConsumerParts,
+        transitions: Transitions,
+        retry_policy: RetryPolicy,
+        caller: Caller,
+        *,
+        epoch: int = 0,
+    ) -> None:
+        subscription = live.subscription
+        policy = subscription.subscription_policy
+        self._clock = parts.clock
+        self._transitions = transitions
+        self._retry_policy = retry_policy
+        self._caller = caller
+        self._epoch = epoch
+        self._pushes_max = parts.config.recipients.pushes_max
+        self._is_broadcast = subscription.mode is DeliveryMode.BROADCAST
+        self._request_timeout_ms = policy.request_timeout
+        self._socket_timeout_ms = 0
+        self._is_ordered = False
+        if isinstance(policy, BatchPolicy):
+            # A batch is no event, whatever its messages are.
+            subscription = replace(subscription, cloud_events_enabled=False)
+        else:
+            self._socket_timeout_ms = policy.socket_timeout
+            self._is_ordered = policy.ordered
+        self._subscription = subscription
+        self._recipients = recipients_of(live, parts)
+        single = self._single = self._recipients.single
+        self._signer = signer_of(subscription)
+        self._heads: dict[tuple[str, str], RequestHead] = {}
+        self._authorization = "" if single is None else single.authorization
+        self._head = self._head_with(self._authorization, CONTENT_TYPE)
+        self.sender: Sender = parts.sender_of(live)
+        if self._head.dropped:
+            _logger.warning(
+                "%s: fixed headers left out, their names are taken or not valid: %s",
+                live.name,
+                ", ".join(self._head.dropped),
+            )
+
+    def send(self, what: Delivery | Batch, done: Done) -> None:
+        """Attempt a push; `done` hears the outcome once, perhaps at once."""
+        single = self._single
+        if single is None:
+            self._send_to_several(what, done)
+            return
+        route = single.route or what.route
+        if route is None:
+            try:
+                route = single.resolve(what.first.body)
+            except Unresolved as error:
+                done(unresolved(str(error)))
+                return
+        what.route = route
+        self._push(
+            what, route, self._authorization, self._signature(what), self._request_timeout_ms, done
+        )
+
+    # Several addresses.
+
+    def _send_to_several(self, what: Delivery | Batch, done: Done) -> None:
+        if what.served is None:
+            what.served = Served()
+        served, timeout_s = what.served, self._request_timeout_ms / 1_000
+        if self._is_broadcast and isinstance(what, Delivery):
+            push = self._when_found(partial(self._broadcast, what, served, done), done)
+            self._recipients.find_all(what.first, timeout_s, push)
+        else:
+            push = self._when_found(partial(self._send_to_one, what, served, done), done)
+            self._recipients.find_one(what.first, served.last_key, timeout_s, push)
+
+    def _when_found(
+        self, push: Callable[[list[Recipient], int], None], done: Done
+    ) -> Callable[[list[Recipient] | Unresolved], None]:
+        """Return the callback for the recipients: it pushes to them, in the milliseconds that are
+        left, or tells `done` why not.
+        """
+        asked_s = self._clock.monotonic_s()
+
+        def on_found(found: list[Recipient] | Unresolved) -> None:
+            if self._caller.is_over():
+                return
+            # What the look-up took is no longer left for the push.
+            spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
+            left_ms = max(1, self._request_timeout_ms - spent_ms)
+            try:
+                match found:
+                    case _ if not self._caller.may_begin():
+                        done(NOT_BEGUN)
+                    case Unresolved():
+                        done(unresolved(str(found)))
+                    case _:
+                        push(found, left_ms)
+            # It may run in a look-up's callback.
+            except Exception as error:  # noqa: BLE001
+                self._caller.fail(error)
+
+        return on_found
+
+    def _send_to_one(
+        self,
+        what: Delivery | Batch,
+        served: Served,
+        done: Done,
+        found: list[Recipient],
+        timeout_ms: int,
+    ) -> None:
+        """Push to the one that was found, as a rule not the last one that was found for `what`."""
+        if not found:
+            done(unresolved("there is nobody to push to"))
+            return
+        recipient = found[0]
+        served.last_key = recipient.key
+        if recipient.route is None:
+            done(unresolved(recipient.problem))
+            return
+        what.route = recipient.route
+        signature = self._signature(what)
+        self._push(what, what.route, recipient.authorization, signature, timeout_ms, done)
+
+    def _broadcast(
+        self,
+        delivery: Delivery,
+        served: Served,
+        done: Done,
+        found: list[Recipient],
+        timeout_ms: int,
+    ) -> None:
+        # One for all: the same message at the same attempt.
+        signature = self._signature(delivery)
+
+        def push(recipient: Recipient, landed: Done) -> None:
+            route = recipient.route
+            assert route is not None, "a recipient without a route is pushed nothing"
+            sent_s = self._clock.monotonic_s()
+
+            def on_outcome(outcome: SendOutcome) -> None:
+                if self._caller.is_over():
+                    return
+                took_s = self._clock.monotonic_s() - sent_s
+                self._transitions.answered((delivery,), outcome, took_s)
+                if not outcome.is_success:
+                    # For a probe: whom to ask whether he is back.
+                    delivery.route = route
+                try:
+                    landed(outcome)
+                except Exception as error:  # noqa: BLE001
+                    self._caller.fail(error)
+
+            authorization = recipient.authorization
+            self._push(delivery, route, authorization, signature, timeout_ms, on_outcome)
+
+        Broadcast(
+            who_missed(delivery.redriven, found),
+            served,
+            self._retry_policy,
+            self._caller,
+            push=push,
+            done=done,
+            now_ms=self._clock.now_ms,
+            pushes_max=self._pushes_max,
+        ).begin()
+
+    # One push.
+
+    def _push(
+        self,
+        what: Delivery | Batch,
+        route: Route,
+        authorization: str,
+        signature: bytes,
+        timeout_ms: int,
+        done: Done,
+    ) -> None:
+        if isinstance(what, Batch):
+            head, body = self._head_with(authorization, CONTENT_TYPE), what.body
+            batch_lines = b"Hermes-Batch-Id: %b\r\n" % what.id.encode()
+            batch_lines += head.trace_lines(what.deliveries[0].trace)
+            lines = head.lines(batch_lines, what.attempts)
+        else:
+            lines, body = self._lines(what, authorization), what.first.body
+        push = Push(
+            route,
+            lines + signature,
+            body,
+            timeout_ms,
+            self._socket_timeout_ms,
+            self._caller.may_begin,
+        )
+        self.sender.send(push, done)
+
+    def _lines(self, delivery: Delivery, authorization: str) -> bytes:
+        message, head = delivery.first, self._head
+        if message.written_with is not None:
+            head = self._head_with(authorization, AVRO_CONTENT_TYPE)
+        elif authorization != self._authorization:
+            head = self._head_with(authorization, CONTENT_TYPE)
+        if delivery.attempts == 0 and delivery.trace is None and not self._is_ordered:
+            # Most messages need no second attempt, for which theirs would be kept.
+            return head.first_lines(message)
+        # A trace is this attempt's alone; what is left out depends on an address' credentials.
+        is_kept = delivery.trace is None and self._single is not None
+        lines = delivery.message_lines if is_kept else b""
+        if not lines:
+            lines = head.message_lines(message, delivery.trace)
+            if self._is_ordered:
+                record = delivery.record
+                place = record.partition, self._epoch, record.offset
+                lines += b"Hermes-Sequence: %d %d %d\r\n" % place
+            if is_kept:
+                delivery.message_lines = lines
+        return head.lines(lines, delivery.attempts)
+
+    def _signature(self, what: Delivery | Batch) -> bytes:
+        """The signature's header lines, none where nothing is signed."""
+        if self._signer is None:
+            return b""
+        now_s = self._clock.now_ms() // 1_000
+        if isinstance(what, Batch):
+            return self._signer.sign(what.id, now_s, what.body)
+        return self._signer.sign(what.first.id, now_s, what.first.body)
+
+    def _head_with(self, authorization: str, content_type: str) -> RequestHead:
+        """The unchanging lines for an address with these credentials and bodies of this type."""
+        kind = authorization, content_type
+        head = self._heads.get(kind)
+        if head is None:
+            while len(self._heads) >= _HEADS_MAX:
+                del self._heads[next(iter(self._heads))]
+            head = self._heads[kind] = request_head(self._subscription, *kind)
+        return head
+
+
+def unresolved(problem: str) -> SendOutcome:
+    """The outcome where there is nobody to push to, or no way to him."""
+    return SendOutcome(0, "", Failure.UNRESOLVED, problem)
