@@ -22,6 +22,8 @@ LOOP = meanings(
     lag_seconds=("seconds", "How late the event loop was at worst just now"),
     stalls=("standstills", "Times that the event loop stood still, by cause"),
     stalled_seconds=("seconds", "Time that the event loop stood still, by cause"),
+    held=("standstills", "Times that something of the node held the event loop, by its kind"),
+    held_seconds=("seconds", "Time that something of the node held the event loop, by its kind"),
 )
 
 PARTS: Mapping[str, Meanings] = {
@@ -50,6 +52,13 @@ def loop_metrics(standstills: Standstills) -> Metrics:
             lambda cause=cause: standstills.seconds[cause],  # type: ignore[misc]
             cause=cause,
         )
+    metrics.totals(
+        "held", lambda: [({"actor": kind}, each.times) for kind, each in standstills.held.items()]
+    )
+    metrics.totals(
+        "held_seconds",
+        lambda: [({"actor": kind}, each.seconds) for kind, each in standstills.held.items()],
+    )
     metrics.gauge("lag_seconds", lambda: standstills.lag_ms / 1_000)
     return metrics
 

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from hermes_actors.runtime.holders import OTHER, UNSEEN, Holder
+
 STALL_S = 0.1
 """A loop that is this late has stood still, if nothing else is said."""
 
@@ -18,6 +20,7 @@ BEATS_A_STALL = 2
 _WORST_FOR_S = 1.0
 _TOLD_FOR_S = 600.0
 _ENDED_MAX = 100
+_KINDS_MAX = 64
 
 
 class StallCause(StrEnum):
@@ -45,14 +48,14 @@ class Sample(Struct, frozen=True, gc=False):
 
 class Standstill(Struct, frozen=True, gc=False):
     """A loop that stands still, or did. `began_s` is its last beat before (monotonic), `for_s` how
-    long it was late at least, `place` the line that it was at, "" where that is not known.
+    long it was late at least, `holder` who ran meanwhile.
     """
 
     began_s: float
     for_s: float
     cause: StallCause
     is_over: bool
-    place: str = ""
+    holder: Holder = Holder()
 
 
 def cause_between(before: Sample, after: Sample) -> StallCause:
@@ -68,8 +71,15 @@ def cause_between(before: Sample, after: Sample) -> StallCause:
     return StallCause.AWAY if is_late and is_idle else StallCause.BLOCKED
 
 
+class Held(Struct, frozen=True, gc=False):
+    """How often a loop stood still, and how long all in all."""
+
+    times: int = 0
+    seconds: float = 0.0
+
+
 class Standstills:
-    """The standstills of one loop. `beat` is the loop's, `look` and `place` the watching thread's;
+    """The standstills of one loop. `beat` is the loop's, `look` and `holder` the watching thread's;
     whatever else is asked is asked on the loop. Without either, as in a simulation, it never stood
     still.
     """
@@ -83,8 +93,10 @@ class Standstills:
         """How long all in all, by cause."""
         self.last: deque[Standstill] = deque(maxlen=_ENDED_MAX)
         """The last ones that are over, the latest last."""
-        self.place = ""
-        """The line that a loop which stands still is at."""
+        self.holder = Holder()
+        """Who runs in a loop that stands still."""
+        self.held: dict[str, Held] = {UNSEEN: Held()}
+        """What was its own doing, by the kind of who ran."""
         self._stall_s = stall_s
         self._beat_at_s: float | None = None
         # Gaps between two beats that were too long: from when, and how late the second was.
@@ -141,10 +153,12 @@ class Standstills:
         while self._gaps:
             began_s, late_s = self._gaps.popleft()
             cause = StallCause.BLOCKED if before is None else cause_between(before, sample)
-            place = self.place if self._begun_at_s == began_s else ""
-            over = Standstill(began_s, late_s, cause, is_over=True, place=place)
+            holder = self.holder if self._begun_at_s == began_s else Holder()
+            over = Standstill(began_s, late_s, cause, is_over=True, holder=holder)
             self.counts[cause] += 1
             self.seconds[cause] += late_s
+            if cause is not StallCause.AWAY:
+                self._count_held(holder.kind, late_s)
             self.last.append(over)
             told.append(over)
         if beat_at_s != self._seen_at_s:
@@ -155,9 +169,17 @@ class Standstills:
             cause = cause_between(self._before or sample, sample)
             # Who only waits for a CPU now may be busy with something all the same.
             if late_s > self._stall_s and cause is not StallCause.AWAY:
-                self._begun_at_s, self.place = beat_at_s, ""
+                self._begun_at_s, self.holder = beat_at_s, Holder()
                 told.append(Standstill(beat_at_s, late_s, cause, is_over=False))
         return told
+
+    def _count_held(self, kind: str, for_s: float) -> None:
+        # Kinds are few, being classes and functions; a bound all the same.
+        if kind not in self.held and len(self.held) >= _KINDS_MAX:
+            kind = OTHER
+        before = self.held.get(kind, Held())
+        # A new dict: the loop goes through the old one when it is scraped.
+        self.held = self.held | {kind: Held(before.times + 1, before.seconds + for_s)}
 
 
 def _sentence(cause: StallCause, found: list[Standstill], now_s: float) -> str:
@@ -169,5 +191,5 @@ def _sentence(cause: StallCause, found: list[Standstill], now_s: float) -> str:
     doing = (
         "it computed" if cause is StallCause.BUSY else "it waited for a file, a lock or a thread"
     )
-    place = f" in {last.place}" if last.place else ""
-    return f"the event loop stood still {often}, {when}: {doing}{place}"
+    held = f", held by {last.holder}" if str(last.holder) else ""
+    return f"the event loop stood still {often}, {when}: {doing}{held}"

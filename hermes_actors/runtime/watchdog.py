@@ -5,19 +5,23 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 import trio
 
 from hermes_actors.runtime.cpu import ThreadCpu
+from hermes_actors.runtime.holders import (
+    UNSEEN,
+    Holder,
+    frames_of,
+    holder_of,
+    stack_lines,
+    task_paths,
+)
 from hermes_actors.runtime.standstills import Sample, StallCause, Standstill, Standstills
-
-FRAMES_MAX = 40
-"""Of a stack, the innermost ones."""
 
 _SUMMARY_INTERVAL_S = 60.0
 _JOIN_S = 1.0
-_PACKAGE = "hermes_actors"
+_NAMED_MAX = 3
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +41,7 @@ def watching(
                 standstills.beat(now_s())
                 await trio.sleep(standstills.beat_interval_s)
 
-    watch = _Watch(standstills, now_s, cpu, loop)
+    watch = _Watch(standstills, now_s, cpu, loop, task_paths())
     thread = threading.Thread(target=watch.run, args=(has_ended,), name="watchdog", daemon=True)
     standstills.beat(now_s())
     nursery.start_soon(beat)
@@ -57,12 +61,18 @@ class _Watch:
     """The watching thread's work: it looks at each beat and logs."""
 
     def __init__(
-        self, standstills: Standstills, now_s: Callable[[], float], cpu: ThreadCpu, loop: int
+        self,
+        standstills: Standstills,
+        now_s: Callable[[], float],
+        cpu: ThreadCpu,
+        loop: int,
+        path_of_task: Callable[[], str],
     ) -> None:
         self._standstills = standstills
         self._now_s = now_s
         self._cpu = cpu
         self._loop = loop
+        self._path_of_task = path_of_task
         self._telling = Telling()
 
     def run(self, has_ended: threading.Event) -> None:
@@ -81,8 +91,8 @@ class _Watch:
 
     def _begun(self, each: Standstill) -> str:
         frames = frames_of(sys._current_frames().get(self._loop))
-        self._standstills.place = place_of(frames)
-        return self._telling.begun(each, frames)
+        holder = self._standstills.holder = holder_of(frames, self._path_of_task)
+        return self._telling.begun(each, holder, stack_lines(frames))
 
     def _log(self, line: str) -> None:
         if line:
@@ -101,14 +111,15 @@ class Telling:
         self._stack: tuple[float, list[str]] = 0.0, []
         self._worst: tuple[float, list[str]] = 0.0, []
 
-    def begun(self, each: Standstill, frames: list[str]) -> str:
+    def begun(self, each: Standstill, holder: Holder, frames: list[str]) -> str:
         """The line to log when one is seen that is the loop's own doing, "" for none."""
         self._stack = each.began_s, frames
         if not self._begins(each):
             return ""
         return (
-            f"the event loop stands still for {each.for_s:.2f} s already, {each.cause}; it is "
-            f"summed up each minute from now on; its stack, innermost last:\n" + "\n".join(frames)
+            f"the event loop stands still for {each.for_s:.2f} s already, {each.cause}, held by "
+            f"{holder}; it is summed up each minute from now on; its stack, innermost last:\n"
+            + "\n".join(frames)
         )
 
     def ended(self, each: Standstill) -> str:
@@ -146,6 +157,8 @@ class Telling:
             if (found := [each for each in ended if each.cause is cause])
         ]
         line = f"the event loop stood still in the last minute: {'; '.join(parts)}"
+        if held := _longest(ended):
+            line += f"; held by {held}"
         if not frames:
             return line
         stack = "\n".join(frames)
@@ -166,24 +179,13 @@ _WORDS = {
 }
 
 
-def frames_of(innermost: FrameType | None) -> list[str]:
-    """File, line and function of the innermost frames, these last: no values, no source text."""
-    frames: list[str] = []
-    frame = innermost
-    while frame is not None and len(frames) < FRAMES_MAX:
-        code = frame.f_code
-        frames.append(f"  {code.co_filename}:{frame.f_lineno} {code.co_qualname}")
-        frame = frame.f_back
-    return frames[::-1]
-
-
-def place_of(frames: list[str]) -> str:
-    """The innermost frame of ours, else the innermost, with its file from our package on."""
-    # What drives the loop is in every stack.
-    ours = [
-        each for each in frames if f"/{_PACKAGE}/" in each and f"/{_PACKAGE}/runtime/" not in each
-    ] or frames
-    if not ours:
+def _longest(ended: list[Standstill]) -> str:
+    """Who held the loop for how long, the longest first; "" where nobody was seen."""
+    held: dict[str, float] = {}
+    for each in ended:
+        if each.cause is not StallCause.AWAY:
+            held[each.holder.kind] = held.get(each.holder.kind, 0.0) + each.for_s
+    if not held.keys() - {UNSEEN}:
         return ""
-    before, separator, rest = ours[-1].strip().rpartition(f"{_PACKAGE}/")
-    return rest if separator else before + rest
+    longest = sorted(held.items(), key=lambda each: -each[1])[:_NAMED_MAX]
+    return ", ".join(f"{kind} for {for_s:.2f} s" for kind, for_s in longest)

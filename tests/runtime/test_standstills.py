@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.runtime.holders import OTHER, UNSEEN, Holder
 from hermes_actors.runtime.standstills import (
     BEATS_A_STALL,
     Sample,
@@ -70,13 +71,13 @@ def test_a_standstill_is_told_once_when_it_is_seen_and_once_when_it_is_over() ->
     machine.run(1)
     machine.stand_still(3, cpu=1.0)
     begun = list(machine.told)
-    machine.standstills.place = "filters/paths.py:88 walk"
+    machine.standstills.holder = Holder("Filters", "agent / a.b$c", "filters/paths.py:88 walk")
     machine.run(1)
     (first,), (last,) = begun, machine.over()
     assert (first.is_over, first.cause) == (False, StallCause.BUSY)
     assert STALL_S < first.for_s <= STALL_S + 2 * BEAT_S
     assert abs(last.for_s - 3) <= 2 * BEAT_S
-    assert (last.cause, last.place) == (StallCause.BUSY, "filters/paths.py:88 walk")
+    assert (last.cause, last.holder.place) == (StallCause.BUSY, "filters/paths.py:88 walk")
     assert machine.standstills.counts[StallCause.BUSY] == 1
     (words,) = machine.standstills.words(machine.now_s)
     assert "stood still once" in words
@@ -182,3 +183,32 @@ def test_the_cause_of_any_two_samples_is_one_of_the_three(
         assert cause is StallCause.BUSY
     if cause is StallCause.AWAY:
         assert waited_s > 0 or late_s >= elapsed_s / 2
+
+
+def test_what_was_its_own_doing_is_counted_by_who_held_it() -> None:
+    machine = Machine()
+    machine.run(1)
+    machine.stand_still(0.5, cpu=1.0)
+    machine.standstills.holder = Holder("Registry")
+    machine.run(1)
+    # Too short to be seen; and no fault of anybody.
+    machine.stand_still(STALL_S + BEAT_S, cpu=1.0)
+    machine.run(1)
+    machine.stop(1.0)
+    machine.run(1)
+    held = machine.standstills.held
+    assert held["Registry"].times == 1
+    assert 0.3 < held["Registry"].seconds < 0.6
+    assert sum(each.times for each in held.values()) == len(
+        [each for each in machine.over() if each.cause is not StallCause.AWAY]
+    )
+
+
+def test_kinds_are_never_too_many() -> None:
+    standstills = Standstills()
+    for number in range(1_000):
+        standstills._count_held(f"Kind{number}", 1.0)
+    assert len(standstills.held) <= 65
+    assert sum(each.times for each in standstills.held.values()) == 1_000
+    assert standstills.held[UNSEEN].times == 0
+    assert standstills.held[OTHER].times > 900

@@ -13,15 +13,16 @@ import trio
 
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.cpu import ThreadCpu
+from hermes_actors.runtime.holders import FRAMES_MAX, Holder, frames_of, stack_lines
 from hermes_actors.runtime.standstills import StallCause, Standstill, Standstills
-from hermes_actors.runtime.watchdog import FRAMES_MAX, Telling, frames_of, place_of, watching
+from hermes_actors.runtime.watchdog import Telling, watching
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 def test_a_stack_is_file_line_and_function_of_the_innermost_frames() -> None:
     def deeper(depth: int, secret: str) -> list[str]:
-        return deeper(depth - 1, secret) if depth else frames_of(sys._getframe())
+        return deeper(depth - 1, secret) if depth else stack_lines(frames_of(sys._getframe()))
 
     frames = deeper(100, "a payload")
     assert len(frames) == FRAMES_MAX
@@ -29,11 +30,7 @@ def test_a_stack_is_file_line_and_function_of_the_innermost_frames() -> None:
     assert "payload" not in "\n".join(frames)
 
 
-def test_the_place_is_the_innermost_line_of_ours() -> None:
-    frames = ["  /x/hermes_actors/a.py:1 f", "  /x/hermes_actors/b/c.py:2 g", "  /lib/re.py:3 m"]
-    assert place_of(frames) == "b/c.py:2 g"
-    assert place_of(["  /lib/re.py:3 m"]) == "/lib/re.py:3 m"
-    assert place_of([]) == ""
+HOLDER = Holder("Filters", "agent / a.b$c", "filters/paths.py:88 walk")
 
 
 def standstill(
@@ -64,26 +61,33 @@ def test_a_stack_is_told_only_of_what_was_the_loops_own_doing_the_longest_in_a_m
     assert "had no CPU" in telling.ended(standstill(0.0, 0.2, StallCause.AWAY))
     for began_s, for_s in ((1.0, 0.3), (2.0, 0.9), (3.0, 0.2)):
         begun = standstill(began_s, 0.1, StallCause.BUSY, is_over=False)
-        assert telling.begun(begun, [f"  frame {began_s}"]) == ""
+        assert telling.begun(begun, HOLDER, [f"  frame {began_s}"]) == ""
         assert telling.ended(standstill(began_s, for_s, StallCause.BUSY)) == ""
     assert telling.ended(standstill(4.0, 5.0, StallCause.AWAY)) == ""
     line, *stack = telling.summary(61.0).splitlines()
     assert "3 times busy, 1.40 s in all and 0.90 s at most; 1 times away" in line
     assert line.endswith("where it did so itself for 0.90 s, innermost last:")
+    assert "held by" not in line
     assert stack == ["  frame 2.0"]
 
 
 def test_one_that_begins_a_bad_time_is_told_with_its_stack_while_it_lasts() -> None:
     telling = Telling()
     begun = standstill(1.0, 0.12, StallCause.BLOCKED, is_over=False)
-    first, *stack = telling.begun(begun, ["  a", "  b"]).splitlines()
-    assert first.startswith("the event loop stands still for 0.12 s already, blocked")
+    first, *stack = telling.begun(begun, HOLDER, ["  a", "  b"]).splitlines()
+    assert first.startswith(
+        "the event loop stands still for 0.12 s already, blocked, held by Filters (agent / a.b$c) "
+        "in filters/paths.py:88 walk"
+    )
     assert stack == ["  a", "  b"]
     assert telling.ended(standstill(1.0, 7.0, StallCause.BLOCKED)) == ""
     assert "7.00 s at most" in telling.summary(62.0)
     assert telling.summary(123.0) == ""
     # A minute of calm later it begins again.
-    assert telling.begun(standstill(130.0, 0.12, StallCause.BUSY, is_over=False), ["  c"]) != ""
+    assert (
+        telling.begun(standstill(130.0, 0.12, StallCause.BUSY, is_over=False), HOLDER, ["  c"])
+        != ""
+    )
 
 
 def _watched(stall: Callable[[], None]) -> tuple[Standstills, float]:
@@ -189,3 +193,12 @@ def test_a_process_that_was_stopped_says_that_its_loop_is_not_to_blame() -> None
     assert "no fault of its event loop" in said
     assert "innermost last" not in said
     assert "{'busy': 0, 'blocked': 0, 'away': 1}" in said
+
+
+def test_a_summary_names_who_held_the_loop_the_longest_first() -> None:
+    telling = Telling()
+    telling.begun(standstill(0.0, 0.2, StallCause.BUSY, is_over=False), HOLDER, ["  a"])
+    for at, (kind, for_s) in enumerate((("Registry", 0.25), ("Filters", 0.5), ("Registry", 1.5))):
+        over = Standstill(1.0 + at, for_s, StallCause.BUSY, is_over=True, holder=Holder(kind))
+        assert telling.ended(over) == ""
+    assert "held by Registry for 1.75 s, Filters for 0.50 s" in telling.summary(61.0)
