@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import trio
 from msgspec import Struct
@@ -11,9 +12,9 @@ from hermes_actors.config import Config, FrontendConfig
 from hermes_actors.management.app import build_app
 from hermes_actors.node import Node, NodeEnvironment, open_node
 from hermes_actors.publisher.drain import Drain
-from hermes_actors.publisher.edges.asgi import pages_app
-from hermes_actors.publisher.edges.hypercorn import HypercornServer
-from hermes_actors.publisher.edges.server import FrontendServer
+from hermes_actors.publisher.edges.asgi import AsgiServer
+from hermes_actors.publisher.edges.publishing import PagesEdge
+from hermes_actors.publisher.edges.server import FrontendServer, HttpServer
 from hermes_actors.publisher.pending import Tally
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
@@ -82,7 +83,7 @@ class _Front:
         config = node.config
         self.publish = self.publish_tls = self.status = ""
         self._is_listening = False
-        self._server: FrontendServer | HypercornServer
+        self._server: HttpServer
         if node.frontend is not None:
             self.drain = node.frontend.drain
             self._server = FrontendServer(node.frontend)
@@ -91,14 +92,12 @@ class _Front:
                 self.publish_tls = _url("https", config.frontend.host, self._server.tls_port)
             return
         self.drain = Drain(Tally(), initial_wait_ms=0, drain_ms=0, trouble=lambda: node.trouble)
-        self._server = HypercornServer(
-            pages_app(Pages(self.drain, lambda: render_in_turns(node.metrics), node.notices)),
-            FrontendConfig(
-                host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
-            ),
-            clock,
-            field="status.port",
+        listener = FrontendConfig(
+            host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
         )
+        pages = Pages(self.drain, lambda: render_in_turns(node.metrics), node.notices)
+        make_edge = partial(PagesEdge, pages, listener)
+        self._server = HttpServer(make_edge, listener, clock, field="status.port")
         self.status = _url("http", config.status.host, self._server.port)
 
     async def listen(self) -> None:
@@ -161,7 +160,7 @@ async def _open_management(node: Node, clock: Clock) -> AsyncIterator[tuple[str,
     config = node.config.management
     async with open_bridge() as bridge:
         app = build_app(node.administration, bridge, node.config, node.metrics)
-        server = HypercornServer(
+        server = AsgiServer(
             app,
             # Its own listener of the same kind; Hermes' limits do not apply to it.
             FrontendConfig(

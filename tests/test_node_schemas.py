@@ -12,7 +12,7 @@ from hermes_actors.errors import Refused, Unavailable
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.node import open_node
-from hermes_actors.publisher.edges.edge import Edge
+from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.schema.client import RegistryClient
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.http_in import TrioHost
@@ -48,7 +48,7 @@ async def a_node(log, registry, name="node1"):
     async with trio.open_nursery() as nursery, open_node(config, environment) as node:
         await node.metadata.wait_current()
         node.frontend.drain.open()
-        edge = Edge(node.frontend, TrioHost(nursery))
+        edge = PublishEdge(node.frontend, TrioHost(nursery))
         edge.tick(trio.current_time(), SimulatedClock().now_ms())
         async with httpx.AsyncClient(
             transport=InProcess(edge, []), base_url="http://frontend", timeout=None

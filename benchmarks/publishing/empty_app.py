@@ -22,7 +22,8 @@ class EmptyGateway:
     """Answers each publish at once, so that the HTTP server alone is measured."""
 
     security = None
-    is_leaving = tells_quota = False
+    tells_quota = False
+    drain = SimpleNamespace(is_leaving=False)
 
     def admit(self, *_: Any) -> Answer:
         """As `Gateway.admit`."""

@@ -70,7 +70,7 @@ class Gateway:
         self._routes = routes
         self._doubt_about = doubt_about
         self._readable = readable
-        self._drain = drain
+        self.drain = drain
         self._tally = tally
         self._deadlines = deadlines
         self._measures = measures
@@ -85,11 +85,6 @@ class Gateway:
             self._quotas = Quotas(config.throughput, clock.monotonic_s())
         self.tells_quota = self._quotas is not None and config.throughput.headers_always
         """True when every answer to an admitted publish has the `quota_headers`."""
-
-    @property
-    def is_leaving(self) -> bool:
-        """True when publishers should move their connections to another node."""
-        return self._drain.is_leaving
 
     def admit(
         self,
@@ -333,7 +328,7 @@ class Gateway:
 
     def _route_for(self, topic: str, head: Head) -> Route | Answer:
         """The first checks: the topic's route, if it is there and this author may publish to it."""
-        if self._drain.is_refusing:
+        if self.drain.is_refusing:
             return SHUTTING_DOWN
         route = self._routes.get(topic)
         if route is None:
@@ -346,7 +341,7 @@ class Gateway:
     def _unknown(self, topic: str) -> HermesError:
         # What is known may be another datacentre's, where this topic has not come to yet, or less
         # than the others know; and a publisher gives up after a 404.
-        doubt = self._drain.trouble if self._drain.is_troubled else self._doubt_about(topic)
+        doubt = self.drain.trouble if self.drain.is_troubled else self._doubt_about(topic)
         if doubt:
             return Unavailable(
                 f"Topic {topic} is not known here, but may exist: {doubt}; try again"

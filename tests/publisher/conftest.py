@@ -20,7 +20,7 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack, ContentType, PublishingAuth
 from hermes_actors.publisher.demands import Head
-from hermes_actors.publisher.edges.edge import Edge
+from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import seeded_ids
@@ -75,7 +75,7 @@ class World:
             **parts,
         )
         front = self.frontend
-        self.edge = Edge(front, TrioHost(nursery))
+        self.edge = PublishEdge(front, TrioHost(nursery))
         self.lines: list[Line] = []
         self.tick()
         self.client = httpx.AsyncClient(

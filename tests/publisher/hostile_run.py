@@ -25,9 +25,10 @@ from hermes_actors.model.topic import Ack, PublishingAuth
 from hermes_actors.publisher.batches.stream import Streams
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
-from hermes_actors.publisher.edges.edge import Edge
-from hermes_actors.publisher.edges.http1.connection import Connection
-from hermes_actors.publisher.edges.http1.wire import END, Heads, Malformed, Reader, Request
+from hermes_actors.publisher.edges.http1.connection import Http1Connection
+from hermes_actors.publisher.edges.http1.wire import END, Heads, Malformed, Reader
+from hermes_actors.publisher.edges.publishing import PublishEdge
+from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
@@ -170,7 +171,7 @@ class Target:
         frontend = SimpleNamespace(
             gateway=self.gateway, batches=batches, pages=Pages(drain, nothing), config=CONFIG
         )
-        self.edge = Edge(cast("Frontend", frontend), self)
+        self.edge = PublishEdge(cast("Frontend", frontend), self)
         self.edge.tick(0.0, 0)
 
     def tell(self, pending: Pending) -> None:
@@ -203,7 +204,7 @@ class Client:
     def __init__(self, target: Target) -> None:
         self.written = b""
         self.is_closed = self.has_sent_all = False
-        self.connection = Connection(target.edge, self)
+        self.connection = Http1Connection(target.edge, self)
 
     def write(self, data: bytes) -> None:
         assert not self.is_closed, "an answer after the end"

@@ -4,7 +4,7 @@ import h11
 import httpx
 import trio
 
-from hermes_actors.publisher.edges.edge import Edge
+from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_chaos.sim.environment.http_in import Line
 
 
@@ -63,7 +63,7 @@ async def answers_of(line: Line) -> Answers:
 class InProcess(httpx.AsyncBaseTransport):
     """Each request on a connection of its own, which `lines` holds for the sweep."""
 
-    def __init__(self, edge: Edge, lines: list[Line]) -> None:
+    def __init__(self, edge: PublishEdge, lines: list[Line]) -> None:
         self._edge = edge
         self._lines = lines
 

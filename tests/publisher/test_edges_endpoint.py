@@ -169,7 +169,7 @@ async def test_a_silent_connection_is_closed_by_the_sweep_and_a_waiting_one_is_n
             async with await connected(server) as idle:
                 while len(server.listener.connections) < 2:  # noqa: ASYNC110 -- as above
                     await trio.sleep(0.001)
-                server.listener.sweep(server.loop.time() + 121)
+                server.listener.sweep(server._loop.time() + 121)
                 with suppress(trio.BrokenResourceError):
                     assert await idle.receive_some() == b""
             keeper.replies[0](Answer(200), 0)

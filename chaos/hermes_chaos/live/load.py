@@ -18,7 +18,7 @@ from hermes_actors.cli.connection.poster import (
 )
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.endpoint import EndpointServer, Reply
-from hermes_actors.publisher.edges.http1.wire import Request
+from hermes_actors.publisher.edges.request import Request
 
 _ANSWER_TIMEOUT_S = 15.0
 _REFUSED_PAUSE_S = 0.1

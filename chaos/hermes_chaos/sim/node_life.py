@@ -20,7 +20,7 @@ from hermes_actors.metadata.catalog import Catalog, LiveSubscription, Subscripti
 from hermes_actors.metadata.view import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.node import Node, NodeEnvironment, SenderOf, open_node
-from hermes_actors.publisher.edges.edge import Edge
+from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.runtime.threads import NoThreads
@@ -309,7 +309,7 @@ class NodeLife:
         return exchange.response
 
     async def _answer(
-        self, exchange: Exchange, edge: Edge, scope: trio.CancelScope, is_over: trio.Event
+        self, exchange: Exchange, edge: PublishEdge, scope: trio.CancelScope, is_over: trio.Event
     ) -> None:
         """The node's side of a request."""
         with scope:
@@ -366,7 +366,7 @@ class NodeLife:
             front = node.frontend
             assert front is not None, "every simulated node is a frontend"
             host = TrioHost(self._nursery)
-            self._edge = Edge(front, host)
+            self._edge = PublishEdge(front, host)
             self._edge.tick(trio.current_time(), self.clock.now_ms())
             await node.metadata.wait_readable()
             self._nursery.start_soon(self._hear, node.metadata, life)

@@ -14,7 +14,7 @@ import trio
 
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.endpoint import Reply
-from hermes_actors.publisher.edges.http1.wire import Request
+from hermes_actors.publisher.edges.request import Request
 
 _IDS_MAX = 1_000_000
 

@@ -9,10 +9,7 @@ import ssl
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import chain
 from typing import Protocol
-
-from hypercorn.config import Config
 
 from hermes_actors.config import FrontendConfig, TlsConfig
 from hermes_actors.errors import StartupError
@@ -36,7 +33,7 @@ class PortUnusable(StartupError):
         self.field = field
 
 
-class Timed(Protocol):
+class Connection(Protocol):
     """A connection that a listener looks after. `due_s`: it need not be looked at before."""
 
     due_s: float
@@ -46,10 +43,6 @@ class Timed(Protocol):
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
-
-
-class Connection(Timed, Protocol):
-    """One connection of a listener."""
 
     def leave(self, now_s: float) -> None:
         """Prepare for the listener's end: one more request is begun, if it comes soon. It may be on
@@ -66,14 +59,10 @@ class Listener:
     read.
     """
 
-    def __init__(
-        self, config: FrontendConfig, field: str, tick: Callable[[float], None] | None = None
-    ) -> None:
+    def __init__(self, config: FrontendConfig, field: str, tick: Callable[[float], None]) -> None:
         """`tick` is told the monotonic time before each sweep."""
         self.connections: dict[Connection, None] = {}
-        self.beside: dict[Timed, None] = {}
-        """What else has times."""
-        self._tick = tick or _untold
+        self._tick = tick
         self._is_ending = False
         self._all_gone: asyncio.Event | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -87,37 +76,27 @@ class Listener:
         self._tls = _tls_context(config, section) if config.tls.certificate_file else None
         self._handshake_timeout_s = config.head_timeout_ms / 1_000
         self._servers: list[asyncio.Server] = []
-        self._socket = _bind(config.host, config.port, field=field, reuse_port=config.reuse_port)
-        self.port = _port_of(self._socket)
+        self._sockets = [_bind(config, config.port, field)]
+        self.port = _port_of(self._sockets[0])
         self.tls_port: int | None = None
         if self._tls is not None:
             try:
-                self._tls_socket = _bind(
-                    config.host,
-                    config.tls.port,
-                    field=f"{section}.port",
-                    reuse_port=config.reuse_port,
-                )
+                self._sockets.append(_bind(config, config.tls.port, f"{section}.port"))
             except StartupError:
-                self._socket.close()
+                self._sockets[0].close()
                 raise
-            self.tls_port = _port_of(self._tls_socket)
+            self.tls_port = _port_of(self._sockets[1])
 
     async def start(self, make: Callable[[], asyncio.Protocol]) -> None:
         """Accept connections from now on, each with a protocol of its own; on the host loop."""
         self._loop = loop = asyncio.get_running_loop()
         self._tick(loop.time())
-        self._servers.append(await loop.create_server(make, sock=self._socket, backlog=_BACKLOG))
-        if self._tls is not None:
-            self._servers.append(
-                await loop.create_server(
-                    make,
-                    sock=self._tls_socket,
-                    backlog=_BACKLOG,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=self._handshake_timeout_s,
-                )
+        for each, tls in zip(self._sockets, (None, self._tls), strict=False):
+            wait_s = None if tls is None else self._handshake_timeout_s
+            server = await loop.create_server(
+                make, sock=each, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=wait_s
             )
+            self._servers.append(server)
         self._sweeper = loop.create_task(self._sweep())
 
     async def stop(self, grace_s: float) -> None:
@@ -125,9 +104,8 @@ class Listener:
         for server in self._servers:
             server.close()
         if self._sweeper is None:
-            self._socket.close()
-            if self.tls_port is not None:
-                self._tls_socket.close()
+            for each in self._sockets:
+                each.close()
             return
         self._is_ending = True
         for connection in list(self.connections):
@@ -172,7 +150,7 @@ class Listener:
     def sweep(self, now_s: float) -> None:
         """Look after the times of all connections that are due."""
         self._tick(now_s)
-        for each in [each for each in chain(self.connections, self.beside) if each.due_s < now_s]:
+        for each in [each for each in self.connections if each.due_s < now_s]:
             try:
                 each.sweep(now_s)
             except Exception:
@@ -192,10 +170,6 @@ class Listener:
                 await asyncio.wait_for(self._all_gone.wait(), limit_s)
 
 
-def _untold(_now_s: float) -> None:
-    pass
-
-
 def address_of(transport: asyncio.BaseTransport) -> str:
     """The client's address without its port; "" for what has none."""
     name = transport.get_extra_info("peername")
@@ -204,16 +178,19 @@ def address_of(transport: asyncio.BaseTransport) -> str:
 
 def _tls_context(config: FrontendConfig, section: str) -> ssl.SSLContext:
     tls = config.tls
-    ours = Config()
-    ours.certfile, ours.keyfile = tls.certificate_file, tls.key_file
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    # As RFC 9113, 9.2, asks for.
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE+AESGCM")
+    context.options = ssl.OP_NO_COMPRESSION
+    context.set_alpn_protocols(["h2", "http/1.1"])
     try:
-        context = ours.create_ssl_context()
+        context.load_cert_chain(tls.certificate_file, tls.key_file)
     except (OSError, ssl.SSLError) as error:
         raise StartupError(
             f"{section}: {tls.certificate_file} and {tls.key_file} cannot be used: {error}; "
             "both are PEM files, the key that of the certificate"
         ) from error
-    assert context is not None, "there is a certificate"
     _trust_clients(context, tls, section)
     return context
 
@@ -232,18 +209,19 @@ def _trust_clients(context: ssl.SSLContext, tls: TlsConfig, section: str) -> Non
     context.verify_mode = ssl.CERT_REQUIRED if tls.client_auth == "required" else ssl.CERT_OPTIONAL
 
 
-def _bind(host: str, port: int, *, field: str, reuse_port: bool = False) -> socket.socket:
+def _bind(config: FrontendConfig, port: int, field: str) -> socket.socket:
     """A bound TCP socket, not yet listening; port 0 takes any free one.
 
     `field` names the configuration's host and port in the error. Raises PortUnusable for a port
     that is taken or not permitted, else StartupError.
     """
+    host = config.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if reuse_port:
+        if config.reuse_port:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.setblocking(False)
         listener.bind((host, port))

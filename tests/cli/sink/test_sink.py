@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from hermes_actors.cli.sink.server import Journal, RecentIds, Sink, SinkRules
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.answers import Answer
-from hermes_actors.publisher.edges.http1.wire import Request
+from hermes_actors.publisher.edges.http1.wire import Heads
 from hermes_actors.runtime.clock import seeded_ids
 
 
 def request(**headers):
     lines = [f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()]
     head = f"POST /p HTTP/1.1\r\nHost: x\r\n{''.join(lines)}\r\n"
-    return Request(head.encode(), FrontendConfig())
+    return Heads(FrontendConfig()).request(head.encode())
 
 
 def push(message_id="m", retry=0):

@@ -8,8 +8,9 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from hermes_actors.publisher.edges.edge import Edge
-from hermes_actors.publisher.edges.http1.connection import Connection
+from hermes_actors.publisher.edges.http1.connection import Http1Connection
+from hermes_actors.publisher.edges.http2 import Http2Connection
+from hermes_actors.publisher.edges.publishing import PublishEdge
 
 
 class Response(Struct, frozen=True):
@@ -55,7 +56,11 @@ class Line:
     client reads nothing.
     """
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(
+        self,
+        edge: PublishEdge,
+        speaks: type[Http1Connection] | type[Http2Connection] = Http1Connection,
+    ) -> None:
         self.answered = bytearray()
         self.unread: deque[bytes] = deque()
         self.is_closed = False
@@ -64,7 +69,7 @@ class Line:
         self.changed = trio.Event()
         self._is_reading = True
         self._unsent = bytearray()
-        self.connection = Connection(edge, self)
+        self.connection = speaks(edge, self)
 
     def send(self, data: bytes) -> None:
         """Send bytes to the node."""
@@ -147,7 +152,7 @@ class Exchange:
         self._pieces = [head, body[:half], body[half:]]
         self.response: Response | None = None
 
-    async def run(self, edge: Edge) -> None:
+    async def run(self, edge: PublishEdge) -> None:
         """Send the request, wait for its answer."""
         line = Line(edge)
         try:

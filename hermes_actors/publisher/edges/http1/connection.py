@@ -1,6 +1,6 @@
-"""One HTTP/1.1 connection of publishers, without I/O: bytes in, answers out, in their order.
+"""One HTTP/1.1 connection, without I/O: bytes in, answers out, in their order.
 
-A request needs no task, no future and no timer: its pending is told to the topic's producer
+A publish needs no task, no future and no timer: its pending is told to the topic's producer
 while its bytes are being read, the producer's outcome calls back, and one sweep looks after the
 times of all connections. Requests that a client sends ahead are under way together.
 """
@@ -11,13 +11,12 @@ from enum import Enum
 from functools import partial
 
 from hermes_actors.publisher.answers import Answer
-from hermes_actors.publisher.authentication import PublishSecurity
-from hermes_actors.publisher.demands import Head
-from hermes_actors.publisher.edges.bodies import BatchExchange, MessageBody
-from hermes_actors.publisher.edges.edge import Edge, Wire
+from hermes_actors.publisher.edges.edge import Body, Edge, Exchange, Fields, Wire
 from hermes_actors.publisher.edges.http1.rendering import CONTINUE, chunk
-from hermes_actors.publisher.edges.http1.wire import Malformed, Reader, Request
+from hermes_actors.publisher.edges.http1.wire import Malformed, Reader
 from hermes_actors.publisher.edges.listener import LEAVE_S
+from hermes_actors.publisher.edges.publishing import MessageBody
+from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import SETTLED, Pending
 from hermes_actors.security.account import ClientCertificate
 
@@ -28,8 +27,6 @@ TURN_STEPS = 32
 _LINGER_S = 1.0
 """How long is read, and dropped, what a client still sends after the last answer: a connection
 that is closed with unread bytes is reset, and the client may lose that answer."""
-
-_IDLE_S = 60.0
 
 
 class State(Enum):
@@ -45,24 +42,24 @@ class State(Enum):
 
 _FREE = 0
 # Why nothing is taken from what has come, each a bit.
-_LATER = 1  # who publishes, a page or a batch's turn is waited for
+_LATER = 1  # who publishes, a page or a request's turn is waited for
 _AHEAD = 2  # as many requests as there may be are under way
 _UNREAD = 4  # the client does not read its answers
-_ROOM = 8  # the batch takes no more for now
-_TURN = 16  # the batch has been read, and not answered to its end
+_ROOM = 8  # the exchange takes no more for now
+_TURN = 16  # the exchange has been read, and not answered to its end
 _OTHERS = 32  # others have their turn of the loop
 
 
-class Connection:
+class Http1Connection:
     """The network calls `received`, `ended`, `lost`, `paused` and `resumed`; the sweep `sweep`."""
 
     __slots__ = (
-        "_answers", "_batch", "_body", "_cancel", "_certificate", "_close_at_s", "_edge",
-        "_expects", "_has_ended", "_holds", "_is_last", "_is_lost", "_is_refused", "_is_silent",
-        "_is_taking", "_leaves_at_s", "_reader", "_seen", "_served", "_since_s",
-        "_steps_left", "_stopped_reading", "_unsent_bytes", "_unsent_since_s", "_waiting", "_wire",
-        "_writes_soon",
-        "due_s",
+        "_answers", "_body", "_cancel", "_close_at_s", "_edge", "_exchange", "_expects",
+        "_has_ended", "_head", "_holds", "_is_chunked", "_is_last", "_is_lost", "_is_refused",
+        "_is_silent", "_is_taking", "_leaves_at_s", "_reader", "_request", "_seen", "_served",
+        "_since_s", "_steps_left", "_stopped_reading", "_unsent_bytes", "_unsent_since_s",
+        "_waiting", "_wire", "_writes_soon",
+        "certificate", "due_s",
     )  # fmt: skip
 
     def __init__(
@@ -70,14 +67,19 @@ class Connection:
     ) -> None:
         self._edge = edge
         self._wire = wire
-        self._certificate = certificate
+        self.certificate = certificate
         self._reader = Reader(edge.heads)
         # What is owed to the client, in order: a publish until it is answered, else bytes.
         self._answers: deque[Pending | bytes] = deque()
         # Whose body is being read; None when nobody wants it.
-        self._body: MessageBody | BatchExchange | None = None
-        # The batch whose turn it is; its body may have been read.
-        self._batch: BatchExchange | None = None
+        self._body: Body | None = None
+        # The exchange whose turn it is; its body may have been read.
+        self._exchange: Exchange | None = None
+        # Its request, the head of its answer while that waits for the first piece, and whether that
+        # comes in chunks.
+        self._request: Request | None = None
+        self._head = b""
+        self._is_chunked = False
         # A request that cannot begin before those ahead of it are answered.
         self._waiting: Request | None = None
         self._cancel: Callable[[], None] | None = None
@@ -133,8 +135,8 @@ class Connection:
         """Go on: all that was written has gone."""
         # What will wait for the client next is timed anew, however many bytes it is.
         self._unsent_bytes = 0
-        if self._batch is not None:
-            self._batch.sent()
+        if self._exchange is not None:
+            self._exchange.sent()
         self._release(_UNREAD)
 
     # The listener.
@@ -146,8 +148,8 @@ class Connection:
         elif self._close_at_s:
             if now_s > self._close_at_s and not self._answers:
                 self._end()
-        elif self._batch is not None:
-            self._batch.sweep(now_s)
+        elif self._exchange is not None:
+            self._exchange.sweep(now_s)
         else:
             ends_s = self._ends_s(now_s)
             if ends_s and now_s > ends_s:
@@ -164,8 +166,9 @@ class Connection:
         return now_s > self._unsent_since_s + self._edge.unread_s
 
     def _ends_s(self, now_s: float) -> float:
-        """When the client will have had its time: a minute for a request to begin, the head's time
-        limit for its head, and for a body that is only dropped; 0.0 while it is the node's turn.
+        """When the client will have had its time: its idle time for a request to begin, the head's
+        time limit for its head, and for a body that is only dropped; 0.0 while it is the node's
+        turn.
         """
         state = self._state()
         if self._seen != (state, self._served):
@@ -173,7 +176,7 @@ class Connection:
         if state is State.BUSY:
             return 0.0
         if state is State.IDLE:
-            return self._leaves_at_s or self._since_s + _IDLE_S
+            return self._leaves_at_s or self._since_s + self._edge.idle_s
         return self._since_s + self._edge.head_timeout_s
 
     def leave(self, now_s: float) -> None:
@@ -185,32 +188,52 @@ class Connection:
         """Close at once, whatever is under way."""
         self._wire.abort()
 
-    # The batch whose turn it is.
+    # The exchange whose turn it is.
 
     @property
     def is_paused(self) -> bool:
-        """True while the client does not read its answers."""
+        """As `Line.is_paused`."""
         return bool(self._holds & _UNREAD)
 
+    def begin(self, status: int, fields: Fields) -> None:
+        """As `Line.begin`; the head goes out with the first piece, or the end."""
+        request = self._request
+        assert request is not None, "an exchange has one"
+        if (b"connection", b"close") in fields:
+            fields = [pair for pair in fields if pair[0] != b"connection"]
+            self._is_last = True
+        if self._leaves_at_s or self._edge.is_leaving:
+            self._is_last = True
+        has_no_body = status in (204, 304) or request.method == "HEAD"
+        self._is_chunked = (
+            b"content-length" not in dict(fields) and not has_no_body and request.version == "1.1"
+        )
+        self._head = self._edge.renderer.head(
+            status, fields, is_chunked=self._is_chunked, closes=self._is_last
+        )
+
     def write(self, data: bytes) -> None:
-        """Send a piece of the batch's answer."""
-        self._wire.write(data)
+        """As `Line.write`."""
+        head, self._head = self._head, b""
+        self._wire.write(head + (chunk(data) if self._is_chunked else data))
 
-    def hold(self) -> None:
-        """The batch takes no more for now."""
-        self._holds |= _ROOM
-
-    def release(self) -> None:
-        """The batch takes more."""
-        self._release(_ROOM)
-
-    def batch_ended(self) -> None:
-        """The batch's answer has been written to its end."""
-        self._batch = self._body = None
+    def finish(self) -> None:
+        """As `Line.finish`."""
+        if self._is_chunked or self._head:
+            self.write(b"")
+        self._exchange = self._body = None
         if self._reader.is_in_body:
             # It was ended early; the client may still be sending.
             self._is_last = True
         self._release(_ROOM | _TURN)
+
+    def hold(self) -> None:
+        """As `Line.hold`."""
+        self._holds |= _ROOM
+
+    def release(self) -> None:
+        """As `Line.release`."""
+        self._release(_ROOM)
 
     # Requests.
 
@@ -262,13 +285,14 @@ class Connection:
                     if self._body is not None:
                         self._body.data(event)
         except Malformed as error:
-            # In a body that nobody waits for, or of a batch whose answer may have begun, it is
-            # enough to close.
-            is_owed = not reader.is_in_body or isinstance(self._body, MessageBody)
+            # In a body that nobody waits for, or whose answer may have begun, it is enough to
+            # close.
+            body = self._body
+            is_owed = body.owes_answer if body is not None else not reader.is_in_body
             self._leave_body()
             self._is_last = self._is_refused = True
             if is_owed:
-                self._answer(Answer(error.status, closes=True), is_of_publish=False)
+                self.answer(Answer(error.status, closes=True))
 
     def _may_take(self) -> bool:
         return (self._reader.is_in_body or not self._is_last) and not self._is_refused
@@ -278,41 +302,18 @@ class Connection:
         if self._leaves_at_s or not request.keeps_alive:
             self._is_last = True
         if request.refusal is not None:
-            self._answer(self._edge.refuse(request.refusal), is_of_publish=False)
-        elif request.is_page:
-            self._begin_page(request)
-        elif request.is_batch and self._answers:
-            self._wait_for_turn(request)
-        elif self._edge.gateway.security is None:
-            self._admit(request, request.head)
+            self.answer(self._edge.refuse(request.refusal))
+        elif self._answers and self._edge.needs_turn(request):
+            self._holds |= _LATER
+            self._waiting = request
         else:
-            self._identify(self._edge.gateway.security, request)
+            self._request = request
+            self._edge.begin(self, request)
 
-    def _begin_page(self, request: Request) -> None:
-        page = self._edge.pages.at_once(request.method, request.path)
-        if page is not None:
-            self._answer(page, is_of_publish=False)
-        elif self._answers:
-            self._wait_for_turn(request)
-        else:
-            self._later(self._edge.pages.metrics)
-
-    def _identify(self, security: PublishSecurity, request: Request) -> None:
-        head = Head(request.pairs, request.fields, self._certificate)
-        if security.asks(request.topic):
-            ask = partial(security.identify, request.topic, head)
-            self._later(ask, partial(self._admit, request, head))
-        else:
-            self._admit(request, head)
-
-    def _wait_for_turn(self, request: Request) -> None:
-        self._holds |= _LATER
-        self._waiting = request
-
-    def _later(
+    def later(
         self, ask: Callable[[], Awaitable[Answer | None]], then: Callable[[], None] | None = None
     ) -> None:
-        """Answer when it is known what; `then` goes on instead where that is nothing."""
+        """As `Line.later`."""
 
         async def wait() -> None:
             answer = await ask()
@@ -320,7 +321,7 @@ class Connection:
             if self._is_lost:
                 return
             if answer is not None:
-                self._answer(answer, is_of_publish=then is not None)
+                self.answer(answer, is_of_publish=then is not None)
             elif then is not None:
                 then()
             self._release(_LATER)
@@ -328,48 +329,29 @@ class Connection:
         self._holds |= _LATER
         self._cancel = self._edge.host.spawn(wait(), self.abort)
 
-    def _admit(self, request: Request, head: Head) -> None:
-        gateway = self._edge.gateway
-        if gateway.is_leaving:
-            self._is_last = True
-        if request.is_batch:
-            self._admit_batch(request, head)
-            return
-        admitted = gateway.admit(
-            request.topic, request.expected_bytes, request.key, head, self._settled
-        )
-        if isinstance(admitted, Answer):
-            self._answer(admitted, is_of_publish=True)
-            return
-        self._owe(admitted)
-        body = self._reader.whole_body()
-        if body is not None:
-            gateway.hand_over(admitted, body)
-        else:
-            self._body = MessageBody(gateway, admitted)
-
-    def _admit_batch(self, request: Request, head: Head) -> None:
-        edge = self._edge
-        stream = edge.batches.open(request.topic, request.key, head, edge.host.soon)
-        if isinstance(stream, Answer):
-            self._answer(stream, is_of_publish=True)
-            return
-        is_chunked = not request.is_http_1_0
-        start = self._edge.renderer.batch_head(is_chunked=is_chunked, closes=self._is_last)
-        frame = chunk if is_chunked else bytes
-        self._body = self._batch = BatchExchange(self, stream, self._edge, start, frame)
+    def take_body(self, body: Body) -> None:
+        """As `Line.take_body`."""
+        self._body = body
+        if isinstance(body, Exchange):
+            self._exchange = body
 
     def _end_body(self) -> None:
         body, self._body = self._body, None
         if body is not None:
             body.end()
-        if self._batch is not None:
+        if self._exchange is not None:
             self._holds |= _TURN
 
     # Answers.
 
-    def _settled(self, pending: Pending) -> None:
-        """The publish's `notify`."""
+    def owe(self, pending: Pending) -> bytes | None:
+        """As `Line.owe`."""
+        self._is_last |= self._edge.is_leaving
+        self._owe(pending)
+        return self._reader.whole_body()
+
+    def settled(self, pending: Pending) -> None:
+        """As `Line.settled`."""
         if self._is_lost:
             return
         body = self._body
@@ -395,15 +377,20 @@ class Connection:
         self._is_silent = True
         self._close_at_s = self._edge.now_s + self._edge.silence_s
 
-    def _answer(self, answer: Answer, *, is_of_publish: bool) -> None:
-        """Owe an answer that is known at once; the rest of its request is read and dropped."""
+    def answer(self, answer: Answer, *, is_of_publish: bool = False) -> None:
+        """As `Line.answer`."""
         reader = self._reader
         is_unread = reader.is_in_body and reader.whole_body() is None
         # A client that waits to be asked for its body may send it or not: nobody can know.
-        if answer.closes or (is_unread and self._expects):
+        is_leaving = is_of_publish and self._edge.is_leaving
+        if answer.closes or is_leaving or (is_unread and self._expects):
             self._is_last = True
         render = self._edge.renderer.answer
         self._owe(render(answer, is_of_publish=is_of_publish, closes=self._is_last))
+        if self._exchange is not None:
+            # It has not begun its own answer.
+            self._exchange = self._body = None
+            self._release(_ROOM | _TURN)
 
     def _owe(self, answer: Pending | bytes) -> None:
         self._answers.append(answer)
@@ -424,7 +411,7 @@ class Connection:
                     break
                 # A request that waits for its turn, or for who sends it, is answered after it.
                 is_last = len(answers) == 1 and not self._holds & _LATER
-                if is_last and self._edge.gateway.is_leaving:
+                if is_last and self._edge.is_leaving:
                     self._is_last = True
                 first = self._edge.rendered(first, closes=is_last and self._is_last)
             answers.popleft()
@@ -454,7 +441,7 @@ class Connection:
                 self._release(_LATER)
         elif self._holds & _AHEAD:
             self._release(_AHEAD)
-        elif self._is_last and self._batch is None and not self._holds & _LATER:
+        elif self._is_last and self._exchange is None and not self._holds & _LATER:
             self._close()
 
     def _close(self) -> None:
@@ -478,10 +465,10 @@ class Connection:
 
     def _leave_body(self) -> None:
         """Leave the body that is being read: the rest of it will not come."""
-        body, self._body = self._body or self._batch, None
+        body, self._body = self._body or self._exchange, None
         if isinstance(body, MessageBody):
             self._answers.pop()
-        self._batch = None
+        self._exchange = None
         if body is not None:
             body.gone()
 
@@ -493,7 +480,7 @@ class Connection:
             self._wire.close()
 
     def _state(self) -> State:
-        if self._answers or self._holds or self._batch is not None:
+        if self._answers or self._holds or self._exchange is not None:
             return State.BUSY
         if self._reader.is_in_body:
             return State.UNWANTED

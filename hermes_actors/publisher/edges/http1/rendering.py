@@ -6,7 +6,6 @@ from wsgiref.handlers import format_date_time
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.answers import Answer, encoded
-from hermes_actors.publisher.batches.forms import ANSWERS
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE = b"Connection: close\r\n"
@@ -25,6 +24,7 @@ class Renderer:
         if config.keep_alive_header:
             self._keep_alive = b"Keep-Alive: timeout=%d\r\n" % config.keep_alive_header_timeout_s
         self._date_s = -1
+        self.date = ""
         self._date = self._stored = b""
 
     def tick(self, now_ms: int) -> None:
@@ -32,7 +32,8 @@ class Renderer:
         now_s = now_ms // 1_000
         if now_s != self._date_s:
             self._date_s = now_s
-            self._date = f"Date: {format_date_time(now_s)}\r\n".encode()
+            self.date = format_date_time(now_s)
+            self._date = f"Date: {self.date}\r\n".encode()
             self._stored = b"%b%bContent-Length: 0\r\nHermes-Message-Id: " % (
                 _LINES[201],
                 self._date,
@@ -58,12 +59,16 @@ class Renderer:
             answer.body,
         )
 
-    def batch_head(self, *, is_chunked: bool, closes: bool) -> bytes:
-        """The beginning of a batch's answer, which ends with the connection if not in chunks."""
-        return b"%b%bContent-Type: %b\r\n%b%b\r\n" % (
-            _LINES[200],
+    def head(
+        self, status: int, fields: Sequence[tuple[bytes, bytes]], *, is_chunked: bool, closes: bool
+    ) -> bytes:
+        """The beginning of an answer that comes in pieces; it ends with the connection if neither
+        in chunks nor with its length.
+        """
+        return b"%b%b%b%b%b\r\n" % (
+            _LINES[status],
             self._date,
-            ANSWERS.encode(),
+            _lines(fields),
             b"Transfer-Encoding: chunked\r\n" if is_chunked else b"",
             _CLOSE if closes else self._keep_alive,
         )

@@ -8,15 +8,13 @@ two readers of a connection can then see the end of a request at different place
 """
 
 import re
-from urllib.parse import unquote
+from collections.abc import Mapping
 
 import httptools
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.errors import Refused
-from hermes_actors.publisher.demands import Head, head_refusal
+from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, CHUNKED
-from hermes_actors.publisher.status import origin_form, published_to
 
 END_OF_HEAD = b"\r\n\r\n"
 _METHODS = rb"GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS|TRACE"
@@ -50,67 +48,51 @@ class Malformed(Exception):
         self.status = status
 
 
-class Request:
-    """The head of one request, and what follows from it alone.
+def _request(raw: bytes, config: FrontendConfig) -> Request:
+    """Return the request of a whole head with the empty line at its end. Raises Malformed."""
+    line = _REQUEST_LINE.match(raw)
+    if line is None:
+        raise Malformed(_status_of(raw))
+    parsed = _Fields(raw)
+    pairs = parsed.pairs
+    if b" \r\n" in raw or b"\t\r\n" in raw:
+        # The parser leaves what blanks stand behind a value.
+        pairs = [(name, value.rstrip(b" \t")) for name, value in pairs]
+    fields = {name.lower(): value for name, value in pairs}
+    version = f"1.{line[3].decode()}"
+    if len(fields) != len(pairs):
+        _check_repeated(pairs)
+    is_chunked = b"transfer-encoding" in fields and _is_chunked(fields, version)
+    if parsed.problem or (b"host" not in fields and version == "1.1"):
+        raise Malformed(BAD_REQUEST)
+    length = fields.get(b"content-length")
+    return Request(
+        config,
+        version,
+        line[1].decode(),
+        line[2].decode(),
+        pairs,
+        fields,
+        CHUNKED if is_chunked else ABSENT if length is None else int(length),
+        keeps_alive=parsed.keeps_alive and version == "1.1",
+    )
 
-    `topic` is the topic that it publishes to, a batch or a single message, unless it asks for a
-    page. `expected_bytes` is the announced size of its body, CHUNKED or ABSENT. `refusal`: why a
-    head is above a limit. The same request may come many times and is then the same object.
-    """
 
-    def __init__(self, raw: bytes, config: FrontendConfig) -> None:
-        """`raw` is a whole head with the empty line at its end. Raises Malformed."""
-        line = _REQUEST_LINE.match(raw)
-        if line is None:
-            raise Malformed(_status_of(raw))
-        parsed = _Fields(raw)
-        pairs = parsed.pairs
-        if b" \r\n" in raw or b"\t\r\n" in raw:
-            # The parser leaves what blanks stand behind a value.
-            pairs = [(name, value.rstrip(b" \t")) for name, value in pairs]
-        self.pairs = pairs
-        self.fields = fields = {name.lower(): value for name, value in pairs}
-        self.is_http_1_0 = line[3] == b"0"
-        if len(fields) != len(pairs):
-            self._check_repeated()
-        is_chunked = b"transfer-encoding" in fields and self._is_chunked()
-        if parsed.problem or (b"host" not in fields and not self.is_http_1_0):
-            raise Malformed(BAD_REQUEST)
-        length = fields.get(b"content-length")
-        self.expected_bytes = CHUNKED if is_chunked else ABSENT if length is None else int(length)
-        self.keeps_alive = parsed.keeps_alive and not self.is_http_1_0
-        self.expects_continue = (
-            b"expect" in fields
-            and not self.is_http_1_0
-            and fields[b"expect"].lower() == b"100-continue"
-        )
-        self.method = line[1].decode()
-        self.target = target = line[2].decode()
-        path, _, query = target.partition("?")
-        if not path.startswith("/"):
-            path = origin_form(path)
-        self.path = path = unquote(path) if "%" in path else path
-        self.refusal: Refused | None = head_refusal(config, path, query, pairs)
-        published = published_to(self.method, path)
-        self.is_page = published is None
-        self.topic, self.is_batch = published or ("", False)
-        self.key = fields.get(b"partition-key")
-        self.head = Head(pairs, fields)
+def _check_repeated(pairs: list[tuple[bytes, bytes]]) -> None:
+    names = [name.lower() for name, _ in pairs]
+    if names.count(b"host") > 1:
+        raise Malformed(BAD_REQUEST)
+    if names.count(b"transfer-encoding") > 1:
+        raise Malformed(NOT_IMPLEMENTED)
 
-    def _check_repeated(self) -> None:
-        names = [name.lower() for name, _ in self.pairs]
-        if names.count(b"host") > 1:
-            raise Malformed(BAD_REQUEST)
-        if names.count(b"transfer-encoding") > 1:
-            raise Malformed(NOT_IMPLEMENTED)
 
-    def _is_chunked(self) -> bool:
-        if self.is_http_1_0 or b"content-length" in self.fields:
-            # Another reader may see the request's end elsewhere, and a second request after it.
-            raise Malformed(BAD_REQUEST)
-        if self.fields[b"transfer-encoding"].lower() != b"chunked":
-            raise Malformed(NOT_IMPLEMENTED)
-        return True
+def _is_chunked(fields: Mapping[bytes, bytes], version: str) -> bool:
+    if version == "1.0" or b"content-length" in fields:
+        # Another reader may see the request's end elsewhere, and a second request after it.
+        raise Malformed(BAD_REQUEST)
+    if fields[b"transfer-encoding"].lower() != b"chunked":
+        raise Malformed(NOT_IMPLEMENTED)
+    return True
 
 
 class _Fields:
@@ -159,7 +141,7 @@ class Heads:
         if request is None:
             if len(raw) > self.bytes_max:
                 raise Malformed(TOO_LARGE)
-            request = Request(raw, self._config)
+            request = _request(raw, self._config)
             if len(raw) <= _KNOWN_BYTES_MAX:
                 if len(self._known) >= _KNOWN_MAX:
                     self._known.clear()

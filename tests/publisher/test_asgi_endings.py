@@ -12,8 +12,9 @@ import h2.events
 import pytest
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.edges import endings
-from hermes_actors.publisher.edges.hypercorn import HypercornServer
+from hermes_actors.publisher.edges import server as http_server
+from hermes_actors.publisher.edges.asgi import AsgiServer
+from hermes_actors.publisher.edges.http1 import connection
 from hermes_actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.live
@@ -46,7 +47,7 @@ def serve(client: Callable[[int], Awaitable[None]], config: FrontendConfig = CON
     """Run a client; when it has gone nothing of its connections is left."""
 
     async def main() -> None:
-        server = HypercornServer(
+        server = AsgiServer(
             TimeoutEdge().serve, config, SystemClock(), field="management.port", idle_s=0.5
         )
         await server.start()
@@ -112,7 +113,7 @@ def test_a_client_that_goes_after_its_answer_leaves_nothing() -> None:
 
 @pytest.mark.parametrize("sends_on", [True, False])
 def test_a_client_that_stays_after_its_answer_is_cut_off(monkeypatch, sends_on) -> None:
-    monkeypatch.setattr(endings, "LINGER_S", 0.3)
+    monkeypatch.setattr(connection, "_LINGER_S", 0.3)
 
     async def client(port: int) -> None:
         loop = asyncio.get_running_loop()
@@ -134,11 +135,11 @@ def test_a_client_that_stays_after_its_answer_is_cut_off(monkeypatch, sends_on) 
 def test_an_app_that_fails_before_it_has_read_leaves_nothing() -> None:
     async def client(port: int) -> None:
         request = CHUNKED.replace(b"POST / ", b"POST /fails ")
-        logging.getLogger("hermes.http").disabled = True
+        logging.getLogger(http_server.__name__).disabled = True
         try:
             assert (await answer_to(port, request, FLOOD)).startswith(b"HTTP/1.1 500")
         finally:
-            logging.getLogger("hermes.http").disabled = False
+            logging.getLogger(http_server.__name__).disabled = False
 
     serve(client)
 

@@ -1,25 +1,126 @@
-"""The body of a request, over HTTP/1.1 and HTTP/2 alike: `data`, its `end`, or `gone`.
+"""What becomes of publishers' requests: a page, one message, or a batch; over any HTTP.
 
 Nothing here waits, and nothing has a task: what is called returns at once.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from functools import partial
 
+from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.publisher.answers import Abandoned, too_long_for_server
+from hermes_actors.log.base import Stored
+from hermes_actors.publisher.answers import Abandoned, Answer, too_long_for_server
+from hermes_actors.publisher.authentication import PublishSecurity
+from hermes_actors.publisher.batches.forms import ANSWERS
 from hermes_actors.publisher.batches.stream import BatchStream
-from hermes_actors.publisher.edges.edge import Edge
+from hermes_actors.publisher.demands import Head
+from hermes_actors.publisher.edges.edge import UNREAD_S, Body, Edge, Exchange, Host, Line
+from hermes_actors.publisher.edges.request import Request
+from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Pending
+from hermes_actors.publisher.status import Pages
 
 TURN_BYTES = 4_096
 """After so much of a batch, in pieces of any size, others have their turn of the loop."""
 
 
-class MessageBody:
+class PagesEdge(Edge):
+    """The edge before a node's pages."""
+
+    def __init__(self, pages: Pages, config: FrontendConfig, host: Host, **times_s: float) -> None:
+        """`times_s` are those of Edge."""
+        super().__init__(config, host, **times_s)
+        self.pages = pages
+
+    def needs_turn(self, request: Request) -> bool:
+        """As `Edge.needs_turn`: what is not answered at once."""
+        return self.pages.at_once(request.method, request.path) is None
+
+    def begin(self, line: Line, request: Request) -> None:
+        """As `Edge.begin`."""
+        page = self.pages.at_once(request.method, request.path)
+        if page is not None:
+            line.answer(page)
+        else:
+            line.later(self.pages.metrics)
+
+
+class PublishEdge(PagesEdge):
+    """The edge before a frontend."""
+
+    def __init__(self, frontend: Frontend, host: Host, *, unread_s: float = UNREAD_S) -> None:
+        """`unread_s` is that of Edge."""
+        config = frontend.config
+        silence_s = max(0.0, (config.read_timeout_ms - config.idle_timeout_ms) / 1_000)
+        super().__init__(frontend.pages, config, host, unread_s=unread_s, silence_s=silence_s)
+        self.gateway = frontend.gateway
+        self.batches = frontend.batches
+
+    @property
+    def is_leaving(self) -> bool:
+        """As `Edge.is_leaving`."""
+        return self.gateway.drain.is_leaving
+
+    def needs_turn(self, request: Request) -> bool:
+        """As `Edge.needs_turn`: what is not answered by bytes or a pending."""
+        return super().needs_turn(request) if request.is_page else request.is_batch
+
+    def begin(self, line: Line, request: Request) -> None:
+        """As `Edge.begin`."""
+        security = self.gateway.security
+        if request.is_page:
+            super().begin(line, request)
+        elif security is None:
+            self._admit(line, request, request.head)
+        else:
+            self._identify(line, request, security)
+
+    def _identify(self, line: Line, request: Request, security: PublishSecurity) -> None:
+        head = Head(request.pairs, request.fields, line.certificate)
+        admit = partial(self._admit, line, request, head)
+        if security.asks(request.topic):
+            line.later(partial(security.identify, request.topic, head), admit)
+        else:
+            admit()
+
+    def _admit(self, line: Line, request: Request, head: Head) -> None:
+        if request.is_batch:
+            stream = self.batches.open(request.topic, request.key, head, self.host.soon)
+            if isinstance(stream, Answer):
+                line.answer(stream, is_of_publish=True)
+            else:
+                line.take_body(BatchExchange(line, stream, self))
+            return
+        gateway = self.gateway
+        admitted = gateway.admit(
+            request.topic, request.expected_bytes, request.key, head, line.settled
+        )
+        if isinstance(admitted, Answer):
+            line.answer(admitted, is_of_publish=True)
+            return
+        body = line.owe(admitted)
+        if body is not None:
+            gateway.hand_over(admitted, body)
+        else:
+            line.take_body(MessageBody(gateway, admitted))
+
+    def answer_to(self, pending: Pending) -> Answer:
+        """As `Edge.answer_to`."""
+        return self.gateway.answer(pending)
+
+    def rendered(self, pending: Pending, *, closes: bool) -> bytes:
+        """As `Edge.rendered`; nearly all of them are stored."""
+        if type(pending.outcome) is not Stored:
+            return super().rendered(pending, closes=closes)
+        gateway = self.gateway
+        told = gateway.quota_headers(pending) if gateway.tells_quota else ()
+        return self.renderer.stored(pending.id, told, closes=closes)
+
+
+class MessageBody(Body):
     """The body of one message, which comes in pieces."""
 
+    owes_answer = True
     __slots__ = ("_gateway", "_parts", "_size_bytes", "pending")
 
     def __init__(self, gateway: Gateway, pending: Pending) -> None:
@@ -54,30 +155,7 @@ class MessageBody:
         self.pending.settle(Abandoned())
 
 
-class Line(Protocol):
-    """Where a batch comes from and is answered."""
-
-    @property
-    def is_paused(self) -> bool:
-        """The client does not read its answers; `BatchExchange.sent` is called when it has."""
-
-    def write(self, data: bytes) -> None:
-        """Send a piece of the answer."""
-
-    def hold(self) -> None:
-        """Call `data` and `end` no more for now."""
-
-    def release(self) -> None:
-        """Call them again."""
-
-    def batch_ended(self) -> None:
-        """Take note that the answer has been written to its end."""
-
-    def abort(self) -> None:
-        """Close at once."""
-
-
-class BatchExchange:
+class BatchExchange(Exchange):
     """One batch: its body and its lines at the same time.
 
     Neither direction waits for the other but where the stream says so: a publisher that writes all
@@ -85,30 +163,21 @@ class BatchExchange:
     takes at once.
     """
 
-    def __init__(
-        self,
-        line: Line,
-        stream: BatchStream,
-        edge: Edge,
-        start: bytes = b"",
-        frame: Callable[[bytes], bytes] = bytes,
-    ) -> None:
-        """`start` is the head of the answer, `frame` makes bytes of it what is written, and of none
-        its end. After the edge's `batch_idle_s` without a piece of the body, or without the
-        publisher reading an answer, the batch ends.
+    def __init__(self, line: Line, stream: BatchStream, edge: Edge) -> None:
+        """After the stream's `idle_s` without a piece of the body, or without the publisher reading
+        an answer, the batch ends.
         """
         self._line = line
         self._stream = stream
         self._edge = edge
-        self._start = start
-        self._frame = frame
-        self._idle_s = edge.batches.idle_s
+        self._idle_s = stream.streams.idle_s
         self._since_s = edge.now_s
         # What has come and not been taken, and how much was in this turn of the loop.
         self._rest = b""
         self._taken_bytes = 0
         self._is_held = self._is_read = self._has_left = self._is_over = self._is_woken = False
         stream.wake = self._wake
+        line.begin(200, [(b"content-type", ANSWERS.encode())])
 
     def data(self, piece: bytes) -> None:
         """Take a piece of the body."""
@@ -202,16 +271,12 @@ class BatchExchange:
         """Write the lines that are due; True when those were the last."""
         line, stream = self._line, self._stream
         while not line.is_paused and (lines := stream.take_lines()):
-            line.write(self._start + self._frame(lines))
-            self._start = b""
+            line.write(lines)
             if not line.is_paused:
                 stream.sent()
         if stream.is_answered and not line.is_paused:
-            end = self._start + self._frame(b"")
-            if end:
-                line.write(end)
             self._close()
-            line.batch_ended()
+            line.finish()
         return self._is_over
 
     def _close(self) -> None:

@@ -12,7 +12,7 @@ import uvloop
 from hyperframe.frame import DataFrame, Frame, GoAwayFrame, RstStreamFrame
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.edges.hypercorn import HypercornServer
+from hermes_actors.publisher.edges.asgi import AsgiServer
 from hermes_actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.live
@@ -34,7 +34,7 @@ def serve(client: Callable[[int], Awaitable[None]]) -> None:
     """Run a client against a listener, then see that nothing of the listener is left."""
 
     async def main() -> None:
-        server = HypercornServer(
+        server = AsgiServer(
             PageEdge().serve,
             FrontendConfig(port=0),
             SystemClock(),
@@ -120,7 +120,7 @@ def test_an_http2_client_that_gives_no_room_loses_its_connection() -> None:
 
 def test_an_http2_client_is_told_to_go_and_what_is_on_its_way_is_answered() -> None:
     async def main() -> None:
-        server = HypercornServer(
+        server = AsgiServer(
             PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
         )
         await server.start()
@@ -151,7 +151,7 @@ def test_an_http2_client_is_told_to_go_and_what_is_on_its_way_is_answered() -> N
 
 def test_a_connection_that_turns_out_to_be_http2_while_its_listener_ends_is_answered() -> None:
     async def main() -> None:
-        server = HypercornServer(
+        server = AsgiServer(
             PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
         )
         await server.start()
@@ -182,7 +182,7 @@ def test_a_connection_that_turns_out_to_be_http2_while_its_listener_ends_is_answ
 @pytest.mark.parametrize("turns", range(4))
 def test_a_connection_that_is_just_lost_does_not_keep_its_listener_from_ending(turns) -> None:
     async def main() -> None:
-        server = HypercornServer(
+        server = AsgiServer(
             PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
         )
         await server.start()
@@ -192,12 +192,12 @@ def test_a_connection_that_is_just_lost_does_not_keep_its_listener_from_ending(t
         writer.write(client.data_to_send())
         # Its settings: the connection is known to speak HTTP/2.
         assert await reader.read(9)
-        connections: list[Any] = list(server._listener.connections)
-        connections[0].writer.transport.abort()
+        connections: list[Any] = list(server.listener.connections)
+        connections[0]._wire.abort()
         for _ in range(turns):
             await asyncio.sleep(0)
         await server.stop()
-        assert not server._listener.connections
+        assert not server.listener.connections
         writer.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -216,7 +216,7 @@ def frames_in(data: bytes) -> list[Frame]:
 
 def test_a_request_on_its_way_to_a_listener_that_ends_is_the_last_of_its_connection() -> None:
     async def main() -> None:
-        server = HypercornServer(
+        server = AsgiServer(
             PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
         )
         await server.start()
@@ -228,7 +228,7 @@ def test_a_request_on_its_way_to_a_listener_that_ends_is_the_last_of_its_connect
         async with asyncio.timeout(5):
             answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 200")
-        assert b"connection: close" in answer
+        assert b"Connection: close" in answer
         assert answer.endswith(PAGE)
         await stopping
         writer.close()
