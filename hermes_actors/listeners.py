@@ -11,15 +11,14 @@ from msgspec import Struct
 from hermes_actors.config import Config, FrontendConfig
 from hermes_actors.management.app import build_app
 from hermes_actors.node import Node, NodeEnvironment, open_node
-from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.asgi import AsgiServer
 from hermes_actors.publisher.edges.publishing import PagesEdge
 from hermes_actors.publisher.edges.server import FrontendServer, HttpServer
-from hermes_actors.publisher.pending import Tally
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.bridge import open_bridge
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.status.dependencies import reasons
 from hermes_actors.telemetry.metrics import render_in_turns
 
 _HEADERS_MAX = 100
@@ -84,18 +83,17 @@ class _Front:
         self.publish = self.publish_tls = self.status = ""
         self._is_listening = False
         self._server: HttpServer
+        self.drain = node.drain
         if node.frontend is not None:
-            self.drain = node.frontend.drain
             self._server = FrontendServer(node.frontend)
             self.publish = _url("http", config.frontend.host, self._server.port)
             if self._server.tls_port is not None:
                 self.publish_tls = _url("https", config.frontend.host, self._server.tls_port)
             return
-        self.drain = Drain(Tally(), initial_wait_ms=0, drain_ms=0, trouble=lambda: node.trouble)
         listener = FrontendConfig(
             host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
         )
-        pages = Pages(self.drain, lambda: render_in_turns(node.metrics), node.notices)
+        pages = Pages(self.drain, lambda: render_in_turns(node.metrics), config.dc, config.node)
         make_edge = partial(PagesEdge, pages, listener)
         self._server = HttpServer(make_edge, listener, clock, field="status.port")
         self.status = _url("http", config.status.host, self._server.port)
@@ -138,7 +136,8 @@ async def _wait_prepared(
             await trio.sleep(_PATIENCE_S)
             await on_patience_over()
             while True:
-                _logger.warning("%s: not ready, waits for its %s", node.config.dc, node.trouble)
+                waits_for = "; ".join(reasons(node.dependencies()))
+                _logger.warning("%s: not ready, waits for its %s", node.config.dc, waits_for)
                 await trio.sleep(_SAID_EACH_S)
 
         waiting.start_soon(give_up)

@@ -19,11 +19,12 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
 from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node, root
-from hermes_actors.runtime.clock import IdSource
+from hermes_actors.status.dependencies import reasons
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
+from tests.nodes_scene import memory_spool
 
 
 def config_of(**metadata):
@@ -179,7 +180,7 @@ async def test_a_node_whose_files_were_taken_away_is_not_ready_though_its_spool_
         surroundings(clock, MemoryLog("dc1", clock)),
         log_trouble=lambda: "".join(gone) if what == "log" else "",
         lost=lambda: "".join(gone) if what == "log" else "",
-        open_spool=lambda: open_store_on(mounted, IdSource(), segment_bytes_max=10_000),
+        open_spool=memory_spool(mounted),
     )
     async with open_node(Config(roles=["frontend"]), environment) as node:
         await node.wait_prepared()
@@ -189,8 +190,9 @@ async def test_a_node_whose_files_were_taken_away_is_not_ready_though_its_spool_
         gone.append("log.sqlite-wal")
         await trio.sleep(1.1)
         assert not node.frontend.drain.is_ready
-        assert node.trouble.startswith(f"{what}: ")
-        assert "log.sqlite-wal" in node.frontend.drain.trouble
+        (reason,) = reasons(node.drain.dependencies())
+        assert reason.startswith(f"{what}: ")
+        assert "log.sqlite-wal" in reason
 
 
 async def test_the_drawn_trees_name_all_that_a_node_runs(autojump_clock):

@@ -1,6 +1,5 @@
 """A datacentre whose metadata log was lost denies no topic that the others still know."""
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -16,10 +15,11 @@ from hermes_actors.node import open_node
 from hermes_actors.publisher.answers import Abandoned, Answer
 from hermes_actors.publisher.demands import Head
 from hermes_actors.publisher.pending import Pending
-from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.status.dependencies import reasons
 from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
+from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
+from tests.nodes_scene import memory_spool
 
 ORDERS = "shop.orders"
 
@@ -37,12 +37,9 @@ class Datacenters:
     async def opened(self, *roles: str, replicator: str = "") -> AsyncIterator:
         """A node of dc1 that serves."""
         self.lives += 1
-        mounted = Mount(self.disk)
         environment = replace(
             surroundings(SimulatedClock(), self.own, self.other, seed=self.lives),
-            open_spool=lambda: open_store_on(
-                mounted, seeded_ids(random.Random(self.lives)), segment_bytes_max=10_000
-            ),
+            open_spool=memory_spool(Mount(self.disk), self.lives),
         )
         config = Config(
             roles=list(roles),
@@ -128,7 +125,7 @@ async def test_what_nobody_copies_is_told_of_and_not_denied(datacenters):
     await datacenters.lose_metadata()
     async with datacenters.opened("frontend", replicator="another") as node:
         await trio.sleep(1)
-        reason = node.frontend.drain.trouble
+        (reason,) = reasons(node.drain.dependencies())
         assert "changes that dc2 holds are not in the log of dc1 yet" in reason
         assert not node.frontend.drain.is_ready
         await trio.sleep(125)

@@ -55,6 +55,7 @@ from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.reading import AvroReader
 from hermes_actors.schema.source import CatalogSchemas, SchemaSource
 from hermes_actors.security.address_guard import AddressGuard
+from hermes_actors.status.dependencies import ProbeAnswer, probed
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.previews import PreviewRegister
 from hermes_actors.tracking.reader import TrackingFollowing
@@ -85,7 +86,8 @@ class Administration:
     """The parts that administer one datacentre's groups, topics and subscriptions.
 
     `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
-    is administrator. `notices` are what an operator should know of the node beside its metadata.
+    is administrator. `notices` are what an operator should know of the node beside its metadata,
+    `probe` answers Kubernetes' probes of the node.
     `ids` is what secrets are made of. `threads` run what would hold the loop up. `costly_schemas`
     is asked what may take long about schemas. `try_push` pushes one message as consumers do.
     `schemas` is what the node knows of them, by default what the metadata holds; with `registry`
@@ -105,6 +107,7 @@ class Administration:
         security: SecurityProvider | None = None,
         view: ClusterView | None = None,
         notices: Callable[[], Sequence[str]] = tuple,
+        probe: Callable[[str], ProbeAnswer] = probed,
         ids: IdSource | None = None,
         threads: Threads | None = None,
         costly_schemas: Ref[Costly],
@@ -167,4 +170,4 @@ class Administration:
         self.warnings = StoredWarnings(metadata, config)
         replicator = config.metadata.replicator if view.status is not None else ""
         watched = "" if replicator == config.node else replicator
-        self.health = NodeHealth(metadata, self.statuses, watched, notices)
+        self.health = NodeHealth(metadata, self.statuses, watched, notices, probe)

@@ -36,7 +36,7 @@ __all__ = ["Health", "Metadata", "OutcomeUnknown", "Registry", "metadata_topic"]
 
 _logger = logging.getLogger(__name__)
 
-_SETTINGS = TopicSettings(
+SETTINGS = TopicSettings(
     partitions=1, retention_ms=None, record_bytes_max=TOPIC_RECORD_BYTES_MAX, log_append_time=True
 )
 _BATCH_RECORDS_MAX = 1_000
@@ -167,7 +167,7 @@ class Registry:
         refused, as a policy of the log's may do to this node.
         """
         try:
-            await self._log.create_topic(self._topic, _SETTINGS)
+            await self._log.create_topic(self._topic, SETTINGS)
         except ValueError as error:
             raise LogUnavailable(f"it refuses topic {self._topic}: {error}") from error
 
@@ -252,7 +252,7 @@ class Registry:
         own = self._metadata
         own.report_behind(
             other.dc,
-            f"metadata: what {other.dc} holds has not been compared with the log of {own.dc} since "
+            f"what {other.dc} holds has not been compared with the log of {own.dc} since "
             f"that was read: {other.dc} does not answer yet",
             own.clock.monotonic_s() + _UNHEARD_MAX_S,
         )
@@ -266,8 +266,7 @@ class Registry:
         while lacking:
             own.report_behind(
                 other.dc,
-                f"metadata: {len(lacking)} changes that {other.dc} holds are not in the log of "
-                f"{own.dc} yet",
+                f"{len(lacking)} changes that {other.dc} holds are not in the log of {own.dc} yet",
                 until_s,
             )
             await trio.sleep(_LACKING_POLL_S)

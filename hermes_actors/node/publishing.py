@@ -1,6 +1,6 @@
 """The publishing part of a node: producers, spool, other datacentres, and the router."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
@@ -53,9 +53,8 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         open_supervisor(environment.split_rng(), log_crash) as producers,
         trio.open_nursery() as nursery,
     ):
-        node.duties["spool"] = lambda: spool.trouble if spool else ""
-        node.spool_lost = lambda: spool.lost if spool else ""
-        not_checked = _start_readiness_check(node, environment)
+        node.spool = spool
+        _start_readiness_check(node, environment)
         schemas = node.schemas
         frontend = Frontend(
             node.config.frontend,
@@ -78,14 +77,10 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
                     node.metadata.catalog.is_ready(dc) and not environment.remote_trouble(dc)
                 ),
             ),
-            trouble=lambda: node.trouble,
-            goes_on=lambda: node.metadata.is_readable and spool is not None and not spool.trouble,
             authenticator=node.authenticator,
-            # Beside what a spool makes up for: only a start mends files that are gone.
-            unready=lambda: (
-                environment.lost() or node.spool_lost() or node.metadata.behind or not_checked()
-            ),
-            doubt_about=node.metadata.doubt_about,
+            node=node.config.node,
+            dependencies=node.dependencies,
+            doubt_about=node.doubt_about,
             schema_of=TopicValidations(
                 schemas,
                 node.compiled,
@@ -100,10 +95,10 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             ],
             readable=AvroReader(schemas, node.compiled).readable,
             render_all=lambda: render_in_turns(node.metrics),
-            notices=node.notices,
         )
         node.producers = producers
         node.frontend = frontend
+        node.drain = frontend.drain
         nursery.start_soon(frontend.deadlines.run)
         node.control.start_task("router", Router(node.metadata, frontend.routes).run)
         if previews := frontend.gateway.previews:
@@ -134,16 +129,12 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         nursery.cancel_scope.cancel()
 
 
-def _start_readiness_check(node: Node, environment: NodeEnvironment) -> Callable[[], str]:
-    """Start the readiness check, if there is to be one; return what tells why publishers are kept
-    away beside the node's own trouble, "" when they are not.
-    """
+def _start_readiness_check(node: Node, environment: NodeEnvironment) -> None:
     config = node.config.frontend.readiness
-    if not config.check_enabled:
-        return str
-    check = ReadinessCheck(node.metadata, environment.log, config)
-    node.control.start_task("readiness check", check.run)
-    return lambda: check.reason
+    if config.check_enabled:
+        check = ReadinessCheck(node.metadata, environment.log, config)
+        node.control.start_task("readiness check", check.run)
+        node.traffic = check.dependencies
 
 
 async def _stop_all(supervisor: Supervisor) -> None:

@@ -67,9 +67,6 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
 def _sources(node: Node) -> Sources:
     """Where the node's figures come from; its parts come and go."""
 
-    def reasons() -> list[str]:
-        return [node.trouble] if node.trouble else []
-
     def topics() -> list[str]:
         return [] if node.frontend is None else node.frontend.topics()
 
@@ -90,8 +87,7 @@ def _sources(node: Node) -> Sources:
         return counts.of(live)
 
     return Sources(
-        reasons=reasons,
-        notices=node.notices,
+        dependencies=node.dependencies,
         topics=topics,
         published=published,
         subscriptions=subscriptions,

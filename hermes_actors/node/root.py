@@ -86,7 +86,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
         node = Node(
             config,
             metadata,
-            environment.log_trouble,
+            environment,
             control,
             CatalogSchemas(metadata.catalog),
             metrics=[
@@ -95,7 +95,6 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                 loop_metrics(environment.standstills),
             ],
             duties=duties,
-            standstills=lambda: environment.standstills.words(environment.clock.monotonic_s()),
         )
         async with AsyncExitStack() as parts:
             node.authenticator = await open_authenticating(node, environment)
@@ -130,6 +129,8 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                         weights=planning.weights,
                     ),
                     notices=node.notices,
+                    # A frontend brings another drain.
+                    probe=lambda path: node.drain.probe(path),  # noqa: PLW0108
                     ids=environment.ids,
                     threads=environment.threads,
                     # Its own: what is saved does not wait for what is published, nor that for it.

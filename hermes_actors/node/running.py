@@ -1,7 +1,7 @@
 """A running node, as its listeners and its tests see it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -16,16 +16,22 @@ from hermes_actors.consumer.letters.open_counts import OpenCounts
 from hermes_actors.coordination.view import Coordination
 from hermes_actors.errors import StartupError
 from hermes_actors.fallback.spool.replay import Appended
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.topic import Topic
+from hermes_actors.node.dependencies import NodeFacts, dependencies_of
+from hermes_actors.node.environment import NodeEnvironment
+from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.frontend import Frontend
+from hermes_actors.publisher.pending import Tally
 from hermes_actors.publisher.pending import Transitions as PublishTransitions
 from hermes_actors.schema.client import RegistryClient
 from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.source import SchemaSource
 from hermes_actors.security.authenticator import Authenticator
+from hermes_actors.status.dependencies import Dependency, notices
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_actors.tracking.reader import TrackingFollowing
 
@@ -40,7 +46,7 @@ class Node:
 
     config: Config
     metadata: Metadata
-    log_trouble: Callable[[], str]
+    environment: NodeEnvironment
     control: Supervisor
     schemas: SchemaSource
     registry: RegistryClient | None = None
@@ -56,9 +62,10 @@ class Node:
     authenticator: Authenticator | None = None
     metrics: list[Metrics] = field(default_factory=list)
     duties: dict[str, Callable[[], str]] = field(default_factory=dict)
-    """The duties of this node for its whole datacentre, each with what keeps it from getting on."""
-    standstills: Callable[[], list[str]] = list
-    """For people: how its event loop stood still lately."""
+    """What this node does beside its work, each with what keeps it from getting on."""
+    spool: Spool | None = None
+    traffic: Callable[[], Sequence[Dependency]] = tuple
+    """What keeps publishers away beside the node's own trouble."""
     publish_listeners: list[Callable[[Topic], PublishTransitions | None]] = field(
         default_factory=list
     )
@@ -79,30 +86,59 @@ class Node:
     """The name of this life of the node."""
     replayed: list[Appended] = field(default_factory=list)
     """Hear of what the spool has sent."""
-    spool_lost: Callable[[], str] = str
-    """Why the spool keeps nothing more until the node is started again."""
 
-    @property
-    def trouble(self) -> str:
-        """The reason why the node cannot do its work, in words; "" when there is none."""
-        if not self.metadata.is_readable:
-            return f"metadata: {self.metadata.health.reason}"
-        if not self.metadata.is_own:
-            # Another datacentre's, which need not know all that is here.
-            return f"metadata: not read from the own log yet: {self.metadata.health.reason}"
-        trouble = self.log_trouble()
-        if trouble:
-            return f"log: {trouble}"
-        lost = self.spool_lost()
-        return f"spool: {lost}" if lost else ""
+    def __post_init__(self) -> None:
+        # A frontend brings its own, which waits for its publishes.
+        self.drain = Drain(Tally(), initial_wait_ms=0, drain_ms=0, dependencies=self.dependencies)
+
+    def dependencies(self) -> list[Dependency]:
+        """How all fares that the node works with, and what of it keeps it from being ready."""
+        return dependencies_of(self._facts())
 
     def notices(self) -> list[str]:
-        """Return what is to be known of a node that can do its work all the same: what its metadata
-        may lack, the duties that do not get on, and how its loop stood still lately.
-        """
-        duties = [f"{duty}: {trouble()}" for duty, trouble in self.duties.items() if trouble()]
-        lacking = self.metadata.lacking
-        return [*([lacking] if lacking else []), *duties, *self.standstills()]
+        """What is to be known of a node that can do its work all the same."""
+        return notices(self.dependencies())
+
+    def doubt_about(self, topic: str) -> str:
+        """Why `group.topic`, which is not known here, may exist; "" when nothing says so."""
+        facts = self._facts()
+        if facts.standing_in:
+            return f"metadata: {facts.standing_in}"
+        return f"log: {facts.log}" if facts.log else self.metadata.doubt_about(topic)
+
+    def _facts(self) -> NodeFacts:
+        metadata, environment, spool = self.metadata, self.environment, self.spool
+        unread = "" if metadata.is_own else metadata.health.reason
+        now_s = environment.clock.monotonic_s()
+        return NodeFacts(
+            publishes="frontend" in self.config.roles,
+            consumes="consumers" in self.config.roles,
+            metadata="" if metadata.is_readable else unread,
+            # Another datacentre's, which need not know all that is here.
+            standing_in="" if metadata.is_own else f"not read from the own log yet: {unread}",
+            behind=metadata.behind,
+            lacking=metadata.lacking,
+            log=environment.log_trouble(),
+            log_lost=environment.lost(),
+            spool=None if spool is None else spool.trouble,
+            spool_lost="" if spool is None else spool.lost,
+            traffic=tuple(self.traffic()),
+            coordination=self._coordination(),
+            remote_logs={dc: environment.remote_trouble(dc) for dc in environment.remote_logs},
+            duties={duty: trouble() for duty, trouble in self.duties.items()},
+            loop="; ".join(environment.standstills.words(now_s)),
+        )
+
+    def _coordination(self) -> str | None:
+        """Why its datacentre's coordination does not work here; None for who has nothing of it."""
+        if self.coordination is None or self.coordination.trouble:
+            return None if self.coordination is None else self.coordination.trouble
+        if "consumers" not in self.config.roles:
+            return ""
+        lease = None if self.presence is None else self.presence.lease
+        if lease is None or lease.is_lost:
+            return "the node does not take part yet"
+        return "" if lease.is_open() else "its own heartbeats are not seen, so it delivers nothing"
 
     async def wait_prepared(self) -> None:
         """Wait until the metadata can be read and every topic in it can be published to."""

@@ -1,11 +1,12 @@
 """Takes a node out of service without losing a request: told first, then closed, then empty."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 import trio
 
 from hermes_actors.publisher.pending import Tally
+from hermes_actors.status.dependencies import Dependency, ProbeAnswer, probed, reasons
 
 _POLL_S = 0.02
 
@@ -21,9 +22,7 @@ class Phase(Enum):
 
 
 class Drain:
-    """The phase of one frontend. `trouble` says, while it serves, what keeps it from being ready
-    (its log is away, say), or "", unless `goes_on`: publishers need not notice, since what its log
-    does not take is kept. `unready` says what else keeps it from being ready (an administrator).
+    """The phase of one node. `dependencies` are those that it works with while it serves.
 
     The flags are plain attributes because each request reads them. `is_leaving`, from the
     announcement on: answers over HTTP/1.1 close their connections, so that publishers move on.
@@ -35,16 +34,12 @@ class Drain:
         *,
         initial_wait_ms: int,
         drain_ms: int,
-        trouble: Callable[[], str] = str,
-        goes_on: Callable[[], bool] = bool,
-        unready: Callable[[], str] = str,
+        dependencies: Callable[[], Sequence[Dependency]] = tuple,
     ) -> None:
         self._tally = tally
         self._initial_wait_s = initial_wait_ms / 1_000
         self._drain_s = drain_ms / 1_000
-        self._trouble = trouble
-        self._goes_on = goes_on
-        self._unready = unready
+        self._dependencies = dependencies
         self.phase = Phase.STARTING
         self.is_refusing = True
         self.is_leaving = False
@@ -58,23 +53,21 @@ class Drain:
 
     @property
     def is_ready(self) -> bool:
-        """True while publishers may be sent to this node; readiness answers with it."""
-        if not self.is_up or self._unready():
-            return False
-        return not self._trouble() or self._goes_on()
+        """True while traffic may be sent to this node; readiness answers with it."""
+        return not reasons(self.dependencies())
 
-    @property
-    def is_troubled(self) -> bool:
-        """True while it serves, but may not know all that it should."""
-        return self.is_up and bool(self._trouble())
+    def dependencies(self) -> list[Dependency]:
+        """What the node works with, and last its own process: whether that takes part now."""
+        trouble = ""
+        if not self.is_up:
+            is_starting = self.phase is Phase.STARTING
+            trouble = "it is starting" if is_starting else "it is shutting down"
+        return [*self._dependencies(), Dependency("process", trouble, is_needed=True)]
 
-    @property
-    def trouble(self) -> str:
-        """Why it is not ready, in words, or what it puts up with; "" when all is well."""
-        if self.phase in (Phase.STARTING, Phase.SERVING):
-            trouble = self._trouble() or self._unready()
-            return trouble or ("" if self.is_up else "it is starting")
-        return "it is shutting down"
+    def probe(self, path: str) -> ProbeAnswer:
+        """The answer to the probe at this path of PROBES."""
+        is_started = self.phase is not Phase.STARTING
+        return probed(path, self.dependencies(), is_started=is_started)
 
     def open(self) -> None:
         """Serve from now on: start-up has finished."""

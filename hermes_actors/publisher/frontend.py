@@ -19,6 +19,7 @@ from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.security.authenticator import Authenticator
+from hermes_actors.status.dependencies import Dependency
 from hermes_actors.status.record import Published
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
@@ -29,8 +30,9 @@ class Frontend:
     The owner runs `deadlines.run` in a nursery, starts a Router over `routes` under a supervisor,
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
-    the whole node and is by default these alone. `spool`, `fallback`, `schema_of` and
-    `listeners_of` are those of Routes, `doubt_about` and `readable` the Gateway's.
+    the whole node and is by default these alone. `dependencies` is the Drain's; `spool`,
+    `fallback`, `schema_of` and `listeners_of` are those of Routes, `doubt_about` and `readable` the
+    Gateway's, `node` the name that the pages tell.
     """
 
     def __init__(
@@ -45,16 +47,14 @@ class Frontend:
         envelope: Envelope = Envelope.NATIVE,
         spool: Spool | None = None,
         fallback: Fallback | None = None,
-        trouble: Callable[[], str] = str,
-        goes_on: Callable[[], bool] = bool,
         authenticator: Authenticator | None = None,
-        unready: Callable[[], str] = str,
+        dependencies: Callable[[], Sequence[Dependency]] = tuple,
         render_all: Callable[[], Awaitable[bytes]] | None = None,
-        notices: Callable[[], Sequence[str]] = tuple,
         doubt_about: Callable[[str], str] = lambda _topic: "",
         schema_of: SchemaOf = no_schema,
         listeners_of: ListenersOf = nobody,
         readable: Callable[[str, Message], Message] = lambda _topic, message: message,
+        node: str = "",
     ) -> None:
         self.config = config
         self.clock = clock
@@ -79,9 +79,7 @@ class Frontend:
             self.tally,
             initial_wait_ms=config.graceful_shutdown_initial_wait_ms,
             drain_ms=config.graceful_shutdown_drain_ms,
-            trouble=trouble,
-            goes_on=goes_on,
-            unready=unready,
+            dependencies=dependencies,
         )
         self.gateway = Gateway(
             config,
@@ -107,7 +105,8 @@ class Frontend:
                 self.drain,
                 measures,
             )
-        self.pages = Pages(self.drain, render_all or (lambda: render_in_turns([metrics])), notices)
+        render = render_all or (lambda: render_in_turns([metrics]))
+        self.pages = Pages(self.drain, render, log.dc, node)
 
     def topics(self) -> list[str]:
         """The topics, `group.topic`, that somebody has published to here."""

@@ -341,7 +341,7 @@ class Gateway:
     def _unknown(self, topic: str) -> HermesError:
         # What is known may be another datacentre's, where this topic has not come to yet, or less
         # than the others know; and a publisher gives up after a 404.
-        doubt = self.drain.trouble if self.drain.is_troubled else self._doubt_about(topic)
+        doubt = self._doubt_about(topic)
         if doubt:
             return Unavailable(
                 f"Topic {topic} is not known here, but may exist: {doubt}; try again"

@@ -9,12 +9,13 @@ from hermes_actors.config import ReadinessConfig
 from hermes_actors.errors import Unavailable
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.status.dependencies import Dependency
 
 _ASKED_AT_ONCE = 16
 
 
 class ReadinessCheck:
-    """An actor; `reason` says why the frontend is not to be published to, "" when it is.
+    """A task; `dependencies` says whether the frontend is to be published to.
 
     The log's answers are latched: once every topic's partitions have answered, trouble of the log
     does not revert it (each publish says for itself how the log fares then).
@@ -27,12 +28,14 @@ class ReadinessCheck:
         self._answered: set[str] = set()
         self._log_trouble = "the log has not been asked yet" if config.log_check_enabled else ""
 
-    @property
-    def reason(self) -> str:
-        """Why it is not ready, in words. Follows an administrator's mark at once."""
-        if not self._metadata.catalog.is_ready(self._metadata.dc):
-            return f"an administrator has marked datacentre {self._metadata.dc} as not ready"
-        return self._log_trouble
+    def dependencies(self) -> list[Dependency]:
+        """The mark of the datacentre, which is followed at once, and the log's answers."""
+        is_marked = not self._metadata.catalog.is_ready(self._metadata.dc)
+        mark = "an administrator has marked it as not ready" if is_marked else ""
+        return [
+            Dependency(f"datacentre {self._metadata.dc}", mark, is_needed=True),
+            Dependency("topics", self._log_trouble, is_needed=True),
+        ]
 
     async def run(self, stop: trio.Event) -> None:
         """Ask the log until every topic has answered, or asked to stop."""

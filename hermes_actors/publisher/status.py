@@ -1,12 +1,13 @@
 """The frontend's pages beside publishing, and which path is what: the same on every edge."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
 
 from hermes_actors.publisher.answers import JSON, NOT_FOUND, Answer
 from hermes_actors.publisher.drain import Drain
+from hermes_actors.status.dependencies import PROBES, notices, reasons, shown
 
 TOPICS = "/topics/"
 BATCH = "batch"
@@ -41,25 +42,25 @@ def origin_form(target: str) -> str:
 
 @dataclass(eq=False)
 class Pages:
-    """Answers every request that publishes nothing. `render` gives the metrics as text, `notices`
-    what an operator should know of a node that can do its work all the same.
+    """Answers every request that publishes nothing. `render` gives the metrics as text, `dc` and
+    `node` say which node it is.
     """
 
     drain: Drain
     render: Callable[[], Awaitable[bytes]]
-    notices: Callable[[], Sequence[str]] = tuple
-
-    async def answer(self, method: str, path: str) -> Answer:
-        """The page, or the bare 404 or 405."""
-        return self.at_once(method, path) or await self.metrics()
+    dc: str = ""
+    node: str = ""
 
     def at_once(self, method: str, path: str) -> Answer | None:
-        """As `answer`; None for the page that takes its time: the metrics."""
+        """The page, or the bare 404 or 405; None for the page that takes its time: the metrics."""
         path = path.rstrip("/") or "/"
         if path in ("/", "/status/ping", "/status/health"):
             page = _UP if self.drain.is_up else _SHUTDOWN
         elif path == "/status/ready":
             page = _READY if self.drain.is_ready else _NOT_READY
+        elif path in PROBES:
+            probe = self.drain.probe(path)
+            page = Answer(probe.status, body=probe.text.encode(), content_type=_PLAIN)
         elif path == "/status/details":
             page = Answer(200, body=self._details(), content_type=JSON)
         elif path == "/status/prometheus":
@@ -76,14 +77,18 @@ class Pages:
 
     def _details(self) -> bytes:
         """Return, as JSON, what a probe's bare word leaves out: where the node stands, why it is
-        not ready, and what else is to be known of it.
+        not ready, what else is to be known of it, how each of its dependencies fares, and which
+        node it is.
         """
-        drain = self.drain
+        drain, found = self.drain, self.drain.dependencies()
         return msgspec.json.encode(
             {
                 "phase": drain.phase.name,
-                "isReady": drain.is_ready,
-                "reason": drain.trouble,
-                "notices": self.notices(),
+                "isReady": not reasons(found),
+                "reason": "; ".join(reasons(found)),
+                "notices": notices(found),
+                "dependencies": shown(found),
+                "dc": self.dc,
+                "node": self.node,
             }
         )

@@ -192,4 +192,4 @@ def _sentence(cause: StallCause, found: list[Standstill], now_s: float) -> str:
         "it computed" if cause is StallCause.BUSY else "it waited for a file, a lock or a thread"
     )
     held = f", held by {last.holder}" if str(last.holder) else ""
-    return f"the event loop stood still {often}, {when}: {doing}{held}"
+    return f"it stood still {often}, {when}: {doing}{held}"

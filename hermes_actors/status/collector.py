@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
+from hermes_actors.status.dependencies import Dependency, notices, reasons
 from hermes_actors.status.lag import UNKNOWN, Ends
 from hermes_actors.status.rates import Rates
 from hermes_actors.status.record import (
@@ -94,14 +95,12 @@ def _not_known(_name: str) -> int:
 class Sources(Struct, frozen=True, kw_only=True):
     """Where the figures come from. None of these waits, and none is slow.
 
-    `reasons`: why the node is not ready, none when it is; `notices`: what else an operator should
-    know of it. `topics` names what has been published
-    to, `subscriptions` what is the node's own; `published` and `consumed` give the figures, None
-    for what is gone meanwhile.
+    `dependencies`: what the node works with, and how it fares. `topics` names what has been
+    published to, `subscriptions` what is the node's own; `published` and `consumed` give the
+    figures, None for what is gone meanwhile.
     """
 
-    reasons: Callable[[], Sequence[str]] = _none
-    notices: Callable[[], Sequence[str]] = _none
+    dependencies: Callable[[], Sequence[Dependency]] = tuple
     topics: Callable[[], Iterable[str]] = _none
     published: Callable[[str], Published | None] = _nothing
     subscriptions: Callable[[], Iterable[str]] = _none
@@ -147,7 +146,7 @@ class Collector:
             self._begin_round(now_s)
         self._begun_at = self._at
         self._sequence += 1
-        identity = self.identity
+        identity, found = self.identity, self._sources.dependencies()
         header = NodeHeader(
             node=identity.node,
             dc=identity.dc,
@@ -157,8 +156,8 @@ class Collector:
             version=identity.version,
             started_at_ms=identity.started_at_ms,
             written_at_ms=now_ms,
-            reasons=_few(self._sources.reasons()),
-            notices=_few(self._sources.notices()),
+            reasons=_few(reasons(found)),
+            notices=_few(notices(found)),
             missed=self.missed,
             round=self._round,
             topics=len(self._topics),

@@ -135,7 +135,7 @@ class Target:
         self.waiting: list[Pending] = []
         self.calls: list = []
         tally, metrics = Tally(), Metrics("hermes_frontend")
-        drain = Drain(tally, initial_wait_ms=0, drain_ms=0, trouble=str)
+        drain = Drain(tally, initial_wait_ms=0, drain_ms=0)
         drain.open()
         measures = FrontendMeasures(metrics, "dc1", lambda: tally.in_flight)
         topic = a_topic(auth=PublishingAuth(unauthenticated_access_enabled=True))

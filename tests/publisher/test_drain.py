@@ -2,16 +2,14 @@
 
 import trio
 
+from hermes_actors.status.dependencies import Dependency
+
 
 async def test_a_frontend_that_keeps_what_its_log_does_not_take_is_ready(
     open_world, autojump_clock
 ):
     goes_on = [True]
-    parts = {
-        "trouble": lambda: "the log is away",
-        "goes_on": lambda: goes_on[0],
-        "notices": lambda: ["the event loop stood still once"],
-    }
+    parts = {"dependencies": lambda: [Dependency("log", "it is away", is_needed=not goes_on[0])]}
     async with open_world(parts=parts) as world:
         ready = await world.client.get("/status/ready")
         assert (ready.status_code, ready.text) == (200, "READY")
@@ -19,8 +17,14 @@ async def test_a_frontend_that_keeps_what_its_log_does_not_take_is_ready(
         assert details == {
             "phase": "SERVING",
             "isReady": True,
-            "reason": "the log is away",
-            "notices": ["the event loop stood still once"],
+            "reason": "",
+            "notices": ["log: it is away"],
+            "dependencies": [
+                {"name": "log", "isWorking": False, "isNeeded": False, "reason": "it is away"},
+                {"name": "process", "isWorking": True, "isNeeded": True, "reason": ""},
+            ],
+            "dc": "dc1",
+            "node": "",
         }
         goes_on[0] = False
         ready = await world.client.get("/status/ready")
@@ -37,6 +41,14 @@ async def test_health_is_503_at_once_while_publishing_goes_on(open_world, autoju
             assert (page.status_code, page.text) == (503, "SHUTDOWN")
         ready = await world.client.get("/status/ready")
         assert (ready.status_code, ready.text) == (503, "NOT_READY")
+        ready = await world.client.get("/readyz")
+        assert (ready.status_code, ready.text.splitlines()[0]) == (
+            503,
+            "[-]process: it is shutting down",
+        )
+        # It is no reason to end it before its time.
+        for path in ("/livez", "/startupz"):
+            assert (await world.client.get(path)).status_code == 200
         assert (await world.publish()).status_code == 201
         await trio.sleep(10)
         answer = await world.publish()
@@ -106,8 +118,9 @@ async def test_a_frontend_that_never_served_ends_without_the_wait(
         assert trio.current_time() == start_s
 
 
-async def test_readiness_is_what_the_node_says_while_it_serves(world, autojump_clock) -> None:
-    world.frontend.drain._trouble = lambda: "its log is away"
-    ready = await world.client.get("/status/ready")
-    assert (ready.status_code, ready.text) == (503, "NOT_READY")
-    assert (await world.client.get("/status/health")).text == "UP"
+async def test_readiness_is_what_the_node_says_while_it_serves(open_world, autojump_clock) -> None:
+    parts = {"dependencies": lambda: [Dependency("log", "it is away", is_needed=True)]}
+    async with open_world(parts=parts) as world:
+        ready = await world.client.get("/status/ready")
+        assert (ready.status_code, ready.text) == (503, "NOT_READY")
+        assert (await world.client.get("/status/health")).text == "UP"

@@ -30,19 +30,21 @@ async def test_two_messages_have_two_ids(world, autojump_clock) -> None:
     assert first.headers["hermes-message-id"] != second.headers["hermes-message-id"]
 
 
-async def test_a_topic_that_may_exist_elsewhere_is_503_while_the_log_is_away(world) -> None:
-    world.frontend.drain._trouble = lambda: "log: no answer"
-    answer = await world.publish("shop.nothing")
-    assert (answer.status_code, answer.json()) == (
-        503,
-        {
-            "message": "Topic shop.nothing is not known here, but may exist: log: no answer; "
-            "try again",
-            "code": "OTHER",
-        },
-    )
-    world.frontend.drain.announce()
-    assert (await world.publish("shop.nothing")).status_code == 404
+async def test_a_topic_that_may_exist_elsewhere_is_503_while_the_log_is_away(
+    open_world, autojump_clock
+) -> None:
+    parts = {"doubt_about": lambda topic: "no answer" if topic == "shop.nothing" else ""}
+    async with open_world(parts=parts) as world:
+        answer = await world.publish("shop.nothing")
+        assert (answer.status_code, answer.json()) == (
+            503,
+            {
+                "message": "Topic shop.nothing is not known here, but may exist: no answer; "
+                "try again",
+                "code": "OTHER",
+            },
+        )
+        assert (await world.publish("shop.never")).status_code == 404
 
 
 async def test_an_unknown_topic_is_404_with_code_and_id_and_does_not_come_into_being(
@@ -318,6 +320,14 @@ async def test_the_status_pages_tell_up_and_ready(world, autojump_clock) -> None
         assert (page.status_code, page.text) == (200, "UP")
     page = await world.client.get("/status/ready")
     assert (page.status_code, page.text) == (200, "READY")
+    for path, text in (
+        ("/livez", "ok\n"),
+        ("/startupz", "[+]process ok\nstartupz check passed\n"),
+        ("/readyz?verbose", "[+]process ok\nreadyz check passed\n"),
+    ):
+        page = await world.client.get(path)
+        assert (page.status_code, page.text) == (200, text)
+        assert page.headers["content-type"] == "text/plain"
 
 
 async def test_the_metrics_are_scraped_as_prometheus_text(world, autojump_clock) -> None:

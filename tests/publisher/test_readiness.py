@@ -16,6 +16,7 @@ from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.names import TopicName
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.status.dependencies import Dependency, reasons
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from tests.values import a_topic
 
@@ -53,6 +54,10 @@ class Dc:
         return check
 
 
+def told(check: ReadinessCheck) -> list[str]:
+    return reasons(check.dependencies())
+
+
 @pytest.fixture
 async def dc(nursery) -> Dc:
     dc = Dc(nursery)
@@ -62,13 +67,13 @@ async def dc(nursery) -> Dc:
 
 async def test_a_mark_is_followed_at_once(dc, autojump_clock):
     check = dc.check()
-    assert check.reason == ""
+    assert told(check) == []
     await dc.mark(False)
-    assert check.reason == "an administrator has marked datacentre dc1 as not ready"
+    assert told(check) == ["datacentre dc1: an administrator has marked it as not ready"]
     await dc.mark(True)
-    assert check.reason == ""
+    assert told(check) == []
     await dc.mark(False, dc="dc2")
-    assert check.reason == ""
+    assert told(check) == []
 
 
 async def test_it_waits_once_for_every_topic_of_the_log(dc, autojump_clock):
@@ -76,17 +81,17 @@ async def test_it_waits_once_for_every_topic_of_the_log(dc, autojump_clock):
     for number in range(40):
         await dc.add_topic(f"shop.late-{number:02}", in_log=False)
     check = dc.check(log_check_enabled=True)
-    assert check.reason == "the log has not been asked yet"
+    assert told(check) == ["topics: the log has not been asked yet"]
     await trio.sleep(3.5)
-    assert check.reason == "the log does not answer for topic shop.late-00 and 39 more"
+    assert told(check) == ["topics: the log does not answer for topic shop.late-00 and 39 more"]
     for number in range(40):
         await dc.log.create_topic(f"shop.late-{number:02}", TopicSettings())
     await trio.sleep(1.5)
-    assert check.reason == ""
+    assert told(check) == []
     await dc.add_topic("shop.newest", in_log=False)
     await dc.log.delete_topic("shop.orders")
     await trio.sleep(10)
-    assert check.reason == ""
+    assert told(check) == []
 
 
 async def test_a_log_that_is_silent_is_asked_again(dc, autojump_clock):
@@ -103,23 +108,24 @@ async def test_a_log_that_is_silent_is_asked_again(dc, autojump_clock):
     dc.log.end_positions = end_positions  # type: ignore[method-assign]
     check = dc.check(log_check_enabled=True)
     await trio.sleep(5.5)
-    assert check.reason == "the log does not answer for topic shop.clicks"
+    assert told(check) == ["topics: the log does not answer for topic shop.clicks"]
     silent = False
     await trio.sleep(3)
-    assert check.reason == ""
+    assert told(check) == []
 
 
 async def test_a_frontend_shows_it(open_world, autojump_clock):
-    reasons = ["an administrator has marked datacentre dc1 as not ready"]
-    async with open_world(parts={"unready": lambda: reasons[0]}) as world:
+    marks = ["an administrator has marked it as not ready"]
+    dependencies = lambda: [Dependency("datacentre dc1", marks[0], is_needed=True)]  # noqa: E731
+    async with open_world(parts={"dependencies": dependencies}) as world:
         await world.add_topic("shop.orders")
         answer = await world.client.get("/status/ready")
         assert (answer.status_code, answer.text) == (503, "NOT_READY")
         details = (await world.client.get("/status/details")).json()
-        assert details["reason"] == reasons[0]
+        assert details["reason"] == f"datacentre dc1: {marks[0]}"
         # What is published all the same is taken, and what is not known is known not to be.
         assert (await world.publish("shop.orders")).status_code == 201
         assert (await world.publish("shop.nothing")).status_code == 404
         assert (await world.client.get("/status/health")).text == "UP"
-        reasons[0] = ""
+        marks[0] = ""
         assert (await world.client.get("/status/ready")).text == "READY"

@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.status.collector import Collector, Sources, SubscriptionFigures
+from hermes_actors.status.dependencies import Dependency
 from hermes_actors.status.record import Flow, Published, decode
 
 
@@ -16,7 +17,7 @@ class Node:
 
     def sources(self):
         return Sources(
-            reasons=lambda: self.reasons,
+            dependencies=lambda: [Dependency("log", each, is_needed=True) for each in self.reasons],
             topics=lambda: list(self.topics),
             published=self.topics.get,
             subscriptions=lambda: list(self.subscriptions),

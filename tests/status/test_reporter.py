@@ -9,6 +9,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.status.collector import Collector, Sources, SubscriptionFigures
+from hermes_actors.status.dependencies import Dependency
 from hermes_actors.status.record import SETTINGS, STATUS_TOPIC, Published, decode
 from hermes_actors.status.reporter import StatusReporter
 
@@ -20,11 +21,11 @@ class World:
         self.subscriptions = {}
         self.supervisor = supervisor
         self.reporters = []
-        self.lag_ms, self.notices = 0.0, []
+        self.lag_ms, self.standstill = 0.0, ""
         self.collector = Collector(
             identity,
             Sources(
-                notices=lambda: self.notices,
+                dependencies=lambda: [Dependency("event loop", self.standstill)],
                 topics=lambda: list(self.topics),
                 published=self.topics.get,
                 subscriptions=lambda: list(self.subscriptions),
@@ -205,11 +206,11 @@ async def test_a_reporter_that_is_restarted_goes_on_with_the_sequence(autojump_c
 async def test_the_loops_lag_and_what_an_operator_should_know_are_told(autojump_clock, world):
     world.start()
     await trio.sleep(0.5)
-    world.lag_ms, world.notices = 312.5, ["the event loop stood still once"]
+    world.lag_ms, world.standstill = 312.5, "it stood still once"
     await trio.sleep(1)
     headers = [each.header for each in await world.statuses()]
     assert [each.loop_lag_ms for each in headers] == [0.0, 312.5]
-    assert [each.notices for each in headers] == [(), ("the event loop stood still once",)]
+    assert [each.notices for each in headers] == [(), ("event loop: it stood still once",)]
 
 
 async def test_no_turn_of_the_thread_makes_more_than_a_few_entries(autojump_clock, world):

@@ -6,7 +6,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 from hermes_actors.management.access.mode import AccessMode, changes_nothing
 from hermes_actors.management.access.roles import Caller, Guest, SecurityProvider
 from hermes_actors.management.http.answers import AnyRequest
-from hermes_actors.management.http.origins import Origins
+from hermes_actors.management.http.origins import OPEN, Origins
 from hermes_actors.runtime.bridge import TrioBridge
 from hermes_actors.security.account import Credentials, sole_authorization
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 A = TypeVarTuple("A")
 
 # What probes and tools ask for, who have no account.
-_OPEN = frozenset({"/status/health", "/status/prometheus", "/openapi.json", "/roles"})
+_OPEN = OPEN | {"/openapi.json", "/roles"}
 _CALLER = "hermes_caller"
 
 

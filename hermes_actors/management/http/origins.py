@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.security.address_guard import matches_host
+from hermes_actors.status.dependencies import PROBES
 
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _SHOWN_MAX = 100
@@ -54,13 +55,10 @@ def _is_at(origin: str, host: str) -> bool:
     return bool(separator) and shown == _normal(f"{scheme}://{host}").partition("://")[2] != ""
 
 
-ANY = "*"
-
-OPEN = frozenset({"/status/health", "/status/prometheus"})
+OPEN = frozenset({"/status/health", "/status/prometheus", *PROBES})
 """The pages of probes and scrapers, under whatever name they know the node by."""
 
 _LOOPBACK = ("localhost", "*.localhost")
-_SHOWN_MAX = 100
 
 
 class Hosts:

@@ -18,6 +18,7 @@ from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.routes.paths import Name
 from hermes_actors.management.status.health import NodeHealth
 from hermes_actors.management.status.statuses import Statuses
+from hermes_actors.status.dependencies import PROBES
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 # The framework adds the charset to every text type.
@@ -27,7 +28,7 @@ _PROMETHEUS = "text/plain; version=0.0.4"
 def status_routes(
     gate: Gate, node_health: NodeHealth, statuses: Statuses, metrics: Sequence[Metrics]
 ) -> list[HTTPRouteHandler]:
-    """/status, but for its subscriptions; `metrics` is what Prometheus is shown."""
+    """/status, but for its subscriptions, and probes; `metrics` is what Prometheus is shown."""
 
     @get("/status/health", summary="Whether the node can administer")
     async def health() -> Answer:
@@ -40,12 +41,17 @@ def status_routes(
     async def prometheus() -> Answer:
         return Response(await render_in_turns(metrics), media_type=_PROMETHEUS)
 
+    @get(list(PROBES), summary="Kubernetes' probes: whether the node runs, has started, is ready")
+    async def probe(request: AnyRequest) -> Answer:
+        found = node_health.probe(request.url.path.rstrip("/"))
+        return Response(found.text.encode(), media_type="text/plain", status_code=found.status)
+
     @get("/status/nodes", summary="All nodes of all datacentres, and how they fare")
     async def nodes() -> Answer:
         # Answered also while the metadata cannot be read: that is when it is wanted most.
         return json_answer(await gate.look(statuses.nodes))
 
-    return [health, prometheus, nodes]
+    return [health, probe, prometheus, nodes]
 
 
 def readiness_routes(gate: Gate, datacenters: DatacenterReadiness) -> list[HTTPRouteHandler]:

@@ -6,12 +6,14 @@ from typing import Any
 from hermes_actors.errors import Unavailable
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.registry import Metadata
+from hermes_actors.status.dependencies import ProbeAnswer
 
 
 class NodeHealth:
     """`replicator`: the other node that copies this datacentre's metadata; "" for none to watch.
 
-    `notices` are what an operator should know of the node beside its metadata.
+    `notices` are what an operator should know of the node beside its metadata, `probe` answers
+    Kubernetes' probes of the whole node.
     """
 
     def __init__(
@@ -20,11 +22,13 @@ class NodeHealth:
         statuses: Statuses,
         replicator: str,
         notices: Callable[[], Sequence[str]],
+        probe: Callable[[str], ProbeAnswer],
     ) -> None:
         self._metadata = metadata
         self._statuses = statuses
         self._replicator = replicator
         self._notices = notices
+        self.probe = probe
 
     def require_readable(self) -> None:
         """Raises Unavailable until the catalog shows a whole state; what is missing before then is

@@ -187,7 +187,8 @@ class TestGuardedReads:
         assert (await secured.get(TOPIC, headers=FAY)).status_code == 200
 
     async def test_probes_need_none(self, secured):
-        for path in ("/status/health", "/status/prometheus", "/openapi.json", "/roles"):
+        pages = ("/status/health", "/status/prometheus", "/openapi.json", "/roles")
+        for path in (*pages, "/livez", "/startupz", "/readyz"):
             assert (await secured.get(path)).status_code == 200, path
         assert (await secured.options("/groups")).status_code == 204
 

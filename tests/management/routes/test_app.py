@@ -1,11 +1,14 @@
 """What holds for every route: errors, media types, CORS, the OpenAPI document, status."""
 
+from functools import partial
+
 import pytest
 import trio
 import trio.testing
 
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.status.dependencies import Dependency, probed
 
 
 @pytest.mark.parametrize(
@@ -172,6 +175,18 @@ async def test_health_tells_of_commands_that_could_not_be_decoded(api):
     assert answer.status_code == 200
     (notice,) = answer.json()["notices"]
     assert notice.startswith("1 commands of the metadata log of dc1 had no effect")
+
+
+async def test_probes_are_answered_as_the_node_answers_them_on_its_own_port(api):
+    found = [Dependency("log", "it is away", is_needed=True)]
+    api.administration.health.probe = partial(probed, found=found, is_started=False)
+    for path, status in (("/livez", 200), ("/startupz", 503), ("/readyz", 503)):
+        answer = await api.get(path)
+        text = probed(path, found, is_started=False).text
+        assert (answer.status_code, answer.text) == (status, text), path
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    found.clear()
+    assert (await api.get("/readyz?verbose")).status_code == 200
 
 
 async def test_prometheus_shows_the_metrics_given(api):

@@ -55,7 +55,9 @@ async def test_addresses_the_loopback_and_the_nodes_own_name_are_taken(api, host
     assert (await api.get("/groups", headers={"host": host})).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/status/health", "/status/prometheus"])
+@pytest.mark.parametrize(
+    "path", ["/status/health", "/status/prometheus", "/livez", "/startupz", "/readyz"]
+)
 async def test_probes_and_scrapers_may_use_any_name(api, path):
     answer = await api.get(path, headers={"host": "hermes-management.shop.svc:8090"})
     assert answer.status_code == 200
