@@ -15,18 +15,16 @@ from hermes_actors.management.access.roles import (
     OpenToAll,
     SecurityProvider,
 )
-from hermes_actors.management.balancing.drains import ConsumingNodes, Drains
+from hermes_actors.management.balancing.operating import ConsumingNodes, Drains, WorkloadConstraints
 from hermes_actors.management.balancing.ownership import Balancing, DryRunPlanner, unweighed
 from hermes_actors.management.balancing.placements import Followed, Placements
-from hermes_actors.management.balancing.workload_constraints import WorkloadConstraints
-from hermes_actors.management.catalog.external_subjects import ExternalSubjects
 from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.owners import Owners
 from hermes_actors.management.catalog.readiness import DatacenterReadiness
 from hermes_actors.management.catalog.registry import SchemaRegistry
 from hermes_actors.management.catalog.signing import SigningSecrets
-from hermes_actors.management.catalog.subjects import Subjects
+from hermes_actors.management.catalog.subjects import ExternalSubjects, Subjects
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.catalog.topic_schemas import TopicSchemas
 from hermes_actors.management.catalog.topics import Topics

@@ -1,7 +1,7 @@
 """The management REST API as one ASGI app, for a server on either loop."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from litestar import Litestar, get
@@ -28,28 +28,17 @@ from hermes_actors.management.http.gate import Gate
 from hermes_actors.management.http.intake import BodyIntake, IntakeLimits
 from hermes_actors.management.http.openapi import document
 from hermes_actors.management.http.origins import ANY, Hosts, Origins
-from hermes_actors.management.routes.access import access_routes
-from hermes_actors.management.routes.balancing import (
-    balancer_routes,
-    constraint_routes,
-    drain_routes,
-)
-from hermes_actors.management.routes.dead_letters import dead_letter_routes
-from hermes_actors.management.routes.messages import message_routes
-from hermes_actors.management.routes.offsets import offset_routes
-from hermes_actors.management.routes.overview import overview_routes
+from hermes_actors.management.routes.catalog import catalog_routes, topic_routes
+from hermes_actors.management.routes.cluster import operating_routes
+from hermes_actors.management.routes.messages import message_routes, tail_route
 from hermes_actors.management.routes.registry import elsewhere_routes, registry_routes
-from hermes_actors.management.routes.resources import group_routes, oauth_routes
-from hermes_actors.management.routes.schemas import schema_routes
-from hermes_actors.management.routes.status import readiness_routes, status_routes
+from hermes_actors.management.routes.route import route
+from hermes_actors.management.routes.status import overview_routes, probe_routes, unhealthy_route
 from hermes_actors.management.routes.subscriptions import (
-    signing_routes,
+    dead_letter_routes,
+    delivery_routes,
     subscription_routes,
-    subscription_status_routes,
-    trial_routes,
 )
-from hermes_actors.management.routes.topics import topic_routes
-from hermes_actors.management.routes.tracking import tracking_routes
 from hermes_actors.runtime.bridge import BridgeClosed, TrioBridge
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -78,31 +67,24 @@ def build_app(
         Origins(trusted),
         guards_reads=authentication.enabled and authentication.reads == "authenticated",
     )
+    add = partial(route, gate)
     routes = [
-        *group_routes(gate, parts.groups),
-        *topic_routes(gate, parts.topics, parts.statuses),
-        *schema_routes(gate, parts.topic_schemas),
+        *catalog_routes(add, parts),
+        *topic_routes(add, parts),
         *(
             elsewhere_routes(", ".join(config.schema.urls))
             if config.schema.registry == "http"
-            else registry_routes(gate, parts.schema_registry)
+            else registry_routes(add, parts.schema_registry)
         ),
-        *subscription_routes(gate, parts.subscriptions, parts.warnings),
-        *subscription_status_routes(gate, parts.statuses, parts.dead_letters),
-        *overview_routes(gate, parts.overview),
-        *offset_routes(gate, parts.retransmissions, parts.standings, parts.dead_letters),
-        *signing_routes(gate, parts.signing_secrets),
-        *trial_routes(gate, parts.trials),
-        *oauth_routes(gate, parts.oauth_providers),
-        *constraint_routes(gate, parts.workload_constraints),
-        *balancer_routes(gate, parts.balancing),
-        *drain_routes(gate, parts.drains),
-        *dead_letter_routes(gate, parts.dead_letters, parts.redrives, parts.undelivered),
-        *message_routes(gate, parts.previews, parts.tails, parts.filter_trials),
-        *tracking_routes(gate, parts.tracking),
-        *readiness_routes(gate, parts.readiness),
-        *access_routes(gate, parts.owners, parts.mode),
-        *status_routes(gate, parts.health, parts.statuses, metrics),
+        *subscription_routes(add, parts),
+        *delivery_routes(add, parts),
+        *dead_letter_routes(add, parts),
+        *message_routes(add, parts),
+        tail_route(gate, parts.tails),
+        *operating_routes(add, parts),
+        *overview_routes(add, parts),
+        unhealthy_route(gate, parts.overview),
+        *probe_routes(parts.health, metrics),
     ]
 
     @cache

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hermes_actors.errors import Unavailable
-from hermes_actors.metadata.commands import Accepted, Change, Outcome
+from hermes_actors.metadata.commands import Absent, Accepted, Change, Outcome, StampIs, delete, put
 from hermes_actors.metadata.registry import Metadata
 
 ATTEMPTS_MAX = 10
@@ -47,6 +47,36 @@ class Changes:
             if change is None or isinstance(await self.attempt(change), Accepted):
                 return
         raise contended()
+
+    async def store(self, key: str, body: bytes, is_kept: Callable[[], bool]) -> bool:
+        """Store a body under a key that only this node's kind of change has; True when there was
+        none. One for which `is_kept` stays as it is. Raises as `make`.
+        """
+        is_new = False
+
+        def decide() -> Change | None:
+            nonlocal is_new
+            register = self._metadata.catalog.others.get(key)
+            is_new = register is None
+            if register is None:
+                return put(key, body, Absent(key))
+            return None if is_kept() else put(key, body, StampIs(key, register.stamp))
+
+        await self.make(decide)
+        return is_new
+
+    async def clear(self, key: str) -> bool:
+        """Delete what is stored under the key; False when nothing is. Raises as `make`."""
+        was_there = False
+
+        def decide() -> Change | None:
+            nonlocal was_there
+            register = self._metadata.catalog.others.get(key)
+            was_there = register is not None
+            return None if register is None else delete(key, StampIs(key, register.stamp))
+
+        await self.make(decide)
+        return was_there
 
 
 def contended() -> Unavailable:

@@ -1,5 +1,6 @@
 """Apps that tests use one after another: building one takes longer than most tests that ask it."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -25,12 +26,17 @@ class StandIn:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._resolve()(*args, **kwargs)
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Routes are made by the signatures of what they call."""
+        return inspect.signature(self._resolve())
+
 
 class SharedApp:
     """The real app, before the administration and the bridge of the test that has it now."""
 
-    def __init__(self, config: Config) -> None:
-        self._administration: Administration | None = None
+    def __init__(self, config: Config, first: Administration) -> None:
+        self._administration: Administration | None = first
         self._bridge: TrioBridge | None = None
         self._metrics: list[Metrics] = []
         administration: Any = StandIn(lambda: self._administration)
@@ -65,7 +71,7 @@ class Apps:
         """As `build_app` makes it from the same arguments."""
         key = msgspec.json.encode(config.management)
         free = _free.setdefault(key, [])
-        shared = free.pop() if free else SharedApp(config)
+        shared = free.pop() if free else SharedApp(config, administration)
         self._lent.append((key, shared))
         shared.stand_before(administration, bridge, metrics)
         return shared.app

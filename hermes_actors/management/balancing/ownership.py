@@ -87,7 +87,7 @@ class Balancing:
         `subscription` (`group.topic$name`, or `group.topic` for all of a topic) and `node` narrow
         what is shown down to what concerns them. Raises Refused for what is nowhere.
         """
-        wanted = _narrowed(subscription, node)
+        wanted = Subject(subscription, node)
         datacenters = [await self._status(dc, wanted) for dc in self._followed]
         if wanted.subscription and not any(
             each["subscriptions"] or each["unassigned"] for each in datacenters
@@ -305,10 +305,6 @@ class Balancing:
             ErrorCode.OTHER,
             status=404,
         )
-
-
-def _narrowed(subscription: str, node: str) -> Subject:
-    return Subject(subscription=subscription, node=node)
 
 
 def _is_wanted(name: str, wanted: str) -> bool:

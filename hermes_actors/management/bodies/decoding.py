@@ -4,6 +4,7 @@ Unknown fields are ignored and a null counts as absent: a field with a default g
 a flag without one is 0 or false, and anything else that is required is missed by name.
 """
 
+import base64
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -14,8 +15,6 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.model.group import Group
-from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.places import explained
 from hermes_actors.model.subscription import (
     BatchPolicy,
@@ -116,16 +115,6 @@ def decode_topic(body: Mapping[str, Any], *, default_fallback: bool = False) -> 
     return _decode(Topic, raw, {})
 
 
-def decode_group(body: Mapping[str, Any]) -> Group:
-    """A group from its JSON object. Raises Refused."""
-    return _decode(Group, _cleaned(Group, body), {})
-
-
-def decode_oauth_provider(body: Mapping[str, Any]) -> OAuthProvider:
-    """A provider of OAuth tokens from its JSON object. Raises Refused."""
-    return _decode(OAuthProvider, _cleaned(OAuthProvider, body), {})
-
-
 def decode_plain(kind: type[S], body: Mapping[str, Any]) -> S:
     """Any other value from its JSON object, called by its kind's name. Raises Refused."""
     return _decode(kind, _cleaned(kind, body), {})
@@ -140,6 +129,14 @@ def decode_subscription(body: Mapping[str, Any]) -> Subscription:
     raw.setdefault("subscriptionPolicy", {})
     _settle_tracking(raw)
     return _decode(Subscription, raw, {"subscription_policy": policy})
+
+
+def decode_base64(text: str, field: str) -> bytes:
+    """The bytes of a field in Base64. Raises Refused."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise Refused(f"{field} must be Base64: {error}") from error
 
 
 def _settle_tracking(raw: dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ import msgspec
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller, group_named, require_owner
-from hermes_actors.management.bodies.decoding import decode_group, merge, required_text
-from hermes_actors.management.catalog.rules_topics import require_known_source
+from hermes_actors.management.bodies.decoding import decode_plain, merge, required_text
+from hermes_actors.management.catalog.rules import require_known_source
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import group_body
 from hermes_actors.metadata.catalog import LiveGroup
@@ -55,7 +55,7 @@ class Groups:
                 f"Group.groupName '{name[:_SHOWN_MAX]}' is not valid: {problem}",
                 ErrorCode.GROUP_NAME_IS_INVALID,
             )
-        group = decode_group(body)
+        group = decode_plain(Group, body)
 
         def decide() -> Change:
             if name in self._metadata.catalog.groups:
@@ -81,7 +81,7 @@ class Groups:
             live = self._live(name)
             old = group_named(self._metadata.catalog, name)
             require_owner(caller, f"change group {name}", *_owners(old))
-            new = decode_group(merge(msgspec.to_builtins(old), patch))
+            new = decode_plain(Group, merge(msgspec.to_builtins(old), patch))
             if new.group_name != name:
                 raise Refused(f"Group.groupName is '{new.group_name}', but the path names '{name}'")
             _require_manageable(new, caller, self._config.owner_sources)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller, require_admin
-from hermes_actors.management.bodies.decoding import decode_oauth_provider, merge
+from hermes_actors.management.bodies.decoding import decode_plain, merge
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import oauth_body
 from hermes_actors.metadata.catalog import LiveOAuthProvider
@@ -53,7 +53,7 @@ class OAuthProviders:
         Raises Refused: OAUTH_PROVIDER_ALREADY_EXISTS, PERMISSION_DENIED, VALIDATION_ERROR.
         """
         require_admin(caller, "create providers of OAuth tokens")
-        provider = decode_oauth_provider(body)
+        provider = decode_plain(OAuthProvider, body)
         self._require_valid(provider)
         key = oauth_key(provider.name)
 
@@ -79,7 +79,7 @@ class OAuthProviders:
             wanted = dict(patch)
             if wanted.get("clientSecret") == MASK:
                 del wanted["clientSecret"]
-            new = decode_oauth_provider(merge(msgspec.to_builtins(live.provider), wanted))
+            new = decode_plain(OAuthProvider, merge(msgspec.to_builtins(live.provider), wanted))
             if new.name != name:
                 raise Refused(f"OAuthProvider.name is '{new.name}', but the path names '{name}'")
             self._require_valid(new)

@@ -44,7 +44,7 @@ class Owners:
         self._require_source(source)
         return {"id": owner_id, "name": owner_id}
 
-    async def found(self, source: str, search: str) -> list[dict[str, Any]]:
+    async def found(self, source: str, search: str = "") -> list[dict[str, Any]]:
         """Owners that match a search: no source built in can search. Raises Refused."""
         self._require_source(source)
         raise Refused(

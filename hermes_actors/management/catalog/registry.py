@@ -113,10 +113,10 @@ class SchemaRegistry:
         return sorted({each["subject"] for each in await self.versions_with(schema_id)})
 
     async def compatibility(
-        self, subject: str, version: str, body: Mapping[str, Any], *, is_verbose: bool = False
+        self, subject: str, version: str, body: Mapping[str, Any], *, verbose: bool = False
     ) -> dict[str, Any]:
         """Whether the body's schema agrees with a version of the subject, or (version "") with
-        those that its level compares it with; with `is_verbose` `messages` say where it does not.
+        those that its level compares it with; with `verbose` `messages` say where it does not.
         """
         name = self._own_name(subject)
         schema = _schema_in(body)
@@ -131,13 +131,13 @@ class SchemaRegistry:
             found = [error.message]
         except Refused as error:
             raise RegistryError(42201, error.message) from error
-        return {"is_compatible": not found, **({"messages": found} if is_verbose else {})}
+        return {"is_compatible": not found, **({"messages": found} if verbose else {})}
 
-    async def level(self, subject: str, *, or_default: bool = True) -> dict[str, Any]:
-        """The compatibility level of a subject, or ("") of all without one of their own."""
+    async def level(self, subject: str, default_to_global: bool = False) -> dict[str, Any]:
+        """The compatibility level of a subject, if need be that of all; for "" that of all."""
         name = self._own_name(subject)
         level = self._subjects.own_level(name)
-        if level is None and not or_default and name:
+        if level is None and not default_to_global and name:
             raise RegistryError(
                 40408, f"Subject '{subject}' does not have subject-level compatibility configured"
             )

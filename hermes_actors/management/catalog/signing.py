@@ -1,6 +1,7 @@
 """Rotates the secrets that requests are signed with: a new one first, old ones until dropped."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ class SigningSecrets:
         self._ids = ids
 
     async def rotate(
-        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
+        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
         """Sign with another secret too, from now on: the body's `secret`, or else a new one, which
         is in the answer and in no later one. Raises Refused and Unavailable.

@@ -31,6 +31,7 @@ from hermes_actors.model.topic import ContentType, Topic
 from hermes_actors.schema.aside import Costly
 from hermes_actors.schema.avro import BodyForm
 from hermes_actors.schema.avro_validation import without_schema
+from hermes_actors.schema.client import RegistryClient
 from hermes_actors.schema.questions import (
     Compiles,
     Converts,
@@ -53,23 +54,9 @@ _ANSWER_TIMEOUT_S = 30.0
 _LOOK_UP_TIMEOUT_S = 10.0
 _COMPARING_TIMEOUT_S = 60.0
 _DISAGREEMENTS_MAX = 10
-_BACKWARD = (
-    Compatibility.BACKWARD,
-    Compatibility.BACKWARD_TRANSITIVE,
-    Compatibility.FULL,
-    Compatibility.FULL_TRANSITIVE,
-)
-_FORWARD = (
-    Compatibility.FORWARD,
-    Compatibility.FORWARD_TRANSITIVE,
-    Compatibility.FULL,
-    Compatibility.FULL_TRANSITIVE,
-)
-_TRANSITIVE = (
-    Compatibility.BACKWARD_TRANSITIVE,
-    Compatibility.FORWARD_TRANSITIVE,
-    Compatibility.FULL_TRANSITIVE,
-)
+_BACKWARD = {each for each in Compatibility if each.startswith(("BACKWARD", "FULL"))}
+_FORWARD = {each for each in Compatibility if each.startswith(("FORWARD", "FULL"))}
+_TRANSITIVE = {each for each in Compatibility if each.endswith("_TRANSITIVE")}
 
 
 class Incompatible(Refused):
@@ -399,3 +386,47 @@ def require_small(schema: Schema) -> None:
     size = len(schema.text.encode())
     if size > SCHEMA_BYTES_MAX:
         raise Refused(f"The schema has {size} bytes; the most is {SCHEMA_BYTES_MAX}")
+
+
+class ExternalSubjects(Subjects):
+    """The subjects of topics in an external registry. The metadata holds the number and the id of
+    each version that was registered here, by which every node is told of it at once.
+    """
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        changes: Changes,
+        costly: Ref[Costly],
+        config: ManagementConfig,
+        source: SchemaSource,
+        client: RegistryClient,
+    ) -> None:
+        super().__init__(metadata, changes, costly, config, source)
+        self._client = client
+
+    async def register(
+        self, subject: str, schema: Schema, topic: Topic | None = None, *, is_first: bool = False
+    ) -> int:
+        """Make the schema a version of the subject, if it is none yet; return its id.
+
+        The registry compares it with the others by its own rules. Where this fails afterwards, the
+        version is in the registry, and saving it again tells the nodes.
+        """
+        require_small(schema)
+        self._changes.require_current()
+        if is_first:
+            self.require_none(subject)
+        await self.require_valid(subject, schema, topic)
+        version = await self._client.register(subject, schema)
+        key = version_key(subject, version.number)
+        await self._changes.attempt(put(key, version_body(version.id)))
+        await self._have_asked(subject)
+        return version.id
+
+    async def delete(self, subject: str) -> list[int]:
+        """Delete all versions of a subject in the registry; return which there were."""
+        deleted = await self._client.delete(subject)
+        for change in self.deletions(subject):
+            await self._changes.attempt(change)
+        return deleted

@@ -32,7 +32,7 @@ from hermes_actors.management.bodies.secrets import (
     with_secrets_kept,
 )
 from hermes_actors.management.bodies.views import subscription_view
-from hermes_actors.management.catalog.rules_subscriptions import (
+from hermes_actors.management.catalog.rules import (
     PrivilegedSubscriber,
     require_acceptable,
     require_fitting_filters,
@@ -190,9 +190,8 @@ class Subscriptions:
         filter_problems = Checked(self._aside)
 
         def decide() -> Change | None:
-            live = self.live(topic, name)
+            live = self.owned(caller, topic, name, "change subscription")
             old, owning = live.subscription, self._live_topic(topic)
-            require_owner(caller, f"change subscription {live.name}", *self.owners(live))
             new = _patched(old, patch)
             sees_headers = sees_secrets(caller, *self.owners(live))
             require_secrets_for_other_hosts(old, new, patch, sees_headers=sees_headers)
@@ -219,8 +218,7 @@ class Subscriptions:
         """
 
         def decide() -> Change | None:
-            live = self.live(topic, name)
-            require_owner(caller, f"change subscription {live.name}", *self.owners(live))
+            live = self.owned(caller, topic, name, "change subscription")
             return self._rewrite(live, change(live.subscription))
 
         await self._changes.make(decide)
@@ -237,9 +235,7 @@ class Subscriptions:
             )
 
         def decide() -> Change | None:
-            live = self.live(topic, name)
-            action = f"change the state of subscription {live.name}"
-            require_owner(caller, action, *self.owners(live))
+            live = self.owned(caller, topic, name, "change the state of subscription")
             wanted = SubscriptionState(state)
             if wanted is SubscriptionState.PENDING:
                 return None
@@ -251,13 +247,17 @@ class Subscriptions:
         """Remove a subscription. Raises Refused and Unavailable."""
 
         def decide() -> Change:
-            live = self.live(topic, name)
-            action = f"remove subscription {live.name}"
-            require_owner(caller, action, *self.owners(live))
+            live = self.owned(caller, topic, name, "remove subscription")
             key = subscription_key(live.name)
             return delete(key, Alive(key, live.incarnation))
 
         await self._changes.make(decide)
+
+    def owned(self, caller: Caller, topic: str, name: str, action: str) -> LiveSubscription:
+        """The subscription, for an action of its owners and administrators. Raises Refused."""
+        live = self.live(topic, name)
+        require_owner(caller, f"{action} {live.name}", *self.owners(live))
+        return live
 
     def owners(self, live: LiveSubscription) -> tuple[Owner, ...]:
         """Return who may manage it: its owner, its topic's, and its group's if that has one."""

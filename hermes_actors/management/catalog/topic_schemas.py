@@ -2,7 +2,7 @@
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.subjects import Subjects
 from hermes_actors.management.catalog.topics import Topics, schema_for
 
@@ -35,15 +35,14 @@ class TopicSchemas:
         schema = self._subjects.by_id(schema_id)
         return None if schema is None else schema.text
 
-    async def save(self, caller: Caller, topic: str, text: str) -> None:
-        """Make the text the newest version of the topic's schema, which publishers' messages must
+    async def save(self, caller: Caller, topic: str, schema: str) -> None:
+        """Make the schema the newest version of the topic's schema, which publishers' messages must
         fit from now on. Raises Refused and Unavailable.
         """
-        live = self._topics.live(topic)
-        require_owner(caller, f"change the schema of topic {topic}", *self._topics.owners(live))
-        if not text.strip():
+        live = self._topics.owned(caller, topic, "change the schema of topic")
+        if not schema.strip():
             raise Refused("The body must be the schema's text", ErrorCode.FORMAT_ERROR)
-        await self._subjects.register(topic, schema_for(live.topic, text), live.topic)
+        await self._subjects.register(topic, schema_for(live.topic, schema), live.topic)
 
     async def remove(self, caller: Caller, topic: str) -> None:
         """Delete all versions of the topic's schema: its messages are checked no more.
@@ -56,6 +55,5 @@ class TopicSchemas:
                 "management.allow_schema_removal",
                 ErrorCode.OPERATION_DISABLED,
             )
-        live = self._topics.live(topic)
-        require_owner(caller, f"remove the schema of topic {topic}", *self._topics.owners(live))
+        self._topics.owned(caller, topic, "remove the schema of topic")
         await self._subjects.delete(topic)

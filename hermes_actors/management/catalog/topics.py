@@ -15,7 +15,7 @@ from hermes_actors.management.access.roles import Caller, group_named, owners_of
 from hermes_actors.management.bodies.constraints import require_valid_topic
 from hermes_actors.management.bodies.decoding import decode_topic, merge, required_text
 from hermes_actors.management.bodies.views import topic_view
-from hermes_actors.management.catalog.rules_topics import (
+from hermes_actors.management.catalog.rules import (
     require_content_type_kept,
     require_creatable,
     require_open_group,
@@ -75,18 +75,18 @@ class Topics:
         self._config = config
         self._clock = clock
 
-    async def names(self, group: str | None = None, *, tracked: bool = False) -> list[str]:
+    async def names(self, group_name: str | None = None, *, tracked: bool = False) -> list[str]:
         """Qualified names, sorted: all, or one group's; `tracked` only those that are tracked.
 
         Raises Refused with GROUP_NOT_EXISTS.
         """
         catalog = self._metadata.catalog
-        if group is not None:
-            self._require_group(group)
+        if group_name is not None:
+            self._require_group(group_name)
         return [
             name
             for name in sorted(catalog.topics)
-            if (group is None or catalog.topics[name].name.group == group)
+            if (group_name is None or catalog.topics[name].name.group == group_name)
             and (not tracked or catalog.topics[name].topic.tracking_enabled)
         ]
 
@@ -217,8 +217,7 @@ class Topics:
         schema = schema_in(patch)
 
         def plan() -> tuple[LiveTopic, Topic]:
-            old = self.live(name)
-            require_owner(caller, f"change topic {name}", *self.owners(old))
+            old = self.owned(caller, name, "change topic")
             merged = self._decoded(merge(msgspec.to_builtins(old.topic), patch))
             new = replace(
                 merged, created_at=old.topic.created_at, modified_at=old.topic.modified_at
@@ -268,8 +267,7 @@ class Topics:
             )
         for _ in range(ATTEMPTS_MAX):
             self._changes.require_current()
-            topic = self.live(name)
-            require_owner(caller, f"remove topic {name}", *self.owners(topic))
+            topic = self.owned(caller, name, "remove topic")
             self._require_removable(topic)
             for child in self._children(topic.name):
                 await self._changes.attempt(child)
@@ -318,6 +316,12 @@ class Topics:
         topic = self._metadata.catalog.topics.get(name)
         if topic is None:
             raise Refused(f"Topic {name} does not exist", ErrorCode.TOPIC_NOT_EXISTS)
+        return topic
+
+    def owned(self, caller: Caller, name: str, action: str) -> LiveTopic:
+        """The topic, for an action of its owners and administrators. Raises Refused."""
+        topic = self.live(name)
+        require_owner(caller, f"{action} {name}", *self.owners(topic))
         return topic
 
     def exists(self, name: str) -> bool:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, LogUnavailable, Stored
-from hermes_actors.management.access.roles import Caller, owners_of, require_owner
+from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.dead_letters.query import (
     check_id,
@@ -66,12 +66,7 @@ class Letters:
 
     def live(self, caller: Caller, topic: str, name: str, action: str) -> LiveSubscription:
         """The subscription, for its owners and administrators. Raises Refused."""
-        live = self._subscriptions.live(topic, name)
-        catalog = self._metadata.catalog
-        owning = catalog.topics[str(live.name.topic)].topic.owner
-        owners = owners_of(catalog, live.name.topic, owning, live.subscription.owner)
-        require_owner(caller, f"{action} of subscription {live.name}", *owners)
-        return live
+        return self._subscriptions.owned(caller, topic, name, f"{action} of subscription")
 
     def subscription(self, topic: str, name: str) -> LiveSubscription:
         """The subscription, for everybody. Raises Refused."""
@@ -120,15 +115,22 @@ class DeadLetterBox:
         caller: Caller,
         topic: str,
         name: str,
-        query: Mapping[str, str | None],
-        limit: int,
-        before: str | None,
+        *,
+        reason: str | None = None,
+        status: str | None = None,
+        message_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
     ) -> dict[str, Any]:
-        """One page of the open letters that the query means, newest first. Raises Refused.
+        """One page of the open letters that are meant, newest first. Raises Refused.
 
         `next` is what to give as `before` for the page after it, None at the end.
         """
         live = self._letters.live(caller, topic, name, "see the dead letters")
+        query = {"reason": reason, "status": status, "messageId": message_id}
+        query |= {"since": since, "until": until}
         wanted = filter_of_query(query, self._clock.now_ms())
         if not 1 <= limit <= PAGE_MAX:
             raise Refused(f"limit must be from 1 to {PAGE_MAX}")
@@ -164,9 +166,7 @@ class DeadLetterBox:
             "next": None if is_end or not shown else _cursor(below),
             "isComplete": is_end or bool(shown),
         }
-        if silent:
-            answer["unreachable"] = silent
-        return answer
+        return with_silent(answer, silent)
 
     async def outlook(self, topic: str, name: str) -> dict[str, Any]:
         """How many letters are open and why the newest was given up, for who asks what ails a
@@ -267,11 +267,7 @@ class DeadLetterBox:
                 {"datacenter": dc, "expired": count} for dc, (count, _) in results.items()
             ],
         }
-        if silent:
-            answer["unreachable"] = silent
-        if silent and not results:
-            raise Unavailable("; ".join(str(each["reason"]) for each in silent))
-        return answer
+        return with_silent(answer, silent, is_useless=not results)
 
     async def _mark(self, place: LetterPartition, ids: Sequence[str]) -> None:
         now_ms = self._clock.now_ms()
@@ -284,6 +280,17 @@ class DeadLetterBox:
                     f"the log of datacentre {place.log.dc} took {first} of {len(ids)}: "
                     f"{outcome.reason}; ask again"
                 )
+
+
+def with_silent(
+    answer: dict[str, Any], silent: Sequence[dict[str, Any]], *, is_useless: bool = False
+) -> dict[str, Any]:
+    """The answer with the datacentres that said nothing. Raises Unavailable if they make it
+    useless.
+    """
+    if silent and is_useless:
+        raise Unavailable("; ".join(str(each["reason"]) for each in silent))
+    return {**answer, "unreachable": silent} if silent else answer
 
 
 async def matching(

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hermes_actors.errors import ErrorCode, Refused, Unavailable
+from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.changes import Changes
-from hermes_actors.management.dead_letters.letters import Letters, matching
+from hermes_actors.management.dead_letters.letters import Letters, matching, with_silent
 from hermes_actors.management.dead_letters.query import filter_of_body, flag_of_body, number_of_body
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -83,10 +83,7 @@ class Redrives:
                 {"datacenter": dc, "matching": result[1]} for dc, result in meant.items()
             ],
         }
-        if silent:
-            answer["unreachable"] = silent
-        if silent and not results:
-            raise Unavailable("; ".join(str(each["reason"]) for each in silent))
+        answer = with_silent(answer, silent, is_useless=not results)
         if is_dry:
             return answer
         if not meant:

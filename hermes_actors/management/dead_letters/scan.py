@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.log.base import Log, LogUnavailable, UnknownTopic
-from hermes_actors.log.ranges import read_backwards, read_forwards
+from hermes_actors.log.ranges import read_backwards, read_one
 from hermes_actors.model.dead_letter import (
     Letter,
     LetterFilter,
@@ -134,22 +134,11 @@ async def search(
 
 async def record_at(log: Log, topic: str, partition: int, offset: int) -> StoredRecord | None:
     """One record, None where the log does not hold it any more. Raises LogUnavailable."""
-    records: list[StoredRecord] = []
-
-    def take(batch: Sequence[StoredRecord]) -> bool:
-        records.extend(batch)
-        return False
-
     try:
         with trio.fail_after(_ANSWER_TIMEOUT_S):
-            if offset >= (await log.end_positions(topic)).get(partition, 0):
-                return None
-            await read_forwards(log, topic, partition, offset, offset + 1, take)
-    except UnknownTopic:
-        return None
+            return await read_one(log, topic, partition, offset)
     except trio.TooSlowError as error:
         raise _silent(log) from error
-    return next((record for record in records if record.offset == offset), None)
 
 
 async def message_of(place: LetterPartition, held: OpenLetter) -> bytes | None:

@@ -11,7 +11,6 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
-from hermes_actors.management.bodies.decoding import json_object
 from hermes_actors.management.http.intake import BodyIntake
 from hermes_actors.management.http.origins import Hosts
 from hermes_actors.runtime.bridge import BridgeClosed
@@ -67,11 +66,6 @@ async def body_of(request: AnyRequest) -> bytes:
             status=415,
         )
     return await request.body()
-
-
-async def object_of(request: AnyRequest) -> dict[str, Any]:
-    """The JSON object that the request's body holds. Raises Refused: 400 or 415."""
-    return json_object(await body_of(request))
 
 
 def on_hermes_error(_: AnyRequest, error: HermesError) -> Answer:

@@ -58,31 +58,20 @@ class Gate:
         request: AnyRequest,
         async_fn: Callable[[Caller, Unpack[A]], Awaitable[T]],
         *args: *A,
+        takes_guests: bool = False,
     ) -> T:
         """Find out who calls, and await `async_fn(caller, *args)` in trio on his behalf.
 
-        Raises Unauthenticated for who shows no credentials where they are asked for, and
-        Unavailable while the metadata has not been read yet.
+        Raises Unavailable while the metadata has not been read yet, and Unauthenticated for who
+        shows no credentials where they are asked for, unless it `takes_guests`.
         """
         self._require_readable()
 
         async def as_caller() -> T:
-            return await async_fn(await self._required(request), *args)
-
-        return await self._bridge.call(as_caller)
-
-    async def greet(
-        self,
-        request: AnyRequest,
-        async_fn: Callable[[Caller, Unpack[A]], Awaitable[T]],
-        *args: *A,
-    ) -> T:
-        """The same for what guests may ask too."""
-        self._require_readable()
-
-        async def as_caller() -> T:
-            caller = await self._security.identify(_credentials(request))
-            return await async_fn(Guest() if caller is None else caller, *args)
+            if not takes_guests:
+                return await async_fn(await self._required(request), *args)
+            known = await self._security.identify(_credentials(request))
+            return await async_fn(Guest() if known is None else known, *args)
 
         return await self._bridge.call(as_caller)
 

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from hermes_actors.coordination.plan_views import PlanView
 from hermes_actors.coordination.views import MemberView, MoveView, SkewView, SubscriptionView
-from hermes_actors.management.balancing.drains import DrainRequest
-from hermes_actors.management.balancing.workload_constraints import (
+from hermes_actors.management.balancing.operating import (
+    DrainRequest,
     SubscriptionConstraints,
     TopicConstraints,
 )

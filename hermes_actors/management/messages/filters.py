@@ -1,7 +1,5 @@
 """Tries filters on a message without a subscription: what delivery would make of it."""
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,9 +14,9 @@ from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.constraints import FILTERS_MAX
-from hermes_actors.management.bodies.decoding import decode_plain
+from hermes_actors.management.bodies.decoding import decode_base64, decode_plain
 from hermes_actors.management.bodies.filters import problems_of
-from hermes_actors.management.catalog.rules_subscriptions import require_fitting_filters
+from hermes_actors.management.catalog.rules import require_fitting_filters
 from hermes_actors.management.catalog.subjects import Subjects
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.catalog.warnings import filter_warnings
@@ -74,10 +72,7 @@ class FilterTrials:
             filters = await self._aside.compile(asked.filters, Filters)
         except FilterInvalid as error:
             raise Refused(f"FilterTest.{error}", ErrorCode.OTHER, 400) from error
-        try:
-            message = base64.b64decode(asked.message, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise Refused(f"FilterTest.message must be Base64: {error}") from error
+        message = decode_base64(asked.message, "FilterTest.message")
         decode: Callable[[bytes], Any] | None = None
         if owning.topic.content_type is ContentType.AVRO:
             try:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.status.previews import Preview, PreviewRegister
 
@@ -38,8 +38,7 @@ class MessagePreviews:
         return previews[index].content
 
     def _find(self, caller: Caller, topic: str) -> list[Preview]:
-        live = self._topics.live(topic)
-        require_owner(caller, f"see messages of topic {topic}", *self._topics.owners(live))
+        live = self._topics.owned(caller, topic, "see messages of topic")
         return [] if self._register is None else self._register.of_topic(live.log_topic)
 
 

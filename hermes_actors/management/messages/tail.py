@@ -15,7 +15,7 @@ import trio
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.log.ranges import read_forwards
-from hermes_actors.management.access.roles import Caller, require_owner
+from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.dead_letters.letters import as_text, body_fields
 from hermes_actors.model.message import Message, UndecodableRecord, from_record, is_avro
@@ -254,8 +254,7 @@ class Tails:
         last: int | None = None,
     ) -> Tail:
         """A topic's messages from `start` on, for owners and administrators; see `open_tail`."""
-        live = self._topics.live(topic)
-        require_owner(caller, f"read the messages of topic {topic}", *self._topics.owners(live))
+        live = self._topics.owned(caller, topic, "read the messages of topic")
         try:
             return await open_tail(
                 self._log,

@@ -1,17 +1,16 @@
 """Tries a subscription's endpoint with one made-up message, on an owner's behalf."""
 
-import base64
-import binascii
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
-from hermes_actors.management.access.roles import Caller, require_owner
-from hermes_actors.management.bodies.decoding import decode_plain
+from hermes_actors.errors import ErrorCode, HermesError, Unavailable
+from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.bodies.decoding import decode_base64, decode_plain
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
@@ -81,15 +80,14 @@ class Trials:
         self._turns = TrialTurns()
 
     async def make(
-        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
+        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
         """Request and answer of one push, for owners and administrators.
 
         A trio coroutine. Raises Refused, and Unavailable for what is asked too often and for a node
         that cannot push.
         """
-        live = self._subscriptions.live(topic, name)
-        require_owner(caller, f"test subscription {live.name}", *self._subscriptions.owners(live))
+        live = self._subscriptions.owned(caller, topic, name, "test subscription")
         message = _message_of(decode_plain(PushTest, body))
         if self._push is None:
             raise Unavailable("This node pushes nothing; ask another management node")
@@ -104,12 +102,7 @@ class Trials:
 
 
 def _message_of(asked: PushTest) -> bytes | None:
-    if asked.message is None:
-        return None
-    try:
-        return base64.b64decode(asked.message, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise Refused(f"PushTest.message must be Base64: {error}") from error
+    return None if asked.message is None else decode_base64(asked.message, "PushTest.message")
 
 
 def _too_many(message: str, wait_s: int) -> HermesError:

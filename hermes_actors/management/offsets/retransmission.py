@@ -1,25 +1,109 @@
 """Retransmission: a subscription is taken elsewhere in its topic, in all datacentres, durably."""
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
+import msgspec
 import trio
+from msgspec import Meta, Struct
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Commit, Log
 from hermes_actors.log.commits import decode
-from hermes_actors.management.access.roles import Caller, require_admin, require_owner
+from hermes_actors.management.access.roles import Caller, require_admin
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.offsets.asking import Logs, SilentLog
-from hermes_actors.management.offsets.targets import Moment, Offsets, Target, target_of
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Alive, Change, put
 from hermes_actors.metadata.keys import seek_key, subscription_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.metadata.seek import SeekBody, seek_body
+from hermes_actors.model.moments import FORMS, is_of_some_zone, moment_ms
+from hermes_actors.model.places import explained
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
+
+_WAYS = ("retransmissionDate", "offsets", "to")
+_END_MS = 2**53
+
+
+class Moment(Struct, frozen=True):
+    """At the first record that is not older, in all datacentres; `is_end`: behind the last one."""
+
+    time_ms: int
+    is_end: bool = False
+
+
+class Offsets(Struct, frozen=True):
+    """For each datacentre named and each partition named an offset; the others stay."""
+
+    by_dc: dict[str, dict[int, int]]
+
+
+Target = Moment | Offsets
+
+_Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+_decode_offsets = partial(msgspec.convert, type=dict[str, dict[int, _Offset]], str_keys=True)
+
+
+def target_of(body: Mapping[str, Any], now_ms: int) -> Target:
+    """Where a retransmission goes that is asked for at `now_ms`. Raises Refused: 400."""
+    given = [way for way in _WAYS if body.get(way) is not None]
+    if len(given) != 1:
+        found = f"it has {' and '.join(given)}" if given else "it has none of them"
+        raise Refused(
+            'The body needs one of {"retransmissionDate": "2030-01-31T12:00:00Z"}, '
+            '{"to": "start"}, {"to": "end"} and {"offsets": {datacentre: {partition: offset}}}; '
+            f"{found}"
+        )
+    (way,) = given
+    if way == "retransmissionDate":
+        return _at_date(body[way], now_ms)
+    return _to(body[way]) if way == "to" else _offsets(body[way])
+
+
+def _at_date(date: object, now_ms: int) -> Moment:
+    example = "2030-01-31T12:00:00Z"
+    if not isinstance(date, str):
+        raise Refused(f"retransmissionDate must be a string: {FORMS}", ErrorCode.FORMAT_ERROR)
+    try:
+        time_ms = moment_ms(date, now_ms)
+    except ValueError as error:
+        raise Refused(
+            f"retransmissionDate '{date}' is not {FORMS}", ErrorCode.FORMAT_ERROR
+        ) from error
+    if is_of_some_zone(date):
+        raise Refused(
+            f"retransmissionDate '{date}' says no zone, so it could be any of 24 hours; give "
+            f"one with its zone, such as {example}",
+            ErrorCode.FORMAT_ERROR,
+        )
+    return Moment(time_ms)
+
+
+def _to(where: object) -> Moment:
+    if where == "start":
+        return Moment(0)
+    if where == "end":
+        return Moment(_END_MS, is_end=True)
+    raise Refused(f'to \'{where}\' is neither "start" nor "end"', ErrorCode.FORMAT_ERROR)
+
+
+def _offsets(value: object) -> Offsets:
+    try:
+        by_dc = _decode_offsets(value)
+    except msgspec.ValidationError as error:
+        path, problem = explained(value, _decode_offsets, error)
+        raise Refused(
+            f'offsets{path}: {problem}; offsets are like {{"dc1": {{"0": 4200}}}}, 0 and above',
+            ErrorCode.FORMAT_ERROR,
+        ) from error
+    if not any(by_dc.values()):
+        raise Refused("offsets names no partition, so nothing would be moved")
+    return Offsets({dc: at for dc, at in by_dc.items() if at})
+
 
 TAKEN_UP_WITHIN_S = 30.0
 """How long a caller waits for the consumers to go where they are sent."""
@@ -49,7 +133,7 @@ class Retransmissions:
         self._clock = clock
 
     async def move(
-        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any], dry_run: bool
+        self, caller: Caller, topic: str, name: str, body: Mapping[str, Any], dry_run: bool = False
     ) -> dict[str, Any]:
         """Take a subscription where the body says; for each datacentre the offsets, as in Hermes.
 
@@ -58,9 +142,7 @@ class Retransmissions:
         taken it up. Raises Refused; Unavailable, UNABLE_TO_MOVE_OFFSETS_EXCEPTION, when they do not
         in time: the retransmission is recorded all the same, and they will.
         """
-        live = self._subscriptions.live(topic, name)
-        owners = self._subscriptions.owners(live)
-        require_owner(caller, f"move the offsets of subscription {live.name}", *owners)
+        live = self._subscriptions.owned(caller, topic, name, "move the offsets of subscription")
         return await self._move(live, target_of(body, self._clock.now_ms()), dry_run)
 
     async def move_to_the_end(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:

@@ -1,20 +1,20 @@
-"""The routes of a topic's messages: read, previewed, tried against filters."""
+"""The routes of messages: read, previewed, tried against filters, looked up by their ids."""
 
-from collections.abc import AsyncIterator
-from typing import Annotated
+from collections.abc import AsyncIterator, Awaitable
+from typing import Annotated, Any
 
-from litestar import Response, get, post
+from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 
 from hermes_actors.errors import HermesError, Unavailable
-from hermes_actors.management.http.answers import Answer, AnyRequest, json_answer, object_of
+from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.http.answers import Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.messages.filters import FilterTrials
-from hermes_actors.management.messages.previews import MessagePreviews
 from hermes_actors.management.messages.tail import Tail, Tails
-from hermes_actors.management.routes.paths import Name
+from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 from hermes_actors.runtime.bridge import BridgeClosed
 
 TAILS_MAX = 64
@@ -28,29 +28,48 @@ _Start = Annotated[
 ]
 
 
-def message_routes(
-    gate: Gate, message_previews: MessagePreviews, tails: Tails, filter_trials: FilterTrials
-) -> list[HTTPRouteHandler]:
-    """/topics/{topic}/messages and /preview, and /filters."""
+def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
+    """/topics/{topic}/preview, /filters and /tracking, and Hermes' traces of a message."""
+    previews, tracking = parts.previews, parts.tracking
+    preview = "GET /topics/{topic:str}/preview"
 
-    @get("/topics/{topic:str}/preview", summary="Messages that were published lately")
-    async def previews(request: AnyRequest, topic: Name) -> Answer:
-        return json_answer(await gate.act(request, message_previews.of_topic, topic))
+    async def of_message(caller: Caller, message_id: str) -> dict[str, Any]:
+        # A path begins with its slash.
+        return await tracking.of_message(caller, str(message_id)[1:])
 
-    @get("/topics/{topic:str}/preview/{index:int}", summary="One of them, as its bytes")
-    async def preview(request: AnyRequest, topic: Name, index: FromPath[int]) -> Answer:
-        content = await gate.act(request, message_previews.one, topic, index)
-        return Response(content, media_type="application/octet-stream")
+    return [
+        add(preview, previews.of_topic, "Messages that were published lately"),
+        add(
+            f"{preview}/{{index:int}}",
+            previews.one,
+            "One of them, as its bytes",
+            answering=_bytes,
+        ),
+        add(
+            "POST /filters/{topic:str}",
+            parts.filter_trials.make,
+            "Whether a message passes filters",
+        ),
+        add(
+            "GET /tracking/{message_id:path}",
+            of_message,
+            "What became of a message, in all datacentres",
+        ),
+        add(
+            "GET /events/{message_id:str}/trace",
+            tracking.of_subscription,
+            "A message's published and sent",
+            below=SUBSCRIPTION,
+        ),
+    ]
 
-    @post("/filters/{topic:str}", summary="Whether a message passes filters", status_code=200)
-    async def try_filters(request: AnyRequest, topic: Name) -> Answer:
-        body = await object_of(request)
-        return json_answer(await gate.act(request, filter_trials.make, topic, body))
 
-    return [previews, preview, _tail_route(gate, tails), try_filters]
+async def _bytes(asked: Awaitable[bytes]) -> Answer:
+    return Response(await asked, media_type="application/octet-stream")
 
 
-def _tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
+def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
+    """/topics/{topic}/messages: a stream, which a route of one answer cannot be."""
     open_tails = 0
 
     async def lines(tail: Tail) -> AsyncIterator[bytes]:
@@ -68,7 +87,7 @@ def _tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
     @get("/topics/{topic:str}/messages", summary="A topic's messages, one JSON object a line")
     async def messages(
         request: AnyRequest,
-        topic: Name,
+        topic: FromPath[str],
         start: _Start = "beginning",
         follow: FromQuery[bool] = False,
         limit: FromQuery[int | None] = None,

@@ -1,33 +1,23 @@
 """The routes of the schema registry, below one path: those that Confluent's clients ask."""
 
 from collections.abc import Awaitable
-from typing import Annotated, Any
+from functools import partial
+from typing import Any
 
 import msgspec
-from litestar import HttpMethod, Response, delete, get, post, put, route
+from litestar import HttpMethod, Response, route
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, QueryParameter
 
 from hermes_actors.errors import HermesError
+from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.registry import RegistryError, SchemaRegistry
-from hermes_actors.management.http.answers import Answer, AnyRequest, object_of
-from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.routes.paths import Flag, Name
+from hermes_actors.management.http.answers import Answer
+from hermes_actors.management.routes.route import Add, JsonObject
 from hermes_actors.model.schema import SchemaKind
 
 ROOT = "/schema-registry"
 
-_SUBJECT = ROOT + "/subjects/{subject:str}"
-_VERSION = _SUBJECT + "/versions/{version:str}"
-_ID = ROOT + "/schemas/ids/{schema_id:int}"
-_COMPATIBILITY = ROOT + "/compatibility/subjects/{subject:str}/versions"
-_DefaultToGlobal = Annotated[bool, QueryParameter(name="defaultToGlobal")]
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
-
-
-def registry_routes(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
-    """/schema-registry."""
-    return [*_reading(gate, registry), *_changing(gate, registry), *_levels(gate, registry)]
 
 
 def elsewhere_routes(registry: str) -> list[HTTPRouteHandler]:
@@ -45,141 +35,86 @@ def elsewhere_routes(registry: str) -> list[HTTPRouteHandler]:
     return [elsewhere]
 
 
-def _reading(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
-    @get(ROOT + "/subjects", summary="Subjects of the schema registry")
-    async def list_subjects() -> Answer:
-        return await _told(gate.read(registry.names))
+def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
+    """/schema-registry."""
+    add = partial(add, below=ROOT, answering=_told)
+    of_subject = partial(add, below=ROOT + "/subjects/{subject:str}")
+    by_id = partial(add, below=ROOT + "/schemas/ids/{schema_id:int}")
+    compared = partial(add, below=ROOT + "/compatibility/subjects/{subject:str}/versions")
 
-    @get(_SUBJECT + "/versions", summary="Versions of a subject")
-    async def subject_versions(subject: Name) -> Answer:
-        return await _told(gate.read(registry.versions, subject))
+    async def compatible(subject: str, body: JsonObject, verbose: bool = False) -> dict[str, Any]:
+        return await registry.compatibility(subject, "", body, verbose=verbose)
 
-    @get(_VERSION, summary="One version of a subject: a number, or `latest`")
-    async def subject_version(subject: Name, version: Name) -> Answer:
-        return await _told(gate.read(registry.version, subject, version))
+    async def level() -> dict[str, Any]:
+        return await registry.level("")
 
-    @get(_VERSION + "/schema", summary="The text of one version of a subject")
-    async def subject_text(subject: Name, version: Name) -> Answer:
-        return await _told(gate.read(registry.version, subject, version), is_text=True)
+    async def set_level(caller: Caller, body: JsonObject) -> dict[str, Any]:
+        return await registry.set_level(caller, "", body)
 
-    @post(_SUBJECT, summary="The version of a subject that is this schema", status_code=200)
-    async def look_up(request: AnyRequest, subject: Name) -> Answer:
-        return await _told(gate.read(registry.lookup, subject, await object_of(request)))
+    async def types() -> list[str]:
+        return list(SchemaKind)
 
-    @get(_ID, summary="A schema by its id")
-    async def schema_by_id(schema_id: FromPath[int]) -> Answer:
-        return await _told(gate.read(registry.by_id, schema_id))
-
-    @get(_ID + "/schema", summary="The text of a schema by its id")
-    async def text_by_id(schema_id: FromPath[int]) -> Answer:
-        return await _told(gate.read(registry.by_id, schema_id), is_text=True)
-
-    @get(_ID + "/versions", summary="The subjects and versions that are a schema")
-    async def versions_by_id(schema_id: FromPath[int]) -> Answer:
-        return await _told(gate.read(registry.versions_with, schema_id))
-
-    @get(_ID + "/subjects", summary="The subjects that have a schema as a version")
-    async def subjects_by_id(schema_id: FromPath[int]) -> Answer:
-        return await _told(gate.read(registry.subjects_with, schema_id))
-
-    @get(ROOT + "/schemas/types", summary="The languages of schemas")
-    async def schema_types() -> Answer:
-        return _answer(list(SchemaKind))
-
-    @get(
-        [ROOT + "/mode", ROOT + "/mode/{subject:str}"],
-        summary="READWRITE: versions can be registered",
-    )
-    async def registry_mode() -> Answer:
-        return _answer({"mode": "READWRITE"})
+    async def mode(_subject: str = "") -> dict[str, str]:
+        return {"mode": "READWRITE"}
 
     return [
-        list_subjects,
-        subject_versions,
-        subject_version,
-        subject_text,
-        look_up,
-        schema_by_id,
-        text_by_id,
-        versions_by_id,
-        subjects_by_id,
-        schema_types,
-        registry_mode,
-    ]
-
-
-def _changing(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
-    @post(_SUBJECT + "/versions", summary="Register a version of a subject", status_code=200)
-    async def register(request: AnyRequest, subject: Name) -> Answer:
-        body = await object_of(request)
-        return await _told(gate.act(request, registry.register, subject, body))
-
-    @delete(_SUBJECT, summary="Delete all versions of a subject", status_code=200)
-    async def delete_subject(request: AnyRequest, subject: Name) -> Answer:
-        return await _told(gate.act(request, registry.delete, subject))
-
-    @delete(_VERSION, summary="Delete one version of a subject", status_code=200)
-    async def delete_version(request: AnyRequest, subject: Name, version: Name) -> Answer:
-        return await _told(gate.act(request, registry.delete_version, subject, version))
-
-    return [register, delete_subject, delete_version]
-
-
-def _levels(gate: Gate, registry: SchemaRegistry) -> list[HTTPRouteHandler]:
-    async def compared(request: AnyRequest, subject: str, version: str, verbose: bool) -> Answer:
-        body = await object_of(request)
-
-        async def compare() -> dict[str, Any]:
-            return await registry.compatibility(subject, version, body, is_verbose=verbose)
-
-        return await _told(gate.read(compare))
-
-    @post(_COMPATIBILITY, summary="Whether a schema could be a new version", status_code=200)
-    async def compatible(request: AnyRequest, subject: Name, verbose: Flag = False) -> Answer:
-        return await compared(request, subject, "", verbose)
-
-    @post(
-        _COMPATIBILITY + "/{version:str}",
-        summary="Whether a schema agrees with one version",
-        status_code=200,
-    )
-    async def compatible_with(
-        request: AnyRequest, subject: Name, version: Name, verbose: Flag = False
-    ) -> Answer:
-        return await compared(request, subject, version, verbose)
-
-    @get(ROOT + "/config", summary="The compatibility level of subjects without one")
-    async def level() -> Answer:
-        return await _told(gate.read(registry.level, ""))
-
-    @get(ROOT + "/config/{subject:str}", summary="The compatibility level of a subject")
-    async def subject_level(subject: Name, default_to_global: _DefaultToGlobal = False) -> Answer:
-        async def read() -> dict[str, Any]:
-            return await registry.level(subject, or_default=default_to_global)
-
-        return await _told(gate.read(read))
-
-    @put(ROOT + "/config", summary="Set the level of subjects without one")
-    async def set_level(request: AnyRequest) -> Answer:
-        return await _told(gate.act(request, registry.set_level, "", await object_of(request)))
-
-    @put(ROOT + "/config/{subject:str}", summary="Set the compatibility level of a subject")
-    async def set_subject_level(request: AnyRequest, subject: Name) -> Answer:
-        body = await object_of(request)
-        return await _told(gate.act(request, registry.set_level, subject, body))
-
-    @delete(ROOT + "/config/{subject:str}", summary="Take a subject's level back", status_code=200)
-    async def drop_subject_level(request: AnyRequest, subject: Name) -> Answer:
-        return await _told(gate.act(request, registry.drop_level, subject))
-
-    return [
-        compatible,
-        compatible_with,
-        level,
-        subject_level,
-        set_level,
-        set_subject_level,
-        drop_subject_level,
+        add("GET /subjects", registry.names, "Subjects of the schema registry"),
+        of_subject("GET /versions", registry.versions, "Versions of a subject"),
+        of_subject(
+            "GET /versions/{version:str}",
+            registry.version,
+            "One version of a subject: a number, or `latest`",
+        ),
+        of_subject(
+            "GET /versions/{version:str}/schema",
+            registry.version,
+            "The text of one version of a subject",
+            answering=_told_text,
+        ),
+        of_subject("POST", registry.lookup, "The version of a subject that is this schema"),
+        of_subject("POST /versions", registry.register, "Register a version of a subject"),
+        of_subject("DELETE", registry.delete, "Delete all versions of a subject"),
+        of_subject(
+            "DELETE /versions/{version:str}",
+            registry.delete_version,
+            "Delete one version of a subject",
+        ),
+        by_id("GET", registry.by_id, "A schema by its id"),
+        by_id(
+            "GET /schema", registry.by_id, "The text of a schema by its id", answering=_told_text
+        ),
+        by_id(
+            "GET /versions", registry.versions_with, "The subjects and versions that are a schema"
+        ),
+        by_id(
+            "GET /subjects", registry.subjects_with, "The subjects that have a schema as a version"
+        ),
+        add("GET /schemas/types", types, "The languages of schemas", needs_metadata=False),
+        *(
+            add(
+                f"GET /mode{each}",
+                mode,
+                "READWRITE: versions can be registered",
+                needs_metadata=False,
+                has_query=False,
+            )
+            for each in ("", "/{subject:str}")
+        ),
+        compared("POST", compatible, "Whether a schema could be a new version"),
+        compared(
+            "POST /{version:str}",
+            registry.compatibility,
+            "Whether a schema agrees with one version",
+        ),
+        add("GET /config", level, "The compatibility level of subjects without one"),
+        add("GET /config/{subject:str}", registry.level, "The compatibility level of a subject"),
+        add("PUT /config", set_level, "Set the level of subjects without one"),
+        add(
+            "PUT /config/{subject:str}",
+            registry.set_level,
+            "Set the compatibility level of a subject",
+        ),
+        add("DELETE /config/{subject:str}", registry.drop_level, "Take a subject's level back"),
     ]
 
 
@@ -195,6 +130,9 @@ async def _told(asked: Awaitable[Any], *, is_text: bool = False) -> Answer:
     if is_text:
         return Response(value["schema"].encode(), media_type="application/json", status_code=200)
     return _answer(value)
+
+
+_told_text = partial(_told, is_text=True)
 
 
 def _answer(value: object, status: int = 200) -> Answer:

@@ -1,69 +1,112 @@
-"""The routes of how nodes fare, and of the datacentres that are to be published to."""
+"""The routes of how nodes and subscriptions fare: one by one, at a glance, for probes."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Annotated, Any
 
-from litestar import Response, get, post
+from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import QueryParameter
 
-from hermes_actors.errors import Unavailable
-from hermes_actors.management.catalog.readiness import DatacenterReadiness
-from hermes_actors.management.http.answers import (
-    Answer,
-    AnyRequest,
-    empty_answer,
-    json_answer,
-    object_of,
-)
+from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.http.answers import Answer, AnyRequest, json_answer
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.routes.paths import Name
+from hermes_actors.management.routes.route import Add
 from hermes_actors.management.status.health import NodeHealth
-from hermes_actors.management.status.statuses import Statuses
+from hermes_actors.management.status.overview import SORTS, Overview, OverviewQuery
 from hermes_actors.status.dependencies import PROBES
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 # The framework adds the charset to every text type.
 _PROMETHEUS = "text/plain; version=0.0.4"
 
+_Text = str | None
+_OwnerSource = Annotated[_Text, QueryParameter(name="ownerSourceName")]
+_OwnerId = Annotated[_Text, QueryParameter(name="ownerId")]
+_Severity = Annotated[
+    bool,
+    QueryParameter(name="respectMonitoringSeverity", description="Leave out NON_IMPORTANT ones"),
+]
+_Names = Annotated[list[str] | None, QueryParameter(name="subscriptionNames")]
+_Topics = Annotated[list[str] | None, QueryParameter(name="qualifiedTopicNames")]
 
-def status_routes(
-    gate: Gate, node_health: NodeHealth, statuses: Statuses, metrics: Sequence[Metrics]
-) -> list[HTTPRouteHandler]:
-    """/status, but for its subscriptions, and probes; `metrics` is what Prometheus is shown."""
 
-    @get("/status/health", summary="Whether the node can administer")
-    async def health() -> Answer:
-        try:
-            return json_answer(await gate.read(node_health.shown))
-        except Unavailable as error:
-            return json_answer({"status": "DOWN", "reason": error.message}, 503)
+def overview_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
+    """/status/subscriptions, /status/nodes, /status/health and /stats."""
+    overview = parts.overview
 
-    @get("/status/prometheus", summary="Metrics in Prometheus' text form")
-    async def prometheus() -> Answer:
-        return Response(await render_in_turns(metrics), media_type=_PROMETHEUS)
+    async def rows(
+        topic_name: _Text = None, unhealthy: bool = False, sort: str = "name"
+    ) -> dict[str, Any]:
+        wanted = OverviewQuery(topics=[topic_name] if topic_name else (), is_unhealthy=unhealthy)
+        return await overview.rows(wanted, _known(sort))
+
+    # Of nodes also while the metadata cannot be read: that is when they are wanted most.
+    nodes = "GET /status/nodes", parts.statuses.nodes
+    health = "GET /status/health", parts.health.shown
+    return [
+        add("GET /status/subscriptions", rows, "How all subscriptions fare, a row for each"),
+        add("GET /stats", overview.stats, "How many topics and subscriptions there are"),
+        add(*nodes, "All nodes of all datacentres, and how they fare", needs_metadata=False),
+        add(*health, "Whether the node can administer", answering=_up_or_down),
+    ]
+
+
+def probe_routes(node_health: NodeHealth, metrics: Sequence[Metrics]) -> list[HTTPRouteHandler]:
+    """Kubernetes' probes, and `metrics` for Prometheus."""
 
     @get(list(PROBES), summary="Kubernetes' probes: whether the node runs, has started, is ready")
     async def probe(request: AnyRequest) -> Answer:
         found = node_health.probe(request.url.path.rstrip("/"))
         return Response(found.text.encode(), media_type="text/plain", status_code=found.status)
 
-    @get("/status/nodes", summary="All nodes of all datacentres, and how they fare")
-    async def nodes() -> Answer:
-        # Answered also while the metadata cannot be read: that is when it is wanted most.
-        return json_answer(await gate.look(statuses.nodes))
+    @get("/status/prometheus", summary="Metrics in Prometheus' text form")
+    async def prometheus() -> Answer:
+        return Response(await render_in_turns(metrics), media_type=_PROMETHEUS)
 
-    return [health, probe, prometheus, nodes]
+    return [probe, prometheus]
 
 
-def readiness_routes(gate: Gate, datacenters: DatacenterReadiness) -> list[HTTPRouteHandler]:
-    """/readiness."""
+def unhealthy_route(gate: Gate, overview: Overview) -> HTTPRouteHandler:
+    """/unhealthy, whose answer's form is that of its Accept."""
 
-    @get("/readiness/datacenters", summary="Which datacentres are ready to be published to")
-    async def readiness(request: AnyRequest) -> Answer:
-        return json_answer(await gate.act(request, datacenters.all))
+    @get("/unhealthy", summary="Subscriptions with problems, as JSON or as lines of text")
+    async def unhealthy(
+        request: AnyRequest,
+        owner_source: _OwnerSource = None,
+        owner_id: _OwnerId = None,
+        respects_severity: _Severity = True,
+        names: _Names = None,
+        topics: _Topics = None,
+    ) -> Answer:
+        wanted = OverviewQuery(
+            topics=topics or (),
+            names=names or (),
+            owner_source=owner_source,
+            owner_id=owner_id,
+            is_unhealthy=True,
+            leaves_out_unimportant=respects_severity,
+        )
+        found = await gate.read(overview.unhealthy, wanted)
+        if not request.headers.get("accept", "").startswith("text/plain"):
+            return json_answer(found)
+        lines = [
+            f"{each['name']} - {'; '.join(p['description'] for p in each['problems'])}"
+            for each in found
+        ]
+        return Response("\r\n".join(lines).encode(), media_type="text/plain")
 
-    @post("/readiness/datacenters/{dc:str}", summary="Mark a datacentre as ready, or not")
-    async def set_readiness(request: AnyRequest, dc: Name) -> Answer:
-        await gate.act(request, datacenters.set, dc, await object_of(request))
-        return empty_answer(202)
+    return unhealthy
 
-    return [readiness, set_readiness]
+
+async def _up_or_down(asked: Awaitable[dict[str, Any]]) -> Answer:
+    try:
+        return json_answer(await asked)
+    except Unavailable as error:
+        return json_answer({"status": "DOWN", "reason": error.message}, 503)
+
+
+def _known(sort: str) -> str:
+    if sort not in SORTS:
+        raise Refused(f"sort: there is no '{sort}'; use {', '.join(SORTS)}")
+    return sort

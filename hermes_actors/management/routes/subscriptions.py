@@ -1,148 +1,122 @@
-"""The routes of subscriptions: what they are, how each fares, its secrets, its endpoint tried."""
+"""The routes of subscriptions: what they are, how each fares, and what it has not delivered."""
 
-from typing import Any
+from collections.abc import Awaitable
+from functools import partial
+from typing import Annotated, Any
 
-from litestar import delete, get, post, put
 from litestar.handlers import HTTPRouteHandler
+from litestar.params import QueryParameter
 
-from hermes_actors.management.bodies.decoding import json_value
-from hermes_actors.management.catalog.signing import SigningSecrets
-from hermes_actors.management.catalog.subscriptions import Subscriptions
-from hermes_actors.management.catalog.warnings import HEADER, StoredWarnings
-from hermes_actors.management.dead_letters.letters import DeadLetterBox
-from hermes_actors.management.http.answers import (
-    Answer,
-    AnyRequest,
-    body_of,
-    empty_answer,
-    json_answer,
-    object_of,
-)
-from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.messages.trials import Trials
-from hermes_actors.management.routes.paths import SUBSCRIPTION, SUBSCRIPTIONS, Flag, Name
-from hermes_actors.management.status.statuses import Statuses
+from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.catalog.warnings import HEADER
+from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
+from hermes_actors.management.routes.route import SUBSCRIPTION, Add, JsonObject
+
+_ALL = "/topics/{topic:str}/subscriptions"
+_DryRun = Annotated[bool, QueryParameter(name="dryRun", description="Only tell the offsets")]
 
 
-def subscription_routes(
-    gate: Gate, subscriptions: Subscriptions, stored_warnings: StoredWarnings
-) -> list[HTTPRouteHandler]:
+def subscription_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """/topics/{topic}/subscriptions and /subscriptions."""
+    at = partial(add, below=SUBSCRIPTION)
+    subscriptions, secrets = parts.subscriptions, parts.signing_secrets
 
-    async def warned(answer: Answer, topic: str, name: str) -> Answer:
-        warnings = await gate.read(stored_warnings.of, topic, name)
+    async def warned(status: int, topic: str, name: str) -> Answer:
+        answer = empty_answer(status)
+        warnings = await parts.warnings.of(topic, name)
         if warnings:
             text = "; ".join(warnings).encode("ascii", "backslashreplace").decode()
             answer.headers[HEADER] = "".join(c for c in text if c.isprintable())
         return answer
 
-    @get(SUBSCRIPTIONS, summary="Names of a topic's subscriptions")
-    async def list_subscriptions(topic: Name, tracked: Flag = False) -> Answer:
-        async def names() -> list[str]:
-            return await subscriptions.names(topic, tracked=tracked)
+    async def create(caller: Caller, topic: str, body: JsonObject) -> Answer:
+        await subscriptions.create(caller, topic, body)
+        return await warned(201, topic, str(body.get("name")))
 
-        return json_answer(await gate.read(names))
-
-    @post(SUBSCRIPTIONS, summary="Create a subscription")
-    async def create_subscription(request: AnyRequest, topic: Name) -> Answer:
-        body = await object_of(request)
-        await gate.act(request, subscriptions.create, topic, body)
-        return await warned(empty_answer(201), topic, str(body.get("name")))
-
-    @get(SUBSCRIPTION, summary="One subscription, its secrets masked")
-    async def get_subscription(request: AnyRequest, topic: Name, name: Name) -> Answer:
-        return json_answer(await gate.greet(request, subscriptions.get, topic, name))
-
-    @put(SUBSCRIPTION, summary="Change the fields that the body names")
-    async def update_subscription(request: AnyRequest, topic: Name, name: Name) -> Answer:
-        patch = await object_of(request)
-        await gate.act(request, subscriptions.update, topic, name, patch)
-        return await warned(empty_answer(200), topic, name)
-
-    @delete(SUBSCRIPTION, summary="Remove a subscription", status_code=200)
-    async def delete_subscription(request: AnyRequest, topic: Name, name: Name) -> Answer:
-        await gate.act(request, subscriptions.delete, topic, name)
-        return empty_answer(200)
-
-    @get(SUBSCRIPTION + "/state", summary="PENDING, ACTIVE or SUSPENDED")
-    async def get_state(topic: Name, name: Name) -> Answer:
-        return json_answer(await gate.read(subscriptions.state, topic, name))
-
-    @put(SUBSCRIPTION + "/state", summary="Suspend or resume")
-    async def set_state(request: AnyRequest, topic: Name, name: Name) -> Answer:
-        state = json_value(await body_of(request))
-        await gate.act(request, subscriptions.set_state, topic, name, state)
-        return empty_answer(200)
-
-    @get("/subscriptions/owner/{source:str}/{owner:str}", summary="All subscriptions of one owner")
-    async def subscriptions_of_owner(request: AnyRequest, source: Name, owner: Name) -> Answer:
-        return json_answer(await gate.greet(request, subscriptions.of_owner, source, owner))
+    async def update(caller: Caller, topic: str, name: str, patch: JsonObject) -> Answer:
+        await subscriptions.update(caller, topic, name, patch)
+        return await warned(200, topic, name)
 
     return [
-        list_subscriptions,
-        create_subscription,
-        get_subscription,
-        update_subscription,
-        delete_subscription,
-        get_state,
-        set_state,
-        subscriptions_of_owner,
+        add(f"GET {_ALL}", subscriptions.names, "Names of a topic's subscriptions"),
+        add(f"POST {_ALL}", create, "Create a subscription", status=201),
+        at("GET", subscriptions.get, "One subscription, its secrets masked", is_for_guests=True),
+        at("PUT", update, "Change the fields that the body names"),
+        at("DELETE", subscriptions.delete, "Remove a subscription"),
+        at("GET /state", subscriptions.state, "PENDING, ACTIVE or SUSPENDED"),
+        at("PUT /state", subscriptions.set_state, "Suspend or resume"),
+        add(
+            "GET /subscriptions/owner/{source:str}/{owner:str}",
+            subscriptions.of_owner,
+            "All subscriptions of one owner",
+            is_for_guests=True,
+        ),
+        at("POST /signing/rotate", secrets.rotate, "Sign with a new secret too"),
+        at("POST /signing/retire", secrets.retire, "Sign with the newest secret only"),
+        at("POST /test", parts.trials.make, "Push one made-up message and show it"),
     ]
 
 
-def subscription_status_routes(
-    gate: Gate, statuses: Statuses, box: DeadLetterBox
-) -> list[HTTPRouteHandler]:
-    """How a subscription fares."""
+def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
+    """How a subscription fares, where it stands in its topic, and how it is taken elsewhere."""
+    at = partial(add, below=SUBSCRIPTION)
+    statuses, box, moves = parts.statuses, parts.dead_letters, parts.retransmissions
+    standings = parts.standings
 
-    @get(SUBSCRIPTION + "/metrics", summary="Deliveries, their rates, and failures")
-    async def metrics(topic: Name, name: Name) -> Answer:
-        return json_answer(await gate.read(statuses.subscription_metrics, topic, name))
+    async def why(topic: str, name: str) -> dict[str, Any]:
+        return {**await statuses.why(topic, name), **await box.outlook(topic, name)}
 
-    @get(SUBSCRIPTION + "/metrics/persistent", summary="A subscription's counters")
-    async def counters(topic: Name, name: Name) -> Answer:
-        return json_answer(await gate.read(statuses.subscription_counters, topic, name))
+    async def move(
+        caller: Caller, topic: str, name: str, body: JsonObject, dry_run: _DryRun = False
+    ) -> dict[str, Any]:
+        return await moves.move(caller, topic, name, body, dry_run)
 
-    @get(SUBSCRIPTION + "/health", summary="HEALTHY, UNHEALTHY with problems, or NO_DATA")
-    async def health(topic: Name, name: Name) -> Answer:
-        return json_answer(await gate.read(statuses.health, topic, name))
+    async def lag(topic: str, name: str) -> dict[str, Any]:
+        return {**await standings.lag(topic, name), **await box.outlook(topic, name)}
 
-    @get(SUBSCRIPTION + "/why", summary="For each node why it does not deliver, or that it does")
-    async def why(topic: Name, name: Name) -> Answer:
-        async def explained() -> dict[str, Any]:
-            found = await statuses.why(topic, name)
-            return {**found, **await box.outlook(topic, name)}
-
-        return json_answer(await gate.read(explained))
-
-    return [metrics, counters, health, why]
-
-
-_SIGNING = SUBSCRIPTION + "/signing"
-
-
-def signing_routes(gate: Gate, secrets: SigningSecrets) -> list[HTTPRouteHandler]:
-    """How the secrets are changed without a moment in which subscribers know none of them."""
-
-    @post(_SIGNING + "/rotate", summary="Sign with a new secret too", status_code=200)
-    async def rotate(request: AnyRequest, topic: Name, name: Name) -> Answer:
-        body = await object_of(request) if await body_of(request) else {}
-        return json_answer(await gate.act(request, secrets.rotate, topic, name, body))
-
-    @post(_SIGNING + "/retire", summary="Sign with the newest secret only", status_code=200)
-    async def retire(request: AnyRequest, topic: Name, name: Name) -> Answer:
-        await gate.act(request, secrets.retire, topic, name)
-        return empty_answer(200)
-
-    return [rotate, retire]
+    return [
+        at("GET /metrics", statuses.subscription_metrics, "Deliveries, their rates, and failures"),
+        at("GET /metrics/persistent", statuses.subscription_counters, "A subscription's counters"),
+        at("GET /health", statuses.health, "HEALTHY, UNHEALTHY with problems, or NO_DATA"),
+        at("GET /why", why, "For each node why it does not deliver, or that it does"),
+        at("PUT /retransmission", move, "Go on at a time, at offsets, start or end"),
+        at("POST /moveOffsetsToTheEnd", moves.move_to_the_end, "Skip all that is in the topic"),
+        at("GET /lag", lag, "Position, end and lag of each partition everywhere"),
+        at(
+            "GET /consumer-groups",
+            standings.consumer_groups,
+            "The consumer group in each datacentre",
+        ),
+    ]
 
 
-def trial_routes(gate: Gate, trials: Trials) -> list[HTTPRouteHandler]:
-    """/topics/{topic}/subscriptions/{name}/test."""
+def dead_letter_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
+    """Dead letters of one subscription, its re-drives and its undelivered messages."""
+    at = partial(add, below=SUBSCRIPTION)
+    box, redrives, undelivered = parts.dead_letters, parts.redrives, parts.undelivered
+    return [
+        at("GET /dead-letters", box.page, "Open dead letters, newest first, a page at a time"),
+        at("GET /dead-letters/{letter:str}", box.one, "One dead letter, with its message"),
+        at("POST /dead-letters/expire", box.expire, "Close the dead letters that are named"),
+        at(
+            "POST /dead-letters/redrive",
+            redrives.start,
+            "Deliver dead letters again, to this subscription only",
+            status=202,
+            answering=_asked_for,
+        ),
+        at("GET /dead-letters/redrive", redrives.progress, "How far the last re-drive has come"),
+        at("DELETE /dead-letters/redrive", redrives.cancel, "Stop the re-drive"),
+        at(
+            "GET /undelivered",
+            undelivered.latest,
+            "The messages that were given up last, at most 100",
+        ),
+        at("GET /undelivered/last", undelivered.last, "The message that was given up last"),
+    ]
 
-    @post(SUBSCRIPTION + "/test", summary="Push one made-up message and show it", status_code=200)
-    async def try_endpoint(request: AnyRequest, topic: Name, name: Name) -> Answer:
-        body = await object_of(request) if await body_of(request) else {}
-        return json_answer(await gate.act(request, trials.make, topic, name, body))
 
-    return [try_endpoint]
+async def _asked_for(asked: Awaitable[dict[str, Any]]) -> Answer:
+    answer = await asked
+    return json_answer(answer, 200 if answer["dryRun"] else 202)

@@ -1,6 +1,9 @@
-"""Which nodes are to own nothing, so that they can be stopped: asked for by administrators."""
+"""What administrators ask of the balancers: nodes that are to own nothing, so that they can be
+stopped, and how many nodes are to consume a topic's subscriptions, or one of them.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -9,11 +12,15 @@ from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller, require_admin
 from hermes_actors.management.bodies.decoding import decode_plain
 from hermes_actors.management.changes import Changes
-from hermes_actors.metadata.commands import Absent, Change, StampIs, delete, put
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.metadata.workload import drain_body, drain_key
-from hermes_actors.model.names import is_name_part
-from hermes_actors.model.workload import REASON_CHARACTERS_MAX, NodeDrain
+from hermes_actors.metadata.workload import constraint_body, constraint_key, drain_body, drain_key
+from hermes_actors.model.names import SubscriptionName, TopicName, is_name_part
+from hermes_actors.model.workload import (
+    CONSUMERS_MIN,
+    REASON_CHARACTERS_MAX,
+    Constraints,
+    NodeDrain,
+)
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
 
@@ -78,11 +85,16 @@ class Drains:
         self._consuming = consuming
 
     async def set(
-        self, caller: Caller, dc: str, node: str, body: Mapping[str, Any], is_forced: bool
+        self,
+        caller: Caller,
+        dc: str,
+        node: str,
+        body: Mapping[str, Any] = MappingProxyType({}),
+        force: bool = False,
     ) -> bool:
         """Have a node own nothing from now on; True when it was not drained already.
 
-        Refused, unless it `is_forced`, for a node that nobody knows and for the last one of its
+        Refused, but by `force`, for a node that nobody knows and for the last one of its
         datacentre that is not drained.
         """
         require_admin(caller, f"drain node {node}")
@@ -92,38 +104,16 @@ class Drains:
         if not is_name_part(node) or len(node) > NODE_CHARACTERS_MAX:
             raise Refused(f"'{node}' is not a node's name; use letters, digits, '_', '.', '-'")
         self._require_datacenter(dc)
-        if not is_forced:
+        if not force:
             self._require_sensible(dc, node)
-        key = drain_key(dc, node)
-        is_new = False
-
-        def decide() -> Change | None:
-            nonlocal is_new
-            register = self._metadata.catalog.others.get(key)
-            is_new = register is None
-            if register is not None:
-                return None
-            drain = NodeDrain(since_ms=self._clock.now_ms(), by=caller.name, reason=reason)
-            return put(key, drain_body(drain), Absent(key))
-
-        await self._changes.make(decide)
-        return is_new
+        drain = NodeDrain(since_ms=self._clock.now_ms(), by=caller.name, reason=reason)
+        return await self._changes.store(drain_key(dc, node), drain_body(drain), lambda: True)
 
     async def undo(self, caller: Caller, dc: str, node: str) -> bool:
         """Let a node own something again; False when it was not drained."""
         require_admin(caller, f"end the draining of node {node}")
         self._require_datacenter(dc)
-        key = drain_key(dc, node)
-        was_drained = False
-
-        def decide() -> Change | None:
-            nonlocal was_drained
-            register = self._metadata.catalog.others.get(key)
-            was_drained = register is not None
-            return None if register is None else delete(key, StampIs(key, register.stamp))
-
-        await self._changes.make(decide)
-        return was_drained
+        return await self._changes.clear(drain_key(dc, node))
 
     def _require_datacenter(self, dc: str) -> None:
         known = self._consuming.by_datacenter()
@@ -145,3 +135,78 @@ class Drains:
                 "that does not count: they share the work as if none was. To drain it all the "
                 "same, force it"
             )
+
+
+class TopicConstraints(Struct, frozen=True, rename="camel"):
+    """The request that sets a topic's constraint."""
+
+    topic_name: str
+    constraints: Constraints
+
+
+class SubscriptionConstraints(Struct, frozen=True, rename="camel"):
+    """The request that sets a subscription's constraint; its name is `group.topic$subscription`."""
+
+    subscription_name: str
+    constraints: Constraints
+
+
+class WorkloadConstraints:
+    """The constraints in one datacentre's metadata; all datacentres share them.
+
+    A constraint may be set before its topic is there, and stays when that goes, as in Hermes. All
+    methods are trio coroutines; those that change something raise Refused and Unavailable.
+    """
+
+    def __init__(self, metadata: Metadata, changes: Changes) -> None:
+        self._metadata = metadata
+        self._changes = changes
+
+    async def all(self) -> dict[str, dict[str, Constraints]]:
+        """The constraints of topics and of subscriptions by their names, sorted."""
+        found = sorted(self._metadata.catalog.constraints.items())
+        return {
+            "topicConstraints": {name: each for name, each in found if "$" not in name},
+            "subscriptionConstraints": {name: each for name, each in found if "$" in name},
+        }
+
+    async def set_for_topic(self, caller: Caller, body: Mapping[str, Any]) -> bool:
+        """Set a topic's constraint; True when it had none."""
+        require_admin(caller, "set workload constraints")
+        wanted = decode_plain(TopicConstraints, body)
+        return await self._set(TopicName.parse(wanted.topic_name), "Topic", wanted.constraints)
+
+    async def set_for_subscription(self, caller: Caller, body: Mapping[str, Any]) -> bool:
+        """Set a subscription's constraint; True when it had none."""
+        require_admin(caller, "set workload constraints")
+        wanted = decode_plain(SubscriptionConstraints, body)
+        name = SubscriptionName.parse(wanted.subscription_name)
+        return await self._set(name, "Subscription", wanted.constraints)
+
+    async def remove(self, caller: Caller, topic: str, subscription: str | None = None) -> None:
+        """Remove a constraint; one that is not there is no error."""
+        require_admin(caller, "remove workload constraints")
+        of_topic = TopicName.parse(topic)
+        name = of_topic if subscription is None else SubscriptionName(of_topic, subscription)
+        await self._changes.clear(constraint_key(name))
+
+    async def _set(
+        self, name: TopicName | SubscriptionName, kind: str, wanted: Constraints
+    ) -> bool:
+        _require_valid(kind, wanted)
+        return await self._changes.store(
+            constraint_key(name),
+            constraint_body(wanted),
+            lambda: self._metadata.catalog.constraints.get(str(name)) == wanted,
+        )
+
+
+def _require_valid(kind: str, wanted: Constraints) -> None:
+    path = f"{kind}Constraints.constraints"
+    violations = []
+    if wanted.consumers_number < CONSUMERS_MIN:
+        violations.append(f"{path}.consumersNumber must be at least {CONSUMERS_MIN}")
+    if len(wanted.reason) > REASON_CHARACTERS_MAX:
+        violations.append(f"{path}.reason must have at most {REASON_CHARACTERS_MAX} characters")
+    if violations:
+        raise Refused("; ".join(violations))

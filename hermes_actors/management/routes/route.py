@@ -1,0 +1,131 @@
+"""Routes made of the coroutines that they call, whose parameters say what a request holds."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, get_origin
+
+from litestar import HttpMethod, Response
+from litestar import route as handles
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import FromPath, QueryParameter
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.bodies.decoding import json_object, json_value
+from hermes_actors.management.http import answers
+from hermes_actors.management.http.answers import Answer, AnyRequest
+from hermes_actors.management.http.gate import Gate
+
+SUBSCRIPTION = "/topics/{topic:str}/subscriptions/{name:str}"
+
+Add = Callable[..., HTTPRouteHandler]
+"""`route` with its gate."""
+JsonObject = Mapping[str, Any]
+_PATH_WORD = re.compile(r"(?<!:)\b\w+")
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
+Answering = Callable[[Awaitable[Any]], Awaitable[Answer]]
+"""Awaits what was called, and makes an answer of what that returns or raises."""
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise Refused("The schema must be UTF-8", ErrorCode.FORMAT_ERROR) from error
+
+
+_BODIES: dict[str, Callable[[bytes], Any]] = {
+    "body": json_object,
+    "patch": json_object,
+    "state": json_value,
+    "schema": _text,
+}
+"""The parameters that are given the request's body, and how it is read for them."""
+
+
+def route(
+    gate: Gate,
+    where: str,
+    call: Callable[..., Awaitable[Any]],
+    summary: str,
+    *,
+    below: str = "",
+    status: int = 200,
+    is_for_guests: bool = False,
+    needs_metadata: bool = True,
+    has_query: bool = True,
+    answering: Answering | None = None,
+) -> HTTPRouteHandler:
+    """The handler of `where`, a verb and a path `below` another: it awaits `call` in trio.
+
+    `call` is given who calls, if its first parameter is a Caller; what stands in the path, in that
+    order; the body, if it has a parameter of `_BODIES`, {} for none where that has a default; and
+    all its other parameters from the query, by their names in camel case, if it `has_query`. What
+    it returns is the answer as JSON with `status`; None is one without a body, and an answer is
+    itself one.
+
+    What `is_for_guests` may be asked without credentials; what `needs_metadata` is refused until
+    they have been read.
+    """
+    verb, _, path = where.partition(" ")
+    path = below + path
+    in_path = re.findall(r"\{(\w+):(\w+)", path)
+    given = list(inspect.signature(call).parameters.values())
+    takes_caller = bool(given) and given[0].annotation is Caller
+    others = given[takes_caller + len(in_path) :]
+    body = next((each for each in others if each.name in _BODIES), None)
+
+    async def handler(request: AnyRequest, **found: Any) -> Answer | None:
+        if body is not None:
+            is_there = body.default is body.empty or await request.body()
+            read = _BODIES[body.name]
+            found[body.name] = read(await answers.body_of(request)) if is_there else {}
+        args = [found.pop(each) for each, _ in in_path]
+        target = partial(call, **found)
+        if takes_caller:
+            asked = gate.act(request, target, *args, takes_guests=is_for_guests)
+        else:
+            asked = (gate.read if needs_metadata else gate.look)(target, *args)
+        if answering is not None:
+            return await answering(asked)
+        result = await asked
+        if result is None:
+            return None if status == 204 else answers.empty_answer(status)
+        return result if isinstance(result, Response) else answers.json_answer(result, status)
+
+    parameters = [inspect.Parameter("request", _BY_NAME, annotation=AnyRequest)]
+    parameters += [
+        inspect.Parameter(
+            each, _BY_NAME, annotation=FromPath[int] if kind == "int" else FromPath[str]
+        )
+        for each, kind in in_path
+    ]
+    parameters += [
+        each.replace(kind=_BY_NAME, annotation=_in_query(each))
+        for each in (others if has_query else ())
+        if each is not body
+    ]
+    returned = None if status == 204 else Answer
+    # Litestar asks for what is annotated, and describes it in OpenAPI.
+    handler.__dict__["__signature__"] = inspect.Signature(parameters, return_annotation=returned)
+    handler.__annotations__ = {each.name: each.annotation for each in parameters}
+    handler.__annotations__["return"] = returned
+    words = [verb.lower(), *(each[0].upper() + each[1:] for each in _PATH_WORD.findall(path))]
+    return handles(
+        path,
+        http_method=HttpMethod(verb),
+        summary=summary,
+        status_code=status,
+        operation_id="".join(words),
+    )(handler)
+
+
+def _in_query(parameter: inspect.Parameter) -> Any:
+    """The type of a parameter that stands in the query, with its name there."""
+    if get_origin(parameter.annotation) is Annotated:
+        return parameter.annotation
+    first, *others = parameter.name.split("_")
+    name = first + "".join(map(str.title, others))
+    return Annotated[parameter.annotation, QueryParameter(name=name)]
