@@ -15,60 +15,47 @@ from hermes_actors.cli.command_line.options import examples
 from hermes_actors.errors import HermesError
 
 _PACKAGE = "hermes_actors.cli"
-_COMMANDS = (
-    LazyCommand(
-        "dev", f"{_PACKAGE}.nodes.dev:dev", "Run a whole cluster on this machine, two DCs."
-    ),
-    LazyCommand(
-        "node", f"{_PACKAGE}.nodes.node:node", "Run one node of a cluster, on Kafka or alone."
-    ),
-    LazyCommand("publish", f"{_PACKAGE}.publishing.publish:app", "Publish one message, or many."),
-    LazyCommand("tail", f"{_PACKAGE}.tail:app", "Print what lies in a topic, and what comes."),
-    LazyCommand(
-        "sink", f"{_PACKAGE}.sink.command:app", "Be a subscriber: take pushes, print, count."
-    ),
-    LazyCommand(
-        "group",
-        f"{_PACKAGE}.administration.groups:app",
-        "Create, list, show, update, delete groups.",
-    ),
-    LazyCommand(
-        "topic",
-        f"{_PACKAGE}.administration.topics:app",
-        "Create, list, show, update, delete topics.",
-    ),
-    LazyCommand(
-        "subscription",
-        f"{_PACKAGE}.subscriptions.commands:app",
-        "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
-    ),
-    LazyCommand("schema", f"{_PACKAGE}.schemas:app", "Show, check, compare, save schemas."),
-    LazyCommand(
-        "dlq", f"{_PACKAGE}.dlq.commands:app", "List, show, re-drive, expire dead letters."
-    ),
-    LazyCommand(
-        "balancer",
-        f"{_PACKAGE}.balancer.commands:app",
-        "Show who runs what and why; drain nodes, constrain work.",
-    ),
-    LazyCommand("trace", f"{_PACKAGE}.trace:app", "Show what became of a message, by its id."),
-    LazyCommand("status", f"{_PACKAGE}.status:app", "Show all nodes, and how they fare."),
-    LazyCommand(
-        "oauth-provider",
-        f"{_PACKAGE}.administration.oauth_providers:app",
-        "Create, list, show, update, delete providers of OAuth tokens.",
-    ),
-    LazyCommand("spool", f"{_PACKAGE}.nodes.spool:app", "Show and empty what waits for a log."),
-    LazyCommand("user", f"{_PACKAGE}.nodes.users:app", "Hash passwords, check a users file."),
-    LazyCommand("config", f"{_PACKAGE}.nodes.configuration:app", "Check and show a configuration."),
-)
+_COMMANDS = {
+    name: LazyCommand(name, f"{_PACKAGE}.{target}", about)
+    for name, target, about in (
+        ("dev", "nodes.dev:dev", "Run a whole cluster on this machine, two DCs."),
+        ("node", "nodes.node:node", "Run one node of a cluster, on Kafka or alone."),
+        ("publish", "publishing.publish:app", "Publish one message, or many."),
+        ("tail", "tail:app", "Print what lies in a topic, and what comes."),
+        ("sink", "sink.command:app", "Be a subscriber: take pushes, print, count."),
+        ("group", "administration.groups:app", "Create, list, show, update, delete groups."),
+        ("topic", "administration.topics:app", "Create, list, show, update, delete topics."),
+        (
+            "subscription",
+            "subscriptions.commands:app",
+            "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
+        ),
+        ("schema", "schemas:app", "Show, check, compare, save schemas."),
+        ("dlq", "dlq.commands:app", "List, show, re-drive, expire dead letters."),
+        (
+            "balancer",
+            "balancer.commands:app",
+            "Show who runs what and why; drain nodes, constrain work.",
+        ),
+        ("trace", "trace:app", "Show what became of a message, by its id."),
+        ("status", "status:app", "Show all nodes, and how they fare."),
+        (
+            "oauth-provider",
+            "administration.oauth_providers:app",
+            "Create, list, show, update, delete providers of OAuth tokens.",
+        ),
+        ("spool", "nodes.spool:app", "Show and empty what waits for a log."),
+        ("user", "nodes.users:app", "Hash passwords, check a users file."),
+        ("config", "nodes.configuration:app", "Check and show a configuration."),
+    )
+}
 
 
 class HermesGroup(PluginGroup):
     """The root command. Its `main` is the one place where failures become lines and codes."""
 
     def __init__(self, **attrs: Any) -> None:
-        attrs["commands"] = {str(command.name): command for command in _COMMANDS}
+        attrs["commands"] = dict(_COMMANDS)
         super().__init__(**attrs)
 
     def main(

@@ -18,7 +18,6 @@ from hermes_actors.cli.output.render import (
     printable,
     say,
     say_wrapped,
-    show_answer,
     write_json,
 )
 from hermes_actors.errors import Refused
@@ -44,36 +43,25 @@ VersionOption = Annotated[
     app,
     "hermes schema show shop.orders",
     "hermes schema show shop.orders --version 1 -o json",
+    show=lambda found: say(_shown(found)),
 )
-def show(
-    client: ManagementClient,
-    topic: TopicArgument,
-    version: VersionOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def show(client: ManagementClient, topic: TopicArgument, version: VersionOption = None) -> bytes:
     """Print a topic's schema as it was saved; with -o json its version and id too."""
-    content = _version(client, topic, version)
-    show_answer(content, output, lambda found: say(_shown(found)))
+    return _version(client, topic, version)
 
 
-@management_command(app, "hermes schema push shop.orders order.schema.json")
-def push(
-    client: ManagementClient,
-    topic: TopicArgument,
-    file: SchemaArgument,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def _say_version(found: dict[str, Any], topic: str) -> None:
+    say(printable(f"topic {topic}: version {found.get('version')}, id {found.get('id')}"))
+
+
+@management_command(app, "hermes schema push shop.orders order.schema.json", show=_say_version)
+def push(client: ManagementClient, topic: TopicArgument, file: SchemaArgument) -> bytes:
     """Make a schema the topic's newest one: publishers' messages must fit it from now on."""
     text = text_from_file(file)
     # Else a mistyped topic would make a subject that no topic has.
     body = {"schemaType": _kind_for(client, topic), "schema": text}
     client.post(f"{_subject(topic)}/versions", body)
-    content = client.post(_subject(topic), body)
-
-    def say_version(found: dict[str, Any]) -> None:
-        say(printable(f"topic {topic}: version {found.get('version')}, id {found.get('id')}"))
-
-    show_answer(content, output, say_version)
+    return client.post(_subject(topic), body)
 
 
 @management_command(

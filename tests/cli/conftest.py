@@ -88,7 +88,8 @@ def server() -> Iterator[FakeServer]:
 
 @pytest.fixture
 def hermes(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs a command line whose both servers are the fake one."""
+    """Runs a command line whose both servers are the fake one, and that trusts no file."""
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("HERMES_MANAGEMENT_URL", server.url)
     monkeypatch.setenv("HERMES_PUBLISH_URL", server.url)
 

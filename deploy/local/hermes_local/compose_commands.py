@@ -13,7 +13,7 @@ import typer
 
 from hermes_actors.cli.command_line.failures import EXIT_FAILED
 from hermes_actors.cli.command_line.options import Output, OutputOption, examples
-from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_local.compose import (
     COMPOSE_FILE,
     START_TIMEOUT_S,
@@ -30,13 +30,7 @@ from hermes_local.rewriting import NETWORK_DEFAULT
 DATA_DEFAULT = Path(".hermes-compose")
 _FOLLOW_POLL_S = 0.2
 
-compose = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="Run a compose file's services as local processes, without Docker.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+compose = command_group("Run a compose file's services as local processes, without Docker.")
 
 DataOption = Annotated[
     Path,

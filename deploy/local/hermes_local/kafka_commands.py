@@ -13,7 +13,7 @@ import typer
 
 from hermes_actors.cli.command_line.failures import EXIT_FAILED, CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import Output, OutputOption, examples
-from hermes_actors.cli.command_line.plain import PlainCommand, PlainGroup
+from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.output.render import counted, show_rows
 from hermes_local import jars
 from hermes_local.failures import LaunchFailed
@@ -25,13 +25,7 @@ NAME_DEFAULT = "dc1"
 PORT_DEFAULT = 9092
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
-kafka = typer.Typer(
-    cls=PlainGroup,
-    no_args_is_help=True,
-    help="Run Kafka clusters on this machine, without Docker.",
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+kafka = command_group("Run Kafka clusters on this machine, without Docker.")
 
 NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="Which cluster.")]
 DataOption = Annotated[

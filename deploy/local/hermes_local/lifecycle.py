@@ -153,15 +153,22 @@ class Service:
     def wait_healthy(self, timeout_s: float = 60.0) -> None:
         """Raises LaunchFailed when it ends before, or when the time is over."""
         deadline_s = time.monotonic() + timeout_s
-        while fault := self.health():
-            if not self.is_running:
-                raise LaunchFailed(f"{self.name} ended while it started: {self.last_words()}")
-            if time.monotonic() > deadline_s:
-                raise LaunchFailed(
-                    f"{self.name} is not healthy {timeout_s:.0f} s after its start: {fault}; "
-                    f"see {self.log_path}"
-                )
+        while not self.has_started(deadline_s, timeout_s):
             time.sleep(_POLL_S)
+
+    def has_started(self, deadline_s: float, timeout_s: float) -> bool:
+        """True when it is healthy. Raises LaunchFailed when it has ended, and for one that is not
+        at `deadline_s`, the end of the `timeout_s` that it had.
+        """
+        fault = self.health()
+        if fault and not self.is_running:
+            raise LaunchFailed(f"{self.name} ended while it started: {self.last_words()}")
+        if fault and time.monotonic() > deadline_s:
+            raise LaunchFailed(
+                f"{self.name} is not healthy {timeout_s:.0f} s after its start: {fault}; "
+                f"see {self.log_path}"
+            )
+        return not fault
 
     def last_words(self) -> str:
         """The end of its log, and where that lies."""
@@ -314,21 +321,12 @@ class Group:
             for service, at_s in list(asked_s.items()):
                 if time.monotonic() < at_s + service.asked_each_s:
                     continue
-                fault = service.health()
+                has_started = service.has_started(deadline_s, timeout_s)
                 asked_s[service] = time.monotonic()
-                if not fault:
+                if has_started:
                     del asked_s[service]
                     self.healthy.append(service.name)
                     self._say(f"{service.name}: healthy")
-                elif not service.is_running:
-                    raise LaunchFailed(
-                        f"{service.name} ended while it started: {service.last_words()}"
-                    )
-                elif time.monotonic() > deadline_s:
-                    raise LaunchFailed(
-                        f"{service.name} is not healthy {timeout_s:.0f} s after the start: "
-                        f"{fault}; see {service.log_path}"
-                    )
             time.sleep(_POLL_S)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.balancer import constraints, draining
+from hermes_actors.cli.balancer import operating
 from hermes_actors.cli.balancer.odd import is_calm, newest, odd, odd_of_datacenter, odd_of_node
 from hermes_actors.cli.balancer.tables import (
     show_changes,
@@ -37,8 +37,7 @@ from hermes_actors.cli.output.render import (
 
 app = command_group("The balancer: which node runs which subscription, and why.")
 _FOLLOWS_NONE = "the node that was asked follows no datacentre's coordination"
-app.add_typer(draining.app)
-app.add_typer(constraints.app)
+app.add_typer(operating.app)
 
 
 @management_command(
@@ -110,24 +109,6 @@ def _show_odd(datacenters: list[dict[str, Any]], output: Output) -> None:
     show_troubles(left)
 
 
-@management_command(app, "hermes balancer plan --dry-run")
-def plan(
-    client: ManagementClient,
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", show_default=False, help="Always so: the leader alone plans."),
-    ] = True,
-    dc: Annotated[
-        str, typer.Option("--dc", metavar="DC", help="By default that of the node asked.")
-    ] = "",
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Show what the planner would change now, with reasons; nothing is changed."""
-    del dry_run
-    content = client.get("/balancer/plan", {"dc": dc} if dc else None)
-    show_answer(content, output, _show_plan)
-
-
 def _show_plan(found: dict[str, Any]) -> None:
     shown = found.get("plan")
     planned: dict[str, Any] = shown if isinstance(shown, dict) else {}
@@ -146,6 +127,22 @@ def _show_plan(found: dict[str, Any]) -> None:
         say(f"no node has room for {counted(planned['unplaced'], 'owner')} that are wanted")
     if planned.get("hasMore"):
         say("the next round would go on: this one moves no more than its budget")
+
+
+@management_command(app, "hermes balancer plan --dry-run", show=_show_plan)
+def plan(
+    client: ManagementClient,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", show_default=False, help="Always so: the leader alone plans."),
+    ] = True,
+    dc: Annotated[
+        str, typer.Option("--dc", metavar="DC", help="By default that of the node asked.")
+    ] = "",
+) -> bytes:
+    """Show what the planner would change now, with reasons; nothing is changed."""
+    del dry_run
+    return client.get("/balancer/plan", {"dc": dc} if dc else None)
 
 
 @management_command(

@@ -1,6 +1,7 @@
 """Commands that are imported when they run, not when `hermes --help` lists them."""
 
 import importlib
+from functools import cache, cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -27,8 +28,9 @@ class LazyCommand(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """The context of the real command, which typer then invokes."""
-        return self.real().make_context(info_name, args, parent, **extra)
+        return self.real.make_context(info_name, args, parent, **extra)
 
+    @cached_property
     def real(self) -> Any:
         """The command itself. Raises CommandFailed where its module is not there."""
         module, _, attribute = self._target.partition(":")
@@ -49,6 +51,7 @@ class PluginCommand(LazyCommand):
         self._entry_point = entry_point
         self.is_broken = False
 
+    @cached_property
     def real(self) -> Any:
         """The plug-in's command. Raises CommandFailed, whatever its import raised."""
         try:
@@ -65,7 +68,7 @@ class PluginCommand(LazyCommand):
         if self.short_help or self.is_broken:
             return
         try:
-            real = self.real()
+            real = self.real
         except CommandFailed as failure:
             self.is_broken = True
             warn(failure.message)
@@ -110,6 +113,7 @@ class PluginGroup(PlainGroup):
         return names
 
 
+@cache
 def installed_plugins() -> list[EntryPoint]:
     """The entry points of the group `hermes.commands`."""
     return list(entry_points(group=PLUGIN_GROUP))

@@ -13,10 +13,12 @@ from hermes_actors.cli.command_line.options import (
     JsonOption,
     ManagementOption,
     Output,
+    OutputOption,
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.output.render import show_answer
 
 _MANAGEMENT = inspect.Parameter(
     "management",
@@ -27,6 +29,9 @@ _MANAGEMENT = inspect.Parameter(
 _JSON = inspect.Parameter(
     "json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption
 )
+_OUTPUT = inspect.Parameter(
+    "output", inspect.Parameter.KEYWORD_ONLY, default=Output.TABLE, annotation=OutputOption
+)
 
 
 def management_command(
@@ -36,21 +41,32 @@ def management_command(
     about: str | None = None,
     arguments: Mapping[str, Any] = MappingProxyType({}),
     options: Mapping[str, Any] = MappingProxyType({}),
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    show: Callable[..., object] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add a command that is called with a client of management; `lines` are its examples.
 
     It has `--management` too, and `--json` beside `--output`. `about` is its help in the place of
-    its docstring. It is given `arguments`, which come before its own ones, and `options`, which may
-    be left out (None), by keywords.
+    its docstring. It is given `arguments`, which come before its other ones, and `options`, which
+    may be left out (None), by keywords. With `show` it returns the server's answer, which is
+    written as `--output` says: as it is, or by `show`, which is given the object in it and those of
+    the command's arguments that it has a parameter for.
     """
 
-    def add(ask: Callable[..., None]) -> Callable[..., None]:
+    def add(ask: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(ask)
         def run(management: str, *, json: bool = False, **given: Any) -> None:
             if json:
                 given["output"] = Output.JSON
+            output = given.pop("output") if show is not None else None
             with ManagementClient(management) as client:
-                ask(client, **given)
+                content = ask(client, **given)
+            if show is not None and output is not None:
+                named = {
+                    name: given[name]
+                    for name in inspect.signature(show).parameters
+                    if name in given
+                }
+                show_answer(content, output, functools.partial(show, **named))
 
         _, *own = inspect.signature(ask).parameters.values()
         parameters = [
@@ -61,10 +77,10 @@ def management_command(
             inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
             for each, kind in options.items()
         ]
-        for each in own:
+        for each in (*own, *([_OUTPUT] if show is not None else ())):
             if each.name == "output":
                 parameters += [*left_out, _MANAGEMENT, each, _JSON]
-            elif each.kind is not inspect.Parameter.VAR_KEYWORD:
+            elif each.name not in arguments and each.kind is not inspect.Parameter.VAR_KEYWORD:
                 parameters.append(each)
         if _MANAGEMENT not in parameters:
             parameters.append(_MANAGEMENT)

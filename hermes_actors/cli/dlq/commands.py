@@ -1,12 +1,10 @@
 """`hermes dlq …`: a subscription's dead letters, looked at, delivered again, or closed."""
 
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
-from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
 from hermes_actors.cli.command_line.options import Output, OutputOption, YesOption, confirm
 from hermes_actors.cli.command_line.plain import command_group
 from hermes_actors.cli.connection.asking import management_command
@@ -26,7 +24,6 @@ from hermes_actors.cli.output.render import (
     parsed_object,
     printable,
     say,
-    show_answer,
     show_object,
     show_rows,
 )
@@ -36,38 +33,10 @@ app = command_group(
 )
 
 
-@management_command(
-    app,
-    "hermes dlq list shop.orders billing",
-    "hermes dlq list shop.orders billing --reason expired --since 1h",
-    name="list",
-    options=CHOICE,
-)
-def list_letters(
-    client: ManagementClient,
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="The most to show.")] = 50,
-    before: Annotated[
-        str | None, typer.Option(metavar="NEXT", help="The page after one that said so.")
-    ] = None,
-    output: OutputOption = Output.TABLE,
-    **choice: str | None,
-) -> None:
-    """List open dead letters of all datacentres, newest first."""
-    params = chosen(**choice)
-    if before is not None:
-        params["before"] = before
-    content = client.get(_path(topic, subscription), {**params, "limit": str(limit)})
-    show_answer(content, output, _show_letters)
-
-
-def _show_letters(found: dict[str, Any]) -> None:
-    rows = [_row(letter) for letter in fields_of(found, "deadLetters")]
-    show_rows(_COLUMNS, rows, "no open dead letters", optional=("Tries",), has_sentences=True)
-    _say_unreachable(found)
-    if found.get("next"):
-        say(f"there are more: --before {printable(str(found['next']))}")
+def _say_unreachable(found: dict[str, Any]) -> None:
+    for each in fields_of(found, "unreachable"):
+        dc, reason = printable(str(each.get("datacenter"))), printable(str(each.get("reason")))
+        say(f"{dc} is left out: {reason}")
 
 
 _COLUMNS = ("Given up", "Id", "Message", "Status", "Tries", "Reason")
@@ -86,11 +55,47 @@ def _row(letter: dict[str, Any]) -> list[str]:
     ]
 
 
-@management_command(app, "hermes dlq show shop.orders billing dc1:0:3:1042")
+def _show_letters(found: dict[str, Any]) -> None:
+    rows = [_row(letter) for letter in fields_of(found, "deadLetters")]
+    show_rows(_COLUMNS, rows, "no open dead letters", optional=("Tries",), has_sentences=True)
+    _say_unreachable(found)
+    if found.get("next"):
+        say(f"there are more: --before {printable(str(found['next']))}")
+
+
+@management_command(
+    app,
+    "hermes dlq list shop.orders billing",
+    "hermes dlq list shop.orders billing --reason expired --since 1h",
+    name="list",
+    arguments=SUBSCRIPTION.arguments,
+    options=CHOICE,
+    show=_show_letters,
+)
+def list_letters(
+    client: ManagementClient,
+    topic: str,
+    subscription: str,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="The most to show.")] = 50,
+    before: Annotated[
+        str | None, typer.Option(metavar="NEXT", help="The page after one that said so.")
+    ] = None,
+    **choice: str | None,
+) -> bytes:
+    """List open dead letters of all datacentres, newest first."""
+    params = chosen(**choice)
+    if before is not None:
+        params["before"] = before
+    return client.get(_path(topic, subscription), {**params, "limit": str(limit)})
+
+
+@management_command(
+    app, "hermes dlq show shop.orders billing dc1:0:3:1042", arguments=SUBSCRIPTION.arguments
+)
 def show(
     client: ManagementClient,
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
+    topic: str,
+    subscription: str,
     letter: Annotated[str, typer.Argument(metavar="ID", help="From 'hermes dlq list'.")],
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -99,36 +104,7 @@ def show(
     show_object(content, output)
 
 
-@management_command(
-    app,
-    "hermes dlq redrive shop.orders billing --all --dry-run",
-    "hermes dlq redrive shop.orders billing --reason expired --rate 20",
-    "hermes dlq redrive shop.orders billing dc1:0:3:1042",
-    options=CHOICE,
-)
-def redrive(
-    client: ManagementClient,
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    ids: IdsArgument = None,
-    all_: AllOption = False,
-    rate: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Messages a second, each DC.", show_default="50"),
-    ] = None,
-    dry_run: DryRunOption = False,
-    output: OutputOption = Output.TABLE,
-    **choice: str | None,
-) -> None:
-    """Deliver dead letters again, to this subscription only; see 'hermes dlq progress'."""
-    body = meant(ids, all_, choice)
-    body |= {"dryRun": dry_run} | ({} if rate is None else {"ratePerSecond": rate})
-    content = client.post(f"{_path(topic, subscription)}/redrive", body)
-    show = partial(_show_redrive, topic, subscription, dry_run)
-    show_answer(content, output, show)
-
-
-def _show_redrive(topic: str, subscription: str, dry_run: bool, found: dict[str, Any]) -> None:
+def _show_redrive(found: dict[str, Any], topic: str, subscription: str, dry_run: bool) -> None:
     count = f"{counted_letters(found, 'matching')} of {subscription}"
     if dry_run:
         say(f"would re-drive {count}")
@@ -140,36 +116,39 @@ def _show_redrive(topic: str, subscription: str, dry_run: bool, found: dict[str,
     _say_unreachable(found)
 
 
-@management_command(app, "hermes dlq progress shop.orders billing")
-def progress(
+@management_command(
+    app,
+    "hermes dlq redrive shop.orders billing --all --dry-run",
+    "hermes dlq redrive shop.orders billing --reason expired --rate 20",
+    "hermes dlq redrive shop.orders billing dc1:0:3:1042",
+    arguments=SUBSCRIPTION.arguments,
+    options=CHOICE,
+    show=_show_redrive,
+)
+def redrive(
     client: ManagementClient,
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Show how far the last re-drive has come in each datacentre, also of one that is cancelled."""
-    content = client.get(f"{_path(topic, subscription)}/redrive")
-    show = partial(_show_progress, topic, subscription)
-    show_answer(content, output, show)
+    topic: str,
+    subscription: str,
+    ids: IdsArgument = None,
+    all_: AllOption = False,
+    rate: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Messages a second, each DC.", show_default="50"),
+    ] = None,
+    dry_run: DryRunOption = False,
+    **choice: str | None,
+) -> bytes:
+    """Deliver dead letters again, to this subscription only; see 'hermes dlq progress'."""
+    body = meant(ids, all_, choice)
+    body |= {"dryRun": dry_run} | ({} if rate is None else {"ratePerSecond": rate})
+    return client.post(f"{_path(topic, subscription)}/redrive", body)
 
 
-def _show_progress(topic: str, subscription: str, found: dict[str, Any]) -> None:
+def _show_progress(found: dict[str, Any], topic: str, subscription: str) -> None:
     columns = ("DC", "State", "Total", "Redriven", "Failed", "Skipped", "Reason")
-    rows = [
-        [
-            str(each.get(name, ""))
-            for name in (
-                "datacenter",
-                "state",
-                "total",
-                "redriven",
-                "failed",
-                "skipped",
-                "reason",
-            )
-        ]
-        for each in fields_of(found, "datacenters")
-    ]
+    names = ("datacenter", *(each.lower() for each in columns[1:]))
+    datacenters = fields_of(found, "datacenters")
+    rows = [[str(each.get(name, "")) for name in names] for each in datacenters]
     show_rows(columns, rows, "no datacentre has anything to re-drive", has_sentences=True)
     if failed := found.get("failed"):
         say(
@@ -178,12 +157,19 @@ def _show_progress(topic: str, subscription: str, found: dict[str, Any]) -> None
         )
 
 
-@management_command(app, "hermes dlq cancel shop.orders billing")
-def cancel(
-    client: ManagementClient,
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-) -> None:
+@management_command(
+    app,
+    "hermes dlq progress shop.orders billing",
+    arguments=SUBSCRIPTION.arguments,
+    show=_show_progress,
+)
+def progress(client: ManagementClient, topic: str, subscription: str) -> bytes:
+    """Show how far the last re-drive has come in each datacentre, also of one that is cancelled."""
+    return client.get(f"{_path(topic, subscription)}/redrive")
+
+
+@management_command(app, "hermes dlq cancel shop.orders billing", arguments=SUBSCRIPTION.arguments)
+def cancel(client: ManagementClient, topic: str, subscription: str) -> None:
     """Stop a re-drive; what is under way still ends, the other letters stay open."""
     path = f"{_path(topic, subscription)}/redrive"
     before = parsed_object(client.get(path))
@@ -201,43 +187,36 @@ def cancel(
     )
 
 
+def _show_expired(found: dict[str, Any], subscription: str, dry_run: bool) -> None:
+    verb = "would expire" if dry_run else "expired"
+    say(f"{verb} {counted_letters(found, 'expired')} of {subscription}")
+    _say_unreachable(found)
+
+
 @management_command(
     app,
     "hermes dlq expire shop.orders billing dc1:0:3:1042",
     "hermes dlq expire shop.orders billing --until 2d --yes",
+    arguments=SUBSCRIPTION.arguments,
     options=CHOICE,
+    show=_show_expired,
 )
 def expire(
     client: ManagementClient,
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
+    topic: str,
+    subscription: str,
     ids: IdsArgument = None,
     all_: AllOption = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    output: OutputOption = Output.TABLE,
     **choice: str | None,
-) -> None:
+) -> bytes:
     """Close dead letters that nobody will need; nothing re-drives them any more."""
     body = meant(ids, all_, choice) | {"dryRun": dry_run}
     if not ids and not dry_run:
         what = f"those dead letters of subscription {subscription} of {topic}"
         confirm(what, yes, "expire")
-    content = client.post(f"{_path(topic, subscription)}/expire", body)
-    verb = "would expire" if dry_run else "expired"
-    show = partial(_show_expired, subscription, verb)
-    show_answer(content, output, show)
-
-
-def _show_expired(subscription: str, verb: str, found: dict[str, Any]) -> None:
-    say(f"{verb} {counted_letters(found, 'expired')} of {subscription}")
-    _say_unreachable(found)
-
-
-def _say_unreachable(found: dict[str, Any]) -> None:
-    for each in fields_of(found, "unreachable"):
-        dc, reason = printable(str(each.get("datacenter"))), printable(str(each.get("reason")))
-        say(f"{dc} is left out: {reason}")
+    return client.post(f"{_path(topic, subscription)}/expire", body)
 
 
 def _path(topic: str, subscription: str) -> str:

@@ -21,7 +21,6 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.connection.management import checked_url, quoted
-from hermes_actors.cli.publishing.batch_publisher import BATCH_MAX, BatchPublisher
 from hermes_actors.cli.publishing.lines import (
     KeyOf,
     count_lines,
@@ -31,6 +30,8 @@ from hermes_actors.cli.publishing.lines import (
     open_lines,
 )
 from hermes_actors.cli.publishing.publisher import (
+    BATCH_MAX,
+    BatchPublisher,
     BulkPublisher,
     Outcome,
     OutgoingMessage,

@@ -4,10 +4,11 @@ import json
 import random
 import ssl
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from urllib.parse import quote
 
+import msgspec
 import trio
 
 from hermes_actors.cli.command_line.credentials import SHOW_WHO
@@ -195,7 +196,7 @@ class BulkPublisher:
     async def _serve(self, poster: Poster, of: trio.MemoryReceiveChannel[OutgoingMessage]) -> None:
         async for message in of:
             if not self._is_left_out():
-                self._done(await self._publish(poster, message))
+                await self._publish(poster, [message])
 
     def _is_left_out(self) -> bool:
         """True for a message that need not be sent any more."""
@@ -211,32 +212,50 @@ class BulkPublisher:
         """How long to wait after the given attempt: as long as the server asks for, at least."""
         return max(backoff_ms(attempt, self._rng), min(asked_ms, _RETRY_AFTER_MAX_MS))
 
-    async def _publish(self, poster: Poster, message: OutgoingMessage) -> Outcome:
-        """One message, with its retries. Raises CannotConnect after the last one."""
-        plan = self._plan
+    async def _publish(self, poster: Poster, group: list[OutgoingMessage]) -> None:
+        """One request, and others for what is to be tried again. Raises CannotConnect."""
+        retries = self._plan.retries
+        sent_ms = self._clock.now_ms()
+        attempt = 0
+        while group:
+            attempt += 1
+            began_s = self._clock.monotonic_s()
+            try:
+                answers = await self._attempt(poster, group)
+            except CannotConnect as error:
+                if attempt > retries:
+                    raise
+                answers = [MessageAnswer(0, error=str(error))] * len(group)
+            except NoAnswer as lost:
+                answers = [MessageAnswer(0, error=str(lost))] * len(group)
+            latency_ms = (self._clock.monotonic_s() - began_s) * 1_000
+            again: list[OutgoingMessage] = []
+            asked_ms = 0.0
+            for message, told in zip(group, answers, strict=True):
+                if attempt <= retries and told.is_for_later:
+                    again.append(message)
+                    asked_ms = max(asked_ms, told.retry_after_ms)
+                else:
+                    self._done(outcome(message, told, attempt, sent_ms, latency_ms))
+            group = again
+            if group:
+                await trio.sleep(self._pause_ms(attempt, asked_ms) / 1_000)
+
+    async def _attempt(
+        self, poster: Poster, group: Sequence[OutgoingMessage]
+    ) -> list[MessageAnswer]:
+        """Send the group once; return what is said of each message.
+
+        Raises CannotConnect and NoAnswer.
+        """
+        (message,) = group
         lines = self._lines
         if message.key is not None:
             lines += header_lines([("Partition-Key", message.key)])
-        sent_ms = self._clock.now_ms()
-        attempt = 0
-        while True:
-            attempt += 1
-            began_s = self._clock.monotonic_s()
-            told = MessageAnswer(0)
-            try:
-                answer = await poster.post(self._route, lines, message.body, plan.timeout_s)
-                told = read_answer(answer, plan.url, self._clock.now_ms())
-            except CannotConnect:
-                if attempt > plan.retries:
-                    raise
-            except NoAnswer as lost:
-                told = MessageAnswer(0, error=str(lost))
-            latency_ms = (self._clock.monotonic_s() - began_s) * 1_000
-            if not told.is_for_later or attempt > plan.retries:
-                if refuses_all(told.status):
-                    self._stop()
-                return outcome(message, told, attempt, sent_ms, latency_ms)
-            await trio.sleep(self._pause_ms(attempt, told.retry_after_ms) / 1_000)
+        answer = await poster.post(self._route, lines, message.body, self._plan.timeout_s)
+        if refuses_all(answer.status):
+            self._stop()
+        return [read_answer(answer, self._plan.url, self._clock.now_ms())]
 
 
 def outcome(
@@ -292,3 +311,80 @@ def percentile(sorted_values: Sequence[float], percent: float) -> float:
         return 0.0
     rank = max(1, -(-len(sorted_values) * percent // 100))
     return sorted_values[int(rank) - 1]
+
+
+BATCH_MAX = 4_000
+# A pipe that is followed must not wait for a whole batch.
+_GATHER_S = 0.05
+_LINES = "application/x-ndjson"
+_ENVELOPES = "application/vnd.hermes.messages+ndjson"
+
+
+class _Line(msgspec.Struct):
+    status: int
+    id: str = ""
+    message: str = ""
+    code: str = ""
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+class BatchPublisher(BulkPublisher):
+    """As BulkPublisher, with `plan.batch` messages at most in a request."""
+
+    async def _serve(self, poster: Poster, of: trio.MemoryReceiveChannel[OutgoingMessage]) -> None:
+        async for message in of:
+            if self._is_left_out():
+                continue
+            group = [message]
+            with trio.move_on_after(_GATHER_S), suppress(trio.EndOfChannel):
+                while len(group) < self._plan.batch:
+                    group.append(await of.receive())
+            await self._publish(poster, group)
+
+    async def _attempt(
+        self, poster: Poster, group: Sequence[OutgoingMessage]
+    ) -> list[MessageAnswer]:
+        plan = self._plan
+        content_type, body = _body(group)
+        headers = [pair for pair in plan.headers if pair[0].lower() != "content-type"]
+        headers.append(("Content-Type", content_type))
+        route = route_to(plan.url, self._path + "/batch")
+        answer = await poster.post(route, header_lines(headers), body, plan.timeout_s)
+        if answer.status != 200:
+            # A request that is too large for the node, or a batch that it does not take.
+            if refuses_all(answer.status) or answer.status == 413:
+                self._stop()
+            return [read_answer(answer, plan.url, self._clock.now_ms())] * len(group)
+        try:
+            lines = _decoder.decode_lines(answer.body)
+        except msgspec.MsgspecError as error:
+            return [MessageAnswer(0, error=f"the answer cannot be read: {error}")] * len(group)
+        asked_ms = asked_pause_ms(answer, self._clock.now_ms())
+        told = [
+            MessageAnswer(
+                each.status,
+                each.id,
+                f"{each.code}: {each.message}" if each.message else "",
+                asked_ms,
+            )
+            for each in lines
+            if each.id
+        ]
+        ends = [f"{each.code}: {each.message}" for each in lines if not each.id]
+        rest = MessageAnswer(0, "", "the answer ends before it", asked_ms)
+        if ends:
+            rest = MessageAnswer(503, "", ends[0], asked_ms)
+        return (told + [rest] * len(group))[: len(group)]
+
+
+def _body(group: Sequence[OutgoingMessage]) -> tuple[str, bytes]:
+    """Content-Type and body."""
+    if all(message.key is None for message in group):
+        return _LINES, b"".join([message.body + b"\n" for message in group])
+    lines = []
+    for message in group:
+        key = b"" if message.key is None else b'"key":%b,' % json.dumps(message.key).encode()
+        lines.append(b'{%b"message":%b}\n' % (key, message.body))
+    return _ENVELOPES, b"".join(lines)

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from hermes_actors.cli.administration.arguments import Named, TopicArgument, completed
-from hermes_actors.cli.administration.outcome import show_changed
-from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.administration.resource import show_changed, subscription_path
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import Output, OutputOption, YesOption, confirm
 from hermes_actors.cli.command_line.plain import PlainGroup

@@ -7,8 +7,7 @@ import msgspec
 import typer
 
 from hermes_actors.cli.administration.arguments import TopicArgument
-from hermes_actors.cli.administration.outcome import show_updated
-from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
+from hermes_actors.cli.administration.resource import SUBSCRIPTION, show_updated, subscription_path
 from hermes_actors.cli.administration.topics import OWNER_DEFAULT
 from hermes_actors.cli.command_line import bodies
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
@@ -19,10 +18,9 @@ from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.subscriptions import (
     activation,
     deliveries,
-    filter_test,
     listing,
     signing,
-    trial,
+    trying,
     why,
 )
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
@@ -238,5 +236,4 @@ app.add_typer(activation.app)
 app.add_typer(deliveries.app)
 app.add_typer(why.app)
 app.add_typer(signing.app)
-app.add_typer(filter_test.app)
-app.add_typer(trial.app)
+app.add_typer(trying.app)

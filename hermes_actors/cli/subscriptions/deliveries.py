@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
-from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
 from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import Output, OutputOption, YesOption, confirm
@@ -34,22 +33,12 @@ RETRANSMISSION_TIMEOUT_S = 60.0
 """The server waits up to 30 s for the consumers, and before that for logs that do not answer."""
 
 
-@management_command(app, "hermes subscription lag shop.orders billing")
-def lag(
-    client: ManagementClient,
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Show for each datacentre and partition what is not delivered yet.
-
-    A message that waits for its retry counts as one, whatever was delivered after it.
-    """
-    content = client.get(f"{subscription_path(topic, subscription)}/lag")
-    show_answer(content, output, partial(_show_lag, topic, subscription))
+def _figures(partition: dict[str, Any]) -> list[str]:
+    names = ("partition", "position", "end", "lag")
+    return [known(partition.get(name)) for name in names]
 
 
-def _show_lag(topic: str, subscription: str, found: dict[str, Any]) -> None:
+def _show_lag(found: dict[str, Any], topic: str, subscription: str) -> None:
     datacenters = fields_of(found, "datacenters")
     rows = [
         [str(dc.get("datacenter", "")), *_figures(partition)]
@@ -64,9 +53,18 @@ def _show_lag(topic: str, subscription: str, found: dict[str, Any]) -> None:
     say_letters(topic, subscription, found)
 
 
-def _figures(partition: dict[str, Any]) -> list[str]:
-    names = ("partition", "position", "end", "lag")
-    return [known(partition.get(name)) for name in names]
+@management_command(
+    app,
+    "hermes subscription lag shop.orders billing",
+    arguments=SUBSCRIPTION.arguments,
+    show=_show_lag,
+)
+def lag(client: ManagementClient, topic: str, subscription: str) -> bytes:
+    """Show for each datacentre and partition what is not delivered yet.
+
+    A message that waits for its retry counts as one, whatever was delivered after it.
+    """
+    return client.get(f"{subscription_path(topic, subscription)}/lag")
 
 
 @management_command(
@@ -74,11 +72,12 @@ def _figures(partition: dict[str, Any]) -> list[str]:
     "hermes subscription retransmit shop.orders billing --to 2026-01-31T12:00:00Z --dry-run",
     "hermes subscription retransmit shop.orders billing --to end",
     "hermes subscription retransmit shop.orders billing --offset dc1/0=4200 --offset dc2/3=0",
+    arguments=SUBSCRIPTION.arguments,
 )
 def retransmit(
     client: ManagementClient,
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
+    topic: str,
+    subscription: str,
     to: Annotated[
         str | None,
         typer.Option(

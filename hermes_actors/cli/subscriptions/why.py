@@ -7,8 +7,7 @@ from typing import Any
 
 import typer
 
-from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
-from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
 from hermes_actors.cli.command_line.options import Output, OutputOption
 from hermes_actors.cli.command_line.plain import PlainGroup
 from hermes_actors.cli.connection.asking import management_command
@@ -32,11 +31,13 @@ from hermes_actors.cli.output.watching import WatchOption, watched
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
 
 
-@management_command(app, "hermes subscription why shop.orders billing")
+@management_command(
+    app, "hermes subscription why shop.orders billing", arguments=SUBSCRIPTION.arguments
+)
 def why(
     client: ManagementClient,
-    topic: TopicArgument,
-    subscription: SubscriptionArgument,
+    topic: str,
+    subscription: str,
     watch: WatchOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 import trio
 
-from hermes_actors.cli.balancer import draining
+from hermes_actors.cli.balancer import operating
 from hermes_actors.cli.balancer.tables import numbers
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.output.render import span, time_of
@@ -296,7 +296,7 @@ def test_a_node_is_drained_where_it_takes_part(hermes, server):
 
 
 def test_waiting_shows_progress_until_the_node_is_empty(hermes, server, monkeypatch):
-    monkeypatch.setattr(draining, "POLL_S", 0.0)
+    monkeypatch.setattr(operating, "POLL_S", 0.0)
     server.on("PUT /balancer/drains/dc2/node-a", (200, b""))
     left = [status_of("node-a", "dc2", tasks) for tasks in (12, 12, 1, 0)]
     server.on("GET /balancer?node=node-a", *[(200, {"datacenters": [DC1, x]}) for x in left])
@@ -315,8 +315,8 @@ async def test_waiting_ends_in_time(autojump_clock, capsys):
 
     began_s = trio.current_time()
     with pytest.raises(CommandFailed, match="has 1 task after 60 s"):
-        await draining.wait_empty(looked, "dc1 a", 60.0)
-    assert trio.current_time() - began_s == pytest.approx(60.0, abs=draining.POLL_S)
+        await operating.wait_empty(looked, "dc1 a", 60.0)
+    assert trio.current_time() - began_s == pytest.approx(60.0, abs=operating.POLL_S)
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("dc1 a: drained since 1970-01-01T00:00:01Z: 1 task left; for 1 of them ")
 

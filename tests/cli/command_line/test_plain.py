@@ -13,7 +13,7 @@ def command_lines():
         if type(command) is not LazyCommand:
             continue
         yield (name,)
-        for below in getattr(command.real(), "commands", {}):
+        for below in getattr(command.real, "commands", {}):
             yield (name, below)
 
 
