@@ -1,6 +1,9 @@
-"""`hermes status`: all nodes of all datacentres, and how they fare."""
+"""`hermes status` and `hermes top`: what there is in all datacentres, and how it fares."""
 
 import json
+import shutil
+import sys
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -9,12 +12,14 @@ from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import (
     Output,
     OutputOption,
+    Sort,
 )
 from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     counted,
     fields_of,
+    known,
     parsed_object,
     printable,
     say,
@@ -22,10 +27,12 @@ from hermes_actors.cli.output.render import (
     say_wrapped,
     show_answer,
     show_rows,
+    write_json,
 )
 from hermes_actors.cli.output.watching import WatchOption, watched
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
+top_app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
 _COLUMNS = ("DC", "Node", "State", "Age", "Publ./s", "Deliv./s", "Subscr.", "Ill", "Roles")
 
@@ -104,6 +111,17 @@ def _show_nodes(found: dict[str, Any]) -> None:
     rows = [_row(node) for node in nodes]
     show_rows(_COLUMNS, rows, "no node is known", optional=("Roles",))
     # Sentences do not fit into a column beside so many others.
+    _say_what_stands_out(found, nodes)
+    stopped, failing = _stopped(found), _failing(found)
+    if stopped or failing:
+        say(
+            f"ill: {counted(stopped, 'subscription')} stopped, {failing} failing, "
+            "see 'hermes subscription list --unhealthy'"
+        )
+
+
+def _say_what_stands_out(found: dict[str, Any], nodes: Sequence[dict[str, Any]]) -> None:
+    """A line for each datacentre of which nothing is known, and for all that nodes have to say."""
     say_unknown(found)
     for node in nodes:
         # Of an unknown datacentre everything has been said by its own line.
@@ -115,12 +133,6 @@ def _show_nodes(found: dict[str, Any]) -> None:
                 say(printable(f"{node.get('datacenter')} {node.get('node')}: {notice}"))
     for notice in fields_of(found, "notices"):
         say(printable(f"{notice.get('datacenter')}: {notice.get('text')}"))
-    stopped, failing = _stopped(found), _failing(found)
-    if stopped or failing:
-        say(
-            f"ill: {counted(stopped, 'subscription')} stopped, {failing} failing, "
-            "see 'hermes subscription list --unhealthy'"
-        )
 
 
 def _stopped(found: dict[str, Any]) -> int:
@@ -150,4 +162,134 @@ def _row(node: dict[str, Any]) -> list[str]:
         f"{node.get('ageMs', 0) / 1_000:.1f} s",
         *(["-"] * len(figures) if is_over else figures),
         ", ".join(node.get("roles", [])),
+    ]
+
+
+# `hermes top`.
+
+_NODE_COLUMNS = ("DC", "Node", "State", "Publ./s", "Deliv./s", "Ill", "Spool", "Away/s", "Loop ms")
+_TOPIC_COLUMNS = ("Topic", "Publ./s", "4xx/s", "5xx/s", "Deliv./s", "Subscr.", "Ill", "Lag", "Out")
+_SUBSCRIPTION_COLUMNS = ("Subscription", "State", "Deliv./s", "Lag", "Out", "Retries", "Reason")
+_LINES_BESIDE = 14
+"""Of the screen: titles, the line above, and what is told below the tables."""
+_ROWS_MIN, _ROWS_IN_PIPE = 3, 20
+_STATES = ("GONE", "NOT_READY", "UNKNOWN", "READY", "LEFT")
+_NODE_SORTS: dict[Sort, Callable[[dict[str, Any]], Any]] = {
+    Sort.NAME: lambda _node: 0,
+    Sort.STATE: lambda node: (
+        _STATES.index(node["state"]) if node.get("state") in _STATES else len(_STATES),
+        -(_stopped(node) + _failing(node)),
+        -node.get("loopLagMs", 0),
+    ),
+    Sort.LAG: lambda node: -node.get("loopLagMs", 0),
+    Sort.RATE: lambda node: -(node.get("publishedRate", 0) + node.get("deliveredRate", 0)),
+    Sort.INFLIGHT: lambda node: -node.get("spooledMessages", 0),
+}
+
+
+@management_command(
+    top_app, "hermes top", "hermes top --sort lag", "hermes top --once", "hermes top --json"
+)
+def top(
+    client: ManagementClient,
+    sort: Annotated[Sort, typer.Option("--sort", help="The worst first.")] = Sort.STATE,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", min=1, metavar="N", help="Rows of each table.", show_default="what fits"
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Watch nodes, topics and subscriptions of all datacentres, the worst first, until Ctrl-C.
+
+    Spool: messages that wait on a node's disk. Out: pushes under way.
+    Away/s: messages sent to another datacentre. Loop ms: how late it was.
+    With --json it is shown once, as one object.
+    """
+    if output is Output.JSON:
+        write_json(json.dumps(_everything(client, sort, limit), ensure_ascii=False).encode())
+        return
+
+    def show() -> None:
+        rows_max = limit or rows_that_fit(sys.__stdout__ is not None and sys.__stdout__.isatty())
+        _show_everything(_everything(client, sort, rows_max))
+
+    watched(show, not once)
+
+
+def rows_that_fit(is_terminal: bool, lines: int | None = None) -> int:
+    """How many rows each of three tables has on a screen of so many lines (None: as it is now)."""
+    if not is_terminal:
+        return _ROWS_IN_PIPE
+    lines = shutil.get_terminal_size().lines if lines is None else lines
+    return max(_ROWS_MIN, (lines - _LINES_BESIDE) // 3)
+
+
+def worst_nodes(
+    nodes: Sequence[dict[str, Any]], sort: Sort, limit: int | None
+) -> list[dict[str, Any]]:
+    """The first so many of them, in that order; those that are alike by their names."""
+    by_name = sorted(nodes, key=lambda each: (str(each.get("datacenter")), str(each.get("node"))))
+    return sorted(by_name, key=_NODE_SORTS[sort])[:limit]
+
+
+def _everything(client: ManagementClient, sort: Sort, limit: int | None) -> dict[str, Any]:
+    wanted = {"sort": sort.value} | ({} if limit is None else {"limit": str(limit)})
+    found = parsed_object(client.get("/status/nodes"))
+    nodes = fields_of(found, "nodes")
+    found["nodesInAll"] = len(nodes)
+    found["nodes"] = worst_nodes(nodes, sort, limit)
+    for name in ("topics", "subscriptions"):
+        found[name] = fields_of(parsed_object(client.get(f"/status/{name}", wanted)), name)
+    return found
+
+
+def _show_everything(found: dict[str, Any]) -> None:
+    nodes, topics = fields_of(found, "nodes"), fields_of(found, "topics")
+    show_rows(_NODE_COLUMNS, [_top_node(each) for each in nodes], "no node is known")
+    if (more := found.get("nodesInAll", 0) - len(nodes)) > 0:
+        say(f"and {counted(more, 'more node')}")
+    say("")
+    show_rows(_TOPIC_COLUMNS, [_top_topic(each) for each in topics], "no topics")
+    say("")
+    rows = [_top_subscription(each) for each in fields_of(found, "subscriptions")]
+    show_rows(_SUBSCRIPTION_COLUMNS, rows, "no subscriptions", has_sentences=True)
+    _say_what_stands_out(found, nodes)
+
+
+def _top_node(node: dict[str, Any]) -> list[str]:
+    dc, name, state, _, published, delivered, _, ill, _ = _row(node)
+    figures = [
+        str(node.get("spooledMessages", 0)),
+        f"{node.get('elsewhereRate', 0):.1f}",
+        f"{node.get('loopLagMs', 0):.0f}",
+    ]
+    if published in ("-", "?"):
+        figures = [published] * len(figures)
+    return [dc, name, state, published, delivered, ill, *figures]
+
+
+def _top_topic(topic: dict[str, Any]) -> list[str]:
+    rates = [topic.get(each, 0) for each in ("rate", "rejectedRate", "failedRate", "deliveryRate")]
+    counts = ("subscriptions", "unhealthySubscriptions", "lag", "inflight")
+    return [
+        str(topic.get("topicName")),
+        *(f"{each:.1f}" if topic.get("isKnown", True) else "?" for each in rates),
+        *(known(topic.get(each)) for each in counts),
+    ]
+
+
+def _top_subscription(found: dict[str, Any]) -> list[str]:
+    problems = [str(each.get("description", "")) for each in fields_of(found, "problems")]
+    return [
+        f"{found.get('topicName')} {found.get('name')}",
+        str(found.get("condition", "")),
+        f"{found.get('rate', 0):.1f}",
+        known(found.get("lag")),
+        known(found.get("inflight")),
+        known(found.get("waitingRetries")),
+        # The whole of it is told by `hermes subscription why`.
+        (problems[0] if problems else str(found.get("reason", ""))).partition("; ")[0],
     ]

@@ -128,6 +128,8 @@ class PushConsumer:
         self._read_ahead()
         for name, attribute in (("inflight", "inflight"), ("waiting_retries", "waiting")):
             self._measures.gauge(name, Gauge(buffer, attribute))
+        span_max = parts.config.unsettled_span_max
+        self._measures.gauge("pending_offsets", lambda: self._progress.span / span_max)
 
     async def run(self, inbox: Inbox[LiveSubscription]) -> None:
         """Deliver until asked to stop, then drain and commit."""
@@ -153,6 +155,8 @@ class PushConsumer:
         finally:
             self._is_stopping = True
             self._dispatch.abandon()
+            # Who is gone has nothing pending, and is not kept in memory by what shows it.
+            self._measures.gauge("pending_offsets", float)
 
     def hand_over(self) -> None:
         """Shorten the grace of the stop, which comes now: another node waits to go on."""

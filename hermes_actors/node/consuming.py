@@ -1,6 +1,6 @@
 """The delivering part of a node: senders, and the agent that keeps the consumers."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 
 import trio
@@ -25,7 +25,7 @@ from hermes_actors.filters.aside import Aside
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import FollowedRedrives
 from hermes_actors.model.oauth import OAuthProvider
-from hermes_actors.node.coordinating import open_part
+from hermes_actors.node.coordinating import CoordinationPart, open_part
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.runtime.clock import Clock
@@ -120,10 +120,7 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             names = [] if agent is None else filter(agent.has_first, agent.subscriptions())
             return [known[name] for name in names if name in known]
 
-        metrics.gauge(
-            "consumer_processes_running",
-            lambda: 0 if node.agent is None else len(node.agent.subscriptions()),
-        )
+        _count_workload(metrics, node, part)
         counts = node.open_letters = OpenCounts(environment.log, counted)
 
         # The same one after a failure: it keeps what it was told of.
@@ -137,6 +134,32 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
         yield
         node.consumer_parts = None
         await node.control.stop("agent", grace_s=stop_grace_s + _COMMIT_GRACE_S)
+
+
+def _count_workload(metrics: Metrics, node: Node, part: CoordinationPart) -> None:
+    """Show, as Hermes does, what this node is to deliver and what it does."""
+
+    def running() -> set[str]:
+        return set() if node.agent is None else set(node.agent.subscriptions())
+
+    def assigned() -> set[str]:
+        return set(part.coordination.state.grants_of(part.presence.boot))
+
+    def assignments() -> Iterator[tuple[Mapping[str, str], float]]:
+        state = part.coordination.state
+        if part.presence.boot == state.leader != "":
+            tasks = sum(len(state.grants_of(boot)) for boot in state.members)
+            yield {"kafka_cluster": node.config.dc}, tasks
+
+    for name, read in (
+        ("consumer_processes_running", running),
+        ("workload_subscriptions_running", running),
+        ("workload_subscriptions_assigned", assigned),
+        ("workload_subscriptions_missing", lambda: assigned() - running()),
+        ("workload_subscriptions_oversubscribed", lambda: running() - assigned()),
+    ):
+        metrics.gauge(name, lambda read=read: len(read()))  # type: ignore[misc]
+    metrics.gauges("workload_all_assignments", assignments)
 
 
 def provider_of(node: Node) -> ProviderOf:

@@ -73,6 +73,9 @@ def _sources(node: Node) -> Sources:
     def published(topic: str) -> Published | None:
         return None if node.frontend is None else node.frontend.published(topic)
 
+    def publish_latency(topic: str) -> tuple[float, float] | None:
+        return None if node.frontend is None else node.frontend.latency_ms(topic)
+
     def subscriptions() -> list[str]:
         return [] if node.agent is None else node.agent.subscriptions()
 
@@ -86,11 +89,21 @@ def _sources(node: Node) -> Sources:
             return UNKNOWN
         return counts.of(live)
 
+    def spooled() -> int:
+        return 0 if node.spool is None else node.spool.index.entries
+
+    def elsewhere() -> int:
+        fallback = None if node.frontend is None else node.frontend.routes.fallback
+        return 0 if fallback is None else fallback.local.metrics.counted("fallback_messages")
+
     return Sources(
         dependencies=node.dependencies,
         topics=topics,
         published=published,
+        publish_latency=publish_latency,
         subscriptions=subscriptions,
         consumed=consumed,
         open_letters=open_letters,
+        spooled=spooled,
+        elsewhere=elsewhere,
     )

@@ -120,3 +120,10 @@ class Frontend:
         """Return what was published to a topic here since the node's start; None if it is gone."""
         route = self.routes.by_name.get(topic)
         return None if route is None else route.measures.published()
+
+    def latency_ms(self, topic: str) -> tuple[float, float] | None:
+        """How long half of the publishes of a topic's last minute took at most, and 99 % of them;
+        None when there was none.
+        """
+        route = self.routes.by_name.get(topic)
+        return None if route is None else route.measures.recent_latency.ms(self.clock.monotonic_s())

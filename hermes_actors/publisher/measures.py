@@ -7,7 +7,7 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.publisher.demands import Demands
 from hermes_actors.status.previews import Previews
 from hermes_actors.status.record import Published
-from hermes_actors.telemetry.metrics import Counter, Exemplar, Metrics, meanings
+from hermes_actors.telemetry.metrics import Counter, Exemplar, Metrics, RecentLatency, meanings
 
 PUBLISHING = meanings(
     "hermes_frontend",
@@ -98,6 +98,7 @@ class TopicMeasures:
         self._throughput = metrics.counter("topic_throughput_bytes", **labels)
         self._sizes = metrics.sizes("topic_message_size_bytes", **labels)
         self._latency = metrics.timer(f"topic_{_level(ack)}_latency", **labels)
+        self.recent_latency = RecentLatency(self._latency)
         self._broker = metrics.timer(f"topic_{_level(ack)}_broker_latency", **labels)
         self._global_latency = metrics.timer(f"topic_{_level(ack)}_global_latency")
         self._status: dict[int, _Both] = {}

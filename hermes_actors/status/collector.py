@@ -96,17 +96,23 @@ class Sources(Struct, frozen=True, kw_only=True):
     """Where the figures come from. None of these waits, and none is slow.
 
     `dependencies`: what the node works with, and how it fares. `topics` names what has been
-    published to, `subscriptions` what is the node's own; `published` and `consumed` give the
-    figures, None for what is gone meanwhile.
+    published to, `subscriptions` what is the node's own; `published`, `publish_latency` (of the
+    last minute: p50 and p99 in ms) and `consumed` give the figures, None for what is gone
+    meanwhile.
     """
 
     dependencies: Callable[[], Sequence[Dependency]] = tuple
     topics: Callable[[], Iterable[str]] = _none
     published: Callable[[str], Published | None] = _nothing
+    publish_latency: Callable[[str], tuple[float, float] | None] = _nothing
     subscriptions: Callable[[], Iterable[str]] = _none
     consumed: Callable[[str], SubscriptionFigures | None] = _nothing
     open_letters: Callable[[str], int] = _not_known
     """How many dead letters of a subscription are open; -1 where that is another node's to say."""
+    spooled: Callable[[], int] = int
+    """How many messages wait in the spool."""
+    elsewhere: Callable[[], int] = int
+    """How many messages were sent to other datacentres since the node's start."""
 
 
 class Collector:
@@ -132,6 +138,7 @@ class Collector:
         self._left_out = 0
         self._published = Rates()
         self._consumed = Rates()
+        self._elsewhere = Rates()
         self._stopped: set[str] = set()
         self._failing: set[str] = set()
         self._log_topics: set[str] = set()
@@ -147,6 +154,7 @@ class Collector:
         self._begun_at = self._at
         self._sequence += 1
         identity, found = self.identity, self._sources.dependencies()
+        (elsewhere_rate,) = self._elsewhere.update("", [self._sources.elsewhere()], now_s)
         header = NodeHeader(
             node=identity.node,
             dc=identity.dc,
@@ -162,6 +170,8 @@ class Collector:
             round=self._round,
             topics=len(self._topics),
             subscriptions=len(self._subscriptions),
+            spooled=self._sources.spooled(),
+            elsewhere_rate=elsewhere_rate,
         )
         # What `encode` fills in makes it longer by a few bytes for each number.
         self._page = Page(header, bytes_max - 64)
@@ -237,7 +247,8 @@ class Collector:
         rates = self._published.update(
             name, msgspec.structs.astuple(counts), now_s, self._began_before_s
         )
-        return TopicStatus(name, counts, Published(*rates))
+        latency_ms = self._sources.publish_latency(name) or (-1.0, -1.0)
+        return TopicStatus(name, counts, Published(*rates), *latency_ms)
 
     def _subscription(self, name: str, now_s: float) -> SubscriptionStatus | None:
         figures = self._sources.consumed(name)

@@ -9,6 +9,11 @@ from hermes_actors.telemetry.metrics import Metrics, meanings
 
 STATUS = meanings(
     "hermes_consumers",
+    max_rate_calculated_rate=(
+        "messages per second",
+        "As subscription_rate_limit, under the name that it has in Hermes",
+    ),
+    max_rate_actual_rate=("pushes per second", "Attempts of pushes, over about ten seconds"),
     subscription_lag_messages=(
         "messages",
         "Messages stored and not settled, in the partitions that this node owns",
@@ -50,14 +55,22 @@ def subscription_metrics(collector: Collector) -> Metrics:
             yield {"group": group, "topic": topic, "subscription": subscription}, number
 
     for name, value in _FIGURES.items():
-        metrics.gauges(f"subscription_{name}", partial(shown, value))
+        metrics.gauges(name, partial(shown, value))
     return metrics
 
 
+def _limit(status: SubscriptionStatus) -> float | None:
+    return status.rate_now / 1_000 if status.level else None
+
+
 _FIGURES: Mapping[str, Callable[[SubscriptionStatus], float | None]] = {
-    "lag_messages": lambda status: None if status.lag < 0 else status.lag,
-    "oldest_age_seconds": lambda status: status.oldest_age_ms / 1_000,
-    "rate_level": lambda status: _LEVELS.get(status.level),
-    "rate_limit": lambda status: status.rate_now / 1_000 if status.level else None,
-    "open_dead_letters": lambda status: None if status.open_letters < 0 else status.open_letters,
+    "subscription_lag_messages": lambda status: None if status.lag < 0 else status.lag,
+    "subscription_oldest_age_seconds": lambda status: status.oldest_age_ms / 1_000,
+    "subscription_rate_level": lambda status: _LEVELS.get(status.level),
+    "subscription_rate_limit": _limit,
+    "subscription_open_dead_letters": lambda status: (
+        None if status.open_letters < 0 else status.open_letters
+    ),
+    "max_rate_calculated_rate": _limit,
+    "max_rate_actual_rate": lambda status: status.rates.attempts / 1_000,
 }

@@ -85,6 +85,9 @@ class TopicStatus(Struct, frozen=True, array_like=True, gc=False):
     name: str
     counts: Published = Published()
     rates: Published = Published()
+    latency_p50_ms: float = -1.0
+    """How long half of the publishes of the last minute took at most; -1: there was none."""
+    latency_p99_ms: float = -1.0
 
 
 class LastUndelivered(Struct, frozen=True, array_like=True, gc=False):
@@ -168,6 +171,10 @@ class NodeHeader(Struct, frozen=True, kw_only=True):
     """Those of them whose endpoints take nothing."""
     notices: tuple[str, ...] = ()
     """Notices for an operator: the node can do its work all the same."""
+    spooled: int = 0
+    """Messages that wait on the node's disk until a log takes them."""
+    elsewhere_rate: int = 0
+    """Messages sent to another datacentre: hedges, rescues, and what the own log does not take."""
 
 
 class StatusRecord(Struct, frozen=True):

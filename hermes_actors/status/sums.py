@@ -8,7 +8,7 @@ from msgspec import Struct
 from hermes_actors.model.moments import span
 from hermes_actors.status.fold import NodeView, StatusFold
 from hermes_actors.status.lag import UNKNOWN
-from hermes_actors.status.record import Flow, Published, SubscriptionStatus
+from hermes_actors.status.record import Flow, Published, SubscriptionStatus, TopicStatus
 
 _FAILING_SHARE = 0.1
 """The endpoint takes nothing if it takes at most this share: a rate falls slowly."""
@@ -36,13 +36,15 @@ _HALF_OPEN = ("SLOW", "HEARTBEAT")
 class TopicSum(Struct, frozen=True):
     """A topic over all nodes. `counts` since the nodes' starts, `rates` in thousandths a second.
 
-    `is_known` is False while no datacentre's status can be read.
+    `is_known` is False while no datacentre's status can be read. `latency_ms`, p50 and p99 of a
+    minute, is that of the slowest node; None when there was no publish.
     """
 
     is_known: bool
     counts: Published
     rates: Published
     delivered_rate: int
+    latency_ms: tuple[float, float] | None
 
 
 class SubscriptionSum(Struct, frozen=True):
@@ -52,6 +54,7 @@ class SubscriptionSum(Struct, frozen=True):
     everything. `lag` -1: not known for one of them, or nobody consumes it; `lag_min` is what is
     known of it. `open_letters` are those of all datacentres of which they are known, -1 where that
     is none. `last_undelivered` says why the last message was given up, "" where nobody knows.
+    `latency_ms`, p50 and p99 of a minute's pushes, is that of the slowest node; None without any.
     """
 
     is_known: bool
@@ -63,6 +66,7 @@ class SubscriptionSum(Struct, frozen=True):
     nodes: int
     open_letters: int
     last_undelivered: str
+    latency_ms: tuple[float, float] | None
 
 
 class Ill(Struct, frozen=True):
@@ -104,6 +108,7 @@ def topic_sum(fold: StatusFold, topic: str, subscriptions: Iterable[str], now_s:
         counts=_published([entry.counts for _, entry in entries]),
         rates=_published([entry.rates for view, entry in entries if view.is_there]),
         delivered_rate=delivered_rate,
+        latency_ms=_slowest([entry for view, entry in entries if view.is_there]),
     )
 
 
@@ -126,7 +131,17 @@ def subscription_sum(fold: StatusFold, name: str, now_s: float) -> SubscriptionS
         last_undelivered=max(undelivered, key=lambda each: each.at_ms).reason
         if undelivered
         else "",
+        latency_ms=_slowest(there),
     )
+
+
+def _slowest(
+    entries: Sequence[TopicStatus] | Sequence[SubscriptionStatus],
+) -> tuple[float, float] | None:
+    """The highest of each quantile: those of several nodes have no sum."""
+    p50_ms = max((each.latency_p50_ms for each in entries), default=-1.0)
+    p99_ms = max((each.latency_p99_ms for each in entries), default=-1.0)
+    return None if p99_ms < 0 else (p50_ms, p99_ms)
 
 
 def _open_letters(entries: Sequence[tuple[NodeView, SubscriptionStatus]]) -> int:

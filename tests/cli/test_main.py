@@ -106,10 +106,10 @@ def test_each_administration_commands_help_has_examples(hermes, plugins, kind, v
 
 
 def test_an_unknown_command_is_one_line_with_a_suggestion(hermes, plugins):
-    result = hermes("topc")
+    result = hermes("grop")
     assert result.exit_code == 2
     assert result.stderr == (
-        "hermes: No such command 'topc'. Did you mean 'topic'?; see 'hermes --help'\n"
+        "hermes: No such command 'grop'. Did you mean 'group'?; see 'hermes --help'\n"
     )
 
 

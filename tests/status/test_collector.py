@@ -13,6 +13,7 @@ class Node:
     def __init__(self):
         self.reasons = []
         self.topics = {}
+        self.latencies = {}
         self.subscriptions = {}
 
     def sources(self):
@@ -20,6 +21,7 @@ class Node:
             dependencies=lambda: [Dependency("log", each, is_needed=True) for each in self.reasons],
             topics=lambda: list(self.topics),
             published=self.topics.get,
+            publish_latency=self.latencies.get,
             subscriptions=lambda: list(self.subscriptions),
             consumed=self.subscriptions.get,
         )
@@ -138,6 +140,16 @@ def test_what_goes_is_not_told_any_more_and_counts_no_more(identity):
     assert record.header.delivered_rate == 0
 
 
+def test_a_topic_tells_how_long_its_publishes_took_where_there_were_some(identity):
+    node = Node()
+    collector = Collector(identity(), node.sources())
+    node.topics |= {"a.b": Published(10, 1_000), "a.c": Published(1, 1)}
+    node.latencies["a.b"] = (1.5, 9.0)
+    one, other = collect(collector, 1.0).topics
+    assert (one.latency_p50_ms, one.latency_p99_ms) == (1.5, 9.0)
+    assert (other.latency_p50_ms, other.latency_p99_ms) == (-1.0, -1.0)
+
+
 def test_reasons_are_bounded_in_number_and_length(identity):
     node = Node()
     node.reasons = ["", *("é" * 1_000 for _ in range(100))]
@@ -179,3 +191,13 @@ def test_sources_need_not_all_be_given(identity):
     record = collect(Collector(identity(), Sources()), 0.0)
     assert (record.topics, record.subscriptions, record.header.reasons) == ((), (), ())
     assert msgspec.structs.asdict(record.header)["roles"] == ("frontend", "consumers")
+
+
+def test_a_record_says_what_waits_on_the_disk_and_how_much_goes_elsewhere(identity):
+    sent = [100]
+    sources = Sources(spooled=lambda: 7, elsewhere=lambda: sent[0])
+    collector = Collector(identity(), sources)
+    assert collect(collector, 0.0).header.elsewhere_rate == 0
+    sent[0] += 3
+    header = collect(collector, 1.0).header
+    assert (header.spooled, header.elsewhere_rate) == (7, 3_000)

@@ -37,7 +37,7 @@ def header(**fields):
 
 @given(
     st.lists(st.one_of(topics, subscriptions), max_size=30),
-    st.integers(300, 4_000),
+    st.integers(400, 4_000),
     st.lists(st.text(max_size=50), max_size=3),
 )
 def test_a_page_never_grows_above_its_bytes_and_reads_as_it_was_written(

@@ -20,6 +20,16 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class Sort(StrEnum):
+    """The columns that rows are sorted by; all but names the worst first."""
+
+    NAME = "name"
+    STATE = "state"
+    LAG = "lag"
+    RATE = "rate"
+    INFLIGHT = "inflight"
+
+
 OutputOption = Annotated[
     Output,
     typer.Option("--output", "-o", help="For people (table) or for programs (json)."),

@@ -18,6 +18,7 @@ from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.subscriptions import (
     activation,
     deliveries,
+    health,
     listing,
     signing,
     trying,
@@ -230,10 +231,11 @@ management_command(
     name="list",
 )(listing.list_subscriptions)
 
-# What they do: suspend, activate, lag, retransmit, why; how they sign, what filters let pass, how
-# an endpoint answers.
+# What they do: suspend, activate, lag, retransmit, why, health; how they sign, what filters let
+# pass, how an endpoint answers.
 app.add_typer(activation.app)
 app.add_typer(deliveries.app)
 app.add_typer(why.app)
+app.add_typer(health.app)
 app.add_typer(signing.app)
 app.add_typer(trying.app)

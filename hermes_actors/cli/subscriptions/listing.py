@@ -1,6 +1,5 @@
 """`hermes subscription list`: how all of them fare, so that the sick one is found."""
 
-from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ import typer
 from hermes_actors.cli.administration.arguments import Named, completed
 from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import Output, OutputOption
+from hermes_actors.cli.command_line.options import Output, OutputOption, Sort
 from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     fields_of,
@@ -21,16 +20,6 @@ from hermes_actors.cli.output.render import (
     time_of,
 )
 from hermes_actors.cli.output.watching import WatchOption, watched
-
-
-class Sort(StrEnum):
-    """The columns that rows are sorted by; all but names the worst first."""
-
-    NAME = "name"
-    STATE = "state"
-    LAG = "lag"
-    RATE = "rate"
-
 
 _COLUMNS = ("Subscription", "State", "Level", "Deliv./s", "Lag", "Dead", "Reason")
 

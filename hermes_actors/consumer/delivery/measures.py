@@ -13,6 +13,10 @@ from hermes_actors.telemetry.metrics import Counter, Metrics, RecentLatency, Tim
 DELIVERING = meanings(
     "hermes_consumers",
     subscription_inflight=("messages", "Messages whose push has no answer yet"),
+    subscription_pending_offsets=(
+        "share",
+        "How much of consumers.unsettled_span_max is used, in the partition that uses most",
+    ),
     subscription_waiting_retries=("messages", "Messages that wait for their next attempt"),
     subscription_waiting_dead_letters=("messages", "Dead letters that the log has not taken yet"),
     subscription_latency_seconds=("seconds", "Time from the start of a push to its answer"),
@@ -47,6 +51,26 @@ DELIVERING = meanings(
     offset_commits_duration_seconds=("seconds", "Time that the log took to take a commit"),
     offset_commits_failures=("commits", "Commits of this node that the log did not take"),
     consumer_processes_running=("consumers", "Subscriptions that this node delivers"),
+    workload_subscriptions_running=(
+        "subscriptions",
+        "Subscriptions that this node has taken up, suspended ones among them",
+    ),
+    workload_subscriptions_assigned=(
+        "subscriptions",
+        "Subscriptions of which this node owns parts",
+    ),
+    workload_subscriptions_missing=(
+        "subscriptions",
+        "Those of them that this node has not taken up yet",
+    ),
+    workload_subscriptions_oversubscribed=(
+        "subscriptions",
+        "Subscriptions that this node has taken up and does not own any more",
+    ),
+    workload_all_assignments=(
+        "tasks",
+        "What all nodes of the datacentre own together; only its leader tells",
+    ),
     sender_faults=("faults", "Defects in senders that a push met"),
     oauth_token_requests=("requests", "Requests for OAuth tokens, by result"),
     oauth_token_request_latency_seconds=(

@@ -1,4 +1,4 @@
-"""The routes of how nodes and subscriptions fare: one by one, at a glance, for probes."""
+"""The routes of how nodes, topics and subscriptions fare: one by one, at a glance, for probes."""
 
 from collections.abc import Awaitable, Sequence
 from typing import Annotated, Any
@@ -29,23 +29,28 @@ _Severity = Annotated[
 ]
 _Names = Annotated[list[str] | None, QueryParameter(name="subscriptionNames")]
 _Topics = Annotated[list[str] | None, QueryParameter(name="qualifiedTopicNames")]
+_Limit = Annotated[int | None, QueryParameter(name="limit", description="The first so many", ge=1)]
 
 
 def overview_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
-    """/status/subscriptions, /status/nodes, /status/health and /stats."""
+    """/status/subscriptions, /status/topics, /status/nodes, /status/health and /stats."""
     overview = parts.overview
 
     async def rows(
-        topic_name: _Text = None, unhealthy: bool = False, sort: str = "name"
+        topic_name: _Text = None, unhealthy: bool = False, sort: str = "name", limit: _Limit = None
     ) -> dict[str, Any]:
         wanted = OverviewQuery(topics=[topic_name] if topic_name else (), is_unhealthy=unhealthy)
-        return await overview.rows(wanted, _known(sort))
+        return await overview.rows(wanted, _known(sort), limit)
+
+    async def topics(sort: str = "name", limit: _Limit = None) -> dict[str, Any]:
+        return await overview.topics(_known(sort), limit)
 
     # Of nodes also while the metadata cannot be read: that is when they are wanted most.
     nodes = "GET /status/nodes", parts.statuses.nodes
     health = "GET /status/health", parts.health.shown
     return [
         add("GET /status/subscriptions", rows, "How all subscriptions fare, a row for each"),
+        add("GET /status/topics", topics, "How all topics fare, a row for each"),
         add("GET /stats", overview.stats, "How many topics and subscriptions there are"),
         add(*nodes, "All nodes of all datacentres, and how they fare", needs_metadata=False),
         add(*health, "Whether the node can administer", answering=_up_or_down),

@@ -1,4 +1,4 @@
-"""All subscriptions at a glance, and those that are not well; changes nothing."""
+"""All topics and subscriptions at a glance, and those that are not well; changes nothing."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,9 +22,27 @@ _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "name": lambda row: (row["topicName"], row["name"]),
     "lag": lambda row: -row["lag"],
     "rate": lambda row: -row["rate"],
+    "inflight": lambda row: -row["inflight"],
     "state": lambda row: (not row["problems"], _ORDER.get(row["condition"], len(_ORDER))),
 }
 SORTS = tuple(_SORTS)
+
+_TOPIC_SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "name": lambda row: row["topicName"],
+    "lag": lambda row: -row["lag"],
+    "rate": lambda row: -row["rate"],
+    "inflight": lambda row: -row["inflight"],
+    "state": lambda row: (-row["failedRate"], -row["unhealthySubscriptions"], -row["rejectedRate"]),
+}
+
+
+_NO_SUBSCRIPTIONS = {
+    "deliveryRate": 0.0,
+    "lag": 0,
+    "inflight": 0,
+    "subscriptions": 0,
+    "unhealthySubscriptions": 0,
+}
 
 
 class OverviewQuery(Struct, frozen=True, kw_only=True):
@@ -52,16 +70,44 @@ class OverviewQuery(Struct, frozen=True, kw_only=True):
 
 
 class Overview:
-    """Rows of many subscriptions. All methods are trio coroutines."""
+    """Rows of many topics and subscriptions. All methods are trio coroutines."""
 
     def __init__(self, metadata: Metadata, statuses: Statuses) -> None:
         self._metadata = metadata
         self._statuses = statuses
 
-    async def rows(self, wanted: OverviewQuery, sort: str = "name") -> dict[str, Any]:
-        """How each that is wanted fares, sorted by one of SORTS, then by name; and of which
-        datacentres nothing is known.
+    async def rows(
+        self, wanted: OverviewQuery, sort: str = "name", limit: int | None = None
+    ) -> dict[str, Any]:
+        """How each that is wanted fares, sorted by one of SORTS, then by name, the first `limit` of
+        them; and of which datacentres nothing is known.
         """
+        rows = await self._rows(wanted)
+        rows.sort(key=_SORTS[sort])
+        return {"subscriptions": rows[:limit], "datacenters": self._statuses.datacenters()}
+
+    async def topics(self, sort: str = "name", limit: int | None = None) -> dict[str, Any]:
+        """How each topic fares, with what its subscriptions have in sum (of those whose lag is
+        known), sorted by one of SORTS, then by name, the first `limit` of them.
+        """
+        rows: dict[str, dict[str, Any]] = {}
+        for at, name in enumerate(sorted(self._metadata.catalog.topics)):
+            if at % _IN_A_TURN == _IN_A_TURN - 1:
+                await trio.lowlevel.checkpoint()
+            rows[name] = self._statuses.topic_summary(name) | _NO_SUBSCRIPTIONS
+        for each in await self._rows(OverviewQuery()):
+            # It may have come meanwhile.
+            if (row := rows.get(each["topicName"])) is not None:
+                row["deliveryRate"] = round(row["deliveryRate"] + each["rate"], 3)
+                row["lag"] += max(0, each["lag"])
+                row["inflight"] += each["inflight"]
+                row["subscriptions"] += 1
+                row["unhealthySubscriptions"] += bool(each["problems"])
+        listed = sorted(rows.values(), key=_TOPIC_SORTS[sort])[:limit]
+        return {"topics": listed, "datacenters": self._statuses.datacenters()}
+
+    async def _rows(self, wanted: OverviewQuery) -> list[dict[str, Any]]:
+        """The rows of all that are wanted, by name."""
         catalog = self._metadata.catalog
         rows: list[dict[str, Any]] = []
         for at, name in enumerate(sorted(catalog.subscriptions)):
@@ -74,14 +120,12 @@ class Overview:
             row = self._statuses.summary(live)
             if row["problems"] or not wanted.is_unhealthy:
                 rows.append(row)
-        rows.sort(key=_SORTS[sort])
-        return {"subscriptions": rows, "datacenters": self._statuses.datacenters()}
+        return rows
 
     async def unhealthy(self, wanted: OverviewQuery) -> list[dict[str, Any]]:
         """Return the subscriptions with problems, as Hermes shows them."""
         shown = ("name", "topicName", "severity", "problems")
-        found = await self.rows(wanted)
-        return [{field: row[field] for field in shown} for row in found["subscriptions"]]
+        return [{field: row[field] for field in shown} for row in await self._rows(wanted)]
 
     async def stats(self) -> dict[str, Any]:
         """How many topics and subscriptions there are, by kind."""

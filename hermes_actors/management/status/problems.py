@@ -1,10 +1,13 @@
-"""The problems of a subscription, by how it fares, under Hermes' codes. Pure."""
+"""Whether a subscription is healthy, and its problems under Hermes' codes. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hermes_actors.model.subscription import Subscription
+from msgspec import Struct
+
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.subscription import Subscription, SubscriptionState
 from hermes_actors.status.sums import ConsumingNode, SubscriptionSum
 
 _LAG_MAX_S = 600
@@ -20,6 +23,46 @@ _CODES = (
     ("timeout", "TIMING_OUT"),
     ("idle", "TIMING_OUT"),
 )
+
+
+class SubscriptionHealth(Struct, frozen=True):
+    """HEALTHY, UNHEALTHY with its problems, each a code of Hermes' and a description, or NO_DATA
+    where nobody can tell.
+    """
+
+    status: str
+    problems: Sequence[dict[str, Any]] = ()
+
+
+def health_of(
+    live: LiveSubscription,
+    found: SubscriptionSum,
+    where: Sequence[ConsumingNode],
+    topic_rate: int,
+    missing: Mapping[str, str],
+) -> SubscriptionHealth:
+    """Judge a subscription by what all datacentres tell of it.
+
+    `topic_rate` is what is published, in thousandths of a message a second; `missing` says of
+    datacentres where no node is to have it why not. What somebody has suspended is healthy, what
+    the broker has suspended is not. Any problem outweighs what is not known; without one, a
+    datacentre that cannot be read, and a subscription that nobody tells of, is NO_DATA.
+    """
+    is_suspended = live.state is SubscriptionState.SUSPENDED
+    if is_suspended and not live.suspension:
+        return SubscriptionHealth("HEALTHY")
+    problems: list[dict[str, Any]] = []
+    if live.suspension:
+        problems.append({"code": "UNREACHABLE", "description": live.suspension})
+    if not is_suspended:
+        problems += [
+            {"code": "LAGGING", "description": f"{dc}: nobody runs it: {reason}"}
+            for dc, reason in missing.items()
+        ]
+    problems += problems_of(found, where, topic_rate, live.subscription)
+    if problems:
+        return SubscriptionHealth("UNHEALTHY", problems)
+    return SubscriptionHealth("HEALTHY" if found.is_whole and found.nodes else "NO_DATA")
 
 
 def problems_of(
@@ -54,11 +97,6 @@ def _of_letters(found: SubscriptionSum) -> list[dict[str, Any]]:
             "description": f"{are} open{why}: re-drive or expire them ('hermes dlq')",
         }
     ]
-
-
-def no_room_for_it(dc: str, reason: str) -> dict[str, Any]:
-    """The problem of a subscription that no node of a datacentre is to have."""
-    return {"code": "LAGGING", "description": f"{dc}: nobody runs it: {reason}"}
 
 
 def _by_state(where: Sequence[ConsumingNode]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from hermes_actors.management.balancing.placements import Placements
 from hermes_actors.management.catalog.subscriptions import Subscriptions
-from hermes_actors.management.status.problems import no_room_for_it, problems_of
+from hermes_actors.management.status.problems import health_of
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.moments import iso_ms, span
@@ -95,7 +95,9 @@ class Statuses:
         return max(found, key=lambda each: (each[1].at_ms, each[0]), default=None)
 
     async def topic_metrics(self, topic: str) -> dict[str, Any]:
-        """A topic's metrics as Hermes shows them; zeros for one that does not exist."""
+        """A topic's metrics as Hermes shows them, with the latency of its publishes and of which
+        datacentres this is known; zeros for one that does not exist.
+        """
         found = self._topic_sum(topic)
         live = self._metadata.catalog.topics.get(topic)
         subscriptions = [] if live is None else self._metadata.catalog.subscriptions_of(live.name)
@@ -107,10 +109,14 @@ class Statuses:
             "deliveryRate": _rate(found.delivered_rate, found.is_known),
             "throughput": _rate(rates.size_bytes, found.is_known),
             "subscriptions": len(subscriptions),
+            **_latency(found.latency_ms),
+            "datacenters": self.datacenters(),
         }
 
     async def subscription_metrics(self, topic: str, name: str) -> dict[str, Any]:
-        """A subscription's metrics as Hermes shows them. Raises Refused."""
+        """A subscription's metrics as Hermes shows them, with the latency of its pushes and of
+        which datacentres this is known. Raises Refused.
+        """
         found = self._subscription_sum(topic, name)
         counts, rates, is_known = found.counts, found.rates, found.is_known
         return {
@@ -127,6 +133,8 @@ class Statuses:
             "rate": _rate(rates.delivered, is_known),
             "throughput": _rate(rates.size_bytes, is_known),
             "batchRate": _rate(rates.batches, is_known),
+            **_latency(found.latency_ms),
+            "datacenters": self.datacenters(),
         }
 
     async def subscription_counters(self, topic: str, name: str) -> dict[str, Any]:
@@ -140,15 +148,8 @@ class Statuses:
 
     async def health(self, topic: str, name: str) -> dict[str, Any]:
         """HEALTHY, UNHEALTHY with its problems, or NO_DATA. Raises Refused."""
-        live = self._subscriptions.live(topic, name)
-        found = self._subscription_sum(topic, name)
-        if live.subscription.state is SubscriptionState.SUSPENDED:
-            return {"status": "HEALTHY", "problems": []}
-        missing = self._missing(live)
-        if (not found.is_known or not found.nodes) and not missing:
-            return {"status": "NO_DATA", "problems": []}
-        problems = missing + self._problems(live, found)
-        return {"status": "UNHEALTHY" if problems else "HEALTHY", "problems": problems}
+        row = self.summary(self._subscriptions.live(topic, name))
+        return {"status": row["health"], "problems": row["problems"]}
 
     async def why(self, topic: str, name: str) -> dict[str, Any]:
         """Return, for each datacentre and node, why the subscription is not delivered, or that it
@@ -186,32 +187,19 @@ class Statuses:
             ],
         }
 
-    def _missing(self, live: LiveSubscription) -> list[dict[str, Any]]:
-        missing = self._placements.all_missing(str(live.name))
-        return [no_room_for_it(dc, reason) for dc, reason in missing.items()]
-
-    def _problems(self, live: LiveSubscription, found: SubscriptionSum) -> list[dict[str, Any]]:
-        now_s = self._clock.monotonic_s()
-        topic_rate = topic_sum(self._fold, str(live.name.topic), (), now_s).rates.messages
-        return problems_of(
-            found, places(self._fold, str(live.name), now_s), topic_rate, live.subscription
-        )
-
     def summary(self, live: LiveSubscription) -> dict[str, Any]:
         """How a subscription fares over all datacentres, in one row."""
         now_s, name = self._clock.monotonic_s(), str(live.name)
         found, here = subscription_sum(self._fold, name, now_s), places(self._fold, name, now_s)
         is_suspended = live.state is SubscriptionState.SUSPENDED
-        problems, missing = [], [] if is_suspended else self._missing(live)
-        if not is_suspended or live.suspension:
-            problems = missing + self._problems(live, found)
-        if live.suspension:
-            problems.insert(0, {"code": "UNREACHABLE", "description": live.suspension})
+        missing = {} if is_suspended else self._placements.all_missing(name)
+        topic_rate = topic_sum(self._fold, str(live.name.topic), (), now_s).rates.messages
+        health = health_of(live, found, here, topic_rate, missing)
         worst = min(here, key=lambda each: _WORST_FIRST.index(each.state), default=None)
         last = max(here, key=lambda each: each.status.last_failure_at_ms, default=None)
         condition, reason = live.state.value, live.suspension
         if missing:
-            condition, reason = "STOPPED", missing[0]["description"]
+            condition, reason = "STOPPED", str(health.problems[0]["description"])
         elif worst is not None:
             condition = condition if is_suspended else worst.state
             reason = reason or worst.reason
@@ -225,10 +213,13 @@ class Statuses:
             "isKnown": found.is_whole,
             "condition": condition,
             "reason": reason,
+            "health": health.status,
             "severity": live.subscription.monitoring_details.severity,
-            "problems": problems,
+            "problems": health.problems,
             "rate": found.rates.delivered / 1_000,
             "lag": found.lag,
+            "inflight": sum(each.status.inflight for each in here),
+            "waitingRetries": sum(each.status.waiting_retries for each in here),
             "discarded": found.counts.discarded,
             "deadLetters": found.counts.dead_letters,
             "openDeadLetters": found.open_letters,
@@ -240,6 +231,20 @@ class Statuses:
             shown["lastFailure"] = last.status.last_failure
             shown["lastFailureAt"] = last.status.last_failure_at_ms / 1_000
         return shown
+
+    def topic_summary(self, topic: str) -> dict[str, Any]:
+        """How a topic is published to over all datacentres, in one row; rates a second."""
+        # Without its subscriptions, which may be many.
+        found = topic_sum(self._fold, topic, (), self._clock.monotonic_s())
+        rates = found.rates
+        return {
+            "topicName": topic,
+            "isKnown": found.is_known,
+            "rate": rates.messages / 1_000,
+            "throughput": rates.size_bytes / 1_000,
+            "rejectedRate": rates.rejected / 1_000,
+            "failedRate": rates.failed / 1_000,
+        }
 
     def _unknown_in(self) -> str:
         """Where nothing is known of any subscription, in words."""
@@ -300,6 +305,8 @@ class Statuses:
             "failingSubscriptions": header.failing_subscriptions,
             "deliveredRate": header.delivered_rate / 1_000,
             "loopLagMs": header.loop_lag_ms,
+            "spooledMessages": header.spooled,
+            "elsewhereRate": header.elsewhere_rate / 1_000,
             "missedRecords": header.missed,
         }
 
@@ -407,7 +414,7 @@ def _place(place: ConsumingNode) -> dict[str, Any]:
     if status.open_letters >= 0:
         shown["openDeadLetters"] = status.open_letters
     if status.latency_p99_ms >= 0:
-        shown["latencyMs"] = {"p50": status.latency_p50_ms, "p99": status.latency_p99_ms}
+        shown |= _latency((status.latency_p50_ms, status.latency_p99_ms))
     if status.last_success_at_ms:
         shown["lastSuccessAt"] = status.last_success_at_ms / 1_000
     if status.last_failure:
@@ -416,6 +423,14 @@ def _place(place: ConsumingNode) -> dict[str, Any]:
         if status.last_attempts:
             shown["lastFailureAttempt"] = status.last_attempts
     return shown
+
+
+def _latency(latency_ms: tuple[float, float] | None) -> dict[str, Any]:
+    """Return p50 and p99 of the last minute; empty where there was nothing."""
+    if latency_ms is None:
+        return {}
+    p50_ms, p99_ms = latency_ms
+    return {"latencyMs": {"p50": p50_ms, "p99": p99_ms}}
 
 
 def _rate(thousandths: int, is_known: bool) -> str:

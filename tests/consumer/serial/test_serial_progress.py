@@ -280,6 +280,7 @@ async def test_a_stopped_consumer_shows_and_holds_nothing_any_more(world, autoju
         await trio.sleep(1)
         assert gauges() == {
             "hermes_consumers_subscription_inflight": 5.0,
+            "hermes_consumers_subscription_pending_offsets": 10 / world.config.unsettled_span_max,
             "hermes_consumers_subscription_waiting_dead_letters": 0.0,
             "hermes_consumers_subscription_waiting_retries": 5.0,
         }

@@ -6,14 +6,18 @@ from hermes_actors.status.fold import GONE_AFTER_S
 from hermes_actors.status.record import Flow, Published, TopicStatus
 from tests.management.statuses_scene import SUBSCRIPTION, TOPIC, consumed
 
+BOTH = [{"datacenter": "dc1", "isKnown": True}, {"datacenter": "dc2", "isKnown": True}]
+
 
 async def test_a_topics_metrics_are_the_sum_over_nodes_and_datacentres(api, nodes):
-    for dc in ("dc1", "dc2"):
+    for dc, latency in (("dc1", (1.5, 9.0)), ("dc2", (2.0, 4.0))):
         nodes.read(dc)
         nodes.tell(
             dc,
             "front",
-            topics=[TopicStatus("shop.orders", Published(10, 400), Published(2_500, 100_000))],
+            topics=[
+                TopicStatus("shop.orders", Published(10, 400), Published(2_500, 100_000), *latency)
+            ],
         )
         nodes.tell(dc, "consumer", subscriptions=[consumed({"delivered": 2})])
     assert (await api.get(f"{TOPIC}/metrics")).json() == {
@@ -23,6 +27,9 @@ async def test_a_topics_metrics_are_the_sum_over_nodes_and_datacentres(api, node
         "deliveryRate": "4.0",
         "throughput": "200.0",
         "subscriptions": 1,
+        # That of the slowest node: quantiles have no sum.
+        "latencyMs": {"p50": 2.0, "p99": 9.0},
+        "datacenters": BOTH,
     }
 
 
@@ -43,7 +50,13 @@ async def test_a_subscriptions_metrics_are_the_sum_over_nodes_and_datacentres(ap
     flow = dict(zip(Flow.__struct_fields__, range(1, 15), strict=True))
     for dc in ("dc1", "dc2"):
         nodes.read(dc)
-        nodes.tell(dc, "a", subscriptions=[consumed(flow, counts=flow, lag=21)])
+        nodes.tell(
+            dc,
+            "a",
+            subscriptions=[
+                consumed(flow, counts=flow, lag=21, latency_p50_ms=3.0, latency_p99_ms=8.5)
+            ],
+        )
     assert (await api.get(f"{SUBSCRIPTION}/metrics")).json() == {
         "delivered": 2,
         "discarded": 6,
@@ -58,6 +71,8 @@ async def test_a_subscriptions_metrics_are_the_sum_over_nodes_and_datacentres(ap
         "rate": "2.0",
         "throughput": "4.0",
         "batchRate": "24.0",
+        "latencyMs": {"p50": 3.0, "p99": 8.5},
+        "datacenters": BOTH,
     }
     assert (await api.get(f"{SUBSCRIPTION}/metrics/persistent")).json() == {
         "delivered": 2,
@@ -87,6 +102,7 @@ async def test_without_any_status_rates_are_unavailable_and_health_has_no_data(a
         "deliveryRate": "unavailable",
         "throughput": "unavailable",
         "subscriptions": 1,
+        "datacenters": [],
     }
     metrics = (await api.get(f"{SUBSCRIPTION}/metrics")).json()
     assert (metrics["delivered"], metrics["rate"], metrics["lag"]) == (0, "unavailable", "-1")
@@ -113,3 +129,19 @@ async def test_rates_are_unavailable_while_no_datacentre_can_be_read_but_not_whi
     assert (await api.get(f"{SUBSCRIPTION}/metrics")).json()["rate"] == "2.0"
     nodes.read("dc1", "the log does not answer")
     assert (await api.get(f"{SUBSCRIPTION}/metrics")).json()["rate"] == "unavailable"
+
+
+async def test_metrics_and_health_say_of_which_datacentres_nothing_is_known(api, nodes):
+    nodes.read("dc1")
+    nodes.read("dc2", "the log does not answer")
+    nodes.tell("dc1", "a", subscriptions=[consumed({"delivered": 2}, lag=0)])
+    for path in (TOPIC, SUBSCRIPTION):
+        metrics = (await api.get(f"{path}/metrics")).json()
+        one, two = metrics["datacenters"]
+        assert (one, two["isKnown"]) == ({"datacenter": "dc1", "isKnown": True}, False)
+        assert two["reason"].endswith("the log does not answer")
+    health = (await api.get(f"{SUBSCRIPTION}/health")).json()
+    assert health == {"status": "NO_DATA", "problems": []}
+    nodes.tell("dc1", "a", subscriptions=[consumed({"timeouts": 50, "codes_2xx": 50}, lag=0)])
+    health = (await api.get(f"{SUBSCRIPTION}/health")).json()
+    assert [each["code"] for each in health["problems"]] == ["TIMING_OUT"]

@@ -65,10 +65,47 @@ async def test_all_of_all_topics_have_a_row_sorted_as_asked(api, tell):
     assert await rows(api, "?unhealthy=true") == [ALL[1]]
     refused = await api.get("/status/subscriptions?sort=colour")
     assert refused.status_code == 400
-    assert "name, lag, rate, state" in api.message(refused)
+    assert "name, lag, rate, inflight, state" in api.message(refused)
     row = (await api.get("/status/subscriptions?unhealthy=true")).json()["subscriptions"][0]
     assert (row["condition"], row["rateLevel"], row["lag"]) == ("FAILING", "SLOW", 9)
     assert (row["deadLetters"], row["lastFailure"]) == (3, "HTTP 503")
+
+
+async def test_only_the_first_ones_are_told_if_so_asked(api, tell):
+    tell(
+        shop_orders__audit={"lag": 4, "inflight": 7},
+        shop_orders__billing={"inflight": 1, "waiting_retries": 5},
+    )
+    assert await rows(api, "?sort=inflight&limit=2") == ALL[:2]
+    assert (await api.get("/status/subscriptions?limit=0")).status_code == 400
+    first = (await api.get("/status/subscriptions")).json()["subscriptions"][1]
+    assert (first["inflight"], first["waitingRetries"]) == (1, 5)
+
+
+async def test_topics_have_a_row_each_with_the_sums_of_their_subscriptions(api, tell):
+    tell(
+        shop_orders__audit={"lag": 4, "inflight": 7},
+        shop_orders__billing={"lag": 9, "inflight": 1, "rates": Flow(delivered=1_500), **FAILING},
+        shop_parcels__billing={"lag": -1},
+    )
+    first, last = (await api.get("/status/topics?sort=state")).json()["topics"]
+    assert first == {
+        "topicName": "shop.orders",
+        "isKnown": True,
+        "rate": 0.0,
+        "throughput": 0.0,
+        "rejectedRate": 0.0,
+        "failedRate": 0.0,
+        "deliveryRate": 1.5,
+        "lag": 13,
+        "inflight": 8,
+        "subscriptions": 2,
+        "unhealthySubscriptions": 1,
+    }
+    assert (last["topicName"], last["lag"], last["subscriptions"]) == ("shop.parcels", 0, 1)
+    (only,) = (await api.get("/status/topics?sort=name&limit=1")).json()["topics"]
+    assert only["topicName"] == "shop.orders"
+    assert (await api.get("/status/topics?sort=colour")).status_code == 400
 
 
 async def test_what_is_stopped_or_fails_seldom_is_unhealthy_under_hermes_codes(api, tell):
