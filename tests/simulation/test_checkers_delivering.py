@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import CommitOwner, encode
+from hermes_actors.log.commits import CommitOwner, LastRead, encode
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.checker import Checker
@@ -86,10 +86,11 @@ def lettered(serial: int, name: str = S, at_s: float = 1.0) -> Lettered:
     return Lettered("dc1", letter(serial, name=name), at_s)
 
 
-def committed(position: int, group: str, seek: int = 0) -> Committed:
-    return Committed(
-        PLACE, group, Commit(position, encode(position, (), CommitOwner(1, 1, 0, seek)))
-    )
+def committed(
+    position: int, group: str, seek: int = 0, epoch: int = 0, last_read: LastRead | None = None
+) -> Committed:
+    metadata = encode(position, (), CommitOwner(1, 1, epoch, seek), last_read=last_read)
+    return Committed(PLACE, group, Commit(position, metadata))
 
 
 def sought(number: int, offset: int, name: str = S, at_s: float = 5.0) -> Sought:
@@ -187,6 +188,29 @@ def test_only_a_commit_that_was_made_before_may_land_when_the_log_has_lost_its_e
     events = [*before, Dropped(PLACE, 1), Stored(PLACE, 1, "new", b"", "g.t")]
     found = found_by(CommitsPassOnlySettled(SUBJECT), [*events, committed(number, "s")])
     assert bool(found) is is_found
+
+
+LOST, NEWER = LastRead(2, 2_000, 1), LastRead(2, 9_000, 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "again", "is_found"),
+    [
+        (committed(3, "s", last_read=LOST), committed(3, "s", 0, 1, LOST), False),
+        # Of nothing else may it be said: neither of the record that came instead, nor of more,
+        # nor of a lost record of which it was never said, nor by who names none.
+        (committed(3, "s", last_read=LOST), committed(3, "s", 0, 1, NEWER), True),
+        (committed(2, "s", last_read=LOST), committed(3, "s", 0, 1, LOST), True),
+        (committed(3, "s"), committed(3, "s", 0, 1, LOST), True),
+        (committed(3, "s"), committed(3, "s", 0, 1), True),
+    ],
+)
+def test_a_new_owner_may_say_again_what_was_said_of_the_record_that_it_names_as_read_last(
+    before: Committed, again: Committed, is_found: bool
+) -> None:
+    said = [*map(stored, range(3)), *map(answer, range(3)), before]
+    events = [*said, Dropped(PLACE, 1), Stored(PLACE, 1, "new", b"", "g.t"), again]
+    assert bool(found_by(CommitsPassOnlySettled(SUBJECT), events)) is is_found
 
 
 def test_a_commit_may_pass_what_a_filter_leaves_out_and_nothing_else() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from hermes_actors.coordination.commands import Release
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import CommitOwner, Interval, encode
+from hermes_actors.log.commits import CommitOwner, Interval, LastRead, encode
 from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.checker import Checker
@@ -145,6 +145,24 @@ def test_trouble_may_keep_the_last_commit_away(where: str) -> None:
     assert found(SettledStaySettled(SUBJECT), [*events, *released()]) == []
     long_ago = [*STORED, delivered(1), committed(1), Troubled(where, Fault.LOG_CUT, 0.1, 0.2)]
     assert found(SettledStaySettled(SUBJECT), [*long_ago, *released()])
+
+
+@pytest.mark.parametrize(
+    ("read", "is_wrong"),
+    [(LastRead(3, 3, 1), False), (LastRead(3, 9, 2), True), (LastRead(1, 1, 1), True)],
+    ids=["the lost record", "what came instead", "one that is still there"],
+)
+def test_a_commit_that_names_a_lost_record_as_read_last_says_nothing_of_what_came_instead(
+    read: LastRead, is_wrong: bool
+) -> None:
+    said, again = (
+        Committed(PLACE, "group", Commit(4, encode(4, (), CommitOwner(1, 1, epoch), last_read=r)))
+        for epoch, r in ((1, LastRead(3, 3, 1)), (2, read))
+    )
+    lost = [Dropped(PLACE, 2), *(Stored(PLACE, at, f"new{at}", b"", "g.t") for at in (2, 3))]
+    events = [*STORED, said, *lost, again, Adopted(NEW, NAME)]
+    pushed = Attempted(NEW, 1, NAME, "new3", 0, 5.0)
+    assert bool(found(SettledStaySettled(SUBJECT), [*events, pushed])) is is_wrong
 
 
 # Late commits

@@ -207,6 +207,8 @@ class World:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(nemesis.run, plan)
             nursery.start_soon(partial(operator.run, shape.acts, begin_s=begin_s, end_s=end_s))
+            versions = rng_of(seed, "versions")
+            nursery.start_soon(partial(operator.evolve, versions, begin_s=begin_s, end_s=end_s))
             nursery.start_soon(passing.run, begin_s, end_s)
             for dc in shape.dcs:
                 for number in range(shape.publishers_per_dc):

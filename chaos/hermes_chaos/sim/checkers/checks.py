@@ -39,6 +39,7 @@ from hermes_chaos.sim.checkers.recovering import LostLogsAreSpared, OwnDatacentr
 from hermes_chaos.sim.checkers.repeating import IdempotencyIsKept
 from hermes_chaos.sim.checkers.sequencing import OrderIsKept
 from hermes_chaos.sim.checkers.starting import NothingOfBeforeIsHanded
+from hermes_chaos.sim.checkers.versioning import WrittenVersionsAreRead
 from hermes_chaos.sim.history.events import Event
 from hermes_chaos.sim.workload.subject import Subject
 
@@ -100,6 +101,7 @@ class Checks:
         self.late_commits = LateCommitsAreMended(subject)
         self.payloads = PayloadsAreIntact(subject)
         self.retries = RetriesWait(subject)
+        self.versions = WrittenVersionsAreRead(subject)
         self.ledgers = Ledgers()
         self.settling = Settling()
         self.failures = NothingFailsUnasked()
@@ -140,6 +142,7 @@ class Checks:
             LettersHaveCauses(subject),
             LettersCloseByDelivery(subject),
             TimeToLiveIsKept(subject),
+            self.versions,
             self.settling,
             self.failures,
         )

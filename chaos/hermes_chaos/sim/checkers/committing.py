@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from hermes_actors.coordination.commands import Release
 from hermes_actors.log.base import Commit
-from hermes_actors.log.commits import Progress, decode
+from hermes_actors.log.commits import LastRead, Progress, decode
 from hermes_chaos.sim.checkers.checker import Checker, shown
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.history.events import (
@@ -45,7 +45,8 @@ class SettledStaySettled(Checker):
 
     Not judged: what was retransmitted, given up, lost by the log, or stored twice; and hand-overs
     with trouble in the log or the coordination of that datacentre, which may have kept the last
-    commit away.
+    commit away; and commits that name a record as read last which the log has lost since: who
+    begins with one sees by that record that it is of another log.
     """
 
     name = "settled stay settled"
@@ -69,6 +70,8 @@ class SettledStaySettled(Checker):
         self._calmed_s: dict[str, float] = {}
         self._stale: set[str] = set()
         self._misled: set[tuple[str, str]] = set()
+        self._read: dict[Place, set[LastRead]] = defaultdict(set)
+        self._lost: set[tuple[Place, LastRead]] = set()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -116,6 +119,11 @@ class SettledStaySettled(Checker):
             # Of who was stopping already when the retransmission came: nobody begins with it.
             self._commits.pop((name, event.place), None)
             return
+        if progress.last_read is not None:
+            if (event.place, progress.last_read) in self._lost:
+                self._commits.pop((name, event.place), None)
+                return
+            self._read[event.place].add(progress.last_read)
         before = self._commits.get((name, event.place))
         if before is not None and progress.position < before.position:
             # Who comes may have found the one or the other.
@@ -190,6 +198,7 @@ class SettledStaySettled(Checker):
         for key, places in self._where.items():
             if any(at == place and offset >= end for at, offset in places):
                 self._where[key] = []
+        self._lost.update((place, each) for each in self._read[place] if each.offset >= end)
 
     def _forget_found(self, dc: str) -> None:
         for life, name in list(self._found):

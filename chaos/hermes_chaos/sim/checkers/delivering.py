@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from hermes_actors.log.commits import decode
+from msgspec.structs import replace
+
+from hermes_actors.log.commits import Progress, decode
 from hermes_chaos.sim.checkers.checker import Checker, shown
 from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored
 from hermes_chaos.sim.history.events import (
@@ -164,6 +166,11 @@ class CommitsPassOnlySettled(Checker):
     What retention has removed counts as settled. A commit after a retransmission carries its number
     and counts from where that went: what lies above has been settled again since. In the end every
     commit carries the last one's number.
+
+    A commit speaks of the log that held the record which it names as read last. When the log has
+    lost its end, a dead owner's may land once more, and a new owner says again, in its own name
+    and before it has read anything, what it found: who begins with either sees by that record
+    that this log is another one.
     """
 
     name = "commits pass only settled offsets"
@@ -181,7 +188,7 @@ class CommitsPassOnlySettled(Checker):
             audience.name: set() for audience in subject.audiences if audience.wants_even
         }
         self._last: dict[tuple[str, Place], int] = {}
-        self._said: set[Committed] = set()
+        self._said: set[tuple[tuple[str, int, int, Place], Progress]] = set()
 
     def watch(self, event: Event) -> None:
         """Take note, and check."""
@@ -228,11 +235,13 @@ class CommitsPassOnlySettled(Checker):
             )
             return
         self._last[audience.name, place] = number
-        # A dead owner's commit may land once more when the log has lost its end, and was true.
-        if event in self._said:
-            return
-        self._said.add(event)
         key = audience.name, life, number, place
+        said = replace(progress, marked=())
+        if progress.last_read is not None:
+            said = replace(said, ownership=None)
+        if (key, said) in self._said:
+            return
+        self._said.add((key, said))
         proven = self._proven.get(key, first)
         claimed = list(range(proven, progress.position))
         for first, end in progress.intervals:

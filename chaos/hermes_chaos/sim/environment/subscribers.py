@@ -14,8 +14,10 @@ import msgspec
 import trio
 from msgspec import Struct
 
+from hermes_chaos.sim.history.avro import as_published, read_avro
 from hermes_chaos.sim.history.events import Answer, Delivery, History
 from hermes_chaos.sim.history.trace import Trace
+from hermes_chaos.sim.workload.plans import VISITS
 
 _MOOD_RATE = 0.7
 
@@ -89,6 +91,7 @@ class Endpoint:
         self._trace = trace
         self._own_fault_rate = fault_rate
         self._is_cold = True
+        self._is_of_avro = subscription.startswith(f"{VISITS.name}$")
         self.mood = Behaviour.OK
         self.is_dead = False
         self.processed: dict[str, int] = {}
@@ -118,7 +121,10 @@ class Endpoint:
             if is_processed:
                 self.processed[message_id] = self.processed.get(message_id, 0) + 1
             self._trace.note(dc, f"push {self.subscription} {message_id} {behaviour.value}")
-            self._history.tell(Delivery(dc, self.subscription, message_id, body, is_processed))
+            got, version = as_published(body) if self._is_of_avro else (body, 0)
+            self._history.tell(
+                Delivery(dc, self.subscription, message_id, got, is_processed, version)
+            )
         return self._plan(behaviour)
 
     def answered(self, dc: str, messages: Sequence[tuple[str, bytes]], status: int) -> None:
@@ -170,6 +176,7 @@ class RequestParser:
         self._on_request = on_request
         self._parser = httptools.HttpRequestParser(self)
         self._message_id = ""
+        self._schema_id = 0
         self._body = b""
 
     def feed(self, data: bytes) -> None:
@@ -179,21 +186,26 @@ class RequestParser:
     def on_message_begin(self) -> None:
         """The next request."""
         self._message_id = ""
+        self._schema_id = 0
         self._body = b""
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """The one header that matters here."""
+        """The headers that matter here."""
         if name.lower() == b"hermes-message-id":
             self._message_id = value.decode("latin-1")
+        elif name.lower() == b"schema-id":
+            self._schema_id = int(value)
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._body += body
 
     def on_message_complete(self) -> None:
-        """Hand the messages of the complete request to `on_request`."""
+        """Hand the messages of the complete request to `on_request`; one in Avro as its JSON."""
         if self._message_id:
-            self._on_request([(self._message_id, self._body)])
+            written_with = self._schema_id
+            body = read_avro(self._body, written_with) if written_with else self._body
+            self._on_request([(self._message_id, body)])
         else:
             self._on_request(messages_of(self._body))
 

@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from hermes_actors.log.base import Commit
 from hermes_actors.model.dead_letter import Letter
 from hermes_actors.model.record import StoredRecord
+from hermes_chaos.sim.history.avro import as_published, read_avro
 from hermes_chaos.sim.history.standing import Coordinated, Folded, Named, Renewed, Skewed
+
+_SCHEMA_ID = "sid"
 
 Place = tuple[str, str, int]
 """(dc, log topic, partition)."""
@@ -64,13 +67,16 @@ class Published:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One message that reached a subscriber's code. `subscription` is its full name."""
+    """One message that reached a subscriber's code. `subscription` is its full name, `version` that
+    of the schema which the message is read by, 0 without one.
+    """
 
     dc: str
     subscription: str
     message_id: str
     body: bytes
     is_processed: bool
+    version: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,8 @@ class Stored:
     """One record of a topic of messages, at the moment when its log stored it.
 
     `topic` is the topic's own name; `dc` is the publisher's datacentre and `via` the way that the
-    message took, both as the record says.
+    message took, both as the record says. What is stored in Avro has the body as it was published,
+    and the `version` of its schema, else 0.
     """
 
     place: Place
@@ -103,6 +110,7 @@ class Stored:
     via: str = ""
     trace: str = ""
     timestamp_ms: int = 0
+    version: int = 0
 
 
 @dataclass(frozen=True)
@@ -424,18 +432,23 @@ class History:
 
 def stored(place: Place, topic: str, record: StoredRecord) -> Stored:
     """Return a record as Stored, by what it says of itself, in Hermes' headers or in ours."""
-    headers = {name: value.decode() for name, value in record.headers}
+    written_with = int.from_bytes(dict(record.headers).get(_SCHEMA_ID, b""), "big")
+    headers = {name: value.decode(errors="replace") for name, value in record.headers}
+    body, version = record.value, 0
+    if written_with:
+        body, version = as_published(read_avro(body, written_with))
     return Stored(
         place,
         record.offset,
         headers.get("id", ""),
-        record.value,
+        body,
         topic,
         (record.key or b"").decode(),
         headers.get("dc", ""),
         headers.get("via", ""),
         headers.get("traceparent", ""),
         record.timestamp_ms,
+        version,
     )
 
 

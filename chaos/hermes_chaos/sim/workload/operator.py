@@ -18,6 +18,7 @@ from hermes_actors.management.administration import Administration
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_chaos.sim.checkers.checks import Checks
 from hermes_chaos.sim.environment.clock import EPOCH_MS
+from hermes_chaos.sim.history.avro import VERSIONS, schema_of
 from hermes_chaos.sim.history.events import History
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.workload.plans import (
@@ -28,6 +29,7 @@ from hermes_chaos.sim.workload.plans import (
     SOUGHT_SUBSCRIPTIONS,
     STRICT,
     SUBSCRIPTIONS,
+    VISITS,
     SubscriptionPlan,
 )
 
@@ -66,6 +68,7 @@ class Operator:
         self._trace = trace
         self._to_create = list(LATE_SUBSCRIPTIONS)
         self._to_remove: list[SubscriptionPlan] = []
+        self._version = 1
 
     async def run(self, acts: int, *, begin_s: float, end_s: float) -> None:
         """Do that many things between the two times."""
@@ -86,6 +89,24 @@ class Operator:
             if self._rng.random() < _CLASH_RATE:
                 await self._clash(self._rng.choice(ALL_TOPICS).name)
 
+    async def evolve(self, rng: random.Random, *, begin_s: float, end_s: float) -> None:
+        """Save the versions of the schema of the topic of AVRO, between the two times."""
+        for moment in sorted(rng.uniform(begin_s, end_s) for _ in range(VERSIONS - 1)):
+            await trio.sleep_until(moment)
+            await self._save_next()
+
+    async def _save_next(self) -> None:
+        version = self._version + 1
+
+        async def save(administration: Administration) -> None:
+            await administration.topic_schemas.save(_CALLER, VISITS.name, schema_of(version))
+
+        self._told.versions.saving(version)
+        what = f"save version {version} of the schema of {VISITS.name}"
+        if await self._try(what, save, _ATTEMPTS_MAX, at_home=True):
+            self._told.versions.saved(version, trio.current_time())
+            self._version = version
+
     async def _clash(self, topic: str) -> None:
         """Change it in all datacentres at the same time, in each to something else. Nothing changes
         it afterwards.
@@ -104,9 +125,11 @@ class Operator:
                     nursery.start_soon(change, number, each)
 
     async def tidy(self) -> None:
-        """Create what was not created, resume what is suspended. Only when all is healed."""
+        """Create and save what was not, resume what is suspended. Only when all is healed."""
         while self._to_create:
             await self._create(_ATTEMPTS_MAX)
+        while self._version < VERSIONS:
+            await self._save_next()
         while True:
             for plan in ALL_SUBSCRIPTIONS:
                 await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)

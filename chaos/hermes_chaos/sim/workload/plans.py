@@ -9,6 +9,7 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TtlFrom
 from hermes_actors.model.topic import Ack
+from hermes_chaos.sim.history.avro import schema_of
 from hermes_chaos.sim.workload.subject import Audience
 
 GROUP = "sim"
@@ -18,15 +19,18 @@ GROUP = "sim"
 class TopicPlan:
     """One topic of the workload; `name` is the full name.
 
-    `falls_back`: it may be published to another datacentre when its own does not take it.
+    `falls_back`: it may be published to another datacentre when its own does not take it. `schema`
+    is the first version's, of a topic of AVRO.
     """
 
     name: str
     ack: Ack
     falls_back: bool = False
+    schema: str = ""
 
     def wire(self) -> dict[str, Any]:
         """Return the body that is posted to create it."""
+        of_avro = {"contentType": "AVRO", "schema": self.schema} if self.schema else {}
         return {
             "name": self.name,
             "description": "simulated",
@@ -36,6 +40,7 @@ class TopicPlan:
             "ack": self.ack.value,
             "maxMessageSize": 100_000,
             "fallbackToRemoteDatacenterEnabled": self.falls_back,
+            **of_avro,
         }
 
 
@@ -144,7 +149,9 @@ LEADER_TOPICS = frozenset(
     topic.name for topic in TOPICS + FALLBACK_TOPICS if topic.ack is not Ack.ALL
 )
 """Those that may lose their end with a leader."""
-KEYED_TOPICS = TOPICS + FALLBACK_TOPICS
+VISITS = TopicPlan(f"{GROUP}.visits", Ack.ALL, falls_back=True, schema=schema_of(1))
+"""The one of AVRO, whose schema gets more versions meanwhile."""
+KEYED_TOPICS = (*TOPICS, *FALLBACK_TOPICS, VISITS)
 """Messages with keys and without, from many publishers at a time."""
 LEDGER = TopicPlan(f"{GROUP}.ledger", Ack.ALL)
 """The one that gets more partitions meanwhile: without keys, nobody is promised an order."""
@@ -218,6 +225,15 @@ SUBSCRIPTIONS = (
         "patient",
         {"messageTtl": 1, "messageBackoff": 100, "requestTimeout": 300},
         fault_rate=0.25,
+    ),
+    SubscriptionPlan(VISITS.name, "guide"),
+    SubscriptionPlan(
+        VISITS.name,
+        "archive",
+        more={
+            "contentType": "AVRO",
+            "filters": [{"type": "avropath", "path": "serial", "matcher": "\\d*[02468]"}],
+        },
     ),
 )
 LATE_SUBSCRIPTIONS = (

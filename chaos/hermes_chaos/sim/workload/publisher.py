@@ -17,6 +17,7 @@ from hermes_chaos.sim.workload.plans import (
     KEYED_TOPICS,
     KEYLESS_TOPICS,
     TOPICS,
+    VISITS,
 )
 
 _UNKNOWN_TOPIC = f"{GROUP}.nobody-made-it"
@@ -114,10 +115,12 @@ class Publisher:
                     await trio.sleep(rng.uniform(0, pause_max_s))
 
     async def run_steadily(self, until_s: float) -> None:
-        """Publish a message now and then to all topics that fall back, on all nodes."""
+        """Publish a message now and then to all topics that fall back, also to the one of AVRO, on
+        all nodes.
+        """
         async with trio.open_nursery() as nursery:
             while trio.current_time() < until_s:
-                for topic in FALLBACK_TOPICS:
+                for topic in (*FALLBACK_TOPICS, VISITS):
                     message = self._draw(topic.name, self._rng.random() < 0.5)
                     message.is_cut = False
                     nursery.start_soon(self._publish, message, self._frontends.choose(self._dc))

@@ -1,0 +1,68 @@
+"""Promises to a topic of AVRO, whose schema changes while it is published to."""
+
+from hermes_chaos.sim.checkers.checker import Checker
+from hermes_chaos.sim.history.events import Delivery, Event, Healed, Published, Stored
+from hermes_chaos.sim.workload.plans import VISITS
+from hermes_chaos.sim.workload.subject import Subject
+
+_USED_WITHIN_S = 2.5
+
+
+class WrittenVersionsAreRead(Checker):
+    """A message is stored in a version that somebody has saved, and whoever gets it, as JSON or as
+    Avro, gets it as that version has it. Once all is healed, what is published 2.5 s after a
+    version was saved is stored in that one, or in a later one, in each datacentre.
+    """
+
+    name = "written versions are read"
+    is_rare = True
+
+    def __init__(self, subject: Subject) -> None:
+        super().__init__()
+        self._readers = {each.name for each in subject.audiences if each.topic == VISITS.name}
+        self._asked = 1
+        self._saved: list[tuple[float, int]] = []
+        self._healed_s = float("inf")
+        self._versions: dict[str, set[int]] = {}
+
+    def saving(self, version: int) -> None:
+        """Note that the product is about to be asked to save it, perhaps not for the first time."""
+        self._asked = max(self._asked, version)
+
+    def saved(self, version: int, at_s: float) -> None:
+        """Note that the product has confirmed it."""
+        self._saved.append((at_s, version))
+
+    def watch(self, event: Event) -> None:
+        """Take note, and check."""
+        match event:
+            case Stored(topic=VISITS.name, message_id=message_id, version=version):
+                self._versions.setdefault(message_id, set()).add(version)
+                if not 1 <= version <= self._asked:
+                    self.violations.append(
+                        f"{event.place} holds {message_id} in version {version} of {self._asked}"
+                    )
+            case Delivery() if event.subscription in self._readers:
+                self.examined += 1
+                written = self._versions.get(event.message_id, set())
+                if event.version not in written:
+                    self.violations.append(
+                        f"{event.subscription} got {event.message_id} in version {event.version}; "
+                        f"it is stored in {sorted(written)}"
+                    )
+            case Published(topic=VISITS.name, is_acknowledged=True, message_id=message_id):
+                self._check_use(event)
+            case Healed(at_s):
+                self._healed_s = at_s
+            case _:
+                pass
+
+    def _check_use(self, published: Published) -> None:
+        since_s = published.began_s - _USED_WITHIN_S
+        known = max((version for at_s, version in self._saved if at_s <= since_s), default=1)
+        written = self._versions.get(published.message_id, set())
+        if since_s >= self._healed_s and min(written, default=known) < known:
+            self.violations.append(
+                f"{published.node} stored {published.message_id} in version {min(written)} at "
+                f"{published.began_s:.3f}; version {known} was saved long before"
+            )
