@@ -40,6 +40,7 @@ _COMMANDS = {
         ("trace", "trace:app", "Show what became of a message, by its id."),
         ("status", "status:app", "Show all nodes, and how they fare."),
         ("top", "status:top_app", "Watch nodes, topics, subscriptions, the worst first."),
+        ("doctor", "doctor.command:app", "Say what is wrong with a node, and the way out."),
         (
             "oauth-provider",
             "administration.oauth_providers:app",

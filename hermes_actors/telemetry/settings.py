@@ -101,7 +101,12 @@ def _exporter(env: Mapping[str, str], signal: str) -> Exporter:
     for variable in endpoints[:1]:
         endpoint = _get(env, variable)
         scheme = endpoint.partition("://")[0]
-        if scheme in ("http", "https") and urlsplit(endpoint).hostname is None:
+        try:
+            parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
+            host, _ = parts.hostname, parts.port
+        except ValueError as error:
+            raise ConfigError(f"{variable}: no URL: {error}; write http://host:port") from error
+        if host is None:
             raise ConfigError(f"{variable}: no host in it; write http://host:port")
         if scheme not in ("http", "https") and _protocol(env, signal) != "grpc":
             raise ConfigError(f"{variable}: not an http:// or https:// URL; write http://host:port")

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import random
+import socket
 import ssl
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from aiokafka.conn import AIOKafkaConnection
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.log.kafka.session import Session
+from hermes_actors.runtime.network_causes import name_cause
 
 _logger = logging.getLogger(__name__)
 
@@ -139,6 +141,8 @@ class KafkaCluster:
             )
         if isinstance(error, TimeoutError | errors.RequestTimedOutError):
             return f"{where}: no answer within {self.settings.request_timeout_ms} ms"
+        if isinstance(error, socket.gaierror):
+            return f"{where}: {name_cause(error)}"
         if isinstance(error, ConnectionRefusedError):
             return f"{where}: the connection was refused"
         if isinstance(error, errors.KafkaConnectionError) and str(error).endswith("closed"):

@@ -1,0 +1,119 @@
+"""Whether what a node asks beside its log answers: a schema registry, a collector."""
+
+import socket
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import msgspec
+import trio
+from msgspec import Struct
+
+from hermes_actors.cli.doctor.diagnosis import Diagnosis, fine, odd, wrong
+from hermes_actors.config import Config
+from hermes_actors.errors import StartupError
+from hermes_actors.model.redaction import without_user_info
+from hermes_actors.runtime.network_causes import name_cause
+from hermes_actors.schema.client import BadAnswer, RegistryAway, RegistryClient
+from hermes_actors.telemetry.settings import TelemetrySettings
+
+REGISTRY, TELEMETRY = "registry", "telemetry"
+
+_NO_SUCH_TOPIC = "hermes.doctor"
+_OTLP_PORTS = {"http/protobuf": 4318, "grpc": 4317}
+
+
+class Collector(Struct, frozen=True):
+    """Where telemetry is sent; `signals` are traces, metrics or both."""
+
+    signals: str
+    host: str
+    port: int
+    variable: str
+
+
+async def look_at_registry(config: Config) -> list[Diagnosis]:
+    """Ask each URL for the versions of a subject that nobody has."""
+    found: list[Diagnosis] = []
+    async with trio.open_nursery() as nursery:
+        for url in config.schema.urls if config.schema.registry == "http" else ():
+            nursery.start_soon(_look_at_registry, config, url, found)
+    return sorted(found, key=lambda each: each.about)
+
+
+def judge_registry(url: str, trouble: str) -> Diagnosis:
+    """Whether schemas can be looked up there."""
+    if not trouble:
+        return fine(REGISTRY, url, "answers")
+    return wrong(
+        REGISTRY,
+        url,
+        trouble,
+        "see schema.urls, schema.user, schema.password_file, schema.ca_file, and the registry; "
+        "what is known already goes on until schema.expiry_ms",
+    )
+
+
+def collectors(settings: TelemetrySettings, env: Mapping[str, str]) -> list[Collector]:
+    """Where the standard variables send traces and metrics."""
+    found: dict[tuple[str, int, str], list[str]] = {}
+    for signal, exporter, protocol in (
+        ("traces", settings.traces, settings.traces_protocol),
+        ("metrics", settings.metrics, settings.metrics_protocol),
+    ):
+        if exporter != "otlp":
+            continue
+        own = f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT"
+        variable = own if env.get(own, "").strip() else "OTEL_EXPORTER_OTLP_ENDPOINT"
+        endpoint = env.get(variable, "").strip()
+        parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint or 'localhost'}")
+        usual = {"http": 80, "https": 443}.get(parts.scheme, 0)
+        if protocol == "grpc" or not endpoint:
+            usual = _OTLP_PORTS[protocol]
+        place = (parts.hostname or "localhost", parts.port or usual, variable)
+        found.setdefault(place, []).append(signal)
+    return [Collector(" and ".join(signals), *place) for place, signals in found.items()]
+
+
+async def look_at_collector(collector: Collector) -> str:
+    """Why no connection can be made there, "" when one can. Nothing is sent."""
+    try:
+        stream = await trio.open_tcp_stream(collector.host, collector.port)
+    except OSError as error:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, socket.gaierror):
+            cause = cause.__cause__
+        return name_cause(cause) if cause is not None else error.strerror or str(error)
+    await trio.aclose_forcefully(stream)
+    return ""
+
+
+def judge_collector(collector: Collector, trouble: str) -> Diagnosis:
+    """Whether telemetry arrives; a node goes on without it, and counts what it drops."""
+    about = f"{collector.signals} to {collector.host}:{collector.port}"
+    if not trouble:
+        return fine(TELEMETRY, about, "takes connections")
+    return odd(
+        TELEMETRY,
+        about,
+        trouble,
+        f"start the collector, or mend {collector.variable}; until then "
+        "what should go there is dropped and counted",
+    )
+
+
+async def _look_at_registry(config: Config, url: str, found: list[Diagnosis]) -> None:
+    shown = without_user_info(url)
+    settings = msgspec.structs.replace(config.schema, urls=[url])
+    client: RegistryClient | None = None
+    trouble = ""
+    try:
+        client = RegistryClient(settings)
+        await client.look_up(_NO_SUCH_TOPIC, {})
+    except (RegistryAway, BadAnswer) as error:
+        trouble = str(error)
+    except StartupError as error:
+        trouble = error.message
+    finally:
+        if client is not None:
+            await client.close()
+    found.append(judge_registry(shown, trouble))

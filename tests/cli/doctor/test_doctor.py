@@ -1,0 +1,150 @@
+"""`hermes doctor` run as somebody on call runs it: whatever is broken, it answers in time."""
+
+import json
+import socket
+from datetime import UTC, datetime
+
+import pytest
+import trustme
+
+from hermes_local.ports import free_ports
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_EXPORTER"):
+        monkeypatch.delenv(name, raising=False)
+    publish, management = free_ports(2)
+    (tmp_path / "node.toml").write_text(
+        f"node = 'n1'\n[frontend]\nport = {publish}\n[management]\nport = {management}\n"
+    )
+    return tmp_path
+
+
+def add(folder, text):
+    with (folder / "node.toml").open("a") as file:
+        file.write(text)
+
+
+def doctor(hermes, *more, timeout_s="3"):
+    result = hermes("doctor", "node.toml", "--json", "--timeout-s", timeout_s, *more)
+    found = json.loads(result.stdout)
+    assert result.exit_code == (1 if found["grade"] == "FAIL" else 0)
+    return found
+
+
+def those(found, grade):
+    return [each for each in found["diagnoses"] if each["grade"] == grade]
+
+
+def test_before_the_first_start_all_is_well_and_nothing_is_made(hermes, folder):
+    before = (folder / "node.toml").stat().st_mtime_ns
+    found = doctor(hermes)
+    assert those(found, "FAIL") == []
+    assert (found["dc"], found["node"]) == ("dc1", "n1")
+    assert {"config", "ports", "disk", "log", "spool", "clock"} == {
+        each["check"] for each in found["diagnoses"]
+    }
+    assert [each.name for each in folder.iterdir()] == ["node.toml"]
+    assert (folder / "node.toml").stat().st_mtime_ns == before
+
+
+def test_people_read_a_line_for_each_and_the_sum(hermes, folder):
+    result = hermes("doctor", "node.toml")
+    lines = result.stdout.splitlines()
+    assert lines[0] == (
+        "OK    config    node.toml: node n1 of dc1, frontend, consumers, management: valid"
+    )
+    assert lines[-1].endswith(" OK")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("[kafka]\nreplication_factor = 'x'\n", "Expected `int`"), ("= =", "not valid TOML")],
+)
+def test_a_broken_configuration_is_one_failure_with_its_place(hermes, folder, text, says):
+    (folder / "node.toml").write_text(text)
+    (only,) = doctor(hermes)["diagnoses"]
+    assert says in only["seen"]
+    result = hermes("doctor", "nowhere.toml")
+    assert result.exit_code == 1
+    assert "nowhere.toml: cannot be read" in result.stdout
+
+
+def test_what_hangs_at_the_nodes_port_keeps_nobody_waiting(hermes, folder):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        (folder / "node.toml").write_text(f"[frontend]\nport = {port}\n[management]\nport = 0\n")
+        (failure,) = those(doctor(hermes, timeout_s="4"), "FAIL")
+    assert failure["about"] == f"frontend.port 127.0.0.1:{port}"
+    assert "no answer within 2 s" in failure["seen"]
+
+
+def test_a_program_that_is_no_node_is_told_apart_from_one(hermes, folder, server):
+    port = server.url.rpartition(":")[2]
+    (folder / "node.toml").write_text(f"[frontend]\nport = {port}\n[management]\nport = 0\n")
+    server.on("GET /status/details", (200, []))
+    (failure,) = those(doctor(hermes), "FAIL")
+    assert "does not answer as a node does: GET /status/details is answered" in failure["seen"]
+    other = {"dc": "dc2", "node": "n9", "phase": "SERVING", "isReady": True, "reason": ""}
+    server.on("GET /status/details", (200, other))
+    (failure,) = those(doctor(hermes), "FAIL")
+    assert "HERMES_DC=dc2 HERMES_NODE=n9" in failure["wayOut"]
+
+
+def test_kafka_that_is_away_is_told_for_each_datacentre(hermes, folder):
+    (port,) = free_ports(1)
+    add(folder, f"[kafka.clusters.dc1]\nbootstrap_servers = ['127.0.0.1:{port}']\n")
+    add(folder, "[kafka.clusters.dc2]\nbootstrap_servers = ['kafka.invalid:9092']\n")
+    own, other = those(doctor(hermes), "FAIL")
+    assert own["about"] == f"Kafka of dc1, 127.0.0.1:{port}"
+    assert own["seen"] == "the connection was refused"
+    assert other["about"] == "Kafka of dc2, kafka.invalid:9092"
+    assert "name" in other["seen"]
+
+
+def test_files_that_are_gone_and_certificates_that_ended_are_told(hermes, folder):
+    authority = trustme.CA()
+    (folder / "ca.pem").write_bytes(authority.cert_pem.bytes())
+    old = authority.issue_cert("a.test", not_after=datetime(2020, 1, 1, tzinfo=UTC))
+    (folder / "cert.pem").write_bytes(old.cert_chain_pems[0].bytes())
+    (folder / "key.pem").write_bytes(old.private_key_pem.bytes())
+    add(folder, "[frontend.tls]\ncertificate_file = 'cert.pem'\nkey_file = 'key.pem'\nport = 0\n")
+    add(folder, "[consumers.tls]\nca_file = 'ca.pem'\n[security]\nusers_file = 'gone.toml'\n")
+    found = doctor(hermes)
+    failures = {each["about"]: each["seen"] for each in those(found, "FAIL")}
+    assert set(failures) == {"frontend.tls.certificate_file", "security.users_file"}
+    assert "expired" in failures["frontend.tls.certificate_file"]
+    assert any(each["about"] == "consumers.tls.ca_file" for each in found["diagnoses"])
+
+
+def test_a_registry_and_a_collector_that_are_away_are_told_without_secrets(
+    hermes, folder, monkeypatch
+):
+    registry, collector = free_ports(2)
+    (folder / "secret").write_text("hunter2")
+    add(folder, f"[schema]\nregistry = 'http'\nurls = ['http://127.0.0.1:{registry}']\n")
+    add(folder, "user = 'ada'\npassword_file = 'secret'\n")
+    endpoint = f"http://ada:hunter2@127.0.0.1:{collector}/?token=hunter2"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    result = hermes("doctor", "node.toml")
+    assert result.exit_code == 1
+    assert f"FAIL  registry  http://127.0.0.1:{registry}" in result.stdout
+    assert f"WARN  telemetry traces and metrics to 127.0.0.1:{collector}" in result.stdout
+    assert "hunter2" not in result.stdout + result.stderr
+
+
+def test_a_log_of_another_program_is_no_log(hermes, folder):
+    (folder / "hermes-data").mkdir()
+    (folder / "hermes-data" / "log.sqlite").write_bytes(b"SQLite format 3\0" + bytes(100))
+    (failure,) = those(doctor(hermes), "FAIL")
+    assert (failure["check"], "no log of hermes" in failure["seen"]) == ("log", True)
+    assert [each.name for each in (folder / "hermes-data").iterdir()] == ["log.sqlite"]
+
+
+def test_a_folder_that_cannot_be_made_is_told(hermes, folder):
+    (folder / "hermes-spool").write_text("a file")
+    failures = those(doctor(hermes), "FAIL")
+    assert "is no folder" in failures[0]["seen"]

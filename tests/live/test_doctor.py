@@ -1,0 +1,137 @@
+"""`hermes doctor` beside real nodes, and beside a real Kafka."""
+
+import json
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from hermes_actors.runtime import guest
+from hermes_local.ports import free_ports
+from tests.live.conftest import HERMES
+
+pytestmark = pytest.mark.live
+
+
+def doctor(folder: Path) -> tuple[int, list[dict[str, Any]]]:
+    command = [*HERMES, "doctor", str(folder / "node.toml"), "--json", "--timeout-s", "20"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert result.stderr == ""
+    return result.returncode, json.loads(result.stdout)["diagnoses"]
+
+
+def against(found: list[dict[str, Any]]) -> list[str]:
+    """What is not OK; the disk of a test machine is anybody's."""
+    return [
+        f"{each['grade']} {each['about']}: {each['seen']}"
+        for each in found
+        if each["grade"] != "OK" and each["check"] != "disk"
+    ]
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+def configure(folder: Path, more: str = "") -> None:
+    publish, management = free_ports(2)
+    (folder / "node.toml").write_text(
+        f"node = 'n1'\n[frontend]\nport = {publish}\nreuse_port = true\n"
+        f"graceful_shutdown_initial_wait_ms = 0\n[management]\nport = {management}\n"
+        f"[spool]\ndirectory = '{folder}/spool'\n[log]\ndirectory = '{folder}/log'\n{more}"
+    )
+
+
+def test_beside_a_healthy_node_all_is_ok_and_a_left_over_process_is_seen(start, tmp_path):
+    configure(tmp_path)
+    # The fixture's spool stands over the file's.
+    process = start("node", "--config", str(tmp_path / "node.toml"), "--json")
+    before = files_in(tmp_path / "log")
+    code, found = doctor(tmp_path)
+    assert (code, against(found)) == (0, [])
+    held = next(each["seen"] for each in found if each["about"].startswith("frontend.port"))
+    assert f"held by node n1 of dc1 (process {process.popen.pid}" in held
+    assert held.endswith("which is ready")
+    assert files_in(tmp_path / "log") == before
+    port = int(process.ready["publish"].rpartition(":")[2])
+    with socket.socket() as left_over:
+        left_over.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        left_over.bind(("127.0.0.1", port))
+        left_over.listen()
+        code, found = doctor(tmp_path)
+    assert code == 0
+    assert any("2 processes share it" in each for each in against(found))
+
+
+def test_beside_hermes_dev_the_node_is_named_and_found(start, tmp_path, monkeypatch):
+    process = start("dev", "--publish-port", "0", "--management-port", "0", "--json")
+    first = process.ready["dcs"][0]
+    for name in ("publish", "management"):
+        section = "frontend" if name == "publish" else name
+        port = first[name].rpartition(":")[2]
+        monkeypatch.setenv(f"HERMES_{section.upper()}_PORT", port)
+    (tmp_path / "node.toml").write_text("[log]\ndirectory = 'x'\n")
+    code, found = doctor(tmp_path)
+    assert code == 1
+    wrong = next(each for each in found if each["grade"] == "FAIL")
+    assert "node dc1-1 of dc1, not node node1 of dc1" in wrong["seen"]
+    assert "HERMES_DC=dc1 HERMES_NODE=dc1-1 hermes doctor" in wrong["wayOut"]
+    monkeypatch.setenv("HERMES_NODE", "dc1-1")
+    code, found = doctor(tmp_path)
+    assert (code, against(found)) == (0, [])
+
+
+@pytest.mark.kafka
+async def test_a_kafka_that_is_set_wrong_and_one_that_is_stopped_are_told(
+    make_kafka_cluster, start, tmp_path
+):
+    cluster = make_kafka_cluster()
+    servers = cluster.bootstrap_servers
+    configure(tmp_path, f"[kafka.clusters.dc1]\nbootstrap_servers = {servers}\n")
+    start("node", "--config", str(tmp_path / "node.toml"), "--json")
+    code, found = doctor(tmp_path)
+    assert (code, against(found)) == (0, [])
+    (clock,) = (each for each in found if each["check"] == "clock")
+    assert "of this machine's clock (limit 5.0 s)" in clock["seen"]
+    names = await topics(servers)
+    assert "_hermes.metadata" in names
+    assert not [each for each in names if "doctor" in each]
+    await alter(servers, "_hermes.metadata", {"cleanup.policy": "compact", "retention.ms": "9000"})
+    code, found = doctor(tmp_path)
+    assert code == 1
+    assert {each.partition(": ")[2][:14] for each in against(found)} == {
+        "cleanup.policy",
+        "kept for 9.0 s",
+    }
+    cluster.kill()
+    code, found = doctor(tmp_path)
+    assert code == 1
+    assert any("the connection was refused" in each for each in against(found))
+
+
+async def topics(servers: list[str]) -> list[str]:
+    async def ask() -> list[str]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+        await admin.start()
+        try:
+            return list(await admin.list_topics())
+        finally:
+            await admin.close()
+
+    return await guest.call(ask)
+
+
+async def alter(servers: list[str], topic: str, configs: dict[str, str]) -> None:
+    async def ask() -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+        await admin.start()
+        try:
+            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs)])
+        finally:
+            await admin.close()
+
+    await guest.call(ask)
