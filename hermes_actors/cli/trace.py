@@ -70,7 +70,8 @@ def _row(event: dict[str, Any], first: dict[str, Any]) -> list[str]:
     if event.get("subscription"):
         where += f"${event['subscription']}"
     if event.get("offset") is not None:
-        where += f" {event['partition']}/{event['offset']}"
+        # Versions before this one did not tell the partition of a publish.
+        where += f" {event.get('partition', '?')}/{event['offset']}"
     named = ("attempt", "status", "via", "reason")
     what = ", ".join(f"{name} {event[name]}" for name in named if event.get(name))
     return [

@@ -1,7 +1,8 @@
 """The index of tracking events by message id: SQLite files by day, the oldest deleted first.
 
-All that it holds comes from the logs, so a file that is damaged is set aside and the logs are read
-again. Days are those of the logs' timestamps: a clock that is set does not matter.
+All that it holds comes from the logs, so a file that is damaged is set aside, one of another
+version is removed, and the logs are read again. Days are those of the logs' timestamps: a clock
+that is set does not matter.
 """
 
 import contextlib
@@ -19,7 +20,10 @@ from hermes_actors.tracking.events import Losses, TrackingBatch, TrackingEvent, 
 
 _DAY_MS = 86_400_000
 _SEGMENTS_MIN = 8
-_FILES = f"tracking-{'[0-9]' * 8}.sqlite"
+_VERSION = 2
+"""Of the tables. Counted up with them, so that no program opens files of another one."""
+
+_FILES = f"tracking-{_VERSION}-{'[0-9]' * 8}.sqlite"
 FOUND_MAX = 1_000
 """The most events of one message that are given."""
 
@@ -231,6 +235,7 @@ class TrackingIndex:
             segments: list[_Segment] = []
             if self._directory is not None:
                 self._directory.mkdir(parents=True, exist_ok=True)
+                _remove_other_versions(self._directory)
                 try:
                     for path in sorted(self._directory.glob(_FILES)):
                         segments.append(_Segment(path))
@@ -249,7 +254,7 @@ class TrackingIndex:
         self._numbers += 1
         path = None
         if self._directory is not None:
-            path = self._directory / f"tracking-{self._numbers:08d}.sqlite"
+            path = self._directory / f"tracking-{_VERSION}-{self._numbers:08d}.sqlite"
         segment = _Segment(path)
         if self._segments:
             # The oldest one may be deleted with what only it says.
@@ -299,6 +304,13 @@ class TrackingIndex:
                 self.set_aside += 1
                 for part in self._directory.glob(f"{path.name}*"):
                     part.rename(part.with_name(f"damaged-{part.name}"))
+
+
+def _remove_other_versions(directory: Path) -> None:
+    """Remove the files of programs with other tables: the logs are read again."""
+    for path in directory.glob("tracking-*.sqlite*"):
+        if not path.name.startswith(f"tracking-{_VERSION}-"):
+            path.unlink()
 
 
 def _age(item: tuple[tuple[str, str, int, int], TrackedEvent]) -> tuple[int, bool, int, int]:

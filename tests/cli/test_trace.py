@@ -68,6 +68,14 @@ def test_each_event_has_a_line_with_its_time_after_the_first(hermes, server, mon
     assert lines[5] == "shop.orders$billing: DELIVERED in dc2"
 
 
+def test_a_publish_that_an_older_version_told_has_no_partition(hermes, server):
+    event = {name: value for name, value in EVENTS[1].items() if name != "partition"}
+    server.on("GET /tracking/m1", (200, answer(events=[{"topicName": "shop.orders", **event}])))
+    result = hermes("trace", "m1")
+    assert result.exit_code == 0
+    assert "?/17" in result.stdout
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "said"),
     [

@@ -108,10 +108,10 @@ def test_only_what_was_asked_for_and_what_that_needs_is_run(tmp_path):
 
 
 def test_overrides_reach_one_node_and_name_only_services_that_are_there(tmp_path):
-    override = {"frontend-dc1-1": {"HERMES_FRONTEND_SERVER": "hypercorn"}}
+    override = {"frontend-dc1-1": {"HERMES_FRONTEND_PORT": "8181"}}
     services = Topology(data=tmp_path, variables={}, overrides=override).services
-    assert services["frontend-dc1-1"].plan.environment["HERMES_FRONTEND_SERVER"] == "hypercorn"
-    assert "HERMES_FRONTEND_SERVER" not in services["frontend-dc1-2"].plan.environment
+    assert services["frontend-dc1-1"].plan.environment["HERMES_FRONTEND_PORT"] == "8181"
+    assert services["frontend-dc1-2"].plan.environment.get("HERMES_FRONTEND_PORT") != "8181"
     with pytest.raises(LaunchFailed, match="there is no service 'front'"):
         Topology(data=tmp_path, variables={}, overrides={"front": {}})
 

@@ -58,6 +58,16 @@ def test_it_goes_on_after_a_restart_where_it_was(tmp_path):
     assert ids(index, "m1") == [("m1", "one")]
 
 
+def test_files_of_another_version_are_removed_and_the_logs_read_again(tmp_path):
+    for name in ("tracking-00000001.sqlite", "tracking-1-00000002.sqlite-wal"):
+        (tmp_path / name).write_bytes(b"tables that this program does not know")
+    index = opened(tmp_path)
+    assert index.begin("dc1") == (0, None)
+    take(index, [batch(0, "m1")], 5)
+    assert ids(index, "m1") == [("m1", "one")]
+    assert {each.name[:11] for each in tmp_path.iterdir()} == {"tracking-2-"}
+
+
 def test_a_batch_that_was_appended_twice_is_taken_in_once_and_a_missing_one_is_a_gap():
     index = opened(None)
     take(index, [batch(0, "m1"), batch(0, "m1"), batch(3, "m1", is_last=True)], 3)
