@@ -1,5 +1,6 @@
 """Whole nodes in one process, on memory logs: many of one datacentre, or one in each of two."""
 
+import json
 import random
 from collections import Counter
 from contextlib import asynccontextmanager
@@ -8,13 +9,14 @@ from functools import partial
 
 import trio
 
-from hermes_actors.config import Config, MetadataConfig
+from hermes_actors.config import Config, ManagementConfig, MetadataConfig
 from hermes_actors.consumer.senders.sender import SendOutcome, parse_lines
 from hermes_actors.log.base import Stored
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
+from hermes_actors.publisher.batches.forms import ENVELOPES
 from hermes_actors.publisher.demands import Head
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.security.account import Credentials
@@ -188,15 +190,17 @@ async def create_billing(administration, topic, endpoint="http://shop.test/x", *
 
 
 @asynccontextmanager
-async def two_datacentres(sender, create, **parts):
+async def two_datacentres(sender, create, *, remote_partitions=10, **parts):
     """A node of dc1 that does all, its log and dc2's, where another consumes, once both know what
-    `create(administration)` has made; `parts` of their environments are the test's.
+    `create(administration)` has made; `parts` of their environments are the test's. Topics have 10
+    partitions in dc1.
     """
     clock = SimulatedClock()
     dc1, dc2 = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     first = surroundings(clock, dc1, dc2, sender=sender)
     second = surroundings(clock, dc2, dc1, sender=sender, seed=2)
-    consuming = Config(dc="dc2", node="two", roles=["consumers"])
+    made = ManagementConfig(topic_partitions=remote_partitions)
+    consuming = Config(dc="dc2", node="two", roles=["consumers"], management=made)
     async with (
         open_node(Config(dc="dc1", node="one"), replace(first, **parts)) as node,
         open_node(consuming, replace(second, **parts)) as other,
@@ -220,3 +224,20 @@ async def publish(node, body, *, topic=TOPIC, **headers):
     gateway.hand_over(pending, body)
     await settled.wait()
     return pending.answer.status
+
+
+async def publish_batch(node, *keys):
+    """Publish a message with each of these keys, in one batch; return the status of each."""
+    fields = {b"content-type": ENVELOPES.encode()}
+    head = Head(list(fields.items()), fields)
+    stream = node.frontend.batches.open(TOPIC, None, head, lambda call: call())
+    stream.feed(b"".join(b'{"message": 1, "key": "%b"}\n' % key for key in keys))
+    stream.finish()
+    assert stream.go_on()
+    lines = b""
+    with trio.fail_after(60):
+        while not stream.is_answered:
+            await trio.sleep(0.01)
+            lines += stream.take_lines()
+    stream.close()
+    return [json.loads(line)["status"] for line in lines.splitlines()]

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from hermes_actors.management.access.roles import Anonymous, Guest
+from hermes_actors.model.partitioner import partition_of
 from hermes_actors.tracking.events import TRACKING_TOPIC, EventKind, decode, terminal_of
 from tests.nodes_scene import (
     TOPIC,
@@ -14,6 +15,7 @@ from tests.nodes_scene import (
     create_billing,
     memory_spool,
     publish,
+    publish_batch,
     two_datacentres,
 )
 
@@ -31,7 +33,9 @@ async def batches_of(log):
     return found
 
 
-async def tracked(work, *statuses, is_tracked=True, falls_back=True, **subscription):
+async def tracked(
+    work, *statuses, is_tracked=True, falls_back=True, remote_partitions=10, **subscription
+):
     topic = {"fallbackToRemoteDatacenterEnabled": falls_back, "trackingEnabled": is_tracked}
     fields = {"subscriptionPolicy": {"messageBackoff": 100}, **subscription}
     if is_tracked:
@@ -39,7 +43,9 @@ async def tracked(work, *statuses, is_tracked=True, falls_back=True, **subscript
     create = partial(create_billing, topic=topic, **fields)
     async with trio.open_nursery() as nursery:
         sink = Endpoint(nursery, *statuses)
-        async with two_datacentres(sink, create, open_spool=memory_spool()) as (node, dc1, dc2):
+        async with two_datacentres(
+            sink, create, open_spool=memory_spool(), remote_partitions=remote_partitions
+        ) as (node, dc1, dc2):
             await work(node, dc1, sink)
         nursery.cancel_scope.cancel()
     return await batches_of(dc1), await batches_of(dc2)
@@ -231,6 +237,36 @@ async def test_what_the_spool_kept_is_told_of_when_a_log_has_taken_it(autojump_c
     ]
     assert [each.kind for each in told if each.is_terminal] == ["DELIVERED"]
     assert len({each.message_id for each in told}) == 1
+
+
+async def test_messages_of_one_batch_that_part_in_the_other_log_are_told_of_one_by_one(
+    autojump_clock,
+):
+    # All go to one partition of the own log; in the other log each has one for itself, or two do.
+    parted = {}
+    for key in (b"k%d" % number for number in range(1_000)):
+        if partition_of(key, 10) == 0:
+            parted.setdefault(partition_of(key, 17), []).append(key)
+    (alone, *_), (other, *_), (first, second, *_), *_ = parted.values()
+
+    async def work(node, own, sink):
+        own.faults.silent, own.faults.late_store = True, False
+        assert await publish_batch(node, alone, first, other, second) == [201] * 4
+        await sink.is_done.wait()
+        await trio.sleep(60)
+
+    _, remote = await tracked(work, *[200] * 4, remote_partitions=17)
+    told = [each for batch in remote for each in batch.events]
+    places = {
+        kind: sorted(
+            (each.message_id, each.partition, each.offset) for each in told if each.kind == kind
+        )
+        for kind in ("HEDGED", "PUBLISHED", "DELIVERED")
+    }
+    assert places["PUBLISHED"] == places["DELIVERED"]
+    assert len({partition for _, partition, _ in places["PUBLISHED"]}) == 3
+    assert [each[0] for each in places["HEDGED"]] == [each[0] for each in places["DELIVERED"]]
+    assert remote[-1].losses.dropped == 0
 
 
 async def tracked_through_kills(nursery, count):

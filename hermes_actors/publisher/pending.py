@@ -288,8 +288,17 @@ class Transitions:
     def admitted(self, pendings: Sequence[Pending]) -> None:
         """The heads of these have passed their checks."""
 
-    def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
-        """An append of these begins, to this datacentre's log; `via` is their records' way."""
+    def sent(
+        self,
+        pendings: Sequence[Pending],
+        dc: str,
+        via: str,
+        places: Sequence[int] | None = None,
+    ) -> None:
+        """An append of these begins, to this datacentre's log; `via` is their records' way. Of a
+        pending whose keys part there, each part begins by itself: the messages at these `places`,
+        None for all of each.
+        """
 
     def answered(
         self,
@@ -298,10 +307,11 @@ class Transitions:
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
+        places: Sequence[int] | None = None,
     ) -> None:
         """An append of these to a partition of this datacentre's log has ended, with an outcome for
-        each message that it held, in order. Of a pending whose keys part there, each part ends by
-        itself; one that has settled meanwhile is told of too.
+        each message that it held, in order; of a pending whose keys part there, with those
+        `places` for which it was begun. One that has settled meanwhile is told of too.
         """
 
     def kept(self, pendings: Sequence[Pending]) -> None:
@@ -426,10 +436,11 @@ class Route:
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
+        places: Sequence[int] | None = None,
     ) -> None:
         """Tell who listens that an append of these has ended; as `Transitions.answered`."""
         for listener in self.listeners:
-            listener.answered(pendings, dc, partition, outcomes, took_s)
+            listener.answered(pendings, dc, partition, outcomes, took_s, places)
 
     def settled(self, pendings: Sequence[Pending], now_s: float = 0.0) -> None:
         """Count that these have their outcomes, and tell who listens; `now_s`, monotonic, is asked

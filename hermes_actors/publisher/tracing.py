@@ -52,7 +52,13 @@ class PublishSpans(Transitions):
                 span = self._tracing.begin(f"publish {topic}", SpanKind.SERVER, attributes, context)
                 pending.trace = PublishTrace(span)
 
-    def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
+    def sent(
+        self,
+        pendings: Sequence[Pending],
+        dc: str,
+        via: str,
+        places: Sequence[int] | None = None,
+    ) -> None:
         """Begin the span of an append."""
         for pending in pendings:
             trace = pending.trace
@@ -73,6 +79,7 @@ class PublishSpans(Transitions):
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
+        places: Sequence[int] | None = None,
     ) -> None:
         """End the span of an append, with what became of it."""
         at = 0

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.log.base import Outcome, Stored
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.message import Via
+from hermes_actors.model.message import Message, Via
 from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.tracking.buffer import TrackingBuffer
@@ -33,12 +33,20 @@ class TrackedPublishes(Transitions):
         self._metadata = metadata
         self._clock = clock
 
-    def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
+    def sent(
+        self,
+        pendings: Sequence[Pending],
+        dc: str,
+        via: str,
+        places: Sequence[int] | None = None,
+    ) -> None:
         """Tell what is sent to another datacentre because the own one is slow."""
         if via == Via.HEDGE.value:
             # Told there: the own log is slow.
             for pending in pendings:
-                self._tell(EventKind.HEDGED, dc, pending, via)
+                messages = pending.messages
+                some = messages if places is None else [messages[place] for place in places]
+                self._tell(EventKind.HEDGED, dc, pending.route.name, some, via)
 
     def answered(
         self,
@@ -47,18 +55,26 @@ class TrackedPublishes(Transitions):
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
+        places: Sequence[int] | None = None,
     ) -> None:
         """Tell what a log has taken, and what it has not."""
         at = 0
         for pending in pendings:
-            following = at + pending.count
-            self._answered(pending, dc, partition, outcomes[at:following])
+            held = range(pending.count) if places is None else places
+            following = at + len(held)
+            self._answered(pending, dc, partition, held, outcomes[at:following])
             at = following
 
     def kept(self, pendings: Sequence[Pending]) -> None:
         """Tell what the spool has taken."""
         for pending in pendings:
-            self._tell(EventKind.SPOOLED, self._dc, pending, Via.SPOOL.value)
+            self._tell(
+                EventKind.SPOOLED,
+                self._dc,
+                pending.route.name,
+                pending.messages,
+                Via.SPOOL.value,
+            )
 
     def replayed(
         self,
@@ -87,26 +103,31 @@ class TrackedPublishes(Transitions):
                 )
 
     def _answered(
-        self, pending: Pending, dc: str, partition: int, outcomes: Sequence[Outcome]
+        self,
+        pending: Pending,
+        dc: str,
+        partition: int,
+        places: Sequence[int],
+        outcomes: Sequence[Outcome],
     ) -> None:
         messages = pending.messages
-        if len(messages) != len(outcomes) and len(outcomes) > 1:
+        if not messages and pending.count > 1:
             buffer = self._buffers[dc]
             buffer.drop(len(outcomes), is_terminal=False)
             return
         now_ms = self._clock.now_ms()
-        for number, outcome in enumerate(outcomes):
+        for place, outcome in zip(places, outcomes, strict=False):
             is_stored = isinstance(outcome, Stored)
             # What was not taken is told at home: the other log may be away.
             buffer = self._buffers[dc if is_stored else self._dc]
             if not buffer.has_room:
                 buffer.drop(1, is_terminal=False)
                 continue
-            message = messages[number] if number < len(messages) else None
+            message_id = messages[place].id if messages else pending.id
             buffer.add(
                 TrackingEvent(
                     EventKind.PUBLISHED if is_stored else EventKind.FAILED,
-                    (pending.id if message is None else message.id)[:ID_CHARACTERS_MAX],
+                    message_id[:ID_CHARACTERS_MAX],
                     pending.route.name,
                     now_ms,
                     dc,
@@ -117,10 +138,11 @@ class TrackedPublishes(Transitions):
                 )
             )
 
-    def _tell(self, kind: EventKind, dc: str, pending: Pending, via: str) -> None:
-        buffer = self._buffers[dc]
-        now_ms, topic = self._clock.now_ms(), pending.route.name
-        for message in pending.messages:
+    def _tell(
+        self, kind: EventKind, dc: str, topic: str, messages: Sequence[Message], via: str
+    ) -> None:
+        buffer, now_ms = self._buffers[dc], self._clock.now_ms()
+        for message in messages:
             if buffer.has_room:
                 message_id = message.id[:ID_CHARACTERS_MAX]
                 buffer.add(TrackingEvent(kind, message_id, topic, now_ms, dc, via=via))

@@ -94,10 +94,10 @@ async def test_each_append_of_a_hedged_message_is_told_of_when_it_ends(
     open_pair, autojump_clock
 ) -> None:
     class Heard(Transitions):
-        def sent(self, pendings, dc, via) -> None:
+        def sent(self, pendings, dc, via, places=None) -> None:
             told.append(("sent", len(pendings), dc, via))
 
-        def answered(self, pendings, dc, partition, outcomes, took_s) -> None:
+        def answered(self, pendings, dc, partition, outcomes, took_s, places=None) -> None:
             assert pendings[0].is_answered == (dc == "dc1")
             told.append(("answered", len(pendings), dc, [type(each) for each in outcomes]))
 

@@ -21,10 +21,10 @@ class Heard(Transitions):
     def admitted(self, pendings) -> None:
         self.all.append(("admitted", list(pendings)))
 
-    def sent(self, pendings, dc, via) -> None:
+    def sent(self, pendings, dc, via, places=None) -> None:
         self.all.append(("sent", list(pendings), dc, via))
 
-    def answered(self, pendings, dc, partition, outcomes, took_s) -> None:
+    def answered(self, pendings, dc, partition, outcomes, took_s, places=None) -> None:
         assert took_s >= 0
         self.all.append(("answered", list(pendings), dc, list(outcomes)))
 

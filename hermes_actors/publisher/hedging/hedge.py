@@ -44,8 +44,10 @@ _LOOKUP_MAX_S = 1.0
 _LOOK_AGAIN_S = 30.0
 _CHAOS = UnavailableRecord("a chaos experiment")
 
-Records = Callable[[Sequence[Pending], str, str], Sequence[Record]]
-"""The records of these, which are sent to this datacentre now, with this `via`."""
+Records = Callable[[Sequence[Pending], str, str, Sequence[int] | None], Sequence[Record]]
+"""The records of these, which are sent to this datacentre now, with this `via`; of one of them
+those at these places, None for all.
+"""
 
 Settle = Callable[[str, Sequence[Pending], Sequence[Outcome], float], None]
 """Told once of each pending: the datacentre, pendings, an outcome for each of their messages, in
@@ -245,7 +247,7 @@ class Hedge:
         # Made at once: a message that is answered meanwhile has no body any more.
         records = None
         if strike is None:
-            records = self._records(pendings, send.path.name, Via.LOCAL.value)
+            records = self._records(pendings, send.path.name, Via.LOCAL.value, None)
         self._fallback.nursery.start_soon(
             self._append_to_own, send, pendings, records, strike, append, waiting
         )
@@ -269,7 +271,7 @@ class Hedge:
                 await trio.sleep(strike.delay_s)
                 # What is done by then has no body any more.
                 if not (strike.fails or any(pending.is_done for pending in pendings)):
-                    records = self._records(pendings, path.name, Via.LOCAL.value)
+                    records = self._records(pendings, path.name, Via.LOCAL.value, None)
             if records:
                 found = await self._call(path, flight.partition, records, [waiting])
             else:
@@ -371,11 +373,11 @@ class Hedge:
     def _records_of(self, path: Path, parts: Sequence[Part]) -> Sequence[Record]:
         if _are_sent_together(parts):
             via = parts[0].attempts.via
-            return self._records([part.attempts.pending for part in parts], path.name, via)
+            return self._records([part.attempts.pending for part in parts], path.name, via, None)
         records: list[Record] = []
         for part in parts:
-            whole = self._records([part.attempts.pending], path.name, part.attempts.via)
-            records += [whole[place] for place in part.places]
+            attempts = part.attempts
+            records += self._records([attempts.pending], path.name, attempts.via, part.places)
         return records
 
     async def _append_remotely(
@@ -397,7 +399,7 @@ class Hedge:
             for part in parts:
                 some = found[at : at + part.count]
                 self._route.answered(
-                    [part.attempts.pending], path.name, batch.partition, some, took_s
+                    [part.attempts.pending], path.name, batch.partition, some, took_s, part.places
                 )
                 at += part.count
         self._ended(path, parts, found, took_s)

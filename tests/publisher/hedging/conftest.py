@@ -121,7 +121,7 @@ class World:
         self.nursery.start_soon(self.hedge.follow)
         await trio.sleep(0.001)
 
-    def records(self, items, dc, via):
+    def records(self, items, dc, via, _places):
         for call in self.on_records:
             call()
         assert not any(item.is_done for item in items), "nothing is begun for what is done"
