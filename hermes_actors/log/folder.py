@@ -46,7 +46,8 @@ def sync_folder(folder: Path) -> None:
 
 class WatchedFiles:
     """Files that must not be deleted, moved or replaced while they are written to: what is written
-    to a file that has no name any more is lost at its end.
+    to a file that has no name any more is lost at its end. `lost` may be asked in another thread
+    than the one that writes, and drops a file before it deletes it.
     """
 
     def __init__(self) -> None:
@@ -62,7 +63,12 @@ class WatchedFiles:
 
     def lost(self) -> str:
         """The name of one that is not there any more; "" while all are."""
-        return next((file.name for file, had in self._had.items() if _identity(file) != had), "")
+        gone = [file.name for file, had in list(self._had.items()) if self._is_lost(file, had)]
+        return gone[0] if gone else ""
+
+    def _is_lost(self, file: Path, had: tuple[int, int] | None) -> bool:
+        # Meanwhile it may have been dropped, and deleted on purpose.
+        return _identity(file) != had and self._had.get(file) == had
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
