@@ -1,4 +1,5 @@
 import sqlite3
+import threading
 import zlib
 from contextlib import closing
 
@@ -236,6 +237,24 @@ async def test_retention_frees_the_space_for_new_records(tmp_path):
 
             await eventually(rows, (0, 1))
         assert await log.append("t", 0, batch(b"new"), Ack.ALL) == [Stored(120)]
+
+
+async def test_retention_takes_nothing_young_of_what_the_same_transaction_appends(tmp_path):
+    is_held = threading.Event()
+    young = Record(None, b"young", (), 9_500)
+    async with opened(tmp_path, tail_bytes_max=0) as log, trio.open_nursery() as nursery:
+        await log.create_topic("t", TopicSettings(retention_ms=1_000))
+        await log.append("t", 0, batch(b"old"), Ack.ALL)
+        # What waits behind this is one transaction.
+        nursery.start_soon(log._change, lambda _store: is_held.wait(10))
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(log.append, "t", 0, [young, young, young], Ack.ALL)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(log.expire, 10_000)
+        await trio.testing.wait_all_tasks_blocked()
+        is_held.set()
+        await eventually(lambda: log.start_positions("t"), {0: 1})
+        assert await log.end_positions("t") == {0: 4}
 
 
 async def test_retention_runs_at_its_interval(tmp_path):

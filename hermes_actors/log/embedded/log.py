@@ -236,6 +236,8 @@ class EmbeddedLog:
         """Do now, at once, what retention does at its interval. Raises LogUnavailable."""
 
         def change(store: Store) -> Moved:
+            # What the same transaction appends has to be there for it to be found too young.
+            store.flush()
             store.plan_expiry(now_ms)
             return store.expire(None)
 
