@@ -35,9 +35,9 @@ class Datacentre:
         self.breaker = Breaker(self.config, self.rng)
         self._delays = {waits: AdaptiveDelay(self.config) for waits in (False, True)}
         self.paths: dict[Path, None] = {}
-        gauge = self.metrics.gauge
-        gauge("fallback_breaker_is_open", lambda: float(self.breaker.is_open), dc=self.name)
-        gauge(
+        metrics = self.metrics
+        metrics.gauge("fallback_breaker_is_open", lambda: float(self.breaker.is_open), dc=self.name)
+        metrics.gauge(
             "fallback_topics_with_open_breaker",
             lambda: sum([path.breaker.is_open for path in self.paths]),
             dc=self.name,

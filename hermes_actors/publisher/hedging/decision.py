@@ -22,7 +22,6 @@ _END_MARGIN_S = 0.001
 """So much before the limit a message is given up; whoever sweeps deadlines calls `hurry` first."""
 _LOOK_AGAIN_MIN_S = 0.005
 _RESCUE_MIN_S = 0.05
-_LATE = "fallback_late_acknowledgements"
 
 
 class Send(Struct, eq=False):
@@ -64,8 +63,8 @@ class Decision:
         self.is_own_known = True
         self._by_name = {path.name: path for path in self.paths}
         config = self.own.dc.config
-        self._counter = self.own.dc.metrics.counter
-        self._budget_refused = self._counter("fallback_budget_refused")
+        self._metrics = metrics = self.own.dc.metrics
+        self._budget_refused = metrics.counter("fallback_budget_refused")
         self._rescue_s = config.rescue_before_limit_ms / 1_000
         self._cap_s = config.speculative_send_delay_ms / 1_000
         self._is_off = config.hedge_mode == "off"
@@ -163,7 +162,7 @@ class Decision:
             self._count_copies(each, path.name, own, again)
             if each.is_told:
                 if each.is_stored and not was_stored:
-                    self._counter(_LATE, dc=path.name).add(each.count)
+                    self._add_late(path.name, each.count)
             elif each.is_stored:
                 self._count_late(path.name, [each.pending])
                 told[each] = None
@@ -210,20 +209,23 @@ class Decision:
         if again:
             group, _, name = self.topic.rpartition(".")
             labels = {"group": group, "topic": name, "cause": each.cause.value}
-            self._counter("topic_duplicated_message", **labels).add(again)
+            self._metrics.counter("topic_duplicated_message", **labels).add(again)
         unknown = sum([type(outcome) is UnknownRecord for outcome in found])
         if unknown:
             each.unknown[dc] = each.unknown.get(dc, 0) + unknown
         if each.is_stored:
             for where, count in each.unknown.items():
-                self._counter("fallback_unknown_copies", dc=where).add(count)
+                self._metrics.counter("fallback_unknown_copies", dc=where).add(count)
             each.unknown.clear()
 
     def _count_late(self, dc: str, pendings: Iterable[Pending]) -> None:
         """Count those, about to be told to be stored, that have been answered otherwise."""
         late = sum([pending.count for pending in pendings if pending.is_done])
         if late:
-            self._counter(_LATE, dc=dc).add(late)
+            self._add_late(dc, late)
+
+    def _add_late(self, dc: str, count: int) -> None:
+        self._metrics.counter("fallback_late_acknowledgements", dc=dc).add(count)
 
     # What becomes of those that it concerns.
 
@@ -343,7 +345,7 @@ class Decision:
                 each.sent_s = now_s
                 each.due_s = due_s
                 by_flight.setdefault(each.flight, []).append(each)
-            sent = self._counter("fallback_messages", cause=cause.value, dc=target.name)
+            sent = self._metrics.counter("fallback_messages", cause=cause.value, dc=target.name)
             sent.add(sum([each.count for each in some]))
             for flight, its in by_flight.items():
                 flight.went_remote = flight.went_remote or target is not self.own
