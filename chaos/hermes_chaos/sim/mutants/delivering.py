@@ -246,6 +246,7 @@ DELIVERING = (
         "attempts-unbounded",
         "a message is tried again however often attemptsMax says",
         ((SerialDispatch, "adopt", _count_no_attempt),),
+        seed=2,
         shape=_MOODS,
     ),
     Mutant(
@@ -267,6 +268,5 @@ DELIVERING = (
         "redrive-marks-first",
         "a dead letter is closed when its message is taken up again, not when it is delivered",
         ((Redriver, "_add", _mark_at_once),),
-        seed=3,
     ),
 )

@@ -205,6 +205,6 @@ HANDING_OVER = (
         "who begins takes what a log has where it lost its end for what was committed before",
         ((Trail, "recognizes", _recognize_all), (Trail, "newest", _nothing_newest)),
         shape=_CUT_AND_MOVED,
-        seed=2,
+        seed=4,
     ),
 )
