@@ -69,6 +69,14 @@ async def test_concurrent_appends_share_few_commits(tmp_path):
         assert log.statistics().commits - before < 40
 
 
+async def test_what_is_refused_is_not_counted_as_written(tmp_path):
+    async with opened(tmp_path) as log:
+        await log.create_topic("t", TopicSettings(record_bytes_max=100))
+        await log.append("t", 0, batch(b"x", b"y" * 1_000), Ack.ALL)
+        await log.append("nowhere", 0, batch(b"x"), Ack.ALL)
+        assert log.statistics().records == 1
+
+
 async def test_a_transaction_is_bounded_in_records_and_in_bytes(tmp_path):
     async with opened(tmp_path, group_records_max=10) as log:
         await log.create_topic("t", TopicSettings())

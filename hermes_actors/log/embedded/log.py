@@ -150,7 +150,10 @@ class EmbeddedLog:
         clock = self._clock
 
         def change(store: Store) -> Appended:
-            return store.append(topic, partition, batch, clock.now_ms(), clock.monotonic_s())
+            appended = store.append(topic, partition, batch, clock.now_ms(), clock.monotonic_s())
+            # What was refused is not counted as written.
+            job.records = len(appended[1])
+            return appended
 
         def show(appended: Appended) -> None:
             _outcomes, stored, first, stamp_ms = appended
