@@ -239,6 +239,28 @@ async def test_what_the_spool_kept_is_told_of_when_a_log_has_taken_it(autojump_c
     assert len({each.message_id for each in told}) == 1
 
 
+async def test_only_those_of_a_batch_that_the_spool_kept_are_told_to_be_spooled(autojump_clock):
+    statuses = []
+
+    async def work(node, own, sink):
+        own.faults.partial_rate = 1.0
+        statuses.extend(await publish_batch(node, *[b"k"] * 4))
+        own.faults.partial_rate = 0.0
+        await sink.is_done.wait()
+        await trio.sleep(5)
+
+    own, _ = await tracked(work, *[200] * 4, falls_back=False)
+    assert set(statuses) == {201, 202}
+    told = [each for batch in own for each in batch.events]
+    spooled, published = (
+        [(each.message_id, each.via) for each in told if each.kind == kind]
+        for kind in ("SPOOLED", "PUBLISHED")
+    )
+    assert len(spooled) == statuses.count(202)
+    assert sorted(each for each in published if each[1] == "spool") == sorted(spooled)
+    assert len({message_id for message_id, _ in published}) == 4
+
+
 async def test_messages_of_one_batch_that_part_in_the_other_log_are_told_of_one_by_one(
     autojump_clock,
 ):

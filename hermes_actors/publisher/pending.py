@@ -210,7 +210,7 @@ class Pending:
         self.is_done = True
         self.keeper = spool
         for listener in self.route.listeners:
-            listener.kept((self,))
+            listener.kept(self, messages)
         return True
 
     def _written(self, error: SpoolUnavailable | None) -> None:
@@ -314,8 +314,10 @@ class Transitions:
         `places` for which it was begun. One that has settled meanwhile is told of too.
         """
 
-    def kept(self, pendings: Sequence[Pending]) -> None:
-        """The spool has taken these, and will send them; its disk may not have them yet."""
+    def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
+        """The spool has taken these of its messages, and will send them; its disk may not have them
+        yet.
+        """
 
     def settled(self, pendings: Sequence[Pending]) -> None:
         """These have their outcomes, and were told."""

@@ -9,7 +9,7 @@ from opentelemetry.trace import Span, SpanKind
 
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.log.base import Outcome, Stored
-from hermes_actors.model.message import Via, trace_of
+from hermes_actors.model.message import Message, Via, trace_of
 from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import status_of
 from hermes_actors.publisher.pending import Pending, Transitions
@@ -94,12 +94,11 @@ class PublishSpans(Transitions):
                         break
             at = following
 
-    def kept(self, pendings: Sequence[Pending]) -> None:
+    def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
         """Note that the spool has them."""
-        for pending in pendings:
-            trace = pending.trace
-            if type(trace) is PublishTrace:
-                trace.span.add_event("spooled")
+        trace = pending.trace
+        if type(trace) is PublishTrace:
+            trace.span.add_event("spooled")
 
     def settled(self, pendings: Sequence[Pending]) -> None:
         """End the spans of publishes."""

@@ -65,16 +65,10 @@ class TrackedPublishes(Transitions):
             self._answered(pending, dc, partition, held, outcomes[at:following])
             at = following
 
-    def kept(self, pendings: Sequence[Pending]) -> None:
+    def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
         """Tell what the spool has taken."""
-        for pending in pendings:
-            self._tell(
-                EventKind.SPOOLED,
-                self._dc,
-                pending.route.name,
-                pending.messages,
-                Via.SPOOL.value,
-            )
+        topic = pending.route.name
+        self._tell(EventKind.SPOOLED, self._dc, topic, messages, Via.SPOOL.value)
 
     def replayed(
         self,

@@ -28,8 +28,9 @@ class Heard(Transitions):
         assert took_s >= 0
         self.all.append(("answered", list(pendings), dc, list(outcomes)))
 
-    def kept(self, pendings) -> None:
-        self.all.append(("kept", list(pendings)))
+    def kept(self, pending, messages) -> None:
+        assert list(messages) == list(pending.messages)
+        self.all.append(("kept", [pending]))
 
     def settled(self, pendings) -> None:
         assert all(pending.is_answered for pending in pendings)
