@@ -21,7 +21,10 @@ from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 
 ROOT = Path(__file__).resolve().parents[1]
-KINDS = {"counter": "", "gauge": "", "gauges": "", "total": "", "sizes": "", "timer": "_seconds"}
+KINDS = {
+    **dict.fromkeys(("counter", "gauge", "gauges", "total", "totals", "sizes"), ""),
+    "timer": "_seconds",
+}
 PREFIX = "hermes_consumers_subscription_"
 
 
