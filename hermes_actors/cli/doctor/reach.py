@@ -1,5 +1,6 @@
 """Whether what a node asks beside its log answers: a schema registry, a collector."""
 
+import os
 import socket
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -8,7 +9,7 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from hermes_actors.cli.doctor.diagnosis import Diagnosis, fine, odd, wrong
+from hermes_actors.cli.doctor.diagnosis import Diagnosis, fine, odd, span_of, wrong
 from hermes_actors.config import Config
 from hermes_actors.errors import StartupError
 from hermes_actors.model.redaction import without_user_info
@@ -74,15 +75,19 @@ def collectors(settings: TelemetrySettings, env: Mapping[str, str]) -> list[Coll
     return [Collector(" and ".join(signals), *place) for place, signals in found.items()]
 
 
-async def look_at_collector(collector: Collector) -> str:
-    """Why no connection can be made there, "" when one can. Nothing is sent."""
+async def look_at_collector(collector: Collector, timeout_s: float) -> str:
+    """Why no connection can be made there in so long, "" when one can. Nothing is sent."""
     try:
-        stream = await trio.open_tcp_stream(collector.host, collector.port)
+        with trio.fail_after(timeout_s):
+            stream = await trio.open_tcp_stream(collector.host, collector.port)
+    except trio.TooSlowError:
+        return f"no connection within {span_of(1_000 * timeout_s)}"
     except OSError as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, socket.gaierror):
-            cause = cause.__cause__
-        return name_cause(cause) if cause is not None else error.strerror or str(error)
+        first = _first_cause(error)
+        if isinstance(first, socket.gaierror):
+            return name_cause(first)
+        number = first.errno if isinstance(first, OSError) else None
+        return os.strerror(number) if number else str(error)
     await trio.aclose_forcefully(stream)
     return ""
 
@@ -99,6 +104,13 @@ def judge_collector(collector: Collector, trouble: str) -> Diagnosis:
         f"start the collector, or mend {collector.variable}; until then "
         "what should go there is dropped and counted",
     )
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """Of several addresses that failed, that of the first one."""
+    while (cause := error.__cause__) is not None:
+        error = cause.exceptions[0] if isinstance(cause, BaseExceptionGroup) else cause
+    return error
 
 
 async def _look_at_registry(config: Config, url: str, found: list[Diagnosis]) -> None:

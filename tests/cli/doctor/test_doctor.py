@@ -2,6 +2,7 @@
 
 import json
 import socket
+from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import pytest
@@ -134,6 +135,29 @@ def test_a_registry_and_a_collector_that_are_away_are_told_without_secrets(
     assert f"FAIL  registry  http://127.0.0.1:{registry}" in result.stdout
     assert f"WARN  telemetry traces and metrics to 127.0.0.1:{collector}" in result.stdout
     assert "hunter2" not in result.stdout + result.stderr
+
+
+def test_a_collector_that_hangs_is_a_warning_and_hides_no_other(hermes, folder, monkeypatch):
+    (refused,) = free_ports(1)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
+        port = full.getsockname()[1]
+        # What waits to be accepted fills the queue: the next one gets no answer.
+        for _ in range(4):
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(("127.0.0.1", port))
+        traces, metrics = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{refused}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", traces)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", metrics)
+        hangs, away = those(doctor(hermes, timeout_s="1"), "WARN")
+    assert (hangs["about"], hangs["seen"]) == (
+        f"traces to 127.0.0.1:{port}",
+        "no connection within 450 ms",
+    )
+    assert (away["about"], away["seen"]) == (
+        f"metrics to 127.0.0.1:{refused}",
+        "Connection refused",
+    )
 
 
 def test_a_log_of_another_program_is_no_log(hermes, folder):
