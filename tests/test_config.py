@@ -64,6 +64,21 @@ def test_the_variables_of_the_command_line_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "[frontend]\nport = 0\n[management]\nport = 0",
+        "[status]\nport = 8080",
+        "roles = ['consumers']\n[frontend]\nport = 8090",
+        "[frontend.tls]\nport = 8090",
+        "[frontend]\nhost = '127.0.0.2'\nport = 8090",
+    ],
+)
+def test_ports_that_no_two_listeners_share_are_taken(text: str, tmp_path: Path) -> None:
+    (tmp_path / "node.toml").write_text(text)
+    load(tmp_path / "node.toml", {})
+
+
+@pytest.mark.parametrize(
     ("text", "field", "way_out"),
     [
         ("prot = 1", "prot", "docs/configuration.md"),
@@ -79,6 +94,13 @@ def test_the_variables_of_the_command_line_are_passed_over() -> None:
         ("[frontend]\nport = 65536", "frontend.port", "0…65535"),
         ("[frontend.tls]\nport = -1", "frontend.tls.port", "0…65535"),
         ("[management]\nport = -1", "management.port", "0…65535"),
+        ("[frontend]\nport = 8090", "management.port: 8090 is frontend.port too", "another port"),
+        ("[management]\nhost = '0.0.0.0'\nport = 8080", "management.port: 8080 is", "another"),
+        (
+            "roles = ['consumers', 'management']\n[status]\nport = 8090",
+            "management.port: 8090 is status.port too",
+            "another port",
+        ),
         ("[frontend]\nheaders_max = 0", "frontend.headers_max", "the least is 1"),
         ("[consumers]\nstop_grace_ms = -1", "consumers.stop_grace_ms", "least is 0"),
         ("[consumers]\ncommit_interval_ms = 0", "consumers.commit_interval_ms", "least is 1"),

@@ -12,7 +12,7 @@ from msgspec import Struct
 from hermes_actors.config.checks_endpoints import check_endpoints
 from hermes_actors.config.checks_schema import check_schema
 from hermes_actors.config.checks_security import check_security
-from hermes_actors.config.publishing import FrontendConfig
+from hermes_actors.config.publishing import FrontendConfig, TlsConfig
 from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
 from hermes_actors.model.message import is_reserved_header
@@ -65,6 +65,7 @@ def check_admission(frontend: FrontendConfig, require: Callable[[bool, str], Non
 _MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms", "_window_ms", "_per_address_max")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]+")
 _CORES_MAX = 10_000
+_ALL_ADDRESSES = {"0.0.0.0", "::", ""}  # noqa: S104 -- where nodes may listen
 
 
 def check(config: Config) -> None:
@@ -86,6 +87,7 @@ def check(config: Config) -> None:
             0 <= port <= 65_535,
             f"{port_name}: {port} is not in 0…65535; 0 takes any free port",
         )
+    _check_listeners(config)
     for name, value, example in (("dc", config.dc, "dc1"), ("node", config.node, "node1")):
         # Both become parts of file names and of keys in the metadata log.
         _require(
@@ -136,6 +138,38 @@ def check(config: Config) -> None:
     _check_spool(config)
     check_security(config)
     check_schema(config.schema, _require)
+
+
+def _check_listeners(config: Config) -> None:
+    """Two listeners of a node cannot share a port, unless at different addresses."""
+    frontend, management, status = config.frontend, config.management, config.status
+    publishes, administers = "frontend" in config.roles, "management" in config.roles
+    taken: list[tuple[str, str, int]] = []
+    for name, host, port, is_used in (
+        ("frontend.port", frontend.host, frontend.port, publishes),
+        ("frontend.tls.port", frontend.host, frontend.tls.port, _is_tls(publishes, frontend.tls)),
+        ("status.port", status.host, status.port, not publishes),
+        ("management.port", management.host, management.port, administers),
+        (
+            "management.tls.port",
+            management.host,
+            management.tls.port,
+            _is_tls(administers, management.tls),
+        ),
+    ):
+        if not is_used or not port:
+            continue
+        for other, its_host, its_port in taken:
+            is_apart = host != its_host and not {host, its_host} & _ALL_ADDRESSES
+            _require(
+                port != its_port or is_apart,
+                f"{name}: {port} is {other} too; set one of them to another port",
+            )
+        taken.append((name, host, port))
+
+
+def _is_tls(is_open: bool, tls: TlsConfig) -> bool:
+    return is_open and bool(tls.certificate_file)
 
 
 def _check_numbers(section: Struct, path: str) -> None:

@@ -3,7 +3,11 @@
 import asyncio  # noqa: TID251 -- the listener lives on the host loop
 from types import SimpleNamespace
 
+import pytest
+import uvloop
+
 from hermes_actors.config import FrontendConfig
+from hermes_actors.publisher.edges.listener import PortUnusable
 from hermes_actors.publisher.edges.server import FrontendServer
 from hermes_actors.runtime.clock import SystemClock
 
@@ -36,15 +40,30 @@ class Sound(Defective):
         self.swept_s = now_s
 
 
-def make_server():
+def make_server(port=0):
     frontend = SimpleNamespace(
         clock=SystemClock(),
-        config=FrontendConfig(port=0),
+        config=FrontendConfig(port=port),
         batches=None,
         gateway=SimpleNamespace(security=None),
         pages=DefectivePages(),
     )
     return FrontendServer(frontend)
+
+
+@pytest.mark.parametrize("new_event_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_listens_second_at_a_port_that_two_have_bound_is_told(new_event_loop):
+    async def main():
+        first = make_server()
+        second = make_server(first.port)
+        await first.start()
+        with pytest.raises(PortUnusable, match=f"port {first.port}: another process does"):
+            await second.start()
+        await second.stop(0.0)
+        await first.stop(0.0)
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main())
 
 
 def test_a_page_that_fails_closes_its_connection(caplog):

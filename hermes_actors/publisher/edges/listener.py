@@ -72,6 +72,7 @@ class Listener:
         self._bind(config, field)
 
     def _bind(self, config: FrontendConfig, field: str) -> None:
+        self._host, self._field = config.host, field
         section = field.rpartition(".")[0] + ".tls"
         self._tls = _tls_context(config, section) if config.tls.certificate_file else None
         self._handshake_timeout_s = config.head_timeout_ms / 1_000
@@ -88,9 +89,18 @@ class Listener:
             self.tls_port = _port_of(self._sockets[1])
 
     async def start(self, make: Callable[[], asyncio.Protocol]) -> None:
-        """Accept connections from now on, each with a protocol of its own; on the host loop."""
+        """Accept connections from now on, each with a protocol of its own; on the host loop.
+
+        Raises PortUnusable when another process took the port after it had been bound here.
+        """
         self._loop = loop = asyncio.get_running_loop()
         self._tick(loop.time())
+        for each in self._sockets:
+            try:
+                # uvloop does not say when this fails.
+                each.listen(_BACKLOG)
+            except OSError as error:
+                raise _failure(self._host, _port_of(each), self._field, error) from error
         for each, tls in zip(self._sockets, (None, self._tls), strict=False):
             wait_s = None if tls is None else self._handshake_timeout_s
             server = await loop.create_server(
