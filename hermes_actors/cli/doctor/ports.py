@@ -123,6 +123,9 @@ def judge_port(config: Config, port: Port, seen: PortSeen, main: PortSeen) -> Di
         return _judge_holders(seen, about, f"held by {_node(config)} ({_who(seen)})")
     if not pids and not seen.holders and any(is_node_of(config, each) for each in main.nodes):
         return fine(CHECK, about, f"held while {_node(config)} runs; by which process is not seen")
+    if set(seen.holders or ()) & set(main.holders or ()):
+        main_setting = next(each.setting for each in ports(config) if each.is_main)
+        return odd(CHECK, about, f"{held}, which has {main_setting} too", "see there")
     return wrong(
         CHECK,
         about,
@@ -209,9 +212,11 @@ async def _ask(port: Port, timeout_s: float, nodes: list[NodeSeen], answers: lis
     # It is plain HTTP: reading all authorities, as httpx would, takes longer than the answer.
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        async with httpx.AsyncClient(trust_env=False, timeout=timeout_s, verify=tls) as client:
-            answer = await client.get(url)
-    except httpx.TimeoutException:
+        # An answer that comes byte by byte ends too.
+        with trio.fail_after(timeout_s):
+            async with httpx.AsyncClient(trust_env=False, timeout=timeout_s, verify=tls) as client:
+                answer = await client.get(url)
+    except (httpx.TimeoutException, trio.TooSlowError):
         answers.append(f"GET /status/details has no answer within {timeout_s:g} s")
         return
     except httpx.HTTPError as error:

@@ -2,7 +2,8 @@
 
 import json
 import socket
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -81,6 +82,30 @@ def test_what_hangs_at_the_nodes_port_keeps_nobody_waiting(hermes, folder):
         (failure,) = those(doctor(hermes, timeout_s="4"), "FAIL")
     assert failure["about"] == f"frontend.port 127.0.0.1:{port}"
     assert "no answer within 2 s" in failure["seen"]
+
+
+def test_an_answer_without_an_end_at_the_nodes_port_keeps_nobody_waiting(hermes, folder):
+    has_ended = threading.Event()
+
+    def trickle() -> None:
+        client, _ = endless.accept()
+        with client, suppress(OSError):
+            client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            while not has_ended.wait(0.2):
+                client.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as endless:
+        port = endless.getsockname()[1]
+        (folder / "node.toml").write_text(f"[frontend]\nport = {port}\n[management]\nport = 0\n")
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        try:
+            (failure,) = those(doctor(hermes, timeout_s="2"), "FAIL")
+        finally:
+            has_ended.set()
+            thread.join()
+    assert failure["about"] == f"frontend.port 127.0.0.1:{port}"
+    assert "no answer within 1 s" in failure["seen"]
 
 
 def test_a_program_that_is_no_node_is_told_apart_from_one(hermes, folder, server):

@@ -179,6 +179,13 @@ def test_another_port_belongs_to_the_process_that_has_the_first_one() -> None:
     assert judge_port(CONFIG, OTHER, held(), held(READY)).grade is Grade.OK
     assert judge_port(CONFIG, OTHER, held(holders=(8,)), held(READY)).grade is Grade.FAIL
     assert judge_port(CONFIG, OTHER, held(), PortSeen()).grade is Grade.FAIL
+    hangs = held(answer="no answer within 2.5 s")
+    of_it = judge_port(CONFIG, OTHER, held(), hangs)
+    assert (of_it.grade, of_it.seen) == (
+        Grade.WARN,
+        "held by process 7 hermes, which has frontend.port too",
+    )
+    assert judge_port(CONFIG, OTHER, held(holders=(8,)), hangs).grade is Grade.FAIL
     unseen = held(READY, holders=())
     assert judge_port(CONFIG, OTHER, held(holders=()), unseen).grade is Grade.OK
 
