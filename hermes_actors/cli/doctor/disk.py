@@ -89,11 +89,11 @@ def look_at_folder(folder: Folder, clock: Clock) -> FolderSeen:
     nearest = str(place)
     if not place.is_dir():
         return FolderSeen(is_there=False, nearest=nearest, trouble="is no folder")
-    if not os.access(place, os.W_OK | os.X_OK):
-        return FolderSeen(is_there=is_there, nearest=nearest, trouble="cannot be written to")
     disk = os.statvfs(place)
     if disk.f_flag & os.ST_RDONLY:
         return FolderSeen(is_there=is_there, nearest=nearest, trouble="is mounted read-only")
+    if not os.access(place, os.W_OK | os.X_OK):
+        return FolderSeen(is_there=is_there, nearest=nearest, trouble="cannot be written to")
     sync_ms, trouble = _sync_ms(place, clock)
     return FolderSeen(
         is_there=is_there,
@@ -112,16 +112,18 @@ def judge_folder(folder: Folder, seen: FolderSeen) -> Diagnosis:
     """One line for one folder: the worst that is to be said of it."""
     about = f"{folder.setting}: {folder.path}"
     where = "" if seen.is_there else f"not there yet, a start makes it; {seen.nearest}: "
-    if seen.trouble:
+    # A full disk takes no write either, and it is room that it lacks.
+    is_full = seen.total_bytes > 0 and seen.free_bytes < _FREE_BYTES_MIN
+    if seen.trouble and not is_full:
         return wrong(
             CHECK,
             about,
             f"{seen.nearest} {seen.trouble}",
-            f"give the node's user the right to write there, or set {folder.setting}",
+            f"let the node's user write there, or name another folder in {folder.setting}",
         )
     share = seen.free_bytes / max(seen.total_bytes, 1)
     room = f"{size_of(seen.free_bytes)} free of {size_of(seen.total_bytes)}"
-    if seen.free_bytes < _FREE_BYTES_MIN:
+    if is_full:
         return wrong(CHECK, about, where + room, "make room, or name a folder on another disk")
     if seen.inodes_free is not None and seen.inodes_free < _INODES_MIN:
         text = f"{where}{room}, but only {seen.inodes_free} inodes"

@@ -1,7 +1,9 @@
 """What `hermes doctor` makes of what its probes saw: facts in, lines out."""
 
 import errno
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,7 +14,14 @@ from hermes_actors.cli.doctor.checkup import OWN_TOPICS
 from hermes_actors.cli.doctor.clock import ClockSeen, judge_clocks, judge_files_clock
 from hermes_actors.cli.doctor.command import worst_of
 from hermes_actors.cli.doctor.diagnosis import Grade, fine, odd, size_of, span_of, wrong
-from hermes_actors.cli.doctor.disk import FilesLimit, Folder, FolderSeen, judge_folder, judge_limit
+from hermes_actors.cli.doctor.disk import (
+    FilesLimit,
+    Folder,
+    FolderSeen,
+    judge_folder,
+    judge_limit,
+    look_at_folder,
+)
 from hermes_actors.cli.doctor.files import judge_dates
 from hermes_actors.cli.doctor.kafka import judge_cluster
 from hermes_actors.cli.doctor.ports import NodeSeen, Port, PortSeen, judge_port, running_pids
@@ -23,6 +32,7 @@ from hermes_actors.fallback.spool.reading import SpoolContent
 from hermes_actors.log.embedded.schema import APPLICATION_ID, SCHEMA_VERSION
 from hermes_actors.log.kafka.settings import configs_of
 from hermes_actors.log.kafka.survey import BrokerSeen, ClusterSeen, TopicSeen
+from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.telemetry.settings import telemetry_settings
 
 GIB = 1_073_741_824
@@ -102,6 +112,25 @@ def test_a_folder_is_as_good_as_its_worst_property(changed, grade, says) -> None
     assert found.grade is grade
     assert says in found.seen
     assert bool(found.way_out) == (grade is not Grade.OK)
+
+
+def test_a_full_disk_lacks_room_and_no_right() -> None:
+    full = {"free_bytes": 0, "trouble": "takes no write: No space left on device"}
+    found = judge_folder(SPOOL, msgspec.structs.replace(DISK, **full))
+    assert (found.seen, found.way_out) == (
+        "0 bytes free of 100.0 GiB",
+        "make room, or name a folder on another disk",
+    )
+
+
+def test_a_folder_that_is_mounted_read_only_is_told_as_that(monkeypatch, tmp_path) -> None:
+    # No right to write there helps.
+    seen = os.statvfs(tmp_path)
+    read_only = SimpleNamespace(f_flag=seen.f_flag | os.ST_RDONLY)
+    monkeypatch.setattr(os, "statvfs", lambda _: read_only)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    folder = msgspec.structs.replace(SPOOL, path=tmp_path)
+    assert look_at_folder(folder, SystemClock()).trouble == "is mounted read-only"
 
 
 @pytest.mark.parametrize(
