@@ -14,7 +14,7 @@ import trio
 from hermes_actors.cli.doctor import disk
 from hermes_actors.cli.doctor import kafka as kafka_verdicts
 from hermes_actors.cli.doctor.clock import ClockSeen, judge_clocks, judge_files_clock
-from hermes_actors.cli.doctor.diagnosis import Diagnosis, fine, wrong
+from hermes_actors.cli.doctor.diagnosis import Diagnosis, wrong
 from hermes_actors.cli.doctor.files import CHECK as FILES
 from hermes_actors.cli.doctor.files import judge_files
 from hermes_actors.cli.doctor.ports import CHECK as PORTS
@@ -34,7 +34,14 @@ from hermes_actors.cli.doctor.reach import (
     look_at_collector,
     look_at_registry,
 )
-from hermes_actors.cli.doctor.stored import LOG, SPOOL, judge_log, judge_spool, look_at_log
+from hermes_actors.cli.doctor.stored import (
+    LOG,
+    SPOOL,
+    judge_absent,
+    judge_log,
+    judge_spool,
+    look_at_log,
+)
 from hermes_actors.config import Config
 from hermes_actors.coordination import commands as coordination
 from hermes_actors.errors import ConfigError, HermesError
@@ -178,7 +185,7 @@ class Checkup:
     async def _spool(self) -> Iterable[Diagnosis]:
         folder = spool_folder(self._config)
         if not folder.is_dir():
-            return [fine(SPOOL, str(folder), "not there yet: a start makes it")]
+            return [judge_absent(SPOOL, str(folder), await self._node_pids())]
         content = await _in_thread(read_spool, folder)
         return judge_spool(content, await self._node_pids(), self._clock.now_ms())
 

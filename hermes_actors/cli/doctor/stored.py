@@ -52,7 +52,7 @@ def judge_log(seen: LogFile, node_pids: Collection[int]) -> Diagnosis:
     """Whether a start finds a log that it can use."""
     about = str(seen.path)
     if seen.size_bytes is None:
-        return fine(LOG, about, "not there yet: a start makes it")
+        return judge_absent(LOG, about, node_pids)
     size = size_of(seen.size_bytes)
     if not seen.is_sqlite or seen.application_id != APPLICATION_ID:
         return wrong(
@@ -66,7 +66,8 @@ def judge_log(seen: LogFile, node_pids: Collection[int]) -> Diagnosis:
             "use the program that wrote it",
         )
     if seen.holder is None:
-        return fine(LOG, about, f"{size}, no process has it open")
+        text = f"{size}, no process has it open"
+        return _elsewhere(LOG, about, text, node_pids) if node_pids else fine(LOG, about, text)
     if seen.holder in node_pids:
         return fine(LOG, about, f"{size}, open in the node's process {seen.holder}")
     if seen.is_guess:
@@ -78,6 +79,13 @@ def judge_log(seen: LogFile, node_pids: Collection[int]) -> Diagnosis:
         f"{size}, open in process {seen.holder}, which is not seen to be this node",
         "if it is another one, stop it or name another folder: two cannot share it",
     )
+
+
+def judge_absent(check: str, about: str, node_pids: Collection[int]) -> Diagnosis:
+    """What is not there before the first start, and is elsewhere while the node runs."""
+    if node_pids:
+        return _elsewhere(check, about, "not there", node_pids)
+    return fine(check, about, "not there yet: a start makes it")
 
 
 def judge_spool(
@@ -103,7 +111,9 @@ def judge_spool(
     waits = f"{content.entries} messages wait, {size_of(content.size_bytes)}"
     if content.oldest_ms is not None:
         waits += f", the oldest for {span_of(now_ms - content.oldest_ms)}"
-    if not content.entries:
+    if node_pids and not content.pid:
+        yield _elsewhere(SPOOL, about, f"{waits}, no process has it open", node_pids)
+    elif not content.entries:
         yield fine(SPOOL, about, "nothing waits")
     elif content.pid:
         yield odd(SPOOL, about, waits, "the node sends them once its log takes them: see the log")
@@ -121,6 +131,16 @@ def judge_spool(
             f"in use by process {content.pid}, the node is process {min(node_pids)}",
             "stop the one that is not meant to run",
         )
+
+
+def _elsewhere(check: str, about: str, seen: str, node_pids: Collection[int]) -> Diagnosis:
+    return odd(
+        check,
+        about,
+        f"{seen}, and the node runs as process {min(node_pids)}: it has another folder",
+        "run this in the folder where the node was started, with its options and HERMES_… "
+        "variables; until then this check tells nothing of it",
+    )
 
 
 def _holder(lock: Path) -> tuple[int | None, bool]:

@@ -235,6 +235,17 @@ def test_a_log_is_known_by_its_first_bytes_and_by_who_has_it_open() -> None:
     assert judge_log(msgspec.structs.replace(whole, version=9), {7}).grade is Grade.FAIL
 
 
+def test_beside_a_node_that_runs_what_it_does_not_have_open_is_not_taken_for_its_own() -> None:
+    path = Path("/d/log.sqlite")
+    whole = LogFile(path, 4_096, True, APPLICATION_ID, SCHEMA_VERSION)
+    assert judge_log(whole, ()).grade is Grade.OK
+    empty = SpoolContent("/s", "", 3, 0, 0, None, [], {}, 0, 0, [])
+    (spool,) = judge_spool(empty, {7}, 0)
+    for found in (judge_log(LogFile(path), {7}), judge_log(whole, {7}), spool):
+        assert found.grade is Grade.WARN
+        assert "the node runs as process 7: it has another folder" in found.seen
+
+
 def test_a_spool_that_has_lost_what_it_acknowledged_is_the_worst() -> None:
     empty = SpoolContent("/s", "7", 0, 0, 0, None, [], {}, 0, 0, [])
     assert grades(judge_spool(empty, {7}, 0)) == [Grade.OK]
