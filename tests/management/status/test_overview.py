@@ -3,9 +3,11 @@
 import pytest
 import trio
 
+from hermes_actors.management.status.overview import Overview, OverviewQuery
 from hermes_actors.model.topic import Owner
 from hermes_actors.status.fold import GONE_AFTER_S, StatusFold
 from hermes_actors.status.record import Flow, NodeHeader, StatusRecord, SubscriptionStatus
+from tests.hand_clock import HandClock
 
 NOW_MS = 1_700_000_000_000
 FAILING = {"level": "SLOW", "held_back": "it fails", "last_failure": "HTTP 503"}
@@ -215,3 +217,49 @@ async def test_a_node_that_cannot_tell_what_waits_does_not_say_that_nothing_does
     assert (audit["condition"], audit["lag"]) == ("IDLE", 0)
     assert (billing["condition"], billing["lag"]) == ("UNKNOWN", -1)
     assert billing["reason"] == "nothing is under way; how many messages wait is not known"
+
+
+class SlowStatuses:
+    """Stands for statuses whose rows take so long."""
+
+    def __init__(self, clock, took_s=0.1):
+        self.clock = clock
+        self.took_s = took_s
+        self.made = []
+
+    def summary(self, live):
+        self.clock.pass_time(self.took_s)
+        self.made.append(str(live.name))
+        return {"topicName": str(live.name.topic), "name": live.name.name, "problems": []}
+
+    def datacenters(self):
+        return []
+
+
+async def test_whoever_looks_again_soon_gets_the_rows_that_took_long_to_make(api, tell):
+    tell()
+    metadata, clock = api.metadata, HandClock()
+    slow = SlowStatuses(clock)
+    overview = Overview(metadata, slow, clock)
+    everything = OverviewQuery()
+    first = await overview.rows(everything)
+    assert await overview.rows(everything) == first
+    assert (await overview.rows(OverviewQuery(names=["audit"])))["subscriptions"] != []
+    assert len(slow.made) == len(ALL)
+    # What has changed is shown at once.
+    await api.put("/topics/shop.orders/subscriptions/audit", {"description": "changed"})
+    await overview.rows(everything)
+    assert slow.made[len(ALL) :] == ["shop.orders$audit"]
+    clock.pass_time(10 * 0.1 * len(slow.made) - clock.passed_s)
+    await overview.rows(everything)
+    assert len(slow.made) == 2 * len(ALL) + 1
+
+
+async def test_rows_that_took_no_time_are_made_anew(api, tell):
+    tell()
+    clock = HandClock()
+    quick = SlowStatuses(clock, took_s=0.01)
+    overview = Overview(api.metadata, quick, clock)
+    for looks in (1, 2):
+        await overview.rows(OverviewQuery())
+        assert len(quick.made) == looks * len(ALL)
