@@ -208,15 +208,28 @@ def top(
     Away/s: messages sent to another datacentre. Loop ms: how late it was.
     With --json it is shown once, as one object.
     """
-    if output is Output.JSON:
-        write_json(json.dumps(_everything(client, sort, limit), ensure_ascii=False).encode())
+
+    def show() -> CommandFailed | None:
+        rows_max = limit
+        if rows_max is None and output is not Output.JSON:
+            rows_max = rows_that_fit(sys.__stdout__ is not None and sys.__stdout__.isatty())
+        found, failure = _everything(client, sort, rows_max)
+        if output is Output.JSON:
+            write_json(json.dumps(found, ensure_ascii=False).encode())
+        else:
+            _show_everything(found, is_whole=failure is None)
+        return failure
+
+    if once or output is Output.JSON:
+        if failure := show():
+            raise failure
         return
 
-    def show() -> None:
-        rows_max = limit or rows_that_fit(sys.__stdout__ is not None and sys.__stdout__.isatty())
-        _show_everything(_everything(client, sort, rows_max))
+    def show_and_go_on() -> None:
+        if failure := show():
+            say(f"hermes: {failure.message}")
 
-    watched(show, not once)
+    watched(show_and_go_on, True)
 
 
 def rows_that_fit(is_terminal: bool, lines: int | None = None) -> int:
@@ -235,27 +248,38 @@ def worst_nodes(
     return sorted(by_name, key=_NODE_SORTS[sort])[:limit]
 
 
-def _everything(client: ManagementClient, sort: Sort, limit: int | None) -> dict[str, Any]:
+def _everything(
+    client: ManagementClient, sort: Sort, limit: int | None
+) -> tuple[dict[str, Any], CommandFailed | None]:
+    """What there is, and why that is not all: nodes are told of also where no topic is known yet,
+    which is when they are wanted most.
+    """
     wanted = {"sort": sort.value} | ({} if limit is None else {"limit": str(limit)})
     found = parsed_object(client.get("/status/nodes"))
     nodes = fields_of(found, "nodes")
     found["nodesInAll"] = len(nodes)
     found["nodes"] = worst_nodes(nodes, sort, limit)
-    for name in ("topics", "subscriptions"):
-        found[name] = fields_of(parsed_object(client.get(f"/status/{name}", wanted)), name)
-    return found
+    found |= {"topics": [], "subscriptions": []}
+    try:
+        for name in ("topics", "subscriptions"):
+            found[name] = fields_of(parsed_object(client.get(f"/status/{name}", wanted)), name)
+    except CommandFailed as failure:
+        return found, failure
+    return found, None
 
 
-def _show_everything(found: dict[str, Any]) -> None:
+def _show_everything(found: dict[str, Any], *, is_whole: bool) -> None:
     nodes, topics = fields_of(found, "nodes"), fields_of(found, "topics")
     show_rows(_NODE_COLUMNS, [_top_node(each) for each in nodes], "no node is known")
     if (more := found.get("nodesInAll", 0) - len(nodes)) > 0:
         say(f"and {counted(more, 'more node')}")
     say("")
-    show_rows(_TOPIC_COLUMNS, [_top_topic(each) for each in topics], "no topics")
-    say("")
-    rows = [_top_subscription(each) for each in fields_of(found, "subscriptions")]
-    show_rows(_SUBSCRIPTION_COLUMNS, rows, "no subscriptions", has_sentences=True)
+    if is_whole or topics:
+        show_rows(_TOPIC_COLUMNS, [_top_topic(each) for each in topics], "no topics")
+        say("")
+    if is_whole:
+        rows = [_top_subscription(each) for each in fields_of(found, "subscriptions")]
+        show_rows(_SUBSCRIPTION_COLUMNS, rows, "no subscriptions", has_sentences=True)
     _say_what_stands_out(found, nodes)
 
 

@@ -80,6 +80,21 @@ def test_programs_get_one_object_and_the_end(hermes, server):
     assert (found["topics"], found["subscriptions"]) == ([TOPIC], [ROW])
 
 
+def test_nodes_are_shown_also_while_topics_are_not_known(hermes, server):
+    answer(server, "sort=state&limit=20")
+    away = {"message": "The metadata is not there yet: Kafka of dc1 is away", "code": "OTHER"}
+    server.on("GET /status/topics?sort=state&limit=20", (503, away))
+    result = hermes("top", "--once")
+    assert result.exit_code == 1
+    assert "Kafka of dc1 is away" in result.stderr
+    assert "dc1 n1 READY 10.0" in " ".join(result.stdout.split())
+    assert "no topics" not in result.stdout
+    assert result.stdout.splitlines()[-1] == "dc1 n2: not heard of for 12 s"
+    server.on("GET /status/topics?sort=state", (503, away))
+    result = hermes("top", "--json")
+    assert (result.exit_code, len(json.loads(result.stdout)["nodes"])) == (1, 2)
+
+
 def test_an_older_management_node_is_told_of(hermes, server):
     server.on("GET /status/nodes", (200, {"nodes": []}))
     result = hermes("top", "--once")
