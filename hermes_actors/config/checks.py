@@ -12,7 +12,7 @@ from msgspec import Struct
 from hermes_actors.config.checks_endpoints import check_endpoints
 from hermes_actors.config.checks_schema import check_schema
 from hermes_actors.config.checks_security import check_security
-from hermes_actors.config.publishing import FrontendConfig, TlsConfig
+from hermes_actors.config.publishing import FrontendConfig
 from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
 from hermes_actors.model.message import is_reserved_header
@@ -147,14 +147,19 @@ def _check_listeners(config: Config) -> None:
     taken: list[tuple[str, str, int]] = []
     for name, host, port, is_used in (
         ("frontend.port", frontend.host, frontend.port, publishes),
-        ("frontend.tls.port", frontend.host, frontend.tls.port, _is_tls(publishes, frontend.tls)),
+        (
+            "frontend.tls.port",
+            frontend.host,
+            frontend.tls.port,
+            publishes and bool(frontend.tls.certificate_file),
+        ),
         ("status.port", status.host, status.port, not publishes),
         ("management.port", management.host, management.port, administers),
         (
             "management.tls.port",
             management.host,
             management.tls.port,
-            _is_tls(administers, management.tls),
+            administers and bool(management.tls.certificate_file),
         ),
     ):
         if not is_used or not port:
@@ -166,10 +171,6 @@ def _check_listeners(config: Config) -> None:
                 f"{name}: {port} is {other} too; set one of them to another port",
             )
         taken.append((name, host, port))
-
-
-def _is_tls(is_open: bool, tls: TlsConfig) -> bool:
-    return is_open and bool(tls.certificate_file)
 
 
 def _check_numbers(section: Struct, path: str) -> None:
