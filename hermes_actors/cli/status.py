@@ -30,6 +30,7 @@ from hermes_actors.cli.output.render import (
     write_json,
 )
 from hermes_actors.cli.output.watching import WatchOption, watched
+from hermes_actors.cli.subscriptions.listing import said_of
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 top_app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -306,7 +307,6 @@ def _top_topic(topic: dict[str, Any]) -> list[str]:
 
 
 def _top_subscription(found: dict[str, Any]) -> list[str]:
-    problems = [str(each.get("description", "")) for each in fields_of(found, "problems")]
     return [
         f"{found.get('topicName')} {found.get('name')}",
         str(found.get("condition", "")),
@@ -315,5 +315,5 @@ def _top_subscription(found: dict[str, Any]) -> list[str]:
         known(found.get("inflight")),
         known(found.get("waitingRetries")),
         # The whole of it is told by `hermes subscription why`.
-        (problems[0] if problems else str(found.get("reason", ""))).partition("; ")[0],
+        "".join(said_of(found)[:1]).partition("; ")[0],
     ]

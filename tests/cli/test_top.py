@@ -80,6 +80,16 @@ def test_programs_get_one_object_and_the_end(hermes, server):
     assert (found["topics"], found["subscriptions"]) == ([TOPIC], [ROW])
 
 
+def test_the_reason_is_the_failure_itself_and_not_how_often_it_happens(hermes, server):
+    answer(server, "sort=state&limit=20")
+    often = [{"code": "UNREACHABLE", "description": "5.8 of 5.8 attempts a second get no answer"}]
+    row = {**ROW, "problems": often, "lastFailure": "connect: refused", "lastFailureAt": 60}
+    server.on("GET /status/subscriptions?sort=state&limit=20", (200, {"subscriptions": [row]}))
+    text = " ".join(hermes("top", "--once").stdout.split())
+    assert "3 30 connect: refused (last at 1970-01-01T00:01:00Z)" in text
+    assert "attempts a second" not in text
+
+
 def test_nodes_are_shown_also_while_topics_are_not_known(hermes, server):
     answer(server, "sort=state&limit=20")
     away = {"message": "The metadata is not there yet: Kafka of dc1 is away", "code": "OTHER"}

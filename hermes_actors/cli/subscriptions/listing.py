@@ -86,7 +86,7 @@ def _row(found: dict[str, Any]) -> list[str]:
         _at_least(f"{found.get('rate', 0):.1f}", found),
         known(found.get("lag")),
         _at_least(known(found.get("openDeadLetters")), found),
-        "; ".join(_said(found)),
+        "; ".join(said_of(found)),
     ]
 
 
@@ -97,8 +97,8 @@ def _at_least(figure: str, found: dict[str, Any]) -> str:
     return f"{figure}+" if float(figure) else "?"
 
 
-def _said(found: dict[str, Any]) -> list[str]:
-    """Return its problems, the cause first, or else how it fares; and the last failure."""
+def said_of(found: dict[str, Any]) -> list[str]:
+    """A subscription's problems, the cause first, or else how it fares; and the last failure."""
     said = [str(each.get("description", "")) for each in fields_of(found, "problems")]
     said = said or [each for each in (str(found.get("reason", "")),) if each]
     failure = str(found.get("lastFailure", ""))
