@@ -11,6 +11,7 @@ import h2.exceptions
 import h2.settings
 import pytest
 import trio
+from hyperframe.frame import ContinuationFrame, HeadersFrame, PingFrame, SettingsFrame
 
 from hermes_actors.publisher.edges.http2 import Http2Connection
 from hermes_chaos.sim.environment.http_in import Line
@@ -244,3 +245,90 @@ async def test_a_connect_is_400_and_an_odd_length_too(world, autojump_clock):
     client.publish(3)
     await client.talk()
     assert client.statuses == {1: 400, 3: 201}
+
+
+def settings_frame(settings):
+    frame = SettingsFrame(0)
+    frame.settings.update(settings)
+    return frame.serialize()
+
+
+async def test_settings_that_nobody_knows_are_taken_and_not_kept(world, autojump_clock):
+    client = Client(world)
+    client.send()
+    client.line.send(settings_frame(dict.fromkeys(range(100, 250), 1)))
+    client.publish(1)
+    await client.talk()
+    assert client.statuses == {1: 201}
+    assert len(client.line.connection.frames.remote_settings) < 10
+
+
+@pytest.mark.parametrize("settings", [{}, {4: 1}, {4: 65_535, 200: 1}])
+async def test_a_client_that_does_nothing_but_set_is_sent_away(world, settings, autojump_clock):
+    client = Client(world)
+    client.send()
+    client.line.send(settings_frame(settings) * 1_001)
+    await trio.sleep(1)
+    client.hear()
+    assert client.line.is_closed
+    assert client.goodbyes == [0]
+
+
+async def test_a_table_of_headers_as_large_as_its_client_likes_stays_small(world, autojump_clock):
+    client = Client(world)
+    table = {h2.settings.SettingCodes.HEADER_TABLE_SIZE: 2**32 - 1}
+    client.frames.update_settings(table)
+    await client.talk()
+    for number in range(100):
+        client.publish(2 * number + 1)
+    await client.talk()
+    assert client.statuses == dict.fromkeys(range(1, 201, 2), 201)
+    assert len(client.line.connection.frames.encoder.header_table.dynamic_entries) < 60
+
+
+async def test_the_frames_of_one_read_are_followed_in_several_turns(world, autojump_clock):
+    client = Client(world)
+    client.send()
+    client.hear()
+    client.line.send(PingFrame(0, b"12345678").serialize() * 2_000)
+    ping_bytes = 17
+    assert 0 < len(client.line.answered) < 100 * ping_bytes
+    await trio.sleep(1)
+    assert len(client.line.answered) == 2_000 * ping_bytes
+
+
+async def test_a_head_without_an_end_is_not_gathered(world, autojump_clock):
+    client = Client(world)
+    client.send()
+    client.line.send(HeadersFrame(1, b"").serialize())
+    for _ in range(4):
+        client.line.send(ContinuationFrame(1, bytes(16_384)).serialize())
+    client.hear()
+    assert client.line.is_closed
+    assert client.goodbyes == [0]
+
+
+async def test_few_of_the_streams_that_have_ended_are_remembered(world, autojump_clock):
+    client = Client(world)
+    for number in range(3_000):
+        client.ask(2 * number + 1, "GET", "/status/ping", ends=True)
+        if number % 500 == 0:
+            await client.talk()
+    await client.talk()
+    assert client.statuses == dict.fromkeys(range(1, 6_001, 2), 200)
+    assert len(client.line.connection.frames._closed_streams) <= 1_000
+
+
+@pytest.mark.parametrize("limits", [{}, {"header_bytes_max": 200_000}])
+async def test_heads_may_be_as_large_as_over_http_1_1(open_world, limits, autojump_clock):
+    async with open_world(**limits) as world:
+        await world.add_topic("shop.orders")
+        most = limits.get("header_bytes_max", 16_384)
+        client = Client(world)
+        client.publish(1, path=f"{PATH}?{'q' * 8_000}", x_large="x" * (most - 100))
+        client.publish(3, x_large="x" * most)
+        await client.talk()
+        assert client.statuses == {1: 201, 3: 431}
+        # Clients do not send what is above it.
+        announced = client.frames.remote_settings.max_header_list_size
+        assert announced >= 8_192 + most

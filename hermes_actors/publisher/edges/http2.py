@@ -12,12 +12,14 @@ from h2.events import (
     ConnectionTerminated,
     DataReceived,
     Event,
+    RemoteSettingsChanged,
     RequestReceived,
     StreamEnded,
     StreamReset,
 )
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
+from hyperframe.frame import Frame
 
 from hermes_actors.publisher.answers import BAD_REQUEST, Abandoned, Answer
 from hermes_actors.publisher.edges.edge import Body, Edge, Exchange, Fields, Wire
@@ -27,13 +29,39 @@ from hermes_actors.publisher.pending import ABSENT, Pending
 from hermes_actors.security.account import ClientCertificate
 
 LAST_STREAM = 2**31 - 1
-TURN_REQUESTS = 32
-"""Requests that are begun in one turn of the loop: a read may bring many."""
+TURN_FRAMES = 64
+"""Frames after which others have their turn of the loop: two are a publish, and a read may bring
+thousands.
+"""
 TURN_BYTES = 65_536
-_PIECE_BYTES = 2_048
+_PIECE_BYTES = 512
+"""So many more frames than that may be in a turn as this has, 56 of the shortest."""
 _STREAMS_MAX = 1_000
+_SETTINGS_MAX = 1_000
+"""Settings that one client may send in all; each costs as much as all its streams."""
+_TABLE_BYTES_MAX = 4_096
+"""HPACK's default. What is in the table is searched for each header of each answer."""
 _FRAME_BYTES_MAX = 16_384 + 9
 """With its header; this server announces no more (RFC 9113, 4.2)."""
+
+
+class _Frames(H2Connection):
+    """h2's connection, which counts the frames that it is given, and remembers of fewer closed
+    streams how they closed than h2's 10 MB for each connection.
+    """
+
+    MAX_CLOSED_STREAMS = _STREAMS_MAX
+    frames_received = 0
+
+    @property
+    def gathered_bytes(self) -> int:
+        """How much of a frame or a head is here whose end is not."""
+        buffer = self.incoming_buffer
+        return len(buffer._data) + sum([len(each.data) for each in buffer._headers_buffer])
+
+    def _receive_frame(self, frame: Frame) -> list[Event]:
+        self.frames_received += 1
+        return super()._receive_frame(frame)
 
 
 class Http2Connection:
@@ -48,19 +76,21 @@ class Http2Connection:
         self.due_s = 0.0
         """The sweep need not look at it before."""
         self._wire = wire
-        self.frames = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        self.frames = _Frames(H2Configuration(client_side=False, header_encoding=None))
         self.frames.local_settings = Settings(
             client=False,
             initial_values={
                 SettingCodes.MAX_CONCURRENT_STREAMS: _STREAMS_MAX,
-                SettingCodes.MAX_HEADER_LIST_SIZE: edge.config.header_bytes_max,
+                SettingCodes.MAX_HEADER_LIST_SIZE: edge.heads.bytes_max,
             },
         )
+        # Of initial values the library does not tell it.
+        self.frames.decoder.max_header_list_size = edge.heads.bytes_max
         # Those whose answers have not gone to their end, in the order of their turns.
         self._streams: dict[int, Stream] = {}
         # What has come and was not taken in this turn of the loop.
         self._rest = b""
-        self._begun = 0
+        self._settings_left = _SETTINGS_MAX
         self.is_lost = self._is_taking = self._writes_soon = False
         self._since_s = self._unsent_since_s = edge.now_s
         self._unsent_bytes = 0
@@ -144,10 +174,10 @@ class Http2Connection:
     def _take(self) -> None:
         """Take what has come, as much as may be in one turn of the loop."""
         self._is_taking = True
-        self._begun = at = 0
+        at, frames_max = 0, self.frames.frames_received + TURN_FRAMES
         data, self._rest = self._rest, b""
         while at < len(data) and not self.is_lost:
-            if self._begun >= TURN_REQUESTS or at >= TURN_BYTES:
+            if self.frames.frames_received >= frames_max or at >= TURN_BYTES:
                 self._rest = data[at:]
                 self._wire.pause_reading()
                 self.edge.host.soon(self._go_on)
@@ -162,9 +192,10 @@ class Http2Connection:
             for event in events:
                 if not self.is_lost:
                     self._follow(event)
-            # The library would gather up to 16 MiB of a frame before it says that it is too long.
-            if len(self.frames.incoming_buffer._data) > _FRAME_BYTES_MAX:
-                self._leave()
+            # The library would gather up to 16 MiB of a frame before it says that it is too long,
+            # and 1 MiB of a head in frames that are not.
+            if self.frames.gathered_bytes > _FRAME_BYTES_MAX + self.edge.heads.bytes_max:
+                self._refuse()
         self._is_taking = False
         self.write_due()
 
@@ -181,6 +212,12 @@ class Http2Connection:
             self._wire.write(data)
         self.lost()
         self._wire.close()
+
+    def _refuse(self) -> None:
+        """End the connection of a client that wants too much."""
+        if not self.is_lost:
+            self.frames.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
+            self._leave()
 
     def _follow(self, event: Event) -> None:
         if isinstance(event, RequestReceived):
@@ -199,6 +236,21 @@ class Http2Connection:
                 self._since_s = self.edge.now_s
         elif isinstance(event, ConnectionTerminated):
             self._leave()
+        elif isinstance(event, RemoteSettingsChanged):
+            self._bound(event)
+
+    def _bound(self, event: RemoteSettingsChanged) -> None:
+        """Keep what a client sets from growing: the library would keep settings that nobody knows,
+        go through all of them for each further one, and let its table of headers have any size.
+        """
+        self._settings_left -= max(1, len(event.changed_settings))
+        if self._settings_left < 0:
+            self._refuse()
+        for code in event.changed_settings:
+            if not isinstance(code, SettingCodes):
+                self.frames.remote_settings.pop(code, None)
+        if self.frames.encoder.header_table_size > _TABLE_BYTES_MAX:
+            self.frames.encoder.header_table_size = _TABLE_BYTES_MAX
 
     def acknowledge(self, stream_id: int, size: int) -> None:
         """Let the client send so many bytes more."""
@@ -206,7 +258,6 @@ class Http2Connection:
             self.frames.acknowledge_received_data(size, stream_id)
 
     def _begin(self, event: RequestReceived) -> None:
-        self._begun += 1
         self.due_s = 0.0
         stream_id = event.stream_id
         fields = dict(event.headers)
