@@ -70,7 +70,6 @@ Settled = Outcome | HermesError | Abandoned | Buffered | Replayed
 
 NOT_FOUND = Answer(404)
 SHUTTING_DOWN = Answer(503, closes=True)
-BAD_REQUEST = Answer(400, closes=True)
 _REPLAYED = (("idempotency-replayed", "true"),)
 _WITHOUT_ERROR: dict[type[object], int] = {Stored: 201, Buffered: 202, Abandoned: 0}
 

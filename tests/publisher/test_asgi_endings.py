@@ -187,7 +187,7 @@ def test_a_websocket_over_http2_is_refused_and_the_connection_goes_on(caplog) ->
             for event in protocol.receive_data(await reader.read(65_536)):
                 if isinstance(event, h2.events.ResponseReceived):
                     statuses[event.stream_id] = dict(event.headers)[b":status"]
-        assert statuses == {1: b"400", 3: b"408"}
+        assert statuses == {1: b"501", 3: b"408"}
         writer.close()
 
     serve(client)

@@ -238,13 +238,33 @@ async def test_a_silent_connection_is_closed_with_a_goodbye(world, autojump_cloc
     assert client.goodbyes == [1]
 
 
-async def test_a_connect_is_400_and_an_odd_length_too(world, autojump_clock):
+@pytest.mark.parametrize("method", ["CONNECT", "FOO", "post", "GE T"])
+async def test_another_method_is_501_as_over_http_1_1(world, method, autojump_clock):
     client = Client(world)
-    plain = [(":scheme", "http"), (":path", "/"), (":authority", "x")]
-    client.frames.send_headers(1, [(":method", "CONNECT"), (":protocol", "websocket"), *plain])
+    pairs = [(":scheme", "http"), (":path", PATH), (":authority", "x")]
+    protocol = [(":protocol", "websocket")] if method == "CONNECT" else []
+    client.frames.send_headers(1, [(":method", method), *protocol, *pairs], end_stream=True)
+    client.publish(3)
+    await client.talk()
+    assert client.statuses == {1: 501, 3: 201}
+
+
+@pytest.mark.parametrize("path", ["/topics/shop orders", "/topics/\x01", "/topics/\xe4"])
+async def test_a_target_that_http_1_1_cannot_have_is_400(world, path, autojump_clock):
+    client = Client(world)
+    client.publish(1, path=path)
     client.publish(3)
     await client.talk()
     assert client.statuses == {1: 400, 3: 201}
+
+
+async def test_the_answer_to_a_head_has_no_body(world, autojump_clock):
+    client = Client(world)
+    client.ask(1, "HEAD", x_large="x" * 20_000, ends=True)
+    client.publish(3)
+    await client.talk()
+    assert client.statuses == {1: 431, 3: 201}
+    assert client.bodies == {}
 
 
 def settings_frame(settings):

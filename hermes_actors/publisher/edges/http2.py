@@ -21,8 +21,9 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame
 
-from hermes_actors.publisher.answers import BAD_REQUEST, Abandoned, Answer
+from hermes_actors.publisher.answers import Abandoned, Answer
 from hermes_actors.publisher.edges.edge import Body, Edge, Exchange, Fields, Wire
+from hermes_actors.publisher.edges.http1.wire import METHODS, TARGET
 from hermes_actors.publisher.edges.listener import LEAVE_S
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, Pending
@@ -265,8 +266,8 @@ class Http2Connection:
         pairs = [(b"host", host)]
         pairs += [pair for pair in event.headers if pair[0][:1] != b":" and pair[0] != b"host"]
         method, path = fields[b":method"].decode("latin-1"), fields.get(b":path", b"")
-        length = fields.get(b"content-length", b"")
-        is_odd = method == "CONNECT" or bool(length and not length.isdigit())
+        # The library has seen that it is a number, and the same where it comes twice.
+        length = fields.get(b"content-length")
         request = Request(
             self.edge.config,
             "2",
@@ -274,11 +275,13 @@ class Http2Connection:
             path.decode("latin-1"),
             pairs,
             dict(pairs),
-            int(length) if length and not is_odd else ABSENT,
+            ABSENT if length is None else int(length),
         )
         self._streams[stream_id] = stream = Stream(self, stream_id, request)
-        if is_odd:
-            stream.answer(BAD_REQUEST)
+        if method not in METHODS:
+            stream.answer(Answer(501))
+        elif TARGET.fullmatch(path) is None:
+            stream.answer(Answer(400))
         elif request.refusal is not None:
             stream.answer(self.edge.refuse(request.refusal))
         else:
@@ -317,8 +320,8 @@ class Stream:
     """One request, and its answer."""
 
     __slots__ = ("_body", "_cancel", "_connection", "_early", "_exchange", "_has_ended", "_head",
-                 "_held_bytes", "_id", "_is_finished", "_is_held", "_is_over", "_request",
-                 "_unsent")  # fmt: skip
+                 "_held_bytes", "_id", "_is_bare", "_is_finished", "_is_held", "_is_over",
+                 "_request", "_unsent")  # fmt: skip
 
     def __init__(self, connection: Http2Connection, stream_id: int, request: Request) -> None:
         self._connection = connection
@@ -334,6 +337,7 @@ class Stream:
         self._unsent = bytearray()
         self._held_bytes = 0
         self._is_held = self._has_ended = self._is_finished = self._is_over = False
+        self._is_bare = False
 
     # The connection.
 
@@ -344,6 +348,9 @@ class Stream:
 
     def take(self, piece: bytes, size: int) -> bool:
         """Take a piece of the body; True when the `size` of its frame is acknowledged later."""
+        if not piece:
+            # The client needs no room for such frames: as many of them may come as it likes.
+            return False
         if self._cancel is not None:
             self._early += piece
         elif self._body is not None:
@@ -469,9 +476,12 @@ class Stream:
         """As `Line.begin`."""
         date = self._connection.edge.renderer.date.encode()
         self._head = [(b":status", b"%d" % status), *fields, (b"date", date)]
+        self._is_bare = self._request.is_bare(status)
 
     def write(self, data: bytes) -> None:
         """As `Line.write`."""
+        if self._is_bare:
+            return
         if self._head:
             self._send_head(is_last=False)
         self._unsent += data

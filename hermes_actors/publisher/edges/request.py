@@ -52,3 +52,7 @@ class Request:
         self.topic, self.is_batch = published or ("", False)
         self.key = fields.get(b"partition-key")
         self.head = Head(pairs, fields)
+
+    def is_bare(self, status: int) -> bool:
+        """Whether an answer with this status has no body, whatever its length says."""
+        return self.method == "HEAD" or status in (204, 304)

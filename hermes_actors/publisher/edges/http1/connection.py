@@ -55,10 +55,10 @@ class Http1Connection:
 
     __slots__ = (
         "_answers", "_body", "_cancel", "_close_at_s", "_edge", "_exchange", "_expects",
-        "_has_ended", "_head", "_holds", "_is_chunked", "_is_last", "_is_lost", "_is_refused",
-        "_is_silent", "_is_taking", "_leaves_at_s", "_reader", "_request", "_seen", "_served",
-        "_since_s", "_steps_left", "_stopped_reading", "_unsent_bytes", "_unsent_since_s",
-        "_waiting", "_wire", "_writes_soon",
+        "_has_ended", "_head", "_holds", "_is_bare", "_is_chunked", "_is_last", "_is_lost",
+        "_is_refused", "_is_silent", "_is_taking", "_leaves_at_s", "_reader", "_request", "_seen",
+        "_served", "_since_s", "_steps_left", "_stopped_reading", "_unsent_bytes",
+        "_unsent_since_s", "_waiting", "_wire", "_writes_soon",
         "certificate", "due_s",
     )  # fmt: skip
 
@@ -76,10 +76,10 @@ class Http1Connection:
         # The exchange whose turn it is; its body may have been read.
         self._exchange: Exchange | None = None
         # Its request, the head of its answer while that waits for the first piece, and whether that
-        # comes in chunks.
+        # comes in chunks, or must not come.
         self._request: Request | None = None
         self._head = b""
-        self._is_chunked = False
+        self._is_chunked = self._is_bare = False
         # A request that cannot begin before those ahead of it are answered.
         self._waiting: Request | None = None
         self._cancel: Callable[[], None] | None = None
@@ -204,9 +204,9 @@ class Http1Connection:
             self._is_last = True
         if self._leaves_at_s or self._edge.is_leaving:
             self._is_last = True
-        has_no_body = status in (204, 304) or request.method == "HEAD"
-        self._is_chunked = (
-            b"content-length" not in dict(fields) and not has_no_body and request.version == "1.1"
+        self._is_bare = request.is_bare(status)
+        self._is_chunked = not (
+            b"content-length" in dict(fields) or self._is_bare or request.version != "1.1"
         )
         self._head = self._edge.renderer.head(
             status, fields, is_chunked=self._is_chunked, closes=self._is_last
@@ -215,6 +215,8 @@ class Http1Connection:
     def write(self, data: bytes) -> None:
         """As `Line.write`."""
         head, self._head = self._head, b""
+        if self._is_bare:
+            data = b""
         self._wire.write(head + (chunk(data) if self._is_chunked else data))
 
     def finish(self) -> None:

@@ -17,8 +17,11 @@ from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, CHUNKED
 
 END_OF_HEAD = b"\r\n\r\n"
-_METHODS = rb"GET|HEAD|POST|PUT|DELETE|PATCH|OPTIONS|TRACE"
-_REQUEST_LINE = re.compile(rb"(" + _METHODS + rb") ([!-~]+) HTTP/1\.([01])\r\n")
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE")
+TARGET = re.compile(rb"[!-~]+")
+_REQUEST_LINE = re.compile(
+    rb"(%b) (%b) HTTP/1\.([01])\r\n" % ("|".join(METHODS).encode(), TARGET.pattern)
+)
 _ANY_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/[0-9]\.[0-9]\r\n")
 _PART_OF_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: (?:[!-~]+(?: (?:[!-~]+\r?)?)?)?)?")
 _BARE_ENDS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
@@ -338,6 +341,6 @@ def _status_of(head: bytes) -> int:
     line = _ANY_REQUEST_LINE.match(head)
     if line is None:
         return BAD_REQUEST
-    if re.fullmatch(_METHODS, line[1]) is None:
+    if line[1].decode() not in METHODS:
         return NOT_IMPLEMENTED
     return VERSION_NOT_SUPPORTED
