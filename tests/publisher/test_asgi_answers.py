@@ -21,10 +21,12 @@ class Answering:
 
     def __init__(self) -> None:
         self.begun = 0
+        self.changed = asyncio.Event()
         self.waits = asyncio.Event()
 
     async def serve(self, scope, receive, send) -> None:
         self.begun += 1
+        self.changed.set()
         path = scope["path"]
         if path == "/wait":
             await self.waits.wait()
@@ -35,6 +37,11 @@ class Answering:
         if path == "/late":
             await asyncio.sleep(0)
             raise RuntimeError("a defect")
+
+    async def has_begun(self, count: int) -> None:
+        while self.begun < count:
+            self.changed.clear()
+            await self.changed.wait()
 
 
 def serve(
@@ -110,8 +117,7 @@ def test_an_app_that_fails_after_its_answer_leaves_its_connection_to_others(monk
         async with asyncio.TaskGroup() as tasks:
             first = tasks.create_task(over_1(port, "GET /late", "GET /wait"))
             second = tasks.create_task(over_2(port, "GET /late", "GET /wait"))
-            while app.begun < 4:
-                await asyncio.sleep(0.01)
+            await app.has_begun(4)
             await asyncio.sleep(0.05)
             app.waits.set()
         assert first.result().count(b"HTTP/1.1 200 ") == 2
@@ -130,8 +136,7 @@ def test_requests_that_were_taken_back_count_until_the_app_is_done_with_them() -
             frames.send_headers(stream, pairs, end_stream=True)
             frames.reset_stream(stream)
         writer.write(frames.data_to_send())
-        while app.begun < 20:
-            await asyncio.sleep(0.01)
+        await app.has_begun(20)
         await asyncio.sleep(0.2)
         assert app.begun == 20
         assert (await over_1(port, "GET /200")).startswith(b"HTTP/1.1 503 ")

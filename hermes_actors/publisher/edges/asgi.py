@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.answers import Answer
+from hermes_actors.errors import Unavailable
+from hermes_actors.publisher.answers import Answer, error_answer
 from hermes_actors.publisher.edges.edge import Edge, Exchange, Host, Line
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.edges.server import HttpServer
@@ -39,13 +40,27 @@ class AsgiEdge(Edge):
         """`times_s` are those of Edge."""
         super().__init__(config, host, **times_s)
         self._app = app
+        self._under_way = 0
 
     def begin(self, line: Line, request: Request) -> None:
-        """As `Edge.begin`."""
+        """As `Edge.begin`. As many requests may be under way as connections, those counted that
+        their clients took back: the app goes on with them.
+        """
+        most = self.config.connections_max
         if request.fields.get(b"upgrade", b"").lower() == b"websocket":
             line.answer(_HTTP_ONLY)
+        elif self._under_way >= most:
+            text = f"{most} requests are under way, as many as there may be connections; try again"
+            line.answer(error_answer(Unavailable(text), ""))
         else:
-            line.take_body(AsgiExchange(self._app, line, request, self.host))
+            self._under_way += 1
+            line.take_body(AsgiExchange(self._serve, line, request, self.host))
+
+    async def _serve(self, scope: Event, receive: Any, send: Any) -> None:
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._under_way -= 1
 
 
 class AsgiExchange(Exchange):
@@ -109,10 +124,13 @@ class AsgiExchange(Exchange):
             raise RuntimeError("the app has returned before the end of its answer")
 
     def _fail(self) -> None:
+        if self._is_over:
+            # The line may be another request's by now.
+            return
+        self._is_over = True
         if self._has_begun:
             self._line.abort()
-        elif not self._is_over:
-            self._is_over = True
+        else:
             self._line.answer(_FAILED)
 
     async def _receive(self) -> Event:
