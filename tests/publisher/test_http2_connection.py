@@ -30,7 +30,7 @@ class Client:
         if window is not None:
             changed = {h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window}
             self.frames.update_settings(changed)
-        self.statuses, self.bodies, self.ended = {}, {}, set()
+        self.statuses, self.heads, self.bodies, self.ended = {}, {}, {}, set()
         self.goodbyes = []
 
     def ask(self, stream, method="POST", path=PATH, *, ends=False, **headers):
@@ -52,7 +52,9 @@ class Client:
         for event in self.frames.receive_data(data):
             stream = getattr(event, "stream_id", None)
             if isinstance(event, h2.events.ResponseReceived):
-                self.statuses[stream] = int(dict(event.headers)[b":status"])
+                pairs = [(name.decode(), value.decode()) for name, value in event.headers]
+                self.statuses[stream] = int(pairs.pop(0)[1])
+                self.heads[stream] = pairs
             elif isinstance(event, h2.events.DataReceived):
                 self.bodies[stream] = self.bodies.get(stream, b"") + event.data
                 self.frames.acknowledge_received_data(event.flow_controlled_length, stream)
@@ -265,6 +267,24 @@ async def test_the_answer_to_a_head_has_no_body(world, autojump_clock):
     await client.talk()
     assert client.statuses == {1: 431, 3: 201}
     assert client.bodies == {}
+
+
+async def test_a_page_that_takes_its_time_is_read_before_the_next_is_rendered(
+    world, autojump_clock
+):
+    client = Client(world, window=0)
+    for stream in (1, 3, 5):
+        client.ask(stream, "GET", "/status/prometheus", ends=True)
+    client.ask(7, "GET", "/status/ping", ends=True)
+    client.publish(9)
+    await client.talk()
+    assert client.statuses == {1: 200, 3: 503, 5: 503, 7: 200, 9: 201}
+    client.frames.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 1_000_000})
+    await client.talk()
+    assert client.bodies[1].startswith(b"# HELP")
+    client.ask(11, "GET", "/status/prometheus", ends=True)
+    await client.talk()
+    assert client.statuses[11] == 200
 
 
 def settings_frame(settings):

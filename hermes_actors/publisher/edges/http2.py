@@ -21,7 +21,8 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame
 
-from hermes_actors.publisher.answers import Abandoned, Answer
+from hermes_actors.errors import Unavailable
+from hermes_actors.publisher.answers import Abandoned, Answer, error_answer
 from hermes_actors.publisher.edges.edge import Body, Edge, Exchange, Fields, Wire
 from hermes_actors.publisher.edges.http1.wire import METHODS, TARGET
 from hermes_actors.publisher.edges.listener import LEAVE_S
@@ -44,6 +45,9 @@ _TABLE_BYTES_MAX = 4_096
 """HPACK's default. What is in the table is searched for each header of each answer."""
 _FRAME_BYTES_MAX = 16_384 + 9
 """With its header; this server announces no more (RFC 9113, 4.2)."""
+_ONE_PAGE = error_answer(
+    Unavailable("The page before it on this connection has not been read yet; ask again then"), ""
+)
 
 
 class _Frames(H2Connection):
@@ -89,6 +93,8 @@ class Http2Connection:
         self.frames.decoder.max_header_list_size = edge.heads.bytes_max
         # Those whose answers have not gone to their end, in the order of their turns.
         self._streams: dict[int, Stream] = {}
+        # The stream of the page that took its time last.
+        self._page_id = 0
         # What has come and was not taken in this turn of the loop.
         self._rest = b""
         self._settings_left = _SETTINGS_MAX
@@ -289,6 +295,15 @@ class Http2Connection:
 
     # Answers.
 
+    def takes_page(self, stream_id: int) -> bool:
+        """Whether a page that takes its time may be begun: one of them has been read before the
+        next, or a client that reads none would have the node render and keep as many as streams.
+        """
+        if self._page_id in self._streams:
+            return False
+        self._page_id = stream_id
+        return True
+
     def forget(self, stream_id: int) -> None:
         """A stream's answer has gone to its end."""
         if self._streams.pop(stream_id, None) is not None and not self._streams:
@@ -446,6 +461,9 @@ class Stream:
             elif then is not None:
                 then()
 
+        if then is None and not self._connection.takes_page(self._id):
+            self.answer(_ONE_PAGE)
+            return
         self.hold()
         self._cancel = self._connection.edge.host.spawn(wait(), self.abort)
 
