@@ -11,12 +11,13 @@ import h2.exceptions
 import h2.settings
 import pytest
 import trio
-from hyperframe.frame import ContinuationFrame, HeadersFrame, PingFrame, SettingsFrame
+from hyperframe.frame import ContinuationFrame, GoAwayFrame, HeadersFrame, PingFrame, SettingsFrame
 
 from hermes_actors.publisher.edges.http2 import Http2Connection
 from hermes_chaos.sim.environment.http_in import Line
 
 PATH = "/topics/shop.orders"
+BATCH = "application/vnd.hermes.messages+ndjson"
 
 
 class Client:
@@ -31,7 +32,7 @@ class Client:
             changed = {h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: window}
             self.frames.update_settings(changed)
         self.statuses, self.heads, self.bodies, self.ended = {}, {}, {}, set()
-        self.goodbyes = []
+        self.asked, self.goodbyes = set(), []
 
     def ask(self, stream, method="POST", path=PATH, *, ends=False, **headers):
         pairs = [(":method", method), (":path", path), (":scheme", "http"), (":authority", "x")]
@@ -55,6 +56,8 @@ class Client:
                 pairs = [(name.decode(), value.decode()) for name, value in event.headers]
                 self.statuses[stream] = int(pairs.pop(0)[1])
                 self.heads[stream] = pairs
+            elif isinstance(event, h2.events.InformationalResponseReceived):
+                self.asked.add(stream)
             elif isinstance(event, h2.events.DataReceived):
                 self.bodies[stream] = self.bodies.get(stream, b"") + event.data
                 self.frames.acknowledge_received_data(event.flow_controlled_length, stream)
@@ -159,7 +162,7 @@ async def test_a_body_that_never_comes_is_408_and_other_requests_go_on(world, au
 async def test_a_batch_waits_for_the_room_that_its_client_gives(world, autojump_clock):
     client = Client(world, window=10)
     lines = b"\n".join([b'{"message":{}}'] * 50) + b"\n"
-    client.ask(1, path=PATH + "/batch", content_type="application/vnd.hermes.messages+ndjson")
+    client.ask(1, path=PATH + "/batch", content_type=BATCH)
     client.frames.send_data(1, lines, end_stream=True)
     client.send()
     await trio.sleep(1)
@@ -181,7 +184,7 @@ async def test_a_batch_that_is_held_back_holds_its_client_back(open_world, autoj
         await world.add_topic("shop.orders")
         world.log.faults.silent = True
         client = Client(world)
-        client.ask(1, path=PATH + "/batch", content_type="application/vnd.hermes.messages+ndjson")
+        client.ask(1, path=PATH + "/batch", content_type=BATCH)
         line, sent = b'{"message":{}}\n' * 100, 0
         for _ in range(200):
             if client.frames.local_flow_control_window(1) < len(line):
@@ -285,6 +288,39 @@ async def test_a_page_that_takes_its_time_is_read_before_the_next_is_rendered(
     client.ask(11, "GET", "/status/prometheus", ends=True)
     await client.talk()
     assert client.statuses[11] == 200
+
+
+async def test_a_client_that_says_goodbye_has_its_answers_first(world, autojump_clock):
+    world.log.faults.silent = True
+    client = Client(world)
+    client.publish(1)
+    client.ask(3, content_length="2")
+    client.send()
+    client.line.send(GoAwayFrame(0).serialize())
+    client.frames.send_data(3, b"{}", end_stream=True)
+    await client.talk(0.3)
+    assert not client.line.is_closed
+    world.log.faults.silent = False
+    await client.talk(6)
+    assert set(client.statuses) == client.ended == {1, 3}
+    assert client.line.is_closed
+
+
+async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(world, autojump_clock):
+    client = Client(world)
+    expects = {"expect": "100-continue", "content_length": "2"}
+    client.ask(1, **expects)
+    client.ask(3, path="/topics/no.such", **expects)
+    client.ask(5, path=PATH + "/batch", content_type=BATCH, **expects)
+    client.send()
+    await trio.sleep(0.01)
+    client.hear()
+    assert client.asked == {1, 5}
+    assert client.statuses == {3: 404}
+    for stream in (1, 5):
+        client.frames.send_data(stream, b"{}", end_stream=True)
+    await client.talk()
+    assert client.statuses == {1: 201, 3: 404, 5: 200}
 
 
 def settings_frame(settings):

@@ -19,7 +19,7 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
-from hyperframe.frame import Frame
+from hyperframe.frame import Frame, GoAwayFrame
 
 from hermes_actors.errors import Unavailable
 from hermes_actors.publisher.answers import Abandoned, Answer, error_answer
@@ -45,6 +45,7 @@ _TABLE_BYTES_MAX = 4_096
 """HPACK's default. What is in the table is searched for each header of each answer."""
 _FRAME_BYTES_MAX = 16_384 + 9
 """With its header; this server announces no more (RFC 9113, 4.2)."""
+_CONTINUE = [(b":status", b"100")]
 _ONE_PAGE = error_answer(
     Unavailable("The page before it on this connection has not been read yet; ask again then"), ""
 )
@@ -67,6 +68,15 @@ class _Frames(H2Connection):
     def _receive_frame(self, frame: Frame) -> list[Event]:
         self.frames_received += 1
         return super()._receive_frame(frame)
+
+    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
+        if frame.error_code:
+            return super()._receive_goaway_frame(frame)
+        # A client that asks for no more wants its answers still (RFC 9113, 6.8); the library would
+        # send none.
+        event = ConnectionTerminated()
+        event.error_code, event.last_stream_id = ErrorCodes.NO_ERROR, frame.last_stream_id
+        return [], [event]
 
 
 class Http2Connection:
@@ -242,7 +252,10 @@ class Http2Connection:
                 stream.gone()
                 self._since_s = self.edge.now_s
         elif isinstance(event, ConnectionTerminated):
-            self._leave()
+            if event.error_code or not self._streams:
+                self._leave()
+            else:
+                self._leaves_at_s = self.edge.now_s + LEAVE_S
         elif isinstance(event, RemoteSettingsChanged):
             self._bound(event)
 
@@ -489,6 +502,10 @@ class Stream:
             body.data(early)
         if self._has_ended:
             self.end()
+        elif self._request.expects_continue and not (early or self._is_over):
+            with suppress(ProtocolError):
+                self._connection.frames.send_headers(self._id, _CONTINUE)
+            self._connection.write_soon()
 
     def begin(self, status: int, fields: Fields) -> None:
         """As `Line.begin`."""

@@ -44,7 +44,7 @@ class Request:
         self.refusal: Refused | None = head_refusal(config, path, self.query, pairs)
         self.expects_continue = (
             b"expect" in fields
-            and version == "1.1"
+            and version != "1.0"
             and fields[b"expect"].lower() == b"100-continue"
         )
         published = published_to(method, path)
