@@ -323,6 +323,30 @@ async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(world, auto
     assert client.statuses == {1: 201, 3: 404, 5: 200}
 
 
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_an_answer_that_its_client_is_still_reading_is_not_cut_off(
+    world, leaves, autojump_clock
+):
+    client = Client(world)
+    client.publish(1)
+    client.line.may_write = trio.Event()
+    client.send()
+    await trio.sleep(0.1)
+    if leaves:
+        client.line.connection.leave(world.edge.now_s)
+    for _ in range(2 if leaves else 7):
+        await trio.sleep(10)
+        client.line.answered.append(client.line._unsent.pop(0))
+    assert not client.line.is_closed
+    client.line.read_on()
+    client.hear()
+    assert client.statuses == {1: 201}
+    await trio.sleep(1)
+    client.hear()
+    assert client.line.is_closed
+    assert client.goodbyes[-1] == 1
+
+
 def settings_frame(settings):
     frame = SettingsFrame(0)
     frame.settings.update(settings)

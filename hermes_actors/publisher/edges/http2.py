@@ -161,10 +161,12 @@ class Http2Connection:
             self.abort()
             return
         self.due_s = 0.0
-        if not (self._streams or self.is_lost):
+        if not (self._streams or unsent_bytes or self.is_lost):
             self.due_s = self._leaves_at_s or self._since_s + self.edge.idle_s
             if now_s > self.due_s:
-                self._end()
+                # What comes after the stream that is named was not looked at, and may be sent again.
+                self._wire.write(_go_away(self.frames.highest_inbound_stream_id))
+                self._leave()
 
     def leave(self, now_s: float) -> None:
         """As `listener.Connection.leave`."""
@@ -175,16 +177,6 @@ class Http2Connection:
     def abort(self) -> None:
         """Close at once, whatever is under way."""
         self._wire.abort()
-
-    def _end(self) -> None:
-        """Close now. What came after the stream that is named was not looked at, and may be sent
-        again.
-        """
-        if self._wire.get_write_buffer_size():
-            self._wire.abort()
-        else:
-            self._wire.write(_go_away(self.frames.highest_inbound_stream_id))
-            self._leave()
 
     # Requests.
 
