@@ -1,6 +1,5 @@
 """The same requests over HTTP/1.1 and HTTP/2 are answered the same, and store the same."""
 
-import json
 import re
 
 import pytest

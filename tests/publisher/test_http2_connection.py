@@ -347,6 +347,26 @@ async def test_an_answer_that_its_client_is_still_reading_is_not_cut_off(
     assert client.goodbyes[-1] == 1
 
 
+async def test_a_client_that_has_read_a_part_and_no_more_is_not_read_on(world, autojump_clock):
+    client = Client(world)
+    line = client.line
+    line.may_write = trio.Event()
+    client.ask(1, content_length="2")
+    client.ask(3, "GET", "/status/ping", ends=True)
+    client.send()
+    assert not line._is_reading
+    # The answer to the body that does not come waits.
+    await trio.sleep(2)
+    line.answered += line._unsent
+    line._unsent.clear()
+    # What is written now fills the wire again.
+    line.connection.resumed()
+    assert not line._is_reading
+    line.read_on()
+    await client.talk()
+    assert client.statuses == {1: 408, 3: 200}
+
+
 def settings_frame(settings):
     frame = SettingsFrame(0)
     frame.settings.update(settings)

@@ -144,7 +144,8 @@ class Http2Connection:
         self.write_due()
         for stream in list(self._streams.values()):
             stream.resumed()
-        if not self._rest:
+        # What was written may have filled the wire again.
+        if not (self._rest or self.is_paused):
             self._wire.resume_reading()
 
     # The listener.
@@ -164,7 +165,7 @@ class Http2Connection:
         if not (self._streams or unsent_bytes or self.is_lost):
             self.due_s = self._leaves_at_s or self._since_s + self.edge.idle_s
             if now_s > self.due_s:
-                # What comes after the stream that is named was not looked at, and may be sent again.
+                # What comes after the stream that is named was not looked at: it may be sent again.
                 self._wire.write(_go_away(self.frames.highest_inbound_stream_id))
                 self._leave()
 
