@@ -192,12 +192,12 @@ def test_a_connection_that_is_just_lost_does_not_keep_its_listener_from_ending(t
         writer.write(client.data_to_send())
         # Its settings: the connection is known to speak HTTP/2.
         assert await reader.read(9)
-        connections: list[Any] = list(server.listener.connections)
+        connections: list[Any] = list(server.connections)
         connections[0]._wire.abort()
         for _ in range(turns):
             await asyncio.sleep(0)
         await server.stop()
-        assert not server.listener.connections
+        assert not server.connections
         writer.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

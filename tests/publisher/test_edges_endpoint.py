@@ -51,7 +51,7 @@ async def talking(respond=tell):
 
 
 async def connected(server):
-    return await trio.open_tcp_stream("127.0.0.1", server.listener.port)
+    return await trio.open_tcp_stream("127.0.0.1", server.port)
 
 
 async def read_until(stream, end):
@@ -167,9 +167,9 @@ async def test_a_silent_connection_is_closed_by_the_sweep_and_a_waiting_one_is_n
             await busy.send_all(PLAIN)
             await keeper.asked()
             async with await connected(server) as idle:
-                while len(server.listener.connections) < 2:  # noqa: ASYNC110 -- as above
+                while len(server.connections) < 2:  # noqa: ASYNC110 -- as above
                     await trio.sleep(0.001)
-                server.listener.sweep(server._loop.time() + 121)
+                server.sweep(server._loop.time() + 121)
                 with suppress(trio.BrokenResourceError):
                     assert await idle.receive_some() == b""
             keeper.replies[0](Answer(200), 0)
@@ -180,4 +180,4 @@ async def test_an_address_that_is_taken_cannot_be_bound():
     first = EndpointServer(tell)
     async with first.serving(0):
         with pytest.raises(StartupError, match="another process does"):
-            EndpointServer(tell, port=first.listener.port)
+            EndpointServer(tell, port=first.port)

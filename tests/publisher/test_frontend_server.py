@@ -88,9 +88,9 @@ def test_a_connection_whose_sweep_fails_is_closed_and_the_others_are_swept(caplo
         server = make_server()
         await server.start()
         defective, sound = Defective(), Sound()
-        server.listener.connections.update({defective: None, sound: None})
-        server.listener.sweep(asyncio.get_running_loop().time())
-        server.listener.connections.clear()
+        server.connections.update({defective: None, sound: None})
+        server.sweep(asyncio.get_running_loop().time())
+        server.connections.clear()
         assert defective.is_aborted
         assert sound.swept_s == server.edge.now_s
         await server.stop(0.0)

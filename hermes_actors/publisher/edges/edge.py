@@ -8,8 +8,7 @@ from typing import Any, Protocol
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import Refused
 from hermes_actors.publisher.answers import Answer, error_answer
-from hermes_actors.publisher.edges.http1.rendering import Renderer
-from hermes_actors.publisher.edges.http1.wire import Heads
+from hermes_actors.publisher.edges.http1.wire import Heads, Renderer
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import ClientCertificate
@@ -21,6 +20,10 @@ UNREAD_S = 30.0
 """How long an answer may wait for a client that reads nothing of it."""
 IDLE_S = 60.0
 """How long a connection may wait for its next request."""
+LEAVE_S = 0.5
+"""How long a connection of a listener that ends may idle before it is closed: a request that is on
+its way by then is answered, after which its client moves on.
+"""
 
 Fields = list[tuple[bytes, bytes]]
 

@@ -23,9 +23,8 @@ from hyperframe.frame import Frame, GoAwayFrame
 
 from hermes_actors.errors import Unavailable
 from hermes_actors.publisher.answers import Abandoned, Answer, error_answer
-from hermes_actors.publisher.edges.edge import Body, Edge, Exchange, Fields, Wire
+from hermes_actors.publisher.edges.edge import LEAVE_S, Body, Edge, Exchange, Fields, Wire
 from hermes_actors.publisher.edges.http1.wire import METHODS, TARGET
-from hermes_actors.publisher.edges.listener import LEAVE_S
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, Pending
 from hermes_actors.security.account import ClientCertificate
@@ -170,7 +169,9 @@ class Http2Connection:
                 self._leave()
 
     def leave(self, now_s: float) -> None:
-        """As `listener.Connection.leave`."""
+        """Prepare for the listener's end: one more request is begun, if it comes soon. It may be on
+        its way, and a client could not tell what became of it.
+        """
         self._leaves_at_s = now_s + LEAVE_S
         self.due_s = 0.0
         self._wire.write(_go_away(LAST_STREAM))

@@ -1,28 +1,13 @@
-"""Listening sockets with their TLS, and the connections that were accepted there."""
+"""Listening sockets, bound, with their TLS; and the client at the other end of a connection."""
 
 import asyncio
 import errno
-import logging
 import os
 import socket
 import ssl
-from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Protocol
 
 from hermes_actors.config import FrontendConfig, TlsConfig
 from hermes_actors.errors import StartupError
-
-SWEEP_S = 0.2
-"""How often a listener looks after its connections."""
-LEAVE_S = 0.5
-"""How long a connection of a listener that ends may idle before it is closed: a request that is on
-its way by then is answered, after which its client moves on.
-"""
-
-_BACKLOG = 4_096
-_logger = logging.getLogger(__name__)
 
 
 class PortUnusable(StartupError):
@@ -33,151 +18,47 @@ class PortUnusable(StartupError):
         self.field = field
 
 
-class Connection(Protocol):
-    """A connection that a listener looks after. `due_s`: it need not be looked at before."""
+BACKLOG = 4_096
+"""Connections that wait to be accepted."""
 
-    due_s: float
-
-    def sweep(self, now_s: float) -> None:
-        """End what has had its time."""
-
-    def abort(self) -> None:
-        """Close at once, whatever is under way."""
-
-    def leave(self, now_s: float) -> None:
-        """Prepare for the listener's end: one more request is begun, if it comes soon. It may be on
-        its way, and a client could not tell what became of it.
-        """
+Bound = list[tuple[socket.socket, ssl.SSLContext | None]]
+"""Sockets, each with the TLS that is spoken there."""
 
 
-class Listener:
-    """A plain address, and one with TLS if there is a certificate, bound when made; and what has
-    been accepted there, all of which one sweep looks after.
+def bound(config: FrontendConfig, field: str) -> Bound:
+    """A plain address, and one with TLS if there is a certificate; not yet listening.
 
-    `tls_port` is None without a certificate. `field` names the setting that a port in use is
-    reported under. Raises StartupError when an address cannot be bound or a certificate cannot be
-    read.
+    `field` names the setting that a port in use is reported under. Raises StartupError when an
+    address cannot be bound or a certificate cannot be read.
     """
+    section = field.rpartition(".")[0] + ".tls"
+    tls = _tls_context(config, section) if config.tls.certificate_file else None
+    found: Bound = [(_bind(config, config.port, field), None)]
+    if tls is not None:
+        try:
+            found.append((_bind(config, config.tls.port, f"{section}.port"), tls))
+        except StartupError:
+            found[0][0].close()
+            raise
+    return found
 
-    def __init__(self, config: FrontendConfig, field: str, tick: Callable[[float], None]) -> None:
-        """`tick` is told the monotonic time before each sweep."""
-        self.connections: dict[Connection, None] = {}
-        self._tick = tick
-        self._is_ending = False
-        self._all_gone: asyncio.Event | None = None
-        self._sweeper: asyncio.Task[None] | None = None
-        self._free = config.connections_max
-        self._per_address_max = config.connections_per_address_max or config.connections_max
-        self._by_address: Counter[str] = Counter()
-        self._bind(config, field)
 
-    def _bind(self, config: FrontendConfig, field: str) -> None:
-        self._host, self._field = config.host, field
-        section = field.rpartition(".")[0] + ".tls"
-        self._tls = _tls_context(config, section) if config.tls.certificate_file else None
-        self._handshake_timeout_s = config.head_timeout_ms / 1_000
-        self._servers: list[asyncio.Server] = []
-        self._sockets = [_bind(config, config.port, field)]
-        self.port = _port_of(self._sockets[0])
-        self.tls_port: int | None = None
-        if self._tls is not None:
-            try:
-                self._sockets.append(_bind(config, config.tls.port, f"{section}.port"))
-            except StartupError:
-                self._sockets[0].close()
-                raise
-            self.tls_port = _port_of(self._sockets[1])
+def listen(sockets: Bound, field: str) -> None:
+    """Let clients connect there. Raises PortUnusable when another process took the port after it
+    had been bound here, of which uvloop says nothing.
+    """
+    for each, _tls in sockets:
+        try:
+            each.listen(BACKLOG)
+        except OSError as error:
+            host, port = each.getsockname()[:2]
+            raise _failure(host, port, field, error) from error
 
-    async def start(self, make: Callable[[], asyncio.Protocol]) -> None:
-        """Accept connections from now on, each with a protocol of its own; on the host loop.
 
-        Raises PortUnusable when another process took the port after it had been bound here.
-        """
-        self._loop = loop = asyncio.get_running_loop()
-        self._tick(loop.time())
-        for each in self._sockets:
-            try:
-                # uvloop does not say when this fails.
-                each.listen(_BACKLOG)
-            except OSError as error:
-                raise _failure(self._host, _port_of(each), self._field, error) from error
-        for each, tls in zip(self._sockets, (None, self._tls), strict=False):
-            wait_s = None if tls is None else self._handshake_timeout_s
-            server = await loop.create_server(
-                make, sock=each, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=wait_s
-            )
-            self._servers.append(server)
-        self._sweeper = loop.create_task(self._sweep())
-
-    async def stop(self, grace_s: float) -> None:
-        """Accept no more, let the requests under way end for up to `grace_s`, close all."""
-        for server in self._servers:
-            server.close()
-        if self._sweeper is None:
-            for each in self._sockets:
-                each.close()
-            return
-        self._is_ending = True
-        for connection in list(self.connections):
-            connection.leave(self._loop.time())
-        if self.tls_port is not None:
-            # Connections are known when their handshake has ended.
-            await asyncio.sleep(min(LEAVE_S, grace_s))
-        await self._wait_all_gone(grace_s)
-        self._sweeper.cancel()
-        await asyncio.wait([self._sweeper])
-        for connection in list(self.connections):
-            connection.abort()
-        await self._wait_all_gone(grace_s)
-
-    def take_place(self, address: str) -> bool:
-        """A place for a connection from this address; False when there is none."""
-        if not self._free or self._by_address[address] >= self._per_address_max:
-            return False
-        self._free -= 1
-        self._by_address[address] += 1
-        return True
-
-    def give_back(self, address: str) -> None:
-        """Free the place of a connection from this address that has ended."""
-        self._free += 1
-        self._by_address[address] -= 1
-        if not self._by_address[address]:
-            del self._by_address[address]
-
-    def add(self, connection: Connection) -> None:
-        """Look after it until it is removed."""
-        self.connections[connection] = None
-        if self._is_ending:
-            connection.leave(self._loop.time())
-
-    def remove(self, connection: Connection) -> None:
-        """Look no more after a connection that has ended, or is another's."""
-        del self.connections[connection]
-        if self._all_gone is not None and not self.connections:
-            self._all_gone.set()
-
-    def sweep(self, now_s: float) -> None:
-        """Look after the times of all connections that are due."""
-        self._tick(now_s)
-        for each in [each for each in self.connections if each.due_s < now_s]:
-            try:
-                each.sweep(now_s)
-            except Exception:
-                # Without the sweep no connection of the node would have a time limit any more.
-                _logger.exception("A connection's times cannot be looked after; it is closed")
-                each.abort()
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            self.sweep(self._loop.time())
-
-    async def _wait_all_gone(self, limit_s: float) -> None:
-        if self.connections:
-            self._all_gone = asyncio.Event()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._all_gone.wait(), limit_s)
+def port_of(listener: socket.socket) -> int:
+    """The port that a bound socket has."""
+    port: int = listener.getsockname()[1]
+    return port
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
@@ -239,12 +120,6 @@ def _bind(config: FrontendConfig, port: int, field: str) -> socket.socket:
         listener.close()
         raise _failure(host, port, field, error) from error
     return listener
-
-
-def _port_of(listener: socket.socket) -> int:
-    """The port that a bound socket has."""
-    port: int = listener.getsockname()[1]
-    return port
 
 
 def _failure(host: str, port: int, field: str, error: OSError) -> StartupError:

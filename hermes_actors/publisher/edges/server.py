@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.edges.edge import UNREAD_S, Edge, Host
+from hermes_actors.publisher.edges.edge import LEAVE_S, UNREAD_S, Edge, Host
 from hermes_actors.publisher.edges.http1.connection import Http1Connection
 from hermes_actors.publisher.edges.http2 import Http2Connection
-from hermes_actors.publisher.edges.listener import Listener, address_of
+from hermes_actors.publisher.edges.listener import BACKLOG, address_of, bound, listen, port_of
 from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.runtime.clock import Clock
@@ -18,12 +20,15 @@ from hermes_actors.security.certificates import client_certificate
 
 _logger = logging.getLogger(__name__)
 
+_SWEEP_S = 0.2
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+Connection = Http1Connection | Http2Connection
 
 
 class HttpServer:
-    """One listener, bound when made, and the loop of its connections; from trio, `start` and `stop`
-    go through `guest.call`.
+    """One listener, bound when made, and all that has been accepted there, which one sweep looks
+    after; from trio, `start` and `stop` go through `guest.call`.
 
     `tls_port` is None without a certificate. Raises StartupError when an address cannot be bound
     or a certificate cannot be read.
@@ -37,22 +42,118 @@ class HttpServer:
         """
         self._clock = clock
         self.edge = make_edge(self)
-        self.listener = Listener(config, field, self._tick)
+        self.connections: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.port, self.tls_port = self.listener.port, self.listener.tls_port
+        self._is_ending = False
+        self._all_gone: asyncio.Event | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._free = config.connections_max
+        self._per_address_max = config.connections_per_address_max or config.connections_max
+        self._by_address: Counter[str] = Counter()
+        self._servers: list[asyncio.Server] = []
+        self._field = field
+        self._sockets = bound(config, field)
+        ports = [port_of(each) for each, _tls in self._sockets]
+        self.port = ports[0]
+        self.tls_port = ports[1] if len(ports) > 1 else None
 
     async def start(self) -> None:
-        """Accept connections from now on; on the host loop."""
-        self._loop = asyncio.get_running_loop()
-        await self.listener.start(partial(_AcceptedSocket, self))
+        """Accept connections from now on; on the host loop.
+
+        Raises PortUnusable when another process took the port after it had been bound here.
+        """
+        self._loop = loop = asyncio.get_running_loop()
+        self._tick(loop.time())
+        listen(self._sockets, self._field)
+        for each, tls in self._sockets:
+            server = await loop.create_server(
+                partial(_AcceptedSocket, self),
+                sock=each,
+                backlog=BACKLOG,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else self.edge.head_timeout_s,
+            )
+            self._servers.append(server)
+        self._sweeper = loop.create_task(self._sweep())
 
     async def stop(self, grace_s: float = 3.0) -> None:
         """Accept no more, let the requests under way end for up to `grace_s`, close all."""
-        await self.listener.stop(grace_s)
+        for server in self._servers:
+            server.close()
+        if self._sweeper is None:
+            for each, _tls in self._sockets:
+                each.close()
+            return
+        self._is_ending = True
+        for connection in list(self.connections):
+            connection.leave(self._loop.time())
+        if self.tls_port is not None:
+            # Connections are known when their handshake has ended.
+            await asyncio.sleep(min(LEAVE_S, grace_s))
+        await self._wait_all_gone(grace_s)
+        self._sweeper.cancel()
+        await asyncio.wait([self._sweeper])
+        for connection in list(self.connections):
+            connection.abort()
+        await self._wait_all_gone(grace_s)
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    def sweep(self, now_s: float) -> None:
+        """Look after the times of all connections that are due."""
+        self._tick(now_s)
+        for each in [each for each in self.connections if each.due_s < now_s]:
+            try:
+                each.sweep(now_s)
+            except Exception:
+                # Without the sweep no connection of the node would have a time limit any more.
+                _logger.exception("A connection's times cannot be looked after; it is closed")
+                each.abort()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            self.sweep(self._loop.time())
+
+    def _tick(self, now_s: float) -> None:
+        self.edge.tick(now_s, self._clock.now_ms())
+
+    async def _wait_all_gone(self, limit_s: float) -> None:
+        if self.connections:
+            self._all_gone = asyncio.Event()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), limit_s)
+
+    # What accepted sockets need of the listener.
+
+    def take_place(self, address: str) -> bool:
+        """A place for a connection from this address; False when there is none."""
+        if not self._free or self._by_address[address] >= self._per_address_max:
+            return False
+        self._free -= 1
+        self._by_address[address] += 1
+        return True
+
+    def give_back(self, address: str) -> None:
+        """Free the place of a connection from this address that has ended."""
+        self._free += 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+
+    def add(self, connection: Connection) -> None:
+        """Look after it until it is removed."""
+        self.connections[connection] = None
+        if self._is_ending:
+            connection.leave(self._loop.time())
+
+    def remove(self, connection: Connection) -> None:
+        """Look no more after a connection that has ended, or is another's."""
+        del self.connections[connection]
+        if self._all_gone is not None and not self.connections:
+            self._all_gone.set()
 
     # What connections need of the loop.
 
@@ -81,9 +182,6 @@ class HttpServer:
         running.add_done_callback(ended)
         return cancel
 
-    def _tick(self, now_s: float) -> None:
-        self.edge.tick(now_s, self._clock.now_ms())
-
 
 class _AcceptedSocket(asyncio.Protocol):
     """Turns the loop's callbacks into a connection's, once its first bytes say what it speaks."""
@@ -91,14 +189,14 @@ class _AcceptedSocket(asyncio.Protocol):
     def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._first = b""
-        self._connection: Http1Connection | Http2Connection | None = None
+        self._connection: Connection | None = None
         self._address = ""
         self._is_known = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._address = address_of(transport)
-        if not self._server.listener.take_place(self._address):
+        if not self._server.take_place(self._address):
             self._transport.close()
             return
         tls = transport.get_extra_info("ssl_object")
@@ -122,7 +220,7 @@ class _AcceptedSocket(asyncio.Protocol):
             self._transport.set_write_buffer_limits()
             self._speak(Http2Connection)
             # Only now: a listener that ends waits for its last connection.
-            self._server.listener.remove(connection)
+            self._server.remove(connection)
         self._listen()
         self.data_received(first)
 
@@ -137,13 +235,13 @@ class _AcceptedSocket(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._connection is not None:
             self._connection.lost()
-            self._server.listener.remove(self._connection)
-            self._server.listener.give_back(self._address)
+            self._server.remove(self._connection)
+            self._server.give_back(self._address)
 
     def _speak(self, kind: type[Http1Connection] | type[Http2Connection]) -> None:
         certificate = client_certificate(self._transport.get_extra_info("peercert"))
         self._connection = kind(self._server.edge, self._transport, certificate)
-        self._server.listener.add(self._connection)
+        self._server.add(self._connection)
 
     def _listen(self) -> None:
         """Go straight to the connection from now on: these are called for each request."""

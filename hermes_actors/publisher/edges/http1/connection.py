@@ -11,10 +11,8 @@ from enum import Enum
 from functools import partial
 
 from hermes_actors.publisher.answers import Answer
-from hermes_actors.publisher.edges.edge import Body, Edge, Exchange, Fields, Wire
-from hermes_actors.publisher.edges.http1.rendering import CONTINUE, chunk
-from hermes_actors.publisher.edges.http1.wire import Malformed, Reader
-from hermes_actors.publisher.edges.listener import LEAVE_S
+from hermes_actors.publisher.edges.edge import LEAVE_S, Body, Edge, Exchange, Fields, Wire
+from hermes_actors.publisher.edges.http1.wire import CONTINUE, Malformed, Reader, chunk
 from hermes_actors.publisher.edges.publishing import MessageBody
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import SETTLED, Pending
@@ -180,7 +178,9 @@ class Http1Connection:
         return self._since_s + self._edge.head_timeout_s
 
     def leave(self, now_s: float) -> None:
-        """As `listener.Connection.leave`."""
+        """Prepare for the listener's end: one more request is begun, if it comes soon. It may be on
+        its way, and a client could not tell what became of it.
+        """
         self._leaves_at_s = now_s + LEAVE_S
         self.due_s = 0.0
 

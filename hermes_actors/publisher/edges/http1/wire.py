@@ -1,5 +1,5 @@
-"""The bytes of one HTTP/1.1 connection, taken apart into requests and pieces of their bodies. Pure:
-no socket, no clock.
+"""The bytes of one HTTP/1.1 connection, taken apart into requests and pieces of their bodies; and
+answers as bytes. Pure: no socket, no clock.
 
 llhttp reads header lines and chunks. What it takes beyond RFC 9112 is refused before it is asked
 (spaces and control characters in the request line, other protocols, empty lines before a request)
@@ -8,11 +8,14 @@ two readers of a connection can then see the end of a request at different place
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from wsgiref.handlers import format_date_time
 
 import httptools
 
 from hermes_actors.config import FrontendConfig
+from hermes_actors.publisher.answers import Answer, encoded
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, CHUNKED
 
@@ -41,6 +44,14 @@ _PART_BYTES, _PART_BYTES_MAX = 2_048, 65_536
 _PIECES_MAX = 32
 """After these the caller has its say."""
 _CHUNKED_REQUEST = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CLOSE = b"Connection: close\r\n"
+_PHRASES = {each.value: each.phrase for each in HTTPStatus}
+_LINES = {
+    status: f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode()
+    for status in range(100, 600)
+}
 
 
 class Malformed(Exception):
@@ -344,3 +355,70 @@ def _status_of(head: bytes) -> int:
     if line[1].decode() not in METHODS:
         return NOT_IMPLEMENTED
     return VERSION_NOT_SUPPORTED
+
+
+class Renderer:
+    """Renders answers with the date of the last `tick`."""
+
+    def __init__(self, config: FrontendConfig) -> None:
+        self._keep_alive = b""
+        if config.keep_alive_header:
+            self._keep_alive = b"Keep-Alive: timeout=%d\r\n" % config.keep_alive_header_timeout_s
+        self._date_s = -1
+        self.date = ""
+        self._date = self._stored = b""
+
+    def tick(self, now_ms: int) -> None:
+        """Set the time by the wall clock, which answers are dated with."""
+        now_s = now_ms // 1_000
+        if now_s != self._date_s:
+            self._date_s = now_s
+            self.date = format_date_time(now_s)
+            self._date = f"Date: {self.date}\r\n".encode()
+            self._stored = b"%b%bContent-Length: 0\r\nHermes-Message-Id: " % (
+                _LINES[201],
+                self._date,
+            )
+
+    def stored(self, message_id: str, more: Sequence[tuple[str, str]], *, closes: bool) -> bytes:
+        """The 201 of a message, with `more` headers."""
+        return b"%b%b\r\n%b%b\r\n" % (
+            self._stored,
+            message_id.encode(),
+            _lines(encoded(more)) if more else b"",
+            _CLOSE if closes else self._keep_alive,
+        )
+
+    def answer(self, answer: Answer, *, is_of_publish: bool, closes: bool) -> bytes:
+        """A whole answer; one to a publish tells of the connection as the configuration wants."""
+        keep_alive = self._keep_alive if is_of_publish else b""
+        return b"%b%b%b%b\r\n%b" % (
+            _LINES[answer.status],
+            self._date,
+            _lines(answer.fields()),
+            _CLOSE if closes else keep_alive,
+            answer.body,
+        )
+
+    def head(
+        self, status: int, fields: Sequence[tuple[bytes, bytes]], *, is_chunked: bool, closes: bool
+    ) -> bytes:
+        """The beginning of an answer that comes in pieces; it ends with the connection if neither
+        in chunks nor with its length.
+        """
+        return b"%b%b%b%b%b\r\n" % (
+            _LINES[status],
+            self._date,
+            _lines(fields),
+            b"Transfer-Encoding: chunked\r\n" if is_chunked else b"",
+            _CLOSE if closes else self._keep_alive,
+        )
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of an answer; one of nothing is its end."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def _lines(fields: Sequence[tuple[bytes, bytes]]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % (name.title(), value) for name, value in fields])
