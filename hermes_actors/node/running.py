@@ -25,7 +25,6 @@ from hermes_actors.node.dependencies import NodeFacts, dependencies_of
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.frontend import Frontend
-from hermes_actors.publisher.pending import Tally
 from hermes_actors.publisher.pending import Transitions as PublishTransitions
 from hermes_actors.schema.client import RegistryClient
 from hermes_actors.schema.compiled import CompiledSchemas
@@ -89,7 +88,7 @@ class Node:
 
     def __post_init__(self) -> None:
         # A frontend brings its own, which waits for its publishes.
-        self.drain = Drain(Tally(), initial_wait_ms=0, drain_ms=0, dependencies=self.dependencies)
+        self.drain = Drain(initial_wait_ms=0, drain_ms=0, dependencies=self.dependencies)
 
     def dependencies(self) -> list[Dependency]:
         """How all fares that the node works with, and what of it keeps it from being ready."""

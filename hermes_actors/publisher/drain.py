@@ -5,7 +5,6 @@ from enum import Enum
 
 import trio
 
-from hermes_actors.publisher.pending import Tally
 from hermes_actors.status.dependencies import Dependency, ProbeAnswer, probed, reasons
 
 _POLL_S = 0.02
@@ -22,7 +21,8 @@ class Phase(Enum):
 
 
 class Drain:
-    """The phase of one node. `dependencies` are those that it works with while it serves.
+    """The phase of one node, and how many of its publishes are under way: `in_flight`, which those
+    count who begin and end one. `dependencies` are those that it works with while it serves.
 
     The flags are plain attributes because each request reads them. `is_leaving`, from the
     announcement on: answers over HTTP/1.1 close their connections, so that publishers move on.
@@ -30,17 +30,16 @@ class Drain:
 
     def __init__(
         self,
-        tally: Tally,
         *,
         initial_wait_ms: int,
         drain_ms: int,
         dependencies: Callable[[], Sequence[Dependency]] = tuple,
     ) -> None:
-        self._tally = tally
         self._initial_wait_s = initial_wait_ms / 1_000
         self._drain_s = drain_ms / 1_000
         self._dependencies = dependencies
         self.phase = Phase.STARTING
+        self.in_flight = 0
         self.is_refusing = True
         self.is_leaving = False
         self.on_closed: list[Callable[[], None]] = []
@@ -96,7 +95,7 @@ class Drain:
             call()
         with trio.move_on_after(self._drain_s):
             # A counter costs each request less than an event that somebody can wait for.
-            while self._tally.in_flight:  # noqa: ASYNC110
+            while self.in_flight:  # noqa: ASYNC110
                 await trio.sleep(_POLL_S)
         self.phase = Phase.DRAINED
-        return self._tally.in_flight == 0
+        return self.in_flight == 0

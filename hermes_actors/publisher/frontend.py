@@ -14,7 +14,7 @@ from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import ListenersOf, SchemaOf, Tally, no_schema, nobody
+from hermes_actors.publisher.pending import ListenersOf, SchemaOf, no_schema, nobody
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
@@ -58,16 +58,20 @@ class Frontend:
     ) -> None:
         self.config = config
         self.clock = clock
-        self.tally = Tally()
         self.deadlines = Deadlines(clock)
-        self.measures = measures = FrontendMeasures(metrics, log.dc, lambda: self.tally.in_flight)
+        self.drain = Drain(
+            initial_wait_ms=config.graceful_shutdown_initial_wait_ms,
+            drain_ms=config.graceful_shutdown_drain_ms,
+            dependencies=dependencies,
+        )
+        self.measures = measures = FrontendMeasures(metrics, log.dc, lambda: self.drain.in_flight)
         self.routes = Routes(
             config,
             log,
             supervisor,
             self.deadlines,
             measures,
-            self.tally,
+            self.drain,
             clock,
             envelope=envelope,
             spool=spool,
@@ -75,17 +79,10 @@ class Frontend:
             schema_of=schema_of,
             listeners_of=listeners_of,
         )
-        self.drain = Drain(
-            self.tally,
-            initial_wait_ms=config.graceful_shutdown_initial_wait_ms,
-            drain_ms=config.graceful_shutdown_drain_ms,
-            dependencies=dependencies,
-        )
         self.gateway = Gateway(
             config,
             self.routes.by_name,
             self.drain,
-            self.tally,
             self.deadlines,
             measures,
             clock,

@@ -30,7 +30,7 @@ from hermes_actors.publisher.demands import Demands, Head
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.idempotency import KeyClaim
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import CHUNKED, Pending, Route, Tally
+from hermes_actors.publisher.pending import CHUNKED, Pending, Route
 from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.schema.validation import NO_HEAD, Outcome
@@ -52,7 +52,6 @@ class Gateway:
         config: FrontendConfig,
         routes: Mapping[str, Route],
         drain: Drain,
-        tally: Tally,
         deadlines: Deadlines,
         measures: FrontendMeasures,
         clock: Clock,
@@ -71,7 +70,6 @@ class Gateway:
         self._doubt_about = doubt_about
         self._readable = readable
         self.drain = drain
-        self._tally = tally
         self._deadlines = deadlines
         self._measures = measures
         self._dc = measures.dc
@@ -148,7 +146,7 @@ class Gateway:
         """Start the time of these, all to one topic: each is settled by its deadline, whatever
         comes of it.
         """
-        self._tally.in_flight += len(pendings)
+        self.drain.in_flight += len(pendings)
         for pending in pendings:
             self._deadlines.add(pending)
         for listener in route.listeners:

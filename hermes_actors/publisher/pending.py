@@ -35,6 +35,7 @@ from hermes_actors.publisher.answers import (
     status_of,
 )
 from hermes_actors.publisher.demands import Demand
+from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.measures import TopicMeasures
 from hermes_actors.schema.validation import Validation
 
@@ -247,7 +248,7 @@ class Pending:
         self.outcome = outcome
         self.outcomes = outcomes
         self.messages = ()
-        self.route.tally.in_flight -= 1
+        self.route.drain.in_flight -= 1
         self.notify(self)
 
     def expire(self, limit_ms: int) -> int | None:
@@ -323,15 +324,6 @@ class Transitions:
         """These have their outcomes, and were told."""
 
 
-class Tally:
-    """How many publishes of this node are under way."""
-
-    __slots__ = ("in_flight",)
-
-    def __init__(self) -> None:
-        self.in_flight = 0
-
-
 SchemaOf = Callable[[Topic], Validation | None]
 """Tells what the schema of a topic, as it is, demands of its messages; None for nothing."""
 
@@ -372,7 +364,7 @@ class Route:
     ref: Ref[Pending]
     limits: Limits
     measures: TopicMeasures
-    tally: Tally
+    drain: Drain
     producer: str
     schema_of: SchemaOf = no_schema
     listeners_of: ListenersOf = nobody

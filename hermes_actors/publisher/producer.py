@@ -372,7 +372,7 @@ class TopicProducer:
                 self._looked_up = (version, now_s)
                 self.route.partitions = settings.partitions
                 return settings.partitions
-            if self._inbox.is_closed and not self.route.tally.in_flight:
+            if self._inbox.is_closed and not self.route.drain.in_flight:
                 return None
             if hedge is not None and hedge.decision.has_remote and now_s >= until_s:
                 hedge.decision.is_own_known = False

@@ -17,6 +17,7 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.message import Envelope
 from hermes_actors.model.topic import Topic
 from hermes_actors.publisher.deadlines import Deadlines
+from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import (
     Limits,
@@ -24,7 +25,6 @@ from hermes_actors.publisher.pending import (
     Pending,
     Route,
     SchemaOf,
-    Tally,
     no_schema,
     nobody,
 )
@@ -51,7 +51,7 @@ class Routes:
     supervisor: Supervisor
     deadlines: Deadlines
     measures: FrontendMeasures
-    tally: Tally
+    drain: Drain
     clock: Clock
     envelope: Envelope = Envelope.NATIVE
     spool: Spool | None = None
@@ -141,7 +141,7 @@ class Routes:
             ref,
             self._limits(self._limit_ms(live.topic), has_spool=False),
             self.measures.topic(live.name, live.topic.ack),
-            self.tally,
+            self.drain,
             producer,
             self.schema_of,
             self.listeners_of,

@@ -99,6 +99,6 @@ async def call(world, *pieces: bytes, **options) -> Exchange:
     exchange.end()
     await exchange.run()
     assert exchange.is_complete
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
     assert not len(world.frontend.batches)
     return exchange

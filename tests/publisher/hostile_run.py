@@ -32,7 +32,7 @@ from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
+from hermes_actors.publisher.pending import Limits, Pending, Route
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
@@ -134,10 +134,10 @@ class Target:
         self.rng = random.Random(1)
         self.waiting: list[Pending] = []
         self.calls: list = []
-        tally, metrics = Tally(), Metrics("hermes_frontend")
-        drain = Drain(tally, initial_wait_ms=0, drain_ms=0)
+        metrics = Metrics("hermes_frontend")
+        drain = Drain(initial_wait_ms=0, drain_ms=0)
         drain.open()
-        measures = FrontendMeasures(metrics, "dc1", lambda: tally.in_flight)
+        measures = FrontendMeasures(metrics, "dc1", lambda: drain.in_flight)
         topic = a_topic(auth=PublishingAuth(unauthenticated_access_enabled=True))
         deadlines = Deadlines(self.clock)
         limits = Limits(65, 65, 65)
@@ -149,20 +149,19 @@ class Target:
             self,  # type: ignore[arg-type]
             limits,
             measures.topic(TopicName.parse("shop.orders"), Ack.LEADER),
-            tally,
+            drain,
             "producer",
         )
         self.gateway = Gateway(
             CONFIG,
             {"shop.orders": self.route},
             drain,
-            tally,
             deadlines,
             measures,
             self.clock,
             seeded_ids(random.Random(2)),
         )
-        self.tally = tally
+        self.drain = drain
 
         async def nothing() -> bytes:
             return b""
@@ -247,7 +246,7 @@ def by_connection(target: Target, pieces: list[bytes]) -> tuple[list[int], bool]
         settle(target)
     client.connection.lost()
     settle(target)
-    assert target.tally.in_flight == 0, "a publication was forgotten"
+    assert target.drain.in_flight == 0, "a publication was forgotten"
     statuses = [int(status) for status in _STATUS.findall(client.written) if status != b"100"]
     return statuses, b"Connection: close" in client.written
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack
+from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import Limits, Pending, Route, Tally
+from hermes_actors.publisher.pending import Limits, Pending, Route
 from hermes_actors.telemetry.metrics import Metrics
 from tests.values import a_topic
 
@@ -23,7 +24,14 @@ def route_of(**parts: Any) -> Any:
     measures = FrontendMeasures(Metrics("hermes_frontend"), "dc1", lambda: 0)
     topic_measures = measures.topic(TopicName.parse("shop.orders"), Ack.LEADER)
     route = AnyRoute(
-        "shop.orders", "shop.orders_1", TOPIC, None, LIMITS, topic_measures, Tally(), "producer"
+        "shop.orders",
+        "shop.orders_1",
+        TOPIC,
+        None,
+        LIMITS,
+        topic_measures,
+        Drain(initial_wait_ms=0, drain_ms=0),
+        "producer",
     )
     for name, part in parts.items():
         setattr(route, name, part)
@@ -38,7 +46,7 @@ def pending_of(
     key: bytes | None = None,
     count: int = 1,
 ) -> Pending:
-    """An admitted one, counted by its route's tally."""
+    """An admitted one, counted by its route's drain."""
     route = route or route_of()
-    route.tally.in_flight += 1
+    route.drain.in_flight += 1
     return Pending("id", route, started_s, key, 2, limits, notify, count=count)

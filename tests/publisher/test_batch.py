@@ -318,7 +318,7 @@ async def test_what_was_read_of_a_publisher_that_left_is_stored_and_nothing_leak
         await trio.sleep(0.1)
         assert len(world.stored) == 55
         assert not exchange.is_complete
-        assert world.frontend.tally.in_flight == 0
+        assert world.frontend.drain.in_flight == 0
         assert not len(world.frontend.batches)
         assert permits_of(world).taken == 0
         assert (await call(world, b"2\n")).lines[0]["status"] == 201
@@ -338,7 +338,7 @@ async def test_a_stream_that_is_cut_short_while_it_waits_gives_everything_back(
             await trio.sleep(0.02)
             nursery.cancel_scope.cancel()
         await trio.sleep(1)
-        assert world.frontend.tally.in_flight == 0
+        assert world.frontend.drain.in_flight == 0
         assert permits_of(world).taken == 0
         assert world.frontend.batches.node.taken == 0
 

@@ -100,4 +100,4 @@ async def test_one_read_of_very_many_lines_does_not_hold_the_loop(
         # As in tests/test_bounds.py: some milliseconds.
         assert calls <= 40_000
         await trio.sleep(0.01)
-        assert world.frontend.tally.in_flight > 1
+        assert world.frontend.drain.in_flight > 1

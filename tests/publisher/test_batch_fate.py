@@ -45,7 +45,7 @@ def started(world, bodies, keys=None) -> tuple[Pending, list[Pending]]:
     made = Pending(
         messages[0].id, route, now_s, key, size, route.batch_limits, ended.append, count=len(bodies)
     )
-    route.tally.in_flight += 1
+    route.drain.in_flight += 1
     world.frontend.deadlines.add(made)
     world.frontend.gateway.hand_over_batch(None, made, messages)
     return made, ended
@@ -67,7 +67,7 @@ async def test_silence_is_kept_before_the_limit_with_one_offer(keeping, autojump
     keeping.keeper.written()
     assert ended == [made]
     assert outcomes_of(made) == [Buffered()] * 3
-    assert keeping.frontend.tally.in_flight == 0
+    assert keeping.frontend.drain.in_flight == 0
 
 
 async def test_what_the_spool_has_no_room_for_is_not_kept_in_part(keeping, autojump_clock) -> None:
@@ -78,7 +78,7 @@ async def test_what_the_spool_has_no_room_for_is_not_kept_in_part(keeping, autoj
     assert keeping.keeper.taken == []
     assert ended == [made]
     assert all(isinstance(outcome, Stored) for outcome in outcomes_of(made))
-    assert keeping.frontend.tally.in_flight == 0
+    assert keeping.frontend.drain.in_flight == 0
 
 
 async def test_messages_that_the_log_does_not_take_are_kept_and_others_answered(
@@ -96,7 +96,7 @@ async def test_messages_that_the_log_does_not_take_are_kept_and_others_answered(
     kinds = [type(outcome) for outcome in outcomes_of(made)]
     assert kinds == [Stored] * stored + [Buffered] * (6 - stored)
     assert keeping.keeper.concluded_as == []
-    assert keeping.frontend.tally.in_flight == 0
+    assert keeping.frontend.drain.in_flight == 0
 
 
 async def test_messages_that_the_log_does_not_take_and_the_spool_neither_are_refused_by_name(
@@ -138,7 +138,7 @@ async def test_a_slow_disk_has_longer_than_a_slow_log_but_not_for_ever(
     await trio.sleep(0.2)
     assert ended == [made]
     assert "may have been stored" in str(made.outcome)
-    assert keeping.frontend.tally.in_flight == 0
+    assert keeping.frontend.drain.in_flight == 0
 
 
 async def test_messages_of_a_key_that_is_kept_join_what_is_kept(keeping, autojump_clock) -> None:
@@ -162,7 +162,7 @@ def test_what_can_never_be_stored_is_not_kept_with_the_others() -> None:
     done_calls: list = []
     route = route_of(spool=object(), keep=keep)
     ended: list[Pending] = []
-    route.tally.in_flight += 1
+    route.drain.in_flight += 1
     made = Pending("id", route, 0.0, None, 3, (1, 2, 3), ended.append, count=3)
     made.validating()
     made.queued(run_of([b"1", b"2", b"3"]), None, 3)
@@ -173,7 +173,7 @@ def test_what_can_never_be_stored_is_not_kept_with_the_others() -> None:
     assert not ended
     done_calls[0](None)
     assert made.outcomes == [Stored(4), RefusedRecord("no"), Buffered()]
-    assert route.tally.in_flight == 0
+    assert route.drain.in_flight == 0
 
 
 def test_records_of_a_run_are_those_of_its_messages_one_by_one() -> None:

@@ -35,7 +35,7 @@ async def test_a_repeat_is_answered_again_and_not_stored_again(world, autojump_c
     assert [headers["id"].decode() for headers in stored(world)] == [
         keyed_id("shop.orders", "order-17")
     ]
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
     assert "hermes_frontend_idempotency_replays_total 1" in world.text()
     assert "hermes_frontend_idempotency_keys 1" in world.text()
 
@@ -163,7 +163,7 @@ async def test_a_key_that_is_none_is_400_naming_the_header(world, key: str) -> N
     assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
     assert "Idempotency-Key" in answer.json()["message"]
     assert not world.stored
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
 
 
 async def test_a_binary_event_is_stored_with_its_attributes_and_key(world, autojump_clock) -> None:
@@ -209,7 +209,7 @@ async def test_what_is_no_event_is_400_naming_the_attribute(world, body, headers
     assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
     assert text in answer.json()["message"]
     assert not world.stored
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
 
 
 async def test_events_are_like_any_message_when_that_is_wanted(open_world, autojump_clock) -> None:
@@ -272,7 +272,7 @@ async def test_a_topic_over_its_quota_is_429_and_says_when_to_come_back(
         await trio.sleep(36)
         assert (await world.publish(body=b"")).status_code == 201
         assert 'status_code="429"} 2' in world.text()
-        assert world.frontend.tally.in_flight == 0
+        assert world.frontend.drain.in_flight == 0
 
 
 async def test_every_answer_tells_of_the_quota_when_that_is_on(open_world, autojump_clock) -> None:

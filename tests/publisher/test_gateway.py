@@ -194,7 +194,7 @@ async def test_the_hard_bound_holds_for_announced_and_for_chunked_bodies(
             assert (status, json.loads(body)["code"]) == (400, "VALIDATION_ERROR")
             assert headers["connection"] == "close"
         assert len(world.stored) == 1
-        assert world.frontend.tally.in_flight == 0
+        assert world.frontend.drain.in_flight == 0
 
 
 async def test_an_avro_topic_has_no_schema_to_check_against(world, autojump_clock) -> None:
@@ -284,7 +284,7 @@ async def test_headers_and_then_silence_end_the_connection_without_a_word(
 async def test_a_publisher_that_leaves_in_mid_body_is_forgotten(world, autojump_clock) -> None:
     status, _, _ = await world.call([b"x", "leave"], {"content-length": "2"})
     assert status == 0
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
     await trio.sleep(1)
     assert not world.stored
 

@@ -27,7 +27,7 @@ async def test_requests_that_are_sent_ahead_are_answered_in_order_and_together(
     line.write = lambda data: (writes.append(data), write(data))
     world.log.faults.delay_s = (0.010, 0.010)
     line.send(PUBLISH * 3 + PAGE + PUBLISH)
-    assert world.frontend.tally.in_flight == 4
+    assert world.frontend.drain.in_flight == 4
     await trio.sleep(0.1)
     assert statuses(line) == [201, 201, 201, 200, 201]
     assert len(writes) == 1
@@ -40,7 +40,7 @@ async def test_no_more_than_so_many_requests_of_a_connection_are_under_way(
     line = world.connect()
     world.log.faults.delay_s = (0.010, 0.010)
     line.send(PUBLISH * 100)
-    assert world.frontend.tally.in_flight == 32
+    assert world.frontend.drain.in_flight == 32
     await trio.sleep(1)
     assert statuses(line) == [201] * 100
 
@@ -188,7 +188,7 @@ async def test_broken_chunks_are_400_and_nothing_is_stored(world, autojump_clock
     await trio.sleep(2)
     assert line.is_closed
     assert world.stored == []
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
 
 
 async def test_a_batch_waits_for_its_turn_and_the_next_request_for_its(
@@ -329,7 +329,7 @@ async def test_an_answer_that_is_owed_is_sent_before_a_body_that_never_came_ends
         assert statuses(line) == [201]
         assert b"Connection: close" in line.answered
         assert line.is_closed
-        assert world.frontend.tally.in_flight == 0
+        assert world.frontend.drain.in_flight == 0
 
 
 async def test_a_body_that_breaks_off_behind_earlier_requests_is_answered_in_its_place(

@@ -92,7 +92,7 @@ async def test_what_one_read_brings_is_begun_in_several_turns_of_the_loop(world,
         client.publish(2 * number + 1)
     client.send()
     # A piece of the read may hold more than there may be.
-    assert 32 <= world.frontend.tally.in_flight < 150
+    assert 32 <= world.frontend.drain.in_flight < 150
     await client.talk()
     assert client.statuses == dict.fromkeys(range(1, 1_001, 2), 201)
 
@@ -105,7 +105,7 @@ async def test_a_stream_that_is_taken_back_leaves_the_others(world, autojump_clo
     client.publish(3)
     await client.talk()
     assert client.statuses == {3: 201}
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
 
 
 @pytest.mark.parametrize("path", ["/topics/no.such", "/status/ping", "/status/prometheus", PATH])
@@ -126,7 +126,7 @@ async def test_what_is_taken_back_in_the_same_read_is_not_answered(
         await client.talk()
     assert client.statuses == ({} if leaves else {5: 201})
     assert client.line.is_closed == leaves
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
 
 
 async def test_a_body_that_was_refused_gives_its_room_back(world, autojump_clock):
@@ -225,7 +225,7 @@ async def test_frames_with_faults_end_their_connection_and_nothing_else(
         await trio.sleep(0.05)
         client.line.leave()
     await trio.sleep(5)
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
     assert world.crashes == []
     client = Client(world)
     client.publish(1)

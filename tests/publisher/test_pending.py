@@ -116,7 +116,7 @@ def test_it_is_told_once_and_truly_whatever_happens(steps, count: int, has_spool
             stored = [type(each) is Stored for each in outcomes[:count]]
         pending = fate.pending
         assert len(fate.told) == pending.is_answered
-        assert fate.route.tally.in_flight == 1 - pending.is_answered
+        assert fate.route.drain.in_flight == 1 - pending.is_answered
         assert pending.is_done == (pending.state >= KEPT)
         if pending.is_answered:
             assert pending.messages == (), "answered, and still holding its bodies"

@@ -197,7 +197,7 @@ async def test_a_deadline_between_batching_and_append_never_stores_an_empty_body
     publication.expire(publication.limits.first_ms)
     await trio.sleep(0.010)
     assert [record.value for record in world.stored] in ([b"first"], [b"first", b"late"])
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
 
 
 async def test_a_crash_settles_what_is_in_flight_as_unknown_and_the_rest_as_unsent(
@@ -212,7 +212,7 @@ async def test_a_crash_settles_what_is_in_flight_as_unknown_and_the_rest_as_unse
     await trio.sleep(0.001)
     assert type(in_flight.outcome) is UnknownRecord
     assert type(waiting.outcome) is UnavailableRecord
-    assert world.frontend.tally.in_flight == 0
+    assert world.frontend.drain.in_flight == 0
 
 
 async def test_while_a_producer_backs_off_publishes_are_503_at_once(world, autojump_clock) -> None:

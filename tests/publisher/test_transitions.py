@@ -135,4 +135,4 @@ async def test_a_check_that_ends_after_the_limit_is_for_nobody(listening, autoju
     later.done(later.message)
     await trio.sleep(0.01)
     assert listening.stored == []
-    assert listening.frontend.tally.in_flight == 0
+    assert listening.frontend.drain.in_flight == 0

@@ -82,7 +82,7 @@ class Streams:
         except HermesError as error:
             return self.gateway.refuse(error, route, closes=True)
         self._open[stream] = None
-        route.tally.in_flight += 1
+        route.drain.in_flight += 1
         return stream
 
     def end_all(self) -> None:
@@ -130,7 +130,7 @@ class Streams:
     def closed(self, stream: "BatchStream") -> None:
         """Record that a stream has ended."""
         del self._open[stream]
-        stream.route.tally.in_flight -= 1
+        stream.route.drain.in_flight -= 1
 
 
 @dataclass(eq=False)
