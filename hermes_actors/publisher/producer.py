@@ -28,6 +28,7 @@ from hermes_actors.log.batching import Batcher, PartitionBatch
 from hermes_actors.model.message import Envelope, Via, to_record
 from hermes_actors.model.messages import joined, records_of
 from hermes_actors.model.record import Record
+from hermes_actors.publisher.hedging.decision import Decision
 from hermes_actors.publisher.hedging.hedge import Hedge
 from hermes_actors.publisher.pending import SETTLED, Pending, Route
 from hermes_actors.runtime.clock import Clock
@@ -65,7 +66,6 @@ class TopicProducer:
         self._watching = trio.CancelScope()
         self._passing = trio.CancelScope()
         self._looked_up = (-1, 0.0)
-        self._is_own_known = True
         self._asking_own = trio.CancelScope()
         # As long as nobody knows how many partitions there are.
         self._batcher: Batcher[Pending] = Batcher(
@@ -134,8 +134,8 @@ class TopicProducer:
             self._background.start_soon(self._hedge.follow)
 
     async def _run(self) -> None:
-        if not self._is_own_known:
-            self._background.start_soon(self._find_own)
+        if self._hedge is not None and not self._hedge.decision.is_own_known:
+            self._background.start_soon(self._find_own, self._hedge.decision)
         async with trio.open_nursery() as self._appends:
             self._appends.start_soon(self._watch)
             await self._feed()
@@ -376,7 +376,6 @@ class TopicProducer:
                 return None
             if hedge is not None and hedge.decision.has_remote and now_s >= until_s:
                 hedge.decision.is_own_known = False
-                self._is_own_known = False
                 return 1
             await trio.sleep(delay_s)
             delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
@@ -387,7 +386,7 @@ class TopicProducer:
         except LogUnavailable:
             return None
 
-    async def _find_own(self) -> None:
+    async def _find_own(self, decision: Decision) -> None:
         """Ask the own log for the topic's partitions until it says; meanwhile the others are
         published to.
         """
@@ -397,10 +396,7 @@ class TopicProducer:
             delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
         self._batcher.rehash(settings.partitions)
         self.route.partitions = self._batcher.partitions
-        self._is_own_known = True
-        hedge = self._hedge_now
-        if hedge is not None:
-            hedge.decision.is_own_known = True
+        decision.is_own_known = True
 
     def _look_up_if_due(self) -> None:
         version, at_s = self._looked_up
@@ -410,7 +406,7 @@ class TopicProducer:
             self._equip()
         if version != self.route.version or now_s >= at_s + _LOOK_AGAIN_S:
             self._looked_up = (self.route.version, now_s)
-            if self._is_own_known:
+            if self._hedge is None or self._hedge.decision.is_own_known:
                 self._appends.start_soon(self._look_again)
 
     async def _look_again(self) -> None:
