@@ -53,12 +53,6 @@ class OwnAppend(Struct, eq=False):
 
     size_bytes: int
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    is_given_up: bool = False
-
-    def give_up(self) -> None:
-        """Cancel the append; it may be stored, and nobody will know."""
-        self.is_given_up = True
-        self.scope.cancel()
 
 
 class Losers:
@@ -91,7 +85,8 @@ class Losers:
             oldest = next(iter(self._running))
             self.ended(oldest)
             self._cancelled.add()
-            oldest.give_up()
+            # It may be stored, and nobody will know.
+            oldest.scope.cancel()
 
     def ended(self, append: OwnAppend) -> None:
         """Forget an append that has ended; nothing happens when it is not one of these."""

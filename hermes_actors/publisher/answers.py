@@ -43,13 +43,6 @@ def encoded(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode()) for name, value in headers]
 
 
-class ErrorBody(Struct, frozen=True):
-    """The JSON of an error; the order of the fields is the wire's."""
-
-    message: str
-    code: str
-
-
 class Abandoned(Struct, frozen=True):
     """The publisher left before its body was complete: nobody waits for an answer."""
 
@@ -76,7 +69,7 @@ _WITHOUT_ERROR: dict[type[object], int] = {Stored: 201, Buffered: 202, Abandoned
 
 def error_answer(error: HermesError, message_id: str, *, closes: bool = False) -> Answer:
     """The answer that carries this error."""
-    body = msgspec.json.encode(ErrorBody(error.message, error.code.name))
+    body = msgspec.json.encode({"message": error.message, "code": error.code.name})
     return Answer(error.status, message_id, body, JSON, closes=closes, headers=error.headers)
 
 

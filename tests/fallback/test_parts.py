@@ -21,7 +21,7 @@ def test_a_remote_that_is_not_there_is_refused_with_those_that_are() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans()), max_size=60))
-def test_what_runs_on_is_never_too_much_and_the_oldest_goes_first(steps) -> None:
+async def test_what_runs_on_is_never_too_much_and_the_oldest_goes_first(steps) -> None:
     cancelled = Counter()
     losers = Losers(5, 100, cancelled)
     running: list[OwnAppend] = []
@@ -30,12 +30,12 @@ def test_what_runs_on_is_never_too_much_and_the_oldest_goes_first(steps) -> None
             ended = running.pop(size_bytes % len(running))
             losers.ended(ended)
             losers.ended(ended)
-            assert not ended.is_given_up
+            assert not ended.scope.cancel_called
         else:
             append = OwnAppend(size_bytes)
             running.append(append)
             losers.adopt(append)
-            gone = [each for each in running if each.is_given_up]
+            gone = [each for each in running if each.scope.cancel_called]
             assert gone == running[: len(gone)], "the oldest"
             running = running[len(gone) :]
         assert len(losers) == len(running) <= 5
