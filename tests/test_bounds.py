@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.config import FiltersConfig, FrontendConfig, PreviewConfig, PropagationConfig
+from hermes_actors.config import FiltersConfig, FrontendConfig, PreviewConfig
 from hermes_actors.consumer.batch.assembly import element_of
 from hermes_actors.consumer.recipients.headers import CloudEvents
 from hermes_actors.consumer.recipients.signing import Signer
@@ -32,7 +32,7 @@ from hermes_actors.model.signing_secrets import SigningKey, SigningScheme
 from hermes_actors.model.subscription import BatchBody, Filter
 from hermes_actors.publisher.batches.forms import form_of
 from hermes_actors.publisher.cloudevents import event_in
-from hermes_actors.publisher.demands import Propagation
+from hermes_actors.publisher.demands import propagated
 from hermes_actors.publisher.edges.http1.connection import TURN_STEPS
 from hermes_actors.publisher.edges.http1.wire import Heads, Reader
 from hermes_actors.publisher.idempotency import KeyWindow, parse_key
@@ -187,8 +187,7 @@ def test_what_is_pushed():
 def test_what_is_published():
     claim = KeyWindow(10, 60.0).claim("shop_orders", parse_key("k" * 255), 0.0)
     assert calls_of(lambda: claim.match(None, b"x" * MESSAGE_BYTES)) <= CALLS_MAX
-    pick = Propagation(PropagationConfig(enabled=True)).pick
-    assert calls_of(lambda: pick(HEAD)) <= CALLS_MAX
+    assert calls_of(lambda: propagated(HEAD, ())) <= CALLS_MAX
     previews = Previews(PreviewConfig())
     large = Message("id", b"[" * MESSAGE_BYTES, 1, propagated=tuple(HEAD))
     assert calls_of(lambda: previews.add("shop_orders", large)) <= CALLS_MAX

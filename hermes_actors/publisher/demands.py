@@ -4,13 +4,13 @@ it had before, to be taken as a CloudEvent, headers to go along.
 Most publishes ask for none of it: their heads are plain, and nobody here reads them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
 from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.config import FrontendConfig, PropagationConfig
+from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.model.keyed_id import keyed_id
 from hermes_actors.model.message import Headers, Message, is_reserved_header
@@ -104,15 +104,9 @@ def _too_long(what: str, size: int, setting: str, bytes_max: int, status: int) -
     )
 
 
-class Replay(Struct, frozen=True):
-    """Under which id the message is stored, and for which subscription alone; "" for all."""
-
-    id: str
-    only_for: str
-
-
-def replay_of(head: Head) -> Replay | None:
-    """The replay that the head asks for, None when it asks for none.
+def replay_of(head: Head) -> tuple[str, str] | None:
+    """The replay that the head asks for, None when it asks for none: under which id the message is
+    stored, and for which subscription alone, "" for all.
 
     The id is percent-encoded UTF-8. Raises Refused for one that is empty, too long or not
     printable, for a name that no subscription can have, and for a subscription without an id.
@@ -135,34 +129,28 @@ def replay_of(head: Head) -> Replay | None:
         raise Refused(
             f"{REPLAY_FOR}: no subscription is called so; send the name alone, without its topic"
         )
-    return Replay(message_id, only_for or "")
+    return message_id, only_for or ""
 
 
 SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
 """What travels only when it is named: it is meant for this server, and not for subscribers."""
 
 
-class Propagation:
-    """Picks headers by their names, whatever their letter case.
+def propagated(pairs: Iterable[tuple[str, str]], allowed: Collection[str]) -> Headers:
+    """Pick the headers to store with the message by their names, whatever their letter case; values
+    are as their bytes in ISO 8859-1.
 
-    Without names every header travels but the secret ones; one by which the broker speaks to
-    subscribers never does. One without a value does not; of a repeated one the first does, as in
+    Without `allowed` names every header travels but the secret ones; one by which the broker speaks
+    to subscribers never does. One without a value does not; of a repeated one the first does, as in
     Hermes. Names keep the case that the server tells.
     """
-
-    def __init__(self, config: PropagationConfig) -> None:
-        self._allowed = frozenset(config.allowed)
-
-    def pick(self, pairs: Iterable[tuple[str, str]]) -> Headers:
-        """The headers to store with the message; values are as their bytes in ISO 8859-1."""
-        allowed = self._allowed
-        picked: dict[str, tuple[str, str]] = {}
-        for name, value in pairs:
-            lower = name.lower()
-            is_wanted = lower in allowed if allowed else lower not in SECRET
-            if is_wanted and value and lower not in picked and not is_reserved_header(lower):
-                picked[lower] = (name, _text(value))
-        return tuple(picked.values())
+    picked: dict[str, tuple[str, str]] = {}
+    for name, value in pairs:
+        lower = name.lower()
+        is_wanted = lower in allowed if allowed else lower not in SECRET
+        if is_wanted and value and lower not in picked and not is_reserved_header(lower):
+            picked[lower] = (name, _text(value))
+    return tuple(picked.values())
 
 
 def _text(value: str) -> str:
@@ -221,9 +209,9 @@ class Demands:
         self._dc = dc
         self._takes_events = config.cloud_events
         self._takes_replays = config.replay
-        self._propagation = Propagation(config.propagation) if config.propagation.enabled else None
+        self._allowed = frozenset(config.propagation.allowed)
         self._window = KeyWindow(config.idempotency.keys_max, config.idempotency.window_ms / 1_000)
-        self.reads_every_head = self._propagation is not None
+        self.reads_every_head = config.propagation.enabled
         """True when also a plain head has something that is wanted."""
         self.replays = 0
         """How many publishes were answered again, and not stored again."""
@@ -259,8 +247,9 @@ class Demands:
                 )
             if value is not None:
                 raise Refused(f"{REPLAY_ID} and {HEADER} exclude each other; send one of them")
-            model = replace(model, id=replayed.id, only_for=replayed.only_for)
-            name = f"{replayed.only_for}/{replayed.id}"
+            own, only_for = replayed
+            model = replace(model, id=own, only_for=only_for)
+            name = f"{only_for}/{own}"
             claim = self._window.claim(log_topic, name, self._now_s(), REPLAY_ID)
             return Demand(model, head, is_event, claim)
         if value is None:
@@ -272,20 +261,18 @@ class Demands:
 
     def common(self, head: Head) -> Message:
         """Return a message that has all that the head says for each of its messages."""
-        propagated: Headers = ()
-        if self._propagation is not None:
-            propagated = self._propagation.pick(head.pairs())
+        travelling = self.pick(head.pairs()) if self.reads_every_head else ()
         traceparent = head.get("traceparent") or ""
         tracestate = clean_tracestate(head.get("tracestate") or "")
         if not is_traceparent(traceparent):
             traceparent = tracestate = ""
         return Message(
-            "", b"", 0, None, propagated, self._dc, traceparent=traceparent, tracestate=tracestate
+            "", b"", 0, None, travelling, self._dc, traceparent=traceparent, tracestate=tracestate
         )
 
     def pick(self, pairs: list[tuple[str, str]]) -> Headers:
         """Return those of a message's own headers that travel with it."""
-        return () if self._propagation is None else self._propagation.pick(pairs)
+        return propagated(pairs, self._allowed) if self.reads_every_head else ()
 
     def take(self, demand: Demand, body: bytes) -> Message | int:
         """The message in this request's body, still without its time; or the status of the answer

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.config import PropagationConfig
 from hermes_actors.model.message import Message, from_record, to_record
-from hermes_actors.publisher.demands import SECRET, Propagation
+from hermes_actors.publisher.demands import SECRET, propagated
 
 tokens = st.text(alphabet="aAbBxX-", min_size=1, max_size=4)
 values = st.text(alphabet=[chr(code) for code in (*range(0x20, 0x7F), *range(0xA0, 0x100))])
@@ -14,7 +13,7 @@ pairs = st.lists(st.tuples(tokens, values), max_size=10)
 
 
 def picked(allowed: list[str], *pairs: tuple[str, str]) -> dict[str, str]:
-    return dict(Propagation(PropagationConfig(enabled=True, allowed=allowed)).pick(pairs))
+    return dict(propagated(pairs, allowed))
 
 
 def test_names_match_in_any_case_and_keep_their_own() -> None:
@@ -55,7 +54,7 @@ def test_a_value_in_utf8_stays_what_it_is() -> None:
 def test_what_is_picked_was_sent_is_allowed_and_survives_the_log(
     sent: list[tuple[str, str]], allowed: list[str]
 ) -> None:
-    found = Propagation(PropagationConfig(enabled=True, allowed=allowed)).pick(sent)
+    found = propagated(sent, allowed)
     names = [name.lower() for name, _ in found]
     assert len(set(names)) == len(names)
     for name, value in found:
