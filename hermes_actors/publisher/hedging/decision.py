@@ -368,12 +368,13 @@ class Decision:
 
     # Which datacentre is the next.
 
+    def _left(self, tried: Iterable[str]) -> Iterator[Path]:
+        """The remotes that are ready and not among those tried."""
+        return (path for path in self.remotes if path.name not in tried and path.is_usable)
+
     def _working(self, tried: Iterable[str]) -> Path | None:
         """The first remote that is ready, works, and is not among those tried."""
-        for path in self.remotes:
-            if path.name not in tried and not path.is_open and path.is_usable:
-                return path
-        return None
+        return next((path for path in self._left(tried) if not path.is_open), None)
 
     def _any_left(self, tried: Iterable[str]) -> Path | None:
         """As `_working`, when the message fails otherwise: the own log too if it was left out, and
@@ -384,15 +385,11 @@ class Decision:
             return target
         if self.is_own_known and self.own.name not in tried:
             return self.own
-        left = (path for path in self.remotes if path.name not in tried and path.is_usable)
-        return next(left, None)
+        return next(self._left(tried), None)
 
     def _probed(self, tried: Iterable[str], now_s: float) -> Path | None:
         """A remote that did not work of late and is due to be tried with one message."""
-        for path in self.remotes:
-            if path.name not in tried and path.is_usable and path.take_probe(now_s):
-                return path
-        return None
+        return next((path for path in self._left(tried) if path.take_probe(now_s)), None)
 
     def _may_have_another(self, tried: Iterable[str]) -> bool:
         """True when some other remote might be used as soon as it has told its partitions, and is

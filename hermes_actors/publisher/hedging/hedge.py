@@ -89,7 +89,7 @@ class Hedge:
         settle: Settle,
     ) -> None:
         self._fallback = fallback
-        self._clock = fallback.clock
+        self._now_s = fallback.clock.monotonic_s
         self._route = route
         self._records = records
         self._settle = settle
@@ -150,9 +150,6 @@ class Hedge:
         """Do at once what is due: somebody else is about to answer what is over."""
         for flight, waiting in list(self._waiting.items()):
             self._step(flight, waiting)
-
-    def _now_s(self) -> float:
-        return self._clock.monotonic_s()
 
     def _step(self, flight: Flight, waiting: _Waiting) -> None:
         """Do what is due now."""
