@@ -14,7 +14,7 @@ from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.measures import FrontendMeasures
-from hermes_actors.publisher.pending import ListenersOf, SchemaOf, no_schema, nobody
+from hermes_actors.publisher.pending import ListenersOf, SchemaOf
 from hermes_actors.publisher.router import Routes
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime.clock import Clock, IdSource
@@ -51,8 +51,8 @@ class Frontend:
         dependencies: Callable[[], Sequence[Dependency]] = tuple,
         render_all: Callable[[], Awaitable[bytes]] | None = None,
         doubt_about: Callable[[str], str] = lambda _topic: "",
-        schema_of: SchemaOf = no_schema,
-        listeners_of: ListenersOf = nobody,
+        schema_of: SchemaOf = lambda _topic: None,
+        listeners_of: ListenersOf = lambda _topic: (),
         readable: Callable[[str, Message], Message] = lambda _topic, message: message,
         node: str = "",
     ) -> None:

@@ -37,24 +37,6 @@ PUBLISHING = meanings(
 )
 
 
-class _Both:
-    """A counter of one topic and its node-wide sum."""
-
-    __slots__ = ("_all", "_one")
-
-    def __init__(self, one: Counter, all_: Counter) -> None:
-        self._one = one
-        self._all = all_
-
-    def add(self, count: int) -> None:
-        self._one.value += count
-        self._all.value += count
-
-    @property
-    def of_topic(self) -> int:
-        return self._one.value
-
-
 class FrontendMeasures:
     """The node-wide metrics, and the maker of the topics' ones."""
 
@@ -101,7 +83,8 @@ class TopicMeasures:
         self.recent_latency = RecentLatency(self._latency)
         self._broker = metrics.timer(f"topic_{_level(ack)}_broker_latency", **labels)
         self._global_latency = metrics.timer(f"topic_{_level(ack)}_global_latency")
-        self._status: dict[int, _Both] = {}
+        # The topic's counter, and its node-wide sum.
+        self._status: dict[int, tuple[Counter, Counter]] = {}
 
     def requested(self, count: int) -> None:
         """Count `count` messages that were read, of one request."""
@@ -115,8 +98,9 @@ class TopicMeasures:
             one = self._frontend.metrics.counter(
                 "topic_http_status_codes", **self._labels, status_code=str(status)
             )
-            both = self._status[status] = _Both(one, self._frontend.status(status))
-        both.add(count)
+            both = self._status[status] = (one, self._frontend.status(status))
+        for counter in both:
+            counter.value += count
 
     def taken(self, count: int, size_bytes: int) -> None:
         """A batch of so many messages, their bodies together so many bytes, begins to be sent."""
@@ -156,8 +140,8 @@ class TopicMeasures:
         instead.
         """
         by_class = [0] * 10
-        for status, both in self._status.items():
-            by_class[status // 100] += both.of_topic
+        for status, (of_topic, _sum) in self._status.items():
+            by_class[status // 100] += of_topic.value
         return Published(
             messages=sum([each.value for each in self._published_in.values()]),
             size_bytes=self._throughput.value,

@@ -331,19 +331,6 @@ ListenersOf = Callable[[Topic], Sequence[Transitions]]
 """Tells who hears of the publishes to a topic, as it is."""
 
 
-def _unhurried() -> None:
-    pass
-
-
-def no_schema(_topic: Topic) -> None:
-    """Demand nothing of any topic's messages."""
-
-
-def nobody(_topic: Topic) -> Sequence[Transitions]:
-    """Let nobody hear of any topic's publishes."""
-    return ()
-
-
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Route:
     """One live topic: what publishing to it needs, worked out once and not for each message.
@@ -366,10 +353,10 @@ class Route:
     measures: TopicMeasures
     drain: Drain
     producer: str
-    schema_of: SchemaOf = no_schema
-    listeners_of: ListenersOf = nobody
+    schema_of: SchemaOf = lambda _topic: None
+    listeners_of: ListenersOf = lambda _topic: ()
     spool: Spool | None = None
-    hurry: Callable[[], None] = _unhurried
+    hurry: Callable[[], None] = lambda: None
     is_open: bool = True
     partitions: int = 0
     version: int = 0

@@ -1,6 +1,5 @@
 """Keeps one TopicProducer for each live topic, and the routes that the gateway reads."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import trio
@@ -25,8 +24,6 @@ from hermes_actors.publisher.pending import (
     Pending,
     Route,
     SchemaOf,
-    no_schema,
-    nobody,
 )
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.runtime.clock import Clock
@@ -53,14 +50,15 @@ class Routes:
     measures: FrontendMeasures
     drain: Drain
     clock: Clock
-    envelope: Envelope = Envelope.NATIVE
-    spool: Spool | None = None
-    fallback: Fallback | None = None
-    schema_of: SchemaOf = no_schema
-    listeners_of: ListenersOf = nobody
+    envelope: Envelope
+    spool: Spool | None
+    fallback: Fallback | None
+    schema_of: SchemaOf
+    listeners_of: ListenersOf
 
     def __post_init__(self) -> None:
-        self._by_name: dict[str, Route] = {}
+        self.by_name: dict[str, Route] = {}
+        """The live routes; the same object for ever."""
         self._started = 0
         config = self.config
         for limit_ms in (
@@ -70,20 +68,15 @@ class Routes:
         ):
             self._limits(limit_ms, has_spool=False)
 
-    @property
-    def by_name(self) -> Mapping[str, Route]:
-        """The live routes; the same object for ever."""
-        return self._by_name
-
     def set(self, live: LiveTopic, nursery: trio.Nursery) -> None:
         """Make the topic's route what this says. A new life of the topic is a new producer."""
         name = str(live.name)
-        route = self._by_name.get(name)
+        route = self.by_name.get(name)
         if route is not None and route.log_topic != live.log_topic:
             self.remove(name, nursery)
             route = None
         if route is None:
-            self._by_name[name] = self._start(live)
+            self.by_name[name] = self._start(live)
             return
         if route.topic.ack is not live.topic.ack:
             route.measures = self.measures.topic(live.name, live.topic.ack)
@@ -92,13 +85,13 @@ class Routes:
 
     def renew_schema(self, name: str) -> None:
         """Look up anew what the schema of a topic demands, if the topic has a route."""
-        route = self._by_name.get(name)
+        route = self.by_name.get(name)
         if route is not None:
             route.change(route.topic)
 
     def remove(self, name: str, nursery: trio.Nursery) -> None:
         """Take the topic's route away at once; its producer ends in the background."""
-        route = self._by_name.pop(name, None)
+        route = self.by_name.pop(name, None)
         if route is not None:
             route.measures.forget()
             # Its log may be silent: the other topics' changes do not wait for that.
