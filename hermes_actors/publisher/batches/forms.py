@@ -5,8 +5,8 @@ one that cannot be taken.
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -100,18 +100,23 @@ class _Envelope(Struct, forbid_unknown_fields=True):
     headers: dict[str, str] | None = None
 
 
+_envelopes = msgspec.json.Decoder(_Envelope)
+
 Taken = tuple[bytes, bytes | None, bytes, Message]
 """A message's body, key, id (b"" for none) and model."""
 
 
-class WrappedForm(Form, ABC):
-    """Each thing that the splitter finds says more of a message than its body. `common` is the
-    model of those that say no headers.
+class WrappedForm(Form):
+    """Each thing that the splitter finds says more of a message than its body: `take` takes it
+    apart, or raises Refused. `common` is the model of those that say no headers.
     """
 
-    def __init__(self, splitter: Splitter, common: Message) -> None:
+    def __init__(
+        self, splitter: Splitter, common: Message, take: Callable[[bytes, Message], Taken]
+    ) -> None:
         super().__init__(splitter)
         self._common = common
+        self._take = take
 
     def _parcel(self, found: Found) -> Parcel:
         parcel = super()._parcel(found)
@@ -123,7 +128,7 @@ class WrappedForm(Form, ABC):
             if at in parcel.refused:
                 continue
             try:
-                bodies[at], keys[at], ids[at], models[at] = self._take(text)
+                bodies[at], keys[at], ids[at], models[at] = self._take(text, common)
             except Refused as error:
                 parcel.refused[at] = error
                 bodies[at] = b""
@@ -132,61 +137,42 @@ class WrappedForm(Form, ABC):
             parcel.models = models
         return parcel
 
-    @abstractmethod
-    def _take(self, text: bytes) -> Taken:
-        """Take one apart. Raises Refused."""
+
+Pick = Callable[[list[tuple[str, str]]], Headers]
+"""Chooses which of a message's headers travel with it."""
 
 
-class EnvelopesForm(WrappedForm):
-    """Each line is a JSON object: the message, and what a single publish says in headers.
-
-    `pick` chooses which of a message's headers travel with it.
-    """
-
-    _decoder = msgspec.json.Decoder(_Envelope)
-
-    def __init__(
-        self,
-        splitter: Splitter,
-        common: Message,
-        pick: Callable[[list[tuple[str, str]]], Headers],
-    ) -> None:
-        super().__init__(splitter, common)
-        self._pick = pick
-
-    def _take(self, text: bytes) -> Taken:
-        try:
-            envelope = self._decoder.decode(text)
-            key = None if envelope.key is None else envelope.key.encode()
-            own_id = b"" if envelope.id is None else _checked_id(envelope.id)
-            model = self._common if envelope.headers is None else self._model(envelope.headers)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise Refused(
-                f'The line is not {{"message": …, "key": …, "id": …, "headers": …}}: {error}'
-            ) from error
-        return bytes(envelope.message), key, own_id, model
-
-    def _model(self, headers: dict[str, str]) -> Message:
-        common = self._common
-        named = {name.lower() for name in headers}
-        inherited = [pair for pair in common.propagated if pair[0].lower() not in named]
-        picked = self._pick(list(headers.items()))
-        return replace(common, propagated=(*inherited, *picked))
+def _envelope(pick: Pick, text: bytes, common: Message) -> Taken:
+    """A line is a JSON object: the message, and what a single publish says in headers."""
+    try:
+        envelope = _envelopes.decode(text)
+        key = None if envelope.key is None else envelope.key.encode()
+        own_id = b"" if envelope.id is None else _checked_id(envelope.id)
+        model = common if envelope.headers is None else _model(pick, common, envelope.headers)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise Refused(
+            f'The line is not {{"message": …, "key": …, "id": …, "headers": …}}: {error}'
+        ) from error
+    return bytes(envelope.message), key, own_id, model
 
 
-class EventsForm(WrappedForm):
-    """Each element is a CloudEvent in JSON."""
+def _model(pick: Pick, common: Message, headers: dict[str, str]) -> Message:
+    named = {name.lower() for name in headers}
+    inherited = [pair for pair in common.propagated if pair[0].lower() not in named]
+    return replace(common, propagated=(*inherited, *pick(list(headers.items()))))
 
-    def _take(self, text: bytes) -> Taken:
-        event = event_in(text)
-        return event.body, event.key, b"", replace(self._common, attributes=event.attributes)
+
+def _event(text: bytes, common: Message) -> Taken:
+    """An element is a CloudEvent in JSON."""
+    event = event_in(text)
+    return event.body, event.key, b"", replace(common, attributes=event.attributes)
 
 
 def form_of(
     content_type: str | None,
     bytes_max: int,
     common: Message,
-    pick: Callable[[list[tuple[str, str]]], Headers],
+    pick: Pick,
     *,
     takes_events: bool,
 ) -> Form:
@@ -197,9 +183,9 @@ def form_of(
     if media_type == ARRAY:
         return Form(ArraySplitter(bytes_max))
     if media_type == ENVELOPES:
-        return EnvelopesForm(LineSplitter(bytes_max), common, pick)
+        return WrappedForm(LineSplitter(bytes_max), common, partial(_envelope, pick))
     if media_type == EVENTS and takes_events:
-        return EventsForm(ArraySplitter(bytes_max), common)
+        return WrappedForm(ArraySplitter(bytes_max), common, _event)
     accepted = [LINES, ARRAY, ENVELOPES] + [EVENTS] * takes_events
     said = f"is {media_type}, which is no batch" if media_type else "is missing"
     raise Refused(
