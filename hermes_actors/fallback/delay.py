@@ -8,6 +8,8 @@ hedged requests (Dean and Barroso, "The Tail at Scale", CACM 56(2), 2013).
 import math
 from bisect import bisect_left
 
+from msgspec import Struct, field
+
 from hermes_actors.config.fallback import FallbackConfig
 
 _SLOT_S = 10.0
@@ -77,16 +79,13 @@ class AdaptiveDelay:
         return math.inf
 
 
-class _Slot:
+class _Slot(Struct):
     """The acknowledgements of ten seconds."""
 
-    __slots__ = ("appends", "cells", "messages", "number")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.appends = 0
-        self.messages = 0
-        self.cells = [0] * (len(_BOUNDS_S) + 1)
+    number: int
+    appends: int = 0
+    messages: int = 0
+    cells: list[int] = field(default_factory=lambda: [0] * (len(_BOUNDS_S) + 1))
 
     def add(self, latency_s: float, count: int) -> None:
         self.appends += 1

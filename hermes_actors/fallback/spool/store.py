@@ -7,7 +7,7 @@ begins a segment of its own. A segment is deleted when none of its entries is ne
 import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -133,8 +133,9 @@ class SegmentStore:
         """
         # As they are now: a segment may be deleted while this runs.
         names = {number: segment.name for number, segment in self._segments.items()}
-        with _unavailable_on_failure():
-            read: list[bytes | None] = await self.run_read(partial(self._read_all, places, names))
+        read: list[bytes | None] = await _done(
+            self.run_read, partial(self._read_all, places, names)
+        )
         return read
 
     async def copy_aside(self, place: Place) -> None:
@@ -232,8 +233,7 @@ class SegmentStore:
         return segment
 
     async def _change(self, work: Callable[[], None]) -> None:
-        with _unavailable_on_failure():
-            await self.run_write(work)
+        await _done(self.run_write, work)
 
     # What follows blocks, and runs by `run_write` or `run_read`.
 
@@ -324,10 +324,10 @@ def _stretches(places: Sequence[Place]) -> Iterator[list[Place]]:
         yield stretch
 
 
-@contextmanager
-def _unavailable_on_failure() -> Iterator[None]:
+async def _done(run: Blocking, work: Callable[[], Any]) -> Any:
+    """What comes of this work. Raises SpoolUnavailable when the disk fails."""
     try:
-        yield
+        return await run(work)
     except OSError as error:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         reason = "full" if is_full else "disk"
