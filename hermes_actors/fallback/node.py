@@ -22,13 +22,15 @@ from hermes_actors.telemetry.metrics import Metrics
 
 @dataclass(eq=False)
 class Datacentre:
-    """One datacentre's log, and what all topics together know of it."""
+    """One datacentre's log, and what all topics together know of it. `is_ready` tells, by its name,
+    whether a datacentre may be used.
+    """
 
     log: Log
     config: FallbackConfig
     rng: random.Random
     metrics: Metrics
-    may_use: Callable[[str], bool]
+    is_ready: Callable[[str], bool]
 
     def __post_init__(self) -> None:
         self.name = self.log.dc
@@ -42,11 +44,6 @@ class Datacentre:
             lambda: sum([path.breaker.is_open for path in self.paths]),
             dc=self.name,
         )
-
-    @property
-    def is_ready(self) -> bool:
-        """True while the datacentre may be used."""
-        return self.may_use(self.name)
 
     def delay(self, ack: Ack) -> AdaptiveDelay:
         """The hedge delay of all topics with this ack level."""
@@ -75,7 +72,7 @@ class Path:
     @property
     def is_usable(self) -> bool:
         """True while messages can be sent there, though it may not work."""
-        return self.partitions is not None and self.dc.is_ready
+        return self.partitions is not None and self.dc.is_ready(self.name)
 
     @property
     def is_open(self) -> bool:

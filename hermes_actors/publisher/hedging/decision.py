@@ -399,7 +399,7 @@ class Decision:
             path.partitions is None
             and path.is_asked
             and path.name not in tried
-            and path.dc.is_ready
+            and path.dc.is_ready(path.name)
             for path in self.remotes
         )
 
