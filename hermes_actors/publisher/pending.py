@@ -203,9 +203,27 @@ class Pending:
         return True
 
     def _keep(self, messages: Sequence[Message], sent_as: object) -> bool:
+        """Offer these to the spool, all or none. `sent_as` is what their append is known by; None
+        when none is under way.
+        """
         assert self.state in (QUEUED, SENT), "only what was found good is kept, and once"
-        spool = self.route.spool
-        if spool is None or not self.route.keep(spool, messages, self._written, sent_as):
+        route, spool = self.route, self.route.spool
+        if spool is None:
+            return False
+        clock, ack = spool.clock, route.topic.ack
+        spooled_at_ms = clock.now_ms()
+        entries = [
+            SpoolEntry(
+                topic=route.name,
+                log_topic=route.log_topic,
+                incarnation=route.incarnation,
+                ack=ack,
+                spooled_at_ms=spooled_at_ms,
+                message=replace(message, via=Via.SPOOL.value),
+            )
+            for message in messages
+        ]
+        if not spool.offer(entries, self._written, sent_as=sent_as, now_s=clock.monotonic_s()):
             return False
         self.state = KEPT
         self.is_done = True
@@ -383,32 +401,6 @@ class Route:
     def _ask_again(self) -> None:
         self.validate = self.schema_of(self.topic)
         self.listeners = self.listeners_of(self.topic)
-
-    def keep(
-        self,
-        spool: Spool,
-        messages: Sequence[Message],
-        done: Callable[[SpoolUnavailable | None], None],
-        sent_as: object,
-    ) -> bool:
-        """Offer these to the spool, all or none: True when it takes them, and calls `done` once,
-        later. `sent_as` is what their append is known by; None when none is under way.
-        """
-        clock = spool.clock
-        spooled_at_ms = clock.now_ms()
-        ack = self.topic.ack
-        entries = [
-            SpoolEntry(
-                topic=self.name,
-                log_topic=self.log_topic,
-                incarnation=self.incarnation,
-                ack=ack,
-                spooled_at_ms=spooled_at_ms,
-                message=replace(message, via=Via.SPOOL.value),
-            )
-            for message in messages
-        ]
-        return spool.offer(entries, done, sent_as=sent_as, now_s=clock.monotonic_s())
 
     def answered(
         self,

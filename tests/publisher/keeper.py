@@ -8,6 +8,7 @@ from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.model.message import Message
+from hermes_actors.runtime.clock import Clock
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
 
@@ -17,13 +18,18 @@ class Keeper:
     config = SpoolConfig()
 
     def __init__(
-        self, room: int = 1_000, nursery: trio.Nursery | None = None, *, holds_back: bool = True
+        self,
+        room: int = 1_000,
+        nursery: trio.Nursery | None = None,
+        *,
+        holds_back: bool = True,
+        clock: Clock | None = None,
     ) -> None:
         """With a nursery the disk takes a millisecond, and needs no telling. `holds_back`: newer
         messages of a topic wait behind those that it has.
         """
         self.holds_back = holds_back
-        self.clock = SimulatedClock()
+        self.clock: Clock = clock or SimulatedClock()
         self.room = room
         self.taken: list[Message] = []
         self.concluded_as: list[list[bool]] = []

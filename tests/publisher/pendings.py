@@ -15,15 +15,11 @@ LIMITS = Limits(65, 65, 65)
 TOPIC = a_topic()
 
 
-class AnyRoute(Route):
-    """A route whose parts a test may replace."""
-
-
 def route_of(**parts: Any) -> Any:
     """A route that no producer stands behind."""
     measures = FrontendMeasures(Metrics("hermes_frontend"), "dc1", lambda: 0)
     topic_measures = measures.topic(TopicName.parse("shop.orders"), Ack.LEADER)
-    route = AnyRoute(
+    route = Route(
         "shop.orders",
         "shop.orders_1",
         TOPIC,

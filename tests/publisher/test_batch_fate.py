@@ -10,6 +10,7 @@ from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
 from hermes_actors.publisher.answers import Buffered
 from hermes_actors.publisher.pending import Pending
+from tests.hand_clock import HandClock
 from tests.publisher.keeper import Keeper
 from tests.publisher.pendings import route_of
 
@@ -152,15 +153,8 @@ async def test_messages_of_a_key_that_is_kept_join_what_is_kept(keeping, autojum
 
 
 def test_what_can_never_be_stored_is_not_kept_with_the_others() -> None:
-    offered: list[Message] = []
-
-    def keep(_spool, messages, done, _sent_as) -> bool:
-        offered.extend(messages)
-        done_calls.append(done)
-        return True
-
-    done_calls: list = []
-    route = route_of(spool=object(), keep=keep)
+    keeper = Keeper(clock=HandClock())
+    route = route_of(spool=keeper)
     ended: list[Pending] = []
     route.drain.in_flight += 1
     made = Pending("id", route, 0.0, None, 3, (1, 2, 3), ended.append, count=3)
@@ -169,9 +163,9 @@ def test_what_can_never_be_stored_is_not_kept_with_the_others() -> None:
     made.sent()
     outcomes: list[Outcome] = [Stored(4), RefusedRecord("no"), UnavailableRecord("away")]
     assert not made.conclude(outcomes)
-    assert [message.body for message in offered] == [b"3"]
+    assert keeper.bodies == [b"3"]
     assert not ended
-    done_calls[0](None)
+    keeper.written()
     assert made.outcomes == [Stored(4), RefusedRecord("no"), Buffered()]
     assert route.drain.in_flight == 0
 

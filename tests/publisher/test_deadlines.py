@@ -9,6 +9,8 @@ from hermes_actors.log.base import Stored
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.pending import Limits, Pending
 from hermes_chaos.sim.environment.clock import SimulatedClock
+from tests.hand_clock import HandClock
+from tests.publisher.keeper import Keeper
 from tests.publisher.pendings import pending_of, route_of
 
 STORED = Stored(0)
@@ -125,7 +127,7 @@ def test_what_is_kept_by_topics_with_different_limits_is_answered_in_order_of_it
     None
 ):
     slow, fast = Limits(500, 600, 1_000), Limits(50, 65, 1_000)
-    route = route_of(spool=object(), keep=lambda *_: True)
+    route = route_of(spool=Keeper(clock=HandClock()))
     deadlines = Deadlines(SimulatedClock())
     ended: list[float] = []
     for started_s, limits in ((0.0, slow), (0.1, fast)):

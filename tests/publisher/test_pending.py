@@ -17,6 +17,7 @@ from hermes_actors.publisher.pending import (
     Pending,
     State,
 )
+from tests.hand_clock import HandClock
 from tests.publisher.pendings import pending_of, route_of
 
 KINDS = (Stored(7), RefusedRecord("no"), UnavailableRecord("away"), UnknownRecord("torn"))
@@ -28,16 +29,17 @@ class Disk:
     """A spool of which the test says whether it takes an offer, and when its disk is done."""
 
     def __init__(self) -> None:
+        self.clock = HandClock()
         self.takes = True
         self.offered: list[bytes] = []
         self.done = None
         self.is_written = False
         self.concluded_as: list[bool] = []
 
-    def keep(self, _spool, messages, done, _sent_as) -> bool:
+    def offer(self, entries, done, *, sent_as, now_s) -> bool:
         if self.takes:
             assert self.done is None, "offered twice"
-            self.offered = [message.body for message in messages]
+            self.offered = [entry.message.body for entry in entries]
             self.done = done
         return self.takes
 
@@ -52,7 +54,7 @@ class Fate:
         self.disk = Disk()
         self.told: list[State] = []
         spool = self.disk if has_spool else None
-        self.route = route_of(spool=spool, keep=self.disk.keep)
+        self.route = route_of(spool=spool)
         limits = Limits(50, 65, 1_065) if has_spool else Limits(65, 65, 65)
         self.pending = pending_of(0.0, limits, self.note, self.route, count=count)
         self.bodies = [b"%d" % number for number in range(count)]
