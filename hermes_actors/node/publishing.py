@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 
@@ -15,7 +16,6 @@ from hermes_actors.node.running import Node, log_crash
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
-from hermes_actors.publisher.router import Router
 from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.schema.reading import AvroReader
 from hermes_actors.schema.topics import TopicValidations
@@ -100,7 +100,7 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         node.frontend = frontend
         node.drain = frontend.drain
         nursery.start_soon(frontend.deadlines.run)
-        node.control.start_task("router", Router(node.metadata, frontend.routes).run)
+        node.control.start_task("router", partial(frontend.routes.follow, node.metadata))
         if previews := frontend.gateway.previews:
             node.control.start_task(
                 "preview reporter",

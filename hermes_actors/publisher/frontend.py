@@ -27,7 +27,7 @@ from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 class Frontend:
     """Everything but the tasks and the HTTP server.
 
-    The owner runs `deadlines.run` in a nursery, starts a Router over `routes` under a supervisor,
+    The owner runs `deadlines.run` in a nursery, `routes.follow` under a supervisor,
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
     the whole node and is by default these alone. `dependencies` is the Drain's; `spool`,

@@ -37,10 +37,10 @@ _KEEPING_MS = 1_000
 class Routes:
     """The routes by `group.topic`, and how one is made, changed and taken away.
 
-    It outlives the Router actor, so that publishing goes on while that restarts. `spool` keeps the
-    messages that no log takes in time; `fallback` publishes to other datacentres, for the topics
-    that ask for it; `schema_of` is what a topic's schema demands now,
-    `listeners_of` who hears of its publishes.
+    They outlive a task that runs `follow`, so that publishing goes on while that restarts. `spool`
+    keeps the messages that no log takes in time; `fallback` publishes to other datacentres, for the
+    topics that ask for it; `schema_of` is what a topic's schema demands now, `listeners_of` who
+    hears of its publishes.
     """
 
     config: FrontendConfig
@@ -67,6 +67,31 @@ class Routes:
             config.max_publish_request_duration_ms,
         ):
             self._limits(limit_ms, has_spool=False)
+
+    async def follow(self, metadata: Metadata, stop: trio.Event) -> None:
+        """Keep the routes like the metadata until asked to stop. The state comes first, then each
+        change.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow, metadata, nursery)
+            await stop.wait()
+            nursery.cancel_scope.cancel()
+
+    async def _follow(self, metadata: Metadata, nursery: trio.Nursery) -> None:
+        with metadata.watch() as watch:
+            # A topic that was deleted while nobody watched is no change any more.
+            for name in list(self.by_name):
+                if name not in metadata.catalog.topics:
+                    self.remove(name, nursery)
+            async for change in watch:
+                match change:
+                    case TopicChanged(name, None):
+                        self.remove(name, nursery)
+                    case TopicChanged(_, live) if live is not None:
+                        self.set(live, nursery)
+                    case OtherChanged(key):
+                        for name in metadata.catalog.subjects_by(key):
+                            self.renew_schema(name)
 
     def set(self, live: LiveTopic, nursery: trio.Nursery) -> None:
         """Make the topic's route what this says. A new life of the topic is a new producer."""
@@ -186,34 +211,3 @@ class Routes:
         if topic.ack.waits_for_replicas:
             return self.config.long_idle_timeout_ms
         return self.config.idle_timeout_ms
-
-
-class Router:
-    """Follows the metadata and keeps the routes like it."""
-
-    def __init__(self, metadata: Metadata, routes: Routes) -> None:
-        self._metadata = metadata
-        self._routes = routes
-
-    async def run(self, stop: trio.Event) -> None:
-        """Follow the metadata until asked to stop. The state comes first, then each change."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._follow, nursery)
-            await stop.wait()
-            nursery.cancel_scope.cancel()
-
-    async def _follow(self, nursery: trio.Nursery) -> None:
-        with self._metadata.watch() as watch:
-            # A topic that was deleted while nobody watched is no change any more.
-            for name in list(self._routes.by_name):
-                if name not in self._metadata.catalog.topics:
-                    self._routes.remove(name, nursery)
-            async for change in watch:
-                match change:
-                    case TopicChanged(name, None):
-                        self._routes.remove(name, nursery)
-                    case TopicChanged(_, live) if live is not None:
-                        self._routes.set(live, nursery)
-                    case OtherChanged(key):
-                        for name in self._metadata.catalog.subjects_by(key):
-                            self._routes.renew_schema(name)

@@ -1,6 +1,7 @@
 """A producer for each live topic: the router follows the metadata."""
 
 import random
+from functools import partial
 
 import pytest
 import trio
@@ -12,7 +13,6 @@ from hermes_actors.metadata.keys import topic_key
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack, Topic
-from hermes_actors.publisher.router import Router
 from hermes_actors.runtime.clock import seeded_ids
 from tests.values import a_topic
 
@@ -52,9 +52,7 @@ async def control(open_world, autojump_clock):
         )
         world.supervisor.start_task("registry", lambda stop: Registry(metadata).run(stop))
         await metadata.wait_current()
-        world.supervisor.start_task(
-            "router", lambda stop: Router(metadata, world.frontend.routes).run(stop)
-        )
+        world.supervisor.start_task("router", partial(world.frontend.routes.follow, metadata))
         yield Control(world, metadata)
 
 
