@@ -175,9 +175,9 @@ class Pending:
 
     def is_behind(self, spool: Spool) -> bool:
         """Whether older messages of any of its keys wait in the spool."""
-        log_topic = self.route.log_topic
+        log_topic, index = self.route.log_topic, spool.index
         keys = self.keys or (self.key,)
-        return any(key is not None and spool.holds(log_topic, key) for key in dict.fromkeys(keys))
+        return any(key is not None and index.holds(log_topic, key) for key in dict.fromkeys(keys))
 
     def keep(self) -> bool:
         """Have the spool keep all of its messages; False when it has to be answered without."""
@@ -210,8 +210,7 @@ class Pending:
         route, spool = self.route, self.route.spool
         if spool is None:
             return False
-        clock, ack = spool.clock, route.topic.ack
-        spooled_at_ms = clock.now_ms()
+        ack, spooled_at_ms = route.topic.ack, spool.clock.now_ms()
         entries = [
             SpoolEntry(
                 topic=route.name,
@@ -223,7 +222,7 @@ class Pending:
             )
             for message in messages
         ]
-        if not spool.offer(entries, self._written, sent_as=sent_as, now_s=clock.monotonic_s()):
+        if not spool.offer(entries, self._written, sent_as=sent_as):
             return False
         self.state = KEPT
         self.is_done = True

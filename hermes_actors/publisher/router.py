@@ -190,7 +190,7 @@ class Routes:
         spool = self.spool
         if spool is None or not topic.fallback_to_remote_datacenter_enabled:
             return spool
-        return spool if spool.config.for_fallback_topics or spool.has(topic.name) else None
+        return spool if spool.config.for_fallback_topics or spool.index.has(topic.name) else None
 
     def _is_under_way(self, route: Route) -> bool:
         """Something of it waits for its answer."""

@@ -36,6 +36,7 @@ class Keeper:
         self.keys: set[bytes] = set()
         self._done: list[Callable[[SpoolUnavailable | None], None]] = []
         self._nursery = nursery
+        self.index = self
 
     @property
     def bodies(self) -> list[bytes]:
@@ -51,7 +52,6 @@ class Keeper:
         done: Callable[[SpoolUnavailable | None], None],
         *,
         sent_as: object,
-        now_s: float,
     ) -> bool:
         if self.room < len(entries):
             return False

@@ -36,7 +36,7 @@ class Disk:
         self.is_written = False
         self.concluded_as: list[bool] = []
 
-    def offer(self, entries, done, *, sent_as, now_s) -> bool:
+    def offer(self, entries, done, *, sent_as) -> bool:
         if self.takes:
             assert self.done is None, "offered twice"
             self.offered = [entry.message.body for entry in entries]

@@ -130,14 +130,13 @@ class Spool:
         done: Done,
         *,
         sent_as: Hashable = None,
-        now_s: float,
     ) -> bool:
         """Keep these together; `done` is called once, later, if this is True.
 
         `sent_as` is what their append is known by, if one is under way: nothing of it is replayed
         before `concluded`, or before the configured wait is over.
         """
-        ref = self.ref
+        ref, now_s = self.ref, self.clock.monotonic_s()
         if ref is None or not self.is_open:
             return self._refuse(len(entries), "closed")
         if self.lost or now_s < self._failing_until_s:
@@ -176,14 +175,6 @@ class Spool:
         if sent_as is not None:
             self._held[sent_as] = waiting
         return True
-
-    def holds(self, log_topic: str, key: bytes) -> bool:
-        """True while a message of this key waits here, or is being written."""
-        return self.index.holds(log_topic, key)
-
-    def has(self, topic: str) -> bool:
-        """True while any message of this `group.topic` waits here, or is being written."""
-        return self.index.has(topic)
 
     async def catch_up(self, log_topic: str, is_behind: Callable[[], bool]) -> None:
         """Wait while `is_behind` something of this topic, if that is a matter of milliseconds.

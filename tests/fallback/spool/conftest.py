@@ -79,7 +79,7 @@ class Spooling:
         def done(error: SpoolUnavailable | None) -> None:
             self.answers.append((name, "kept" if error is None else error.reason))
 
-        return self.spool.offer(entries, done, sent_as=sent_as, now_s=trio.current_time())
+        return self.spool.offer(entries, done, sent_as=sent_as)
 
     def replay(self, *logs: Log) -> None:
         """Start the replayer, which sends to these logs."""

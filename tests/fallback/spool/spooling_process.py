@@ -36,7 +36,7 @@ async def offer_for_ever(spool: Spool, clock: SystemClock, first: int) -> None:
             sys.stdout.flush()
             kept.set()
 
-        assert spool.offer([entry], done, now_s=clock.monotonic_s())
+        assert spool.offer([entry], done)
         await kept.wait()
         number += CALLERS
 

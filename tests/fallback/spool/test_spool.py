@@ -33,12 +33,12 @@ async def test_an_offer_is_answered_when_it_is_on_the_disk_and_survives_a_crash(
     async with open_spooling(disk) as spooling:
         assert spooling.offer(entry(b"1", b"k"))
         assert spooling.answers == []
-        assert spooling.spool.holds("shop.orders", b"k")
+        assert spooling.spool.index.holds("shop.orders", b"k")
         await trio.sleep(0.02)
         assert spooling.answers == [("1", "kept")]
     async with open_spooling(disk, seed=2) as spooling:
         assert await bodies_waiting(spooling.spool) == [b"1"]
-        assert spooling.spool.holds("shop.orders", b"k")
+        assert spooling.spool.index.holds("shop.orders", b"k")
         assert spooling.shown("entries") == 1
 
 
@@ -84,7 +84,7 @@ async def test_a_full_disk_refuses_and_loses_nothing_and_is_used_again_when_ther
         assert spooling.offer(entry(b"2", b"k"))
         await trio.sleep(0.1)
         assert spooling.answers == [("1", "kept"), ("2", "full")]
-        assert not spooling.spool.holds("shop.orders", b"k")
+        assert not spooling.spool.index.holds("shop.orders", b"k")
         assert not spooling.offer(entry(b"3")), "what cannot be written is refused at once"
         assert "no space left" in spooling.spool.trouble
         disk.is_full = False
@@ -166,8 +166,8 @@ async def test_a_late_acknowledgement_settles_it_whether_it_is_written_already_o
         spool.concluded("never seen", [True])
         assert spooling.answers == [("1", "kept"), ("2", "kept")]
         assert spool.index.entries == 0
-        assert not spool.holds("shop.orders", b"a")
-        assert not spool.holds("shop.orders", b"b")
+        assert not spool.index.holds("shop.orders", b"a")
+        assert not spool.index.holds("shop.orders", b"b")
         assert spool.measures.late_acknowledgements.value == 2
 
 
@@ -211,7 +211,7 @@ async def test_a_writer_that_fails_answers_what_it_had_and_goes_on(
         await trio.sleep(0.001)
         assert sorted(spooling.answers) == [("1", "closed"), ("2", "closed")]
         assert not spooling.offer(entry(b"3"))
-        assert not spooling.spool.holds("shop.orders", b"k")
+        assert not spooling.spool.index.holds("shop.orders", b"k")
         await trio.sleep(2)
         assert spooling.offer(entry(b"4"))
         await trio.sleep(0.1)

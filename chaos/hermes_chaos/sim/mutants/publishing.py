@@ -9,9 +9,8 @@ import trio
 from hermes_actors.actors.mailbox import Inbox
 from hermes_actors.fallback.account import HedgeBudget
 from hermes_actors.fallback.breaker import Breaker
-from hermes_actors.fallback.spool.index import Waiting
+from hermes_actors.fallback.spool.index import SpoolIndex, Waiting
 from hermes_actors.fallback.spool.replay import Item, Replayer
-from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import PartitionBatch
@@ -66,7 +65,7 @@ def _append_without_fsync(
     self.disk.append(segment.name.entries, content, syncs=False)
 
 
-def _hold_nothing(_self: Spool, _log_topic: str, _key: bytes) -> bool:
+def _hold_nothing(_self: SpoolIndex, _log_topic: str, _key: bytes) -> bool:
     return False
 
 
@@ -153,7 +152,7 @@ PUBLISHING = (
     Mutant(
         "spool-overtaken",
         "messages of a key go to the log while older ones of it wait in the spool",
-        ((Spool, "holds", _hold_nothing),),
+        ((SpoolIndex, "holds", _hold_nothing),),
     ),
     Mutant(
         "replay-once",
