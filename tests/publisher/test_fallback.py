@@ -248,26 +248,6 @@ async def test_a_frontend_that_starts_without_its_own_log_publishes_to_the_remot
         }
 
 
-async def test_an_own_log_that_is_found_while_no_remote_is_asked_for_is_the_first_again(
-    open_pair, autojump_clock
-) -> None:
-    async with open_pair(topic=False) as pair:
-        world = pair.world
-        await pair.own.create_topic("shop.orders_1", TopicSettings(partitions=4))
-        pair.own.faults.reads_failing = True
-        await world.add_topic("shop.orders", fallback=True, is_created=False)
-        await trio.sleep(0.6)
-        assert (await world.publish()).status_code == 201
-        assert (len(pair.kept), len(world.stored)) == (1, 0)
-        await world.add_topic("shop.orders", fallback=False, is_created=False)
-        pair.own.faults.heal()
-        await trio.sleep(1.5)
-        await world.add_topic("shop.orders", fallback=True, is_created=False)
-        await trio.sleep(0.1)
-        assert (await world.publish()).status_code == 201
-        assert (len(pair.kept), len(world.stored)) == (1, 1)
-
-
 async def test_keys_keep_their_order_through_an_outage(open_pair, autojump_clock) -> None:
     async with open_pair(partitions=3, remote_partitions=5) as pair:
         world, rng = pair.world, random.Random(5)

@@ -122,3 +122,28 @@ async def test_a_topic_of_which_nothing_is_under_way_has_no_spool_then(
         world.remote.faults.cut()
         assert (await world.publish()).status_code == 500
         assert world.keeper.bodies == []
+
+
+async def test_an_own_log_that_is_found_while_the_flag_is_off_is_the_first_again(
+    open_switched, autojump_clock
+) -> None:
+    async with open_switched(has_spool=False) as world:
+
+        async def stored() -> list[int]:
+            logs = (world.log, world.remote)
+            return [sum((await log.end_positions("shop.late_1")).values()) for log in logs]
+
+        for log in (world.log, world.remote):
+            await log.create_topic("shop.late_1", TopicSettings())
+        world.log.faults.reads_failing = True
+        await world.add_topic("shop.late", fallback=True, is_created=False)
+        await trio.sleep(0.6)
+        assert (await world.publish("shop.late")).status_code == 201
+        world.log.faults.heal()
+        assert await stored() == [0, 1]
+        await world.add_topic("shop.late", fallback=False, is_created=False)
+        await trio.sleep(1.5)
+        await world.add_topic("shop.late", fallback=True, is_created=False)
+        await trio.sleep(0.1)
+        assert (await world.publish("shop.late")).status_code == 201
+        assert await stored() == [1, 1]
