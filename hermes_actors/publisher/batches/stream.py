@@ -167,7 +167,10 @@ class BatchStream:
         self._is_waiting = False
         self.is_over = False
         """True when no more is read: the body has ended, or the stream is to end before it."""
-        self._is_closed = self._is_left = False
+        self.is_closed = False
+        """True when its request has ended."""
+        self.is_left = False
+        """True when the publisher has gone."""
         self._last_line = b""
 
     # Reading.
@@ -190,7 +193,7 @@ class BatchStream:
 
     def leave(self) -> None:
         """Record that the publisher has gone: what was read is stored, and nobody is answered."""
-        self.is_over = self._is_left = True
+        self.is_over = self.is_left = True
         self._last_line = b""
         self._slices.clear()
 
@@ -216,8 +219,8 @@ class BatchStream:
 
     def close(self) -> None:
         """End the stream with its request, one way or another; only the first call counts."""
-        if not self._is_closed:
-            self._is_closed = self.is_over = True
+        if not self.is_closed:
+            self.is_closed = self.is_over = True
             self.wake = _nobody
             self._parcels.clear()
             if not self._is_waiting:
@@ -266,11 +269,11 @@ class BatchStream:
 
     def _may_owe(self) -> bool:
         owed_bytes = self._owed_bytes + self._unsent_bytes
-        return self._is_left or owed_bytes < self.streams.config.batch_answer_bytes_max
+        return self.is_left or owed_bytes < self.streams.config.batch_answer_bytes_max
 
     def _cut(self) -> bool:
         """Make ready the next slice's messages; False when nothing waits."""
-        if not self._parcels or self._is_closed:
+        if not self._parcels or self.is_closed:
             return False
         streams, parcel = self.streams, self._parcels[0]
         count = min(len(parcel.bodies), streams.messages_max)
@@ -317,7 +320,7 @@ class BatchStream:
         """Take the permit that was waited for; give all back when the stream is closed."""
         self._is_waiting = False
         self._taken.append(self._wanted.pop(0))
-        if self._is_closed:
+        if self.is_closed:
             _give_back(self._taken)
         else:
             self.wake()
@@ -347,7 +350,7 @@ class BatchStream:
             self.wake()
 
         part = Slice(parcel.ids, parcel.refused, done)
-        if not self._is_left:
+        if not self.is_left:
             self._slices.append(part)
             self._owed_bytes += count * LINE_BYTES
         ways: list[tuple[Sequence[int] | None, Parcel]] = [(None, parcel)]

@@ -175,7 +175,7 @@ class BatchExchange(Exchange):
         # What has come and not been taken, and how much was in this turn of the loop.
         self._rest = b""
         self._taken_bytes = 0
-        self._is_held = self._is_read = self._has_left = self._is_over = self._is_woken = False
+        self._is_held = self._is_read = self._is_woken = False
         stream.wake = self._wake
         line.begin(200, [(b"content-type", ANSWERS.encode())])
 
@@ -192,7 +192,6 @@ class BatchExchange(Exchange):
 
     def gone(self) -> None:
         """Leave a client that is gone: what was taken is stored, and nobody is answered."""
-        self._has_left = True
         self._stream.leave()
         self._go_on()
 
@@ -230,15 +229,15 @@ class BatchExchange(Exchange):
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._is_over:
-            return
         stream = self._stream
+        if stream.is_closed:
+            return
         may_read = stream.go_on()
         if may_read and not stream.is_over:
             may_read = self._take()
-        if self._has_left:
+        if stream.is_left:
             if may_read:
-                self._close()
+                stream.close()
             return
         if self._write_all() or self._is_held is not may_read:
             return
@@ -275,10 +274,6 @@ class BatchExchange(Exchange):
             if not line.is_paused:
                 stream.sent()
         if stream.is_answered and not line.is_paused:
-            self._close()
+            stream.close()
             line.finish()
-        return self._is_over
-
-    def _close(self) -> None:
-        self._is_over = True
-        self._stream.close()
+        return stream.is_closed
