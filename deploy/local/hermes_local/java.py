@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from pathlib import Path
 
 from hermes_local.failures import LaunchFailed
 
@@ -20,18 +19,13 @@ def java_command(environment: Mapping[str, str] = os.environ, owner: str = "Kafk
     `owner` is what needs it, for people. Raises LaunchFailed when there is none.
     """
     home = environment.get("JAVA_HOME")
-    if home:
-        java = Path(home) / "bin" / "java"
-        if not os.access(java, os.X_OK):
-            raise LaunchFailed(
-                f"JAVA_HOME is {home}, but there is no bin/java in it; correct or unset JAVA_HOME"
-            )
-        found = str(java)
-    else:
-        on_path = shutil.which("java", path=environment.get("PATH", ""))
-        if on_path is None:
-            raise LaunchFailed(f"{owner} needs Java, and there is no java on the PATH; {_INSTALL}")
-        found = on_path
+    found = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH", ""))
+    if found is None and home:
+        raise LaunchFailed(
+            f"JAVA_HOME is {home}, but there is no bin/java in it; correct or unset JAVA_HOME"
+        )
+    if found is None:
+        raise LaunchFailed(f"{owner} needs Java, and there is no java on the PATH; {_INSTALL}")
     version = _version_of(found)
     if version < JAVA_VERSION_MIN:
         raise LaunchFailed(

@@ -15,14 +15,16 @@ def live_brokers(host: str, port: int, *, timeout_s: float = 2.0) -> list[int] |
     """
     request = struct.pack(">hhihi", _METADATA, _VERSION, _CORRELATION, -1, 0)
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as connection:
-            connection.settimeout(timeout_s)
+        with (
+            socket.create_connection((host, port), timeout=timeout_s) as connection,
+            connection.makefile("rb") as answer,
+        ):
             connection.sendall(struct.pack(">i", len(request)) + request)
-            (size,) = struct.unpack(">i", _read(connection, 4))
+            (size,) = struct.unpack(">i", answer.read(4))
             if not 0 < size <= _ANSWER_BYTES_MAX:
                 return None
-            return brokers_of(_read(connection, size))
-    except (OSError, struct.error, EOFError):
+            return brokers_of(answer.read(size))
+    except (OSError, struct.error):
         return None
 
 
@@ -38,16 +40,6 @@ def brokers_of(answer: bytes) -> list[int]:
         at += 2 + max(0, rack_size)
         ids.append(node_id)
     return sorted(ids)
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise EOFError
-        data += piece
-    return data
 
 
 if __name__ == "__main__":
