@@ -223,8 +223,8 @@ async def test_no_acknowledged_message_is_missing_whatever_dies_under_load(topol
         with trio.CancelScope(shield=True):
             await run(heal, topology)
     missing = list(account.owed.items())
-    # The logs of all services lie in topology.data and are kept.
-    assert missing == [], (len(missing), missing[:20], topology.data)
+    # The logs of all services lie in topology.folder and are kept.
+    assert missing == [], (len(missing), missing[:20], topology.folder)
     assert account.wrong() == []
     assert len(account.acknowledged) > 1_000
 

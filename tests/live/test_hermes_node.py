@@ -97,7 +97,7 @@ def test_a_node_that_waits_for_kafka_says_so_and_can_be_stopped(start, ports, da
 def test_a_node_that_started_while_kafka_was_down_comes_up_by_itself(
     start, shop, ports, data, tmp_path, make_kafka_cluster
 ):
-    own, kafka_port, remote = ports(3), ports(2)[0], ports(1)[0]
+    own, kafka_port, remote = ports(3), ports(1)[0], ports(1)[0]
     node = start(
         "node",
         "--json",
@@ -111,7 +111,7 @@ def test_a_node_that_started_while_kafka_was_down_comes_up_by_itself(
         ),
     )
     wait_until(lambda: get(own[0], "/status/ready") == (503, b"NOT_READY"), "not ready")
-    cluster = make_kafka_cluster(ports=[kafka_port, kafka_port + 1])
+    cluster = make_kafka_cluster(ports=[kafka_port])
     node.wait_ready()
     shop(node.ready["management"], "http://127.0.0.1:9/nobody")
     assert publish(own[0]) == 201

@@ -31,7 +31,7 @@ def publish(port: int, number: int) -> int:
 def test_what_was_answered_202_survives_kill_9_and_is_stored_and_delivered(
     start, shop, ports, tmp_path, make_kafka_cluster
 ):
-    kafka_ports, own = ports(2), ports(3)
+    kafka_ports, own = ports(1), ports(3)
     cluster = make_kafka_cluster(ports=kafka_ports)
     variables = {
         "HERMES_FRONTEND_PORT": str(own[0]),

@@ -140,7 +140,7 @@ def publish(frontend: str, topic: str, body: Any) -> str:
 def test_each_datacentre_is_a_cluster_of_its_own_as_the_file_says(topology):
     for name in ("kafka-dc1", "kafka-dc2"):
         cluster_id = topology.services[name].plan.environment["CLUSTER_ID"]
-        properties = (topology.data / "volumes" / name / "meta.properties").read_text()
+        properties = (topology.folder / "volumes" / name / "meta.properties").read_text()
         assert f"cluster.id={cluster_id}\n" in properties
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hermes_local import compose_commands, composefile
 from hermes_local.compose import COMPOSE_FILE, NODE_WORDS, Topology, kafka_settings
 from hermes_local.failures import LaunchFailed
-from hermes_local.files import lock_of
 
 NODES = 10
 
@@ -69,7 +68,7 @@ def test_a_node_of_the_shipped_file_is_run_as_its_container_would_be(topology):
     assert node.plan.environment == {
         "HERMES_NODE": "frontend-dc2-1",
         "HERMES_ROLES": "frontend",
-        "HERMES_SPOOL_DIRECTORY": str(topology.data / "volumes/spool-dc2-1/spool"),
+        "HERMES_SPOOL_DIRECTORY": str(topology.folder / "volumes/spool-dc2-1/spool"),
     }
     assert node.plan.check == (
         sys.executable,
@@ -107,15 +106,6 @@ def test_only_what_was_asked_for_and_what_that_needs_is_run(tmp_path):
         Topology(data=tmp_path, variables={}, wanted=["frontend"])
 
 
-def test_overrides_reach_one_node_and_name_only_services_that_are_there(tmp_path):
-    override = {"frontend-dc1-1": {"HERMES_FRONTEND_PORT": "8181"}}
-    services = Topology(data=tmp_path, variables={}, overrides=override).services
-    assert services["frontend-dc1-1"].plan.environment["HERMES_FRONTEND_PORT"] == "8181"
-    assert services["frontend-dc1-2"].plan.environment.get("HERMES_FRONTEND_PORT") != "8181"
-    with pytest.raises(LaunchFailed, match="there is no service 'front'"):
-        Topology(data=tmp_path, variables={}, overrides={"front": {}})
-
-
 def test_what_compose_publishes_is_known_with_where_it_is_here(tmp_path):
     topology = Topology(data=tmp_path, variables={"PUBLISH_PORT_DC1_1": "9000"})
     node = topology.services["frontend-dc1-1"]
@@ -123,7 +113,7 @@ def test_what_compose_publishes_is_known_with_where_it_is_here(tmp_path):
 
 
 def test_nothing_is_written_before_a_start(topology):
-    assert list(topology.data.iterdir()) == []
+    assert list(topology.folder.iterdir()) == []
 
 
 # Variables
@@ -202,10 +192,6 @@ def test_what_the_shipped_file_does_not_use_is_refused_with_its_place(key, given
     [
         ({}, "`image`"),
         ({"image": "x", "volumes": ["v:/v"]}, "'v' is not named under volumes"),
-        (
-            {"image": "x", "depends_on": {"b": {"condition": "service_healthy"}}},
-            "there is no service 'b'",
-        ),
     ],
 )
 def test_a_service_that_cannot_be_is_refused(service, message):
@@ -272,6 +258,11 @@ def order(dependencies, wanted):
     return composefile.in_order(parsed(services), wanted)
 
 
+def test_what_a_service_depends_on_must_be_there():
+    with pytest.raises(LaunchFailed, match="there is no service 'b'; there are a"):
+        order({"a": "b"}, ["a"])
+
+
 def test_a_circle_is_shown():
     with pytest.raises(LaunchFailed, match="a → b → c → a"):
         order({"a": "b", "b": "c", "c": "a"}, ["a"])
@@ -308,7 +299,7 @@ def test_kafkas_variables_become_its_settings_at_its_own_address(topology):
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "listeners": f"{listens},CONTROLLER://{service.host}:9093",
-        "log.dirs": str(topology.data / "volumes/kafka-dc1"),
+        "log.dirs": str(topology.folder / "volumes/kafka-dc1"),
         "node.id": "1",
         "offsets.topic.replication.factor": "1",
         "process.roles": "broker,controller",
@@ -338,12 +329,27 @@ def test_a_kafka_without_its_id_or_a_volume_for_its_data_is_refused(name, tmp_pa
 # Commands
 
 
-def test_one_up_or_down_of_a_data_folder_is_at_work_at_a_time(tmp_path, capsys):
-    with lock_of(tmp_path).open("a") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        for command in (compose_commands.up, compose_commands.down):
-            with pytest.raises(LaunchFailed, match=f"{tmp_path}: another `hermes compose up`"):
-                command(data=tmp_path)
+def test_one_up_or_down_of_a_data_folder_is_at_work_at_a_time(tmp_path, monkeypatch):
+    data, locks = tmp_path / "data", tmp_path / "locks"
+    locks.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(locks))
+    seen = []
+
+    def look(folder, *_):
+        (lock,) = locks.iterdir()
+        with lock.open("a") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        seen.append(folder)
+        raise LaunchFailed("seen")
+
+    for command, reads in ((compose_commands.up, "read_state"), (compose_commands.down, "found")):
+        monkeypatch.setattr(compose_commands, reads, look)
+        with pytest.raises(LaunchFailed, match="seen"):
+            command(data=data)
+    assert seen == [data, data]
+
+
+def test_there_may_be_nothing_to_end(tmp_path, capsys):
     compose_commands.down(data=tmp_path, removes_volumes=False)
     compose_commands.down(data=tmp_path / "none", removes_volumes=False)
     assert not (tmp_path / "none").exists()

@@ -17,7 +17,8 @@ from aiokafka.errors import KafkaConnectionError
 
 from hermes_actors.runtime import guest
 from hermes_local.failures import LaunchFailed
-from hermes_local.kafka import BrokerAddress, Cluster, ClusterState
+from hermes_local.kafka import Cluster, read_state
+from hermes_local.lifecycle import Plan, State, found
 from hermes_local.ports import free_ports
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
@@ -78,7 +79,7 @@ async def test_data_outlives_a_stop_and_a_kill(make_kafka_cluster):
     await guest.call(create, servers, "kept", 1)
     await guest.call(produce, servers, "kept", b"before the stop")
     cluster.stop()
-    assert (broker.is_running, broker.pid, broker.state) == (False, None, "down")
+    assert (broker.is_running, broker.pid) == (False, None)
     assert live_brokers(broker.host, broker.port) is None
 
     cluster.start()
@@ -95,13 +96,14 @@ def test_a_paused_broker_answers_nobody_until_it_goes_on_and_still_stops(make_ka
     (broker,) = make_kafka_cluster().brokers
     assert live_brokers(broker.host, broker.port) == [broker.node_id]
     broker.pause()
-    assert (broker.state, broker.is_running) == ("paused", True)
+    assert broker.process.is_paused
+    assert broker.is_running
     assert live_brokers(broker.host, broker.port, timeout_s=0.3) is None
     broker.resume()
     assert live_brokers(broker.host, broker.port, timeout_s=LONG_S) == [broker.node_id]
-    assert broker.state == "running"
+    assert not broker.process.is_paused
     broker.pause()
-    assert broker.stop(LONG_S), "ended in an orderly way"
+    assert broker.stop(), "ended in an orderly way"
 
 
 @pytest.mark.slow
@@ -116,10 +118,8 @@ async def test_three_brokers_lose_one_and_nothing_else(make_kafka_cluster):
     left = [broker.address for broker in cluster.brokers if broker is not lost]
     await guest.call(produce, left, "kept", b"by two")
     assert await guest.call(values, left, "kept", 2) == [b"by three", b"by two"]
-    cluster.wait_ready()
 
-    lost.start()
-    cluster.wait_ready()
+    cluster.start()
     assert live_brokers(lost.host, lost.port) == [1, 2, 3]
     await guest.call(produce, servers, "kept", b"by three again")
 
@@ -154,13 +154,13 @@ def test_a_broker_that_ends_while_it_starts_tells_why(tmp_path):
     of_another = cluster.brokers[0].folder / "data" / "meta.properties"
     of_another.parent.mkdir(parents=True)
     of_another.write_text("version=1\nnode.id=7\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
-    with pytest.raises(LaunchFailed, match=r"broker 1 ended while it started: .*Stored node id 7"):
+    with pytest.raises(LaunchFailed, match=r"broker-1 ended while it started: .*Stored node id 7"):
         cluster.start()
-    assert not cluster.is_running
+    assert not cluster.brokers[0].is_running
 
 
 def test_a_setting_that_kafka_does_not_take_is_named(tmp_path):
-    with pytest.raises(LaunchFailed, match=r"broker 1 ended .*min\.insync\.replicas"):
+    with pytest.raises(LaunchFailed, match=r"broker-1 ended .*min\.insync\.replicas"):
         Cluster(tmp_path, settings={"min.insync.replicas": "two"}).start()
 
 
@@ -210,6 +210,11 @@ async def produce_secured(servers: list[str], how: dict[str, object]) -> None:
     await produce(servers, "kept", b"x", **how)
 
 
+def remembered_cluster(folder: Path) -> None:
+    plan = Plan("broker-1", "127.0.0.1", tuple(free_ports(3)))
+    State({plan.name: plan}).write(folder)
+
+
 class Shell:
     """`hermes kafka …` as a user runs it, with the clusters in a folder of the test's own."""
 
@@ -233,8 +238,8 @@ class Shell:
 def shell(tmp_path):
     yield Shell(tmp_path)
     for folder in (tmp_path / "hermes_actors" / "kafka").glob("*/"):
-        if (cluster := Cluster.found(folder)) is not None:
-            cluster.kill()
+        for broker in found(folder, "broker-*", read_state)[0].values():
+            broker.kill()
 
 
 async def test_the_command_starts_shows_and_ends_a_cluster_that_outlives_it(shell):
@@ -253,7 +258,8 @@ async def test_the_command_starts_shows_and_ends_a_cluster_that_outlives_it(shel
     code, output, errors = shell("up", "--port", "1", "--brokers", "3")
     assert (code, output) == (1, "")
     assert errors == (
-        f"hermes: it already runs, with 1 broker and port {port}; end it first: hermes kafka down\n"
+        f"hermes: it already runs, with 1 broker and port {port}; end it first: "
+        f"hermes kafka down --name dc1 --data {shell.home}/hermes_actors/kafka\n"
     )
 
     code, output, _ = shell("status", "-o", "json")
@@ -270,7 +276,7 @@ async def test_the_command_starts_shows_and_ends_a_cluster_that_outlives_it(shel
     assert not process.is_running
     code, output, _ = shell("down")
     assert (code, "did not run" in output) == (0, True)
-    assert " down " in shell("status", "--name", "dc1")[1]
+    assert " down " in shell("status")[1]
 
     assert shell("up", "--heap-mb", "256")[0] == 0
     assert await guest.call(values, servers, "kept", 1) == [b"here"]
@@ -305,7 +311,7 @@ def test_the_command_refuses_in_one_line(shell, tmp_path):
     assert (code, errors) == (
         1,
         (
-            f"hermes: broker 1: port {port} of 127.0.0.1 is taken by another process; end that "
+            f"hermes: broker-1: port {port} of 127.0.0.1 is taken by another process; end that "
             "one, or choose another port or --network\n"
         ),
     )
@@ -331,7 +337,7 @@ def test_a_failed_first_start_leaves_only_the_logs_that_its_error_names(tmp_path
     left = sorted(path.name for path in folder.rglob("*") if path.is_file())
     assert left == ["console.log"]
     # So the folder takes a cluster of another shape.
-    assert Cluster.found(folder) is None
+    assert len(Cluster(folder, brokers=3).brokers) == 3
 
 
 def test_a_failed_start_leaves_a_cluster_that_was_there_as_it_was(tmp_path):
@@ -339,12 +345,12 @@ def test_a_failed_start_leaves_a_cluster_that_was_there_as_it_was(tmp_path):
     stored = folder / "broker-1" / "data" / "meta.properties"
     stored.parent.mkdir(parents=True)
     stored.touch()
-    ClusterState("id", [BrokerAddress(1, "127.0.0.1", *free_ports(3))]).write(folder)
-    before = (folder / "cluster.json").read_text()
+    remembered_cluster(folder)
+    before = (folder / "state.json").read_text()
     other = Cluster(folder, ports=free_ports(1), heap_mb=256, jvm_options=["-XX:NoSuchOption"])
     with pytest.raises(LaunchFailed, match="ended while it started"):
         other.start()
-    assert (folder / "cluster.json").read_text() == before
+    assert (folder / "state.json").read_text() == before
     assert stored.is_file()
 
 
@@ -352,10 +358,10 @@ def test_a_damaged_cluster_is_shown_and_can_be_forgotten_and_the_others_go_on(sh
     base = shell.home / "hermes_actors" / "kafka"
     for name in ("dc1", "dc2"):
         (base / name / "broker-1" / "data").mkdir(parents=True)
-        ClusterState("id", [BrokerAddress(1, "127.0.0.1", *free_ports(3))]).write(base / name)
-    damaged = base / "dc1" / "cluster.json"
-    way_out = f"hermes kafka down --delete-data --name dc1 --data {base}"
-    for text in ("", "[]", '{"places": 1}', damaged.read_text().replace('"port": ', '"port": -')):
+        remembered_cluster(base / name)
+    damaged = base / "dc1" / "state.json"
+    way_out = f"hermes kafka down --name dc1 --data {base} --delete-data"
+    for text in ("", "[]", "{}", damaged.read_text().replace('"ports":[', '"ports":[-')):
         damaged.write_text(text)
         code, output, errors = shell("status")
         assert code == 1
@@ -382,7 +388,7 @@ def test_a_damaged_cluster_that_runs_is_ended_all_the_same(shell):
     port = str(free_ports(1)[0])
     assert shell("up", "--port", port, "--heap-mb", "256")[0] == 0
     base = shell.home / "hermes_actors" / "kafka"
-    damaged = base / "dc1" / "cluster.json"
+    damaged = base / "dc1" / "state.json"
     (broker,) = json.loads(shell("status", "-o", "json")[1])[0]["brokers"]
     process = ProcessId.of(broker["pid"])
     damaged.write_text("{")

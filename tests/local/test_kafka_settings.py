@@ -10,13 +10,17 @@ from hermes_actors import config
 from hermes_local import kafka_commands
 from hermes_local import settings as files
 from hermes_local.failures import LaunchFailed
-from hermes_local.kafka import Cluster, ClusterState
+from hermes_local.kafka import Cluster
+from hermes_local.lifecycle import Plan, State
 from hermes_local.probe import brokers_of
-from hermes_local.settings import BrokerAddress
 
-PLACES = [
-    BrokerAddress(node, "127.0.0.1", 100 + node, 200 + node, 300 + node) for node in (1, 2, 3)
+PLANS = [
+    Plan(f"broker-{node}", "127.0.0.1", (100 + node, 200 + node, 300 + node)) for node in (1, 2, 3)
 ]
+
+
+def settings_of(node: int, folder, plans=PLANS[:1], settings=None, **how: str) -> dict[str, str]:
+    return files.broker_settings(node, plans, folder, settings=settings or {}, **how)
 
 
 def parsed(text: str) -> dict[str, str]:
@@ -54,8 +58,8 @@ def test_any_setting_survives_the_file(settings):
 
 
 def test_one_broker_has_one_copy_of_all_and_three_have_three(tmp_path):
-    one = files.broker_settings(PLACES[0], PLACES[:1], tmp_path, settings={})
-    three = files.broker_settings(PLACES[1], PLACES, tmp_path, settings={})
+    one = settings_of(1, tmp_path)
+    three = settings_of(2, tmp_path, PLANS)
     for name in (
         "default.replication.factor",
         "offsets.topic.replication.factor",
@@ -68,18 +72,14 @@ def test_one_broker_has_one_copy_of_all_and_three_have_three(tmp_path):
 
 
 def test_given_settings_win_but_not_over_the_structure(tmp_path):
-    made = files.broker_settings(
-        PLACES[0], PLACES[:1], tmp_path, settings={"broker.session.timeout.ms": "9000"}
-    )
+    made = settings_of(1, tmp_path, settings={"broker.session.timeout.ms": "9000"})
     assert made["broker.session.timeout.ms"] == "9000"
     with pytest.raises(LaunchFailed, match=r"settings\.log\.dirs: the launcher sets it itself"):
-        files.broker_settings(PLACES[0], PLACES[:1], tmp_path, settings={"log.dirs": "/x"})
+        settings_of(1, tmp_path, settings={"log.dirs": "/x"})
 
 
 def test_clients_are_told_the_proxy_and_brokers_keep_a_way_past_it(tmp_path):
-    made = files.broker_settings(
-        PLACES[0], PLACES[:1], tmp_path, settings={}, advertised="127.0.0.1:9999"
-    )
+    made = settings_of(1, tmp_path, advertised="127.0.0.1:9999")
     assert "CLIENTS://127.0.0.1:9999" in made["advertised.listeners"].split(",")
     assert made["inter.broker.listener.name"] == "BROKERS"
     assert "BROKERS://127.0.0.1:301" in made["advertised.listeners"].split(",")
@@ -95,47 +95,31 @@ def test_the_ids_of_any_metadata_answer_are_found(brokers):
     assert brokers_of(answer) == sorted(node for node, _ in brokers)
 
 
-def test_a_folder_remembers_its_ports(tmp_path):
+def test_a_folder_remembers_its_brokers_and_ports(tmp_path):
     cluster = Cluster(tmp_path, brokers=3)
-    ClusterState("id", [broker.place for broker in cluster.brokers]).write(tmp_path)
-    again = Cluster(tmp_path, brokers=3)
-    assert [broker.place for broker in again.brokers] == [b.place for b in cluster.brokers]
+    plans = [broker.plan for broker in cluster.brokers]
+    State({plan.name: plan for plan in plans}).write(tmp_path)
+    assert [broker.plan for broker in Cluster(tmp_path).brokers] == plans
     moved = Cluster(tmp_path, brokers=3, ports=[1, 2, 3])
     assert moved.bootstrap_servers == ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
-    assert moved.brokers[0].place.controller_port == cluster.brokers[0].place.controller_port
+    assert [broker.plan.ports[1:] for broker in moved.brokers] == [plan.ports[1:] for plan in plans]
 
 
-def test_controllers_can_be_given_ports_too(tmp_path):
-    places = [broker.place for broker in Cluster(tmp_path, brokers=2, ports=[1, 2, 3, 4]).brokers]
-    assert [(place.port, place.controller_port) for place in places] == [(1, 3), (2, 4)]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"brokers": 0}, "brokers: 0"),
-        ({"heap_mb": 1}, "heap_mb: 1"),
-        ({"brokers": 3, "ports": [1, 2]}, "ports: 2 for 3 brokers"),
-        ({"brokers": 2, "ports": [1, 1]}, "ports: one is there twice"),
-        ({"brokers": 2, "advertised": ["a:1"]}, "advertised: 1 addresses for 2 brokers"),
-    ],
-)
-def test_a_cluster_that_cannot_be_is_refused(options, message, tmp_path):
-    with pytest.raises(LaunchFailed, match=message):
-        Cluster(tmp_path, **options)
+def test_a_port_for_some_brokers_only_is_refused(tmp_path):
+    with pytest.raises(LaunchFailed, match="ports: 2 for 3 brokers"):
+        Cluster(tmp_path, brokers=3, ports=[1, 2])
 
 
 def test_a_folder_of_another_size_is_refused(tmp_path):
-    ClusterState("id", PLACES).write(tmp_path)
+    State({plan.name: plan for plan in PLANS}).write(tmp_path)
     with pytest.raises(LaunchFailed, match="holds a cluster of 3 brokers, not 1"):
-        Cluster(tmp_path)
+        Cluster(tmp_path, brokers=1)
 
 
 def test_a_damaged_memory_of_a_folder_is_named(tmp_path):
-    (tmp_path / "cluster.json").write_text("{")
-    with pytest.raises(LaunchFailed, match=r"cluster\.json is damaged"):
-        Cluster.found(tmp_path)
-    assert Cluster.found(tmp_path / "elsewhere") is None
+    (tmp_path / "state.json").write_text("{")
+    with pytest.raises(LaunchFailed, match=r"state\.json is damaged"):
+        Cluster(tmp_path)
 
 
 def test_how_a_node_is_told_of_a_cluster_can_be_pasted_into_a_shell_and_is_taken():

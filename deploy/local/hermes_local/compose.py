@@ -7,20 +7,19 @@ skipped.
 
 import os
 import re
+import shlex
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
-from hermes_actors import config
 from hermes_local import composefile
 from hermes_local.composefile import NOT_APPLIED, ServiceSpec
 from hermes_local.failures import LaunchFailed
-from hermes_local.files import make_folder, read_state, remove_empty, write_private
+from hermes_local.files import make_folder
 from hermes_local.kafka import FAST_START, kafka_words
-from hermes_local.lifecycle import Group, Plan, Service
+from hermes_local.lifecycle import Group, Plan, Service, State
 from hermes_local.rewriting import NETWORK_DEFAULT, Rewriting, addresses
 
 COMPOSE_FILE = Path(__file__).resolve().parents[2] / "compose.yaml"
@@ -37,59 +36,23 @@ CHECKS = {
     "/opt/kafka/bin/kafka-broker-api-versions.sh": (sys.executable, "-m", "hermes_local.probe"),
 }
 """The programs of health checks, as they are run here."""
-START_TIMEOUT_S = 180.0
-STATE_FILE = "state.json"
+CLIENT_PORTS = {"HERMES_MANAGEMENT_URL": 8090, "HERMES_PUBLISH_URL": 8080}
+"""What the `hermes` command reads, and the port of our image that it names."""
+SERVICES = "services"
+"""The folder of the services' own folders, below the data folder."""
 
 
-class TopologyState(msgspec.Struct, frozen=True):
-    """All that was started below a data folder, and from what file and network."""
-
-    file: str = ""
-    network: str = ""
-    plans: dict[str, Plan] = {}
-
-    @classmethod
-    def read(cls, data: Path) -> "TopologyState":
-        """Return the state as it was written last, empty if it never was. Raises LaunchFailed."""
-        way_out = f"`hermes compose down --data {data}` ends what runs and removes it"
-        return read_state(data / STATE_FILE, cls, way_out) or cls()
-
-    def write(self, data: Path) -> None:
-        """Write down all; an empty one leaves no file. Raises LaunchFailed."""
-        if self.plans:
-            write_private(data / STATE_FILE, msgspec.json.encode(self).decode())
-        else:
-            (data / STATE_FILE).unlink(missing_ok=True)
-
-    def without(self, names: Collection[str]) -> "TopologyState":
-        """The same without these services."""
-        left = {name: plan for name, plan in self.plans.items() if name not in names}
-        return TopologyState(self.file, self.network, left)
-
-    def services(self, data: Path) -> dict[str, Service]:
-        """Return the services by name, to look at and to end."""
-        return {name: Service(plan, _folder(data, name)) for name, plan in self.plans.items()}
-
-
-def found(data: Path) -> dict[str, Service]:
-    """Return what was started below a data folder, to be ended, even without a readable state."""
-    try:
-        return TopologyState.read(data).services(data)
-    except LaunchFailed:
-        folders = sorted((data / "services").glob("*/"))
-        return {each.name: Service(Plan(each.name), each) for each in folders}
-
-
-class Topology:
+class Topology(Group):
     """The wanted services of a compose file and what they depend on; none named: all.
 
     Everything it writes lies below `data`: named volumes, logs, rewritten configuration, its state.
-    `variables` are put into the file (none: those of the environment); `overrides` adds environment
-    variables to single services. With `is_tethered`, what was started dies with this process,
-    however it ends. With `keeps_running`, services that were started from `data` before and still
-    run are `kept`: they are neither started nor ended, and count as healthy. As a context manager
-    it starts all and stops all.
+    `variables` are put into the file (none: those of the environment). With `is_tethered`, what was
+    started dies with this process, however it ends; without, services that were started from `data`
+    before and still run stay as they are, and count as healthy. As a context manager it starts all
+    and stops all.
     """
+
+    asked_each_s = 0.5
 
     def __init__(
         self,
@@ -99,39 +62,23 @@ class Topology:
         network: str = NETWORK_DEFAULT,
         wanted: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
-        overrides: Mapping[str, Mapping[str, str]] | None = None,
         is_tethered: bool = True,
-        keeps_running: bool = False,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
+        super().__init__(data, is_tethered=is_tethered, say=say)
         self.file = file.resolve()
         self.specs = composefile.read(file, os.environ if variables is None else variables)
-        self.data = data.resolve()
         self.addresses = addresses(network, tuple(self.specs))
         self.skipped: dict[str, str] = {}
-        self.services: dict[str, Service] = {}
         self._network = network
-        self._group = Group(self.data / STATE_FILE, is_tethered=is_tethered, say=say)
-        running = self._found_running() if keeps_running else {}
-        for name, own in (overrides or {}).items():
-            if name not in self.specs:
-                raise LaunchFailed(f"overrides: there is no service '{name}'")
-            self.specs[name].environment.update(own)
+        running = {} if is_tethered else self._running()
         for name in composefile.in_order(self.specs, wanted or self.specs):
             spec = self.specs[name]
             if spec.image.startswith(SKIPPED_IMAGES):
                 self.skipped[name] = spec.image
             else:
                 plan = running.get(name) or self._plan(name, spec)
-                self.services[name] = Service(plan, _folder(self.data, name), self._group.hold)
-        self.kept = [name for name in self.services if name in running]
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+                self.services[name] = Service(plan, self._folder(name), self._held_by)
 
     @property
     def not_applied(self) -> list[str]:
@@ -139,84 +86,44 @@ class Topology:
         specs = [self.specs[name] for name in self.services]
         return [key for key in NOT_APPLIED if any(getattr(each, key) for each in specs)]
 
-    def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start all that are not kept, each after what it depends on; return when all are healthy.
-
-        Raises LaunchFailed; what was started is ended then, and what was new is removed, but for
-        logs that the error names, and volumes.
-        """
-        try:
-            self._group.start([*self.services.values()], self._write_all, timeout_s)
-        except BaseException:
-            volumes = self.data / "volumes"
-            remove_empty([*volumes.glob("*"), volumes, self.data])
-            raise
-
-    def stop(self) -> list[str]:
-        """End all in the opposite order; gives the names of those that had to be killed.
-
-        Kept ones go on.
-        """
-        own = {name: each for name, each in self.services.items() if name not in self.kept}
-        killed = self._group.stop(own)
-        TopologyState.read(self.data).without(own).write(self.data)
-        return killed
-
-    @property
-    def started(self) -> list[str]:
-        """The services that were started and became healthy, in that order."""
-        return [name for name in self._group.healthy if name not in self.kept]
-
     def client_urls(self) -> dict[str, str]:
-        """Return the variables that the `hermes` command reads → their values for this topology.
-
-        Of all that run from this data, the first in the file's order.
+        """Return the variables that the `hermes` command reads → their values: those of the first
+        service that has the port.
         """
-        services = TopologyState.read(self.data).services(self.data)
-        urls: dict[str, str] = {}
-        for name in self.specs:
-            if name in services and services[name].is_running:
-                urls = {**services[name].plan.urls, **urls}
-        return dict(sorted(urls.items()))
+        return {
+            variable: each.url(port)
+            for variable, port in CLIENT_PORTS.items()
+            for each in reversed(self.services.values())
+            if port in each.plan.ports
+        }
 
-    def _found_running(self) -> dict[str, Plan]:
+    def _running(self) -> dict[str, Plan]:
         """Return what runs from this data. Raises LaunchFailed if it was started from something
         else.
 
         Its addresses and names would not be those of this topology.
         """
-        saved = TopologyState.read(self.data)
-        running = {
-            name: each.plan for name, each in saved.services(self.data).items() if each.is_running
-        }
-        wanted = {
-            "--file": (saved.file, str(self.file)),
-            "--network": (saved.network, self._network),
-        }
-        for option, (was, now) in wanted.items():
-            if running and was != now:
-                raise LaunchFailed(
-                    f"{option} {now}: {', '.join(running)} runs from {self.data} with {option} "
-                    f"{was}; use that, or `hermes compose down` first, or another --data"
-                )
+        saved = read_state(self.folder)
+        services = saved.services(self.folder / SERVICES)
+        running = {name: each.plan for name, each in services.items() if each.is_running}
+        if running and (saved.file, saved.network) != (str(self.file), self._network):
+            raise LaunchFailed(
+                f"{', '.join(running)} runs from {self.folder} with --file {saved.file} --network "
+                f"{saved.network}; use these, or `hermes compose down` first, or another --data"
+            )
         return running
 
-    def _paths(self, name: str, spec: ServiceSpec) -> dict[str, tuple[Path, Path]]:
-        """Return for each mount its source, and where that or its copy is found here."""
-        paths = {}
-        for mount in spec.volumes:
-            source, target = mount.split(":")[:2]
-            if source.startswith((".", "/")):
-                copy = _folder(self.data, name) / "files" / target.lstrip("/")
-                paths[target] = self.file.parent / source, copy
-            else:
-                paths[target] = (self.data / "volumes" / source,) * 2
-        return paths
-
     def _rewriting(self, name: str, spec: ServiceSpec) -> Rewriting:
-        paths = {target: here for target, (_, here) in self._paths(name, spec).items()}
-        paths[HEALTHCHECK] = COMPOSE_FILE.with_name("healthcheck.py")
+        paths = {HEALTHCHECK: COMPOSE_FILE.with_name("healthcheck.py")}
+        for source, target in spec.mounts:
+            if source.startswith((".", "/")):
+                paths[target] = self._folder(name) / "files" / target.lstrip("/")
+            else:
+                paths[target] = self.folder / "volumes" / source
         return Rewriting(self.addresses, self.addresses[name], paths)
+
+    def _folder(self, name: str) -> Path:
+        return self.folder / SERVICES / name
 
     def _plan(self, name: str, spec: ServiceSpec) -> Plan:
         place = f"services.{name}"
@@ -236,7 +143,7 @@ class Topology:
             words: tuple[str, ...] = (*NODE_WORDS, rewriting.text(NODE_CONFIG))
         elif spec.image.startswith(KAFKA_IMAGE):
             words = ()
-            if not Path(environment.get("KAFKA_LOG_DIRS", "")).is_relative_to(self.data):
+            if not Path(environment.get("KAFKA_LOG_DIRS", "")).is_relative_to(self.folder):
                 raise LaunchFailed(
                     f"{place}.environment.KAFKA_LOG_DIRS: is not where a named volume is mounted, "
                     "so its data would be lost"
@@ -265,11 +172,11 @@ class Topology:
         """Write down what a service reads at its start, and make what it writes to."""
         spec, plan = self.specs[service.name], service.plan
         rewriting = self._rewriting(service.name, spec)
-        for source, here in self._paths(service.name, spec).values():
-            if source == here:
-                make_folder(here)
+        for source, target in spec.mounts:
+            if source.startswith((".", "/")):
+                rewriting.copy(self.file.parent / source, rewriting.paths[target])
             else:
-                rewriting.copy(source, here)
+                make_folder(rewriting.paths[target])
         if spec.image.startswith(KAFKA_IMAGE):
             words = kafka_words(
                 service.folder,
@@ -277,19 +184,19 @@ class Topology:
                 plan.environment["CLUSTER_ID"],
                 (*FAST_START, *plan.environment.get("KAFKA_HEAP_OPTS", "").split()),
             )
-            plan = msgspec.structs.replace(plan, words=words)
-        else:
-            urls = _client_urls(Path(plan.words[-1]), plan.environment)
-            plan = msgspec.structs.replace(plan, urls=urls)
-        service.plan = plan
+            service.plan = msgspec.structs.replace(plan, words=words)
 
-    def _write_all(self) -> None:
-        for name, service in self.services.items():
-            if name not in self.kept:
-                self.write(service)
+    def _write(self, starting: Sequence[Service]) -> None:
+        for each in starting:
+            self.write(each)
         plans = {name: each.plan for name, each in self.services.items()}
-        saved = TopologyState.read(self.data).plans
-        TopologyState(str(self.file), self._network, {**saved, **plans}).write(self.data)
+        saved = read_state(self.folder).plans
+        State({**saved, **plans}, str(self.file), self._network).write(self.folder)
+
+
+def read_state(data: Path) -> State:
+    """Return what was started below a data folder. Raises LaunchFailed when that is damaged."""
+    return State.read(data, f"hermes compose down --data {shlex.quote(str(data))}")
 
 
 def kafka_settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -303,24 +210,3 @@ def kafka_settings(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name.startswith("KAFKA_") and name != "KAFKA_HEAP_OPTS"
     }
-
-
-def _folder(data: Path, name: str) -> Path:
-    return data / "services" / name
-
-
-def _client_urls(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the URLs of the roles that a node's configuration gives it, by variable; none when the
-    configuration is wrong.
-    """
-    try:
-        node = config.load(path, environment)
-    except config.ConfigError:
-        # The node itself says so, where it is looked for.
-        return {}
-    urls = {}
-    if "management" in node.roles:
-        urls["HERMES_MANAGEMENT_URL"] = f"http://{node.management.host}:{node.management.port}"
-    if "frontend" in node.roles:
-        urls["HERMES_PUBLISH_URL"] = f"http://{node.frontend.host}:{node.frontend.port}"
-    return urls

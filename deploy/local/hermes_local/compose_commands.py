@@ -4,27 +4,19 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from hermes_actors.cli.command_line.failures import EXIT_FAILED
 from hermes_actors.cli.command_line.options import Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_local.compose import (
-    COMPOSE_FILE,
-    START_TIMEOUT_S,
-    STATE_FILE,
-    Topology,
-    TopologyState,
-    found,
-)
+from hermes_local.compose import COMPOSE_FILE, SERVICES, Topology, read_state
 from hermes_local.failures import LaunchFailed
-from hermes_local.files import lock_of, locked, remove, remove_empty
-from hermes_local.lifecycle import stop_all
+from hermes_local.files import locked, remove, remove_empty
+from hermes_local.lifecycle import START_TIMEOUT_S, STATE_FILE, Service, found, stop_all
 from hermes_local.rewriting import NETWORK_DEFAULT
 
 DATA_DEFAULT = Path(".hermes-compose")
@@ -33,8 +25,7 @@ _FOLLOW_POLL_S = 0.2
 compose = command_group("Run a compose file's services as local processes, without Docker.")
 
 DataOption = Annotated[
-    Path,
-    typer.Option("--data", metavar="DIR", help="Volumes, logs, rewritten configuration, state."),
+    Path, typer.Option("--data", metavar="DIR", help="Volumes, logs, configuration and state.")
 ]
 NamesArgument = Annotated[
     list[str] | None, typer.Argument(metavar="SERVICE…", help="These only; none: all.")
@@ -42,28 +33,17 @@ NamesArgument = Annotated[
 
 
 @compose.command(
-    cls=PlainCommand,
-    epilog=examples("hermes compose up", "hermes compose up frontend-dc1-1"),
+    cls=PlainCommand, epilog=examples("hermes compose up", "hermes compose up frontend-dc1-1")
 )
 def up(
     names: NamesArgument = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="FILE",
-            help="The compose file; else as it was, or deploy/compose.yaml.",
-        ),
+        typer.Option("--file", "-f", metavar="FILE", help="As it was, else deploy/compose.yaml."),
     ] = None,
     data: DataOption = DATA_DEFAULT,
     network: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CIDR",
-            help="A part of 127.0.0.0/8, one address for each service; else as it was, or "
-            f"{NETWORK_DEFAULT}.",
-        ),
+        str | None, typer.Option(metavar="CIDR", help=f"As it was, else {NETWORK_DEFAULT}.")
     ] = None,
     timeout_s: Annotated[
         float, typer.Option("--timeout", metavar="S", help="How long all may take to be healthy.")
@@ -76,41 +56,37 @@ def up(
     running; `hermes compose down` ends them.
     """
     # Progress is no result: for programs there is one line of JSON, at the end.
-    out = sys.stderr if output is Output.JSON else sys.stdout
-
-    def say(line: str) -> None:
-        print(line, file=out, flush=True)
-
-    with _alone(data):
-        before = TopologyState.read(data)
+    say = partial(print, file=sys.stderr if output is Output.JSON else sys.stdout, flush=True)
+    with locked(data):
+        before = read_state(data)
         topology = Topology(
             file or Path(before.file or COMPOSE_FILE),
             data=data,
             network=network or before.network or NETWORK_DEFAULT,
             wanted=names or (),
             is_tethered=False,
-            keeps_running=True,
             say=say,
         )
         for name, image in topology.skipped.items():
             say(f"{name}: skipped ({image}): this launcher runs Kafka and our own nodes")
-        all_are_up = len(topology.kept) == len(topology.services)
-        if topology.kept:
+        kept = [name for name, each in topology.services.items() if each.is_running]
+        all_are_up = len(kept) == len(topology.services)
+        if kept:
             so = ", so all is up" if all_are_up else ""
-            say(f"runs already{so}: {', '.join(topology.kept)}")
+            say(f"runs already{so}: {', '.join(kept)}")
         if not all_are_up:
             say(f"not applied to plain processes: {', '.join(topology.not_applied)}")
-            topology.start(timeout_s=timeout_s)
+            topology.start(timeout_s)
     urls = topology.client_urls()
     published = {name: each.plan.published for name, each in topology.services.items()}
     if output is Output.JSON:
         report = {
-            "started": topology.started,
-            "alreadyRunning": topology.kept,
+            "started": [name for name in topology.healthy if name not in kept],
+            "alreadyRunning": kept,
             "skipped": topology.skipped,
             "notApplied": topology.not_applied,
             "published": published,
-            "data": str(topology.data),
+            "data": str(topology.folder),
             "environment": urls,
         }
         print(json.dumps(report))
@@ -118,7 +94,7 @@ def up(
     for name, places in published.items():
         for outside, here in places.items():
             print(f"{name}: what Compose publishes at {outside} is here at http://{here}")
-    print(f"logs and data: {topology.data}")
+    print(f"logs and data: {topology.folder}")
     if urls:
         print("next, so that `hermes topic list`, `hermes publish` and the rest find it:")
     for variable, url in urls.items():
@@ -133,53 +109,33 @@ def down(
     ] = False,
 ) -> None:
     """Drain and end everything that `hermes compose up` started; stored data stays."""
-    if not data.is_dir():
-        print(f"nothing is up from {data}")
-        return
-    with _alone(data):
-        services = found(data)
+    with locked(data):
+        services, _ = found(data, f"{SERVICES}/*", read_state)
         killed = stop_all(services)
         remove(data / STATE_FILE)
         if removes_volumes:
             remove(data / "volumes")
-            remove(data / "services")
+            remove(data / SERVICES)
             remove_empty([data])
     print(f"ended: {', '.join(services)}" if services else f"nothing is up from {data}")
     if killed:
         raise LaunchFailed(f"killed after their grace period: {', '.join(killed)}")
 
 
-@compose.command(
-    cls=PlainCommand, epilog=examples("hermes compose status", "hermes compose status -o json")
-)
+@compose.command(cls=PlainCommand, epilog=examples("hermes compose status -o json"))
 def status(data: DataOption = DATA_DEFAULT, output: OutputOption = Output.TABLE) -> None:
     """Show each service: its address, process and health. Exit code 1 when one is not well."""
-    services = TopologyState.read(data).services(data)
-    rows = []
-    for name, each in services.items():
-        pid, fault = each.pid, each.health()
-        well = "healthy" if each.plan.check else "running"
-        rows.append(
-            {
-                "service": name,
-                "condition": "ended" if pid is None else f"unhealthy: {fault}" if fault else well,
-                "address": each.host,
-                "ports": list(each.plan.ports),
-                "published": each.plan.published,
-                "pid": pid,
-                "log": str(each.log_path),
-            }
-        )
+    rows = [_row(each) for each in _services(data).values()]
     if output is Output.JSON:
         print(json.dumps(rows))
     elif not rows:
         print(f"nothing is up from {data}")
     else:
-        width = max(map(len, services))
-        for row, each in zip(rows, services.values(), strict=True):
-            where = " ".join(f"{each.host}:{port}" for port in each.plan.ports)
-            pid_text = row["pid"] or ""
-            print(f"{each.name:<{width}}  {pid_text:>8}  {row['condition']:<9}  {where}")
+        width = max(len(row["service"]) for row in rows)
+        for row in rows:
+            where = " ".join(f"{row['address']}:{port}" for port in row["ports"])
+            told = f"{row['pid'] or '':>8}  {row['condition']:<9}  {where}"
+            print(f"{row['service']:<{width}}  {told}")
     if any(row["condition"] not in ("healthy", "running") for row in rows):
         raise typer.Exit(EXIT_FAILED)
 
@@ -194,31 +150,35 @@ def logs(
     ] = 100,
 ) -> None:
     """Print what services wrote to stdout and stderr, each line with its service's name."""
-    services = TopologyState.read(data).services(data)
+    services = _services(data)
     for name in names or ():
         if name not in services:
             raise LaunchFailed(f"no service '{name}' is up from {data}")
-    chosen = [services[name] for name in names or services]
-    width = max((len(each.name) for each in chosen), default=0)
-    files = {each.name: each.log_path.open(errors="replace") for each in chosen}
+    files = {name: services[name].log_path.open(errors="replace") for name in names or services}
+    width = max(map(len, files), default=0)
     for name, file in files.items():
         for line in deque(file, tail):
             print(f"{name:<{width}} | {line}", end="")
-    while follows and chosen:
+    while follows and files:
         time.sleep(_FOLLOW_POLL_S)
         for name, file in files.items():
             for line in file:
                 print(f"{name:<{width}} | {line}", end="", flush=True)
 
 
-@contextmanager
-def _alone(data: Path) -> Iterator[None]:
-    """One `up` or `down` of a folder at a time: else one forgets what the other has started."""
-    try:
-        with locked(lock_of(data), waits=False):
-            yield
-    except BlockingIOError as error:
-        raise LaunchFailed(
-            f"{data}: another `hermes compose up` or `down` is at work there; wait for its "
-            "end, or use another --data and --network"
-        ) from error
+def _services(data: Path) -> dict[str, Service]:
+    return read_state(data).services(data / SERVICES)
+
+
+def _row(service: Service) -> dict[str, Any]:
+    pid, fault = service.pid, service.health()
+    well = "healthy" if service.plan.check else "running"
+    return {
+        "service": service.name,
+        "condition": "ended" if pid is None else f"unhealthy: {fault}" if fault else well,
+        "address": service.host,
+        "ports": list(service.plan.ports),
+        "published": service.plan.published,
+        "pid": pid,
+        "log": str(service.log_path),
+    }

@@ -1,7 +1,8 @@
 """Reads what deploy/compose.yaml uses of Compose; anything else is an error that names it."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -60,6 +61,11 @@ class ServiceSpec(Struct, forbid_unknown_fields=True):
     security_opt: Any = None
     tmpfs: Any = None
 
+    @property
+    def mounts(self) -> list[tuple[str, str]]:
+        """(what is mounted, where) of each of the volumes; a name, or a path with . or / first."""
+        return [(each.split(":")[0], each.split(":")[1]) for each in self.volumes]
+
 
 NOT_APPLIED = ("cap_drop", "deploy", "init", "networks", "read_only", "restart", "security_opt")
 _Kind = TypeVar("_Kind")
@@ -107,11 +113,7 @@ def parse(tree: Any, variables: Mapping[str, str]) -> dict[str, ServiceSpec]:
         place = f"services.{name}"
         if spec.healthcheck is not None and spec.healthcheck.test[0] != "CMD":
             raise LaunchFailed(f"{place}.healthcheck.test: only the form [CMD, …] is known here")
-        for other in spec.depends_on:
-            if other not in services:
-                raise LaunchFailed(f"{place}.depends_on: there is no service '{other}'")
-        for mount in spec.volumes:
-            source = mount.partition(":")[0]
+        for source, _ in spec.mounts:
             if not source.startswith((".", "/")) and source not in top.volumes:
                 raise LaunchFailed(f"{place}.volumes: '{source}' is not named under volumes")
     return services
@@ -119,22 +121,18 @@ def parse(tree: Any, variables: Mapping[str, str]) -> dict[str, ServiceSpec]:
 
 def in_order(services: Mapping[str, ServiceSpec], wanted: Iterable[str]) -> list[str]:
     """The wanted and all they depend on, each after what it depends on. Raises LaunchFailed."""
-    order: list[str] = []
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        if name in above:
-            circle = " → ".join([*above[above.index(name) :], name])
-            raise LaunchFailed(f"depends_on: goes in a circle: {circle}")
+    needs: dict[str, Collection[str]] = {}
+    left = [*wanted]
+    for name in left:
         if name not in services:
             raise LaunchFailed(f"there is no service '{name}'; there are {', '.join(services)}")
-        for other in services[name].depends_on if name not in order else ():
-            visit(other, (*above, name))
-        if name not in order:
-            order.append(name)
-
-    for name in wanted:
-        visit(name, ())
-    return order
+        needs[name] = services[name].depends_on
+        left += [each for each in needs[name] if each not in needs]
+    try:
+        return [*TopologicalSorter(needs).static_order()]
+    except CycleError as error:
+        circle = " → ".join(reversed(error.args[1]))
+        raise LaunchFailed(f"depends_on: goes in a circle: {circle}") from error
 
 
 def _converted(tree: Any, kind: type[_Kind], place: str) -> _Kind:

@@ -7,30 +7,20 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
 
 from hermes_local.failures import LaunchFailed
 
-_State = TypeVar("_State")
-
 
 @contextlib.contextmanager
-def locked(path: Path, *, waits: bool = True) -> Iterator[None]:
-    """Hold the file's lock: one process at a time, and given back by the kernel at its end.
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock: one process at a time, and given back by the kernel at its end.
 
-    The file stays. Raises BlockingIOError where it does not wait.
+    Its file lies elsewhere and stays, so that the folder may come and go.
     """
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-        yield
-
-
-def lock_of(folder: Path) -> Path:
-    """A folder's lock file, which lies elsewhere, so that the folder may come and go."""
     key = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"hermes-{os.getuid()}-{key}.lock"
+    with Path(tempfile.gettempdir(), f"hermes-{os.getuid()}-{key}.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def make_folder(folder: Path) -> None:
@@ -57,23 +47,6 @@ def write_private(path: Path, text: str) -> None:
         partial.rename(path)
     except OSError as error:
         raise LaunchFailed(f"{path} cannot be written: {error.strerror}") from error
-
-
-def read_state(path: Path, kind: type[_State], way_out: str) -> _State | None:
-    """Return what a file of JSON remembers; None if there is none. Raises LaunchFailed, with the
-    way out, when it is damaged.
-    """
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, msgspec.DecodeError) as error:
-        raise LaunchFailed(f"{path} is damaged ({error}); {way_out}") from error
-
-
-def missing(folder: Path) -> list[Path]:
-    """The folder and those above it that are not there, the innermost first."""
-    return [each for each in (folder, *folder.parents) if not each.exists()]
 
 
 def remove_empty(folders: list[Path]) -> None:

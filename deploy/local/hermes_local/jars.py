@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,10 +35,6 @@ class JarSet:
         """All of them, joined for `java -cp`. Raises LaunchFailed when they cannot be had."""
         return os.pathsep.join(map(str, _jars_in(self.folder(environment))))
 
-    def are_here(self, environment: Mapping[str, str] = os.environ) -> bool:
-        """Whether nothing has to be fetched."""
-        return bool(environment.get(self.variable)) or self.cache_folder(environment).is_dir()
-
     def folder(self, environment: Mapping[str, str] = os.environ) -> Path:
         """The folder that holds them, filled if need be. Raises LaunchFailed."""
         given = environment.get(self.variable)
@@ -50,26 +46,13 @@ class JarSet:
                     f"folder with {self.owner}'s jars, or unset it, so that Maven fetches them"
                 )
             return folder
-        return self._fetched(self.cache_folder(environment), environment)
-
-    def cache_folder(self, environment: Mapping[str, str] = os.environ) -> Path:
-        """The folder of the downloaded jars: in the checkout, else in the user's cache."""
-        key = hashlib.sha256(self.pom.read_bytes()).hexdigest()[:16]
-        parents = self.pom.parents
-        place = Path(self.place)
-        project = parents[min(len(place.parts), len(parents) - 1)]
-        if (project / "pyproject.toml").is_file() and self.pom.parent == project / place:
-            return project / ".cache" / self.cache / key
-        home = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        return Path(home) / "hermes_actors" / self.cache / key
-
-    def _fetched(self, folder: Path, environment: Mapping[str, str]) -> Path:
-        # The folder gets its name when it is complete, so its being there is enough.
+        folder = self.cache_folder(environment)
+        # It gets its name when it is complete, so its being there is enough.
         if folder.is_dir():
             return folder
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with locked(folder.with_suffix(".lock")):
+            with locked(folder):
                 if not folder.is_dir():
                     self._fetch(folder, environment)
         except OSError as error:
@@ -80,9 +63,20 @@ class JarSet:
             ) from error
         return folder
 
+    def cache_folder(self, environment: Mapping[str, str] = os.environ) -> Path:
+        """The folder of the downloaded jars: in the checkout, else in the user's cache."""
+        key = hashlib.sha256(self.pom.read_bytes()).hexdigest()[:16]
+        project = Path(str(self.pom.parent).removesuffix(self.place))
+        if (project / "pyproject.toml").is_file():
+            return project / ".cache" / self.cache / key
+        home = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return Path(home) / "hermes_actors" / self.cache / key
+
     def _fetch(self, folder: Path, environment: Mapping[str, str]) -> None:
-        partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-        try:
+        print(f"fetching {self.owner}'s jars, once …", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+            partial = Path(temporary) / "jars"
+            partial.mkdir()
             # No proxies' or mirrors' names here: Maven's own settings know them.
             command = [
                 maven_command(self.owner, self.variable, environment),
@@ -92,18 +86,15 @@ class JarSet:
                 "prepare-package",
                 f"-Djars.folder={partial}",
             ]
-            failure = _run(command, environment)
-            if failure is None and not _jars_in(partial):
+            failure = _failure_of(command, environment)
+            if not failure and not _jars_in(partial):
                 failure = "it ended well, but brought no jars"
-            if failure is not None:
+            if failure:
                 raise LaunchFailed(
                     f"Maven could not fetch {self.owner}'s jars: {failure}; check the network and "
                     f"Maven's settings, or let {self.variable} name a folder that has the jars"
                 )
-            partial.chmod(0o755)
             partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
 
 
 KAFKA = JarSet(
@@ -120,15 +111,14 @@ def _jars_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
-def _run(command: list[str], environment: Mapping[str, str]) -> str | None:
-    """None if it ended well, else its first error."""
+def _failure_of(command: list[str], environment: Mapping[str, str]) -> str:
+    """The first error of a command that says nothing else; "" if it ended well."""
     try:
         answer = subprocess.run(
             command,
-            capture_output=True,
-            text=True,
-            errors="replace",
             stdin=subprocess.DEVNULL,
+            capture_output=True,
+            errors="replace",
             timeout=FETCH_TIMEOUT_S,
             env=dict(environment),
             check=False,
@@ -136,8 +126,8 @@ def _run(command: list[str], environment: Mapping[str, str]) -> str | None:
     except subprocess.TimeoutExpired:
         return f"it did not end within {FETCH_TIMEOUT_S} s"
     if answer.returncode == 0:
-        return None
-    lines = [line.strip() for line in (answer.stdout + answer.stderr).splitlines()]
-    errors = [line.removeprefix("[ERROR]").strip() for line in lines if "ERROR" in line]
-    first = next(filter(None, errors), None) or next(filter(None, lines), "it said nothing")
+        return ""
+    # Its own errors come first: on stderr Java warns, of itself.
+    said = (answer.stdout + answer.stderr).replace("[ERROR]", "").splitlines()
+    first = next(filter(None, map(str.strip, said)), "it said nothing")
     return f"exit code {answer.returncode}, {first[:300].rstrip('.')}"

@@ -4,22 +4,19 @@ import contextlib
 import json
 import os
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.command_line.failures import EXIT_FAILED, CommandFailed, UsageWrong
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.output.render import counted, show_rows
-from hermes_local import jars
-from hermes_local.failures import LaunchFailed
-from hermes_local.files import lock_of, locked, remove, remove_empty
-from hermes_local.kafka import FULL_SPEED, STATE_FILE, Broker, Cluster
-from hermes_local.lifecycle import stop_all
+from hermes_local.files import locked, remove, remove_empty
+from hermes_local.kafka import FULL_SPEED, Cluster, down_command, read_state
+from hermes_local.lifecycle import STATE_FILE, Service, found, stop_all
 
 NAME_DEFAULT = "dc1"
 PORT_DEFAULT = 9092
@@ -30,12 +27,7 @@ kafka = command_group("Run Kafka clusters on this machine, without Docker.")
 NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="Which cluster.")]
 DataOption = Annotated[
     Path | None,
-    typer.Option(
-        "--data",
-        metavar="DIR",
-        help="The folder of all clusters, one subfolder for each; "
-        "else hermes_actors/kafka in the user's data folder.",
-    ),
+    typer.Option("--data", metavar="DIR", help="The folder of all clusters, else the user's own."),
 ]
 
 
@@ -45,17 +37,12 @@ DataOption = Annotated[
 )
 def up(
     brokers: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, max=9, help="1 for a new cluster, else as it was."),
+        int | None, typer.Option(metavar="N", min=1, max=9, help="As it was, else 1.")
     ] = None,
+    # The last of nine brokers has a port, too.
     port: Annotated[
         int | None,
-        typer.Option(
-            metavar="PORT",
-            min=1,
-            max=65_535,
-            help="The first broker's; the others count up. 9092 for a new cluster, else as it was.",
-        ),
+        typer.Option(metavar="PORT", min=1, max=65_527, help="The first's; as it was, else 9092."),
     ] = None,
     name: NameOption = NAME_DEFAULT,
     data: DataOption = None,
@@ -76,42 +63,39 @@ def up(
     """
     folder = _folder(data, name)
     settings = dict(_setting(each) for each in changes or [])
-    with locked(lock_of(folder)):
-        known = Cluster.found(folder)
-        was_running = known is not None and all(each.is_running for each in known.brokers)
-        if known is not None and known.is_running:
-            _refuse_changes(known, f"hermes kafka down{_options(data, name)}", brokers, port)
-        count = brokers or (len(known.brokers) if known else 1)
-        first = port or (None if known else PORT_DEFAULT)
-        if first is not None and first + count - 1 > 65_535:
-            raise UsageWrong(f"--port {first}: there are no {count} ports from there on")
+    with locked(folder):
+        known = read_state(folder).services(folder)
+        was = (len(known), known["broker-1"].plan.ports[0]) if known else (1, PORT_DEFAULT)
+        count, first = brokers or was[0], port or was[1]
+        if (count, first) != was and _is_running(known):
+            raise CommandFailed(
+                f"it already runs, with {counted(was[0], 'broker')} and port {was[1]}; "
+                f"end it first: {down_command(folder)}"
+            )
         cluster = Cluster(
             folder,
             brokers=count,
-            ports=range(first, first + count) if first else None,
+            ports=range(first, first + count) if port or not known else (),
             settings=settings,
             heap_mb=heap_mb,
             jvm_options=FULL_SPEED,
             is_tethered=False,
         )
+        was_running = all(each.is_running for each in cluster.brokers)
         if not was_running:
-            if not jars.KAFKA.are_here():
-                print("fetching Kafka's jars, once for this version …", file=sys.stderr, flush=True)
             cluster.start()
     servers = ",".join(cluster.bootstrap_servers)
     if prints_json:
-        report = _report(folder, cluster.brokers, cluster.bootstrap_servers)
-        print(json.dumps({**report, "alreadyRunning": was_running}))
+        print(json.dumps({**_report(folder, cluster.services), "alreadyRunning": was_running}))
         return
     print(f"Kafka {name} {'already runs' if was_running else 'runs'} at {servers}")
     print(f"data:  {folder}")
     print("use:   " + _use(name, servers))
-    print(f"end:   hermes kafka down{_options(data, name)}")
+    print(f"end:   {down_command(folder)}")
 
 
 @kafka.command(
-    cls=PlainCommand,
-    epilog=examples("hermes kafka down", "hermes kafka down --name dc2 --delete-data"),
+    cls=PlainCommand, epilog=examples("hermes kafka down", "hermes kafka down --delete-data")
 )
 def down(
     name: NameOption = NAME_DEFAULT,
@@ -122,16 +106,18 @@ def down(
 ) -> None:
     """End a cluster; its data stays for the next `hermes kafka up`."""
     folder = _folder(data, name)
-    with locked(lock_of(folder)):
-        found = _found(folder)
-        if found is None:
-            raise _no_cluster(folder)
-        brokers, _, damage = found
-        was_running = any(each.is_running for each in brokers)
-        stop_all({each.name: each for each in brokers})
+    with locked(folder):
+        brokers, damage = _found(folder)
+        if not brokers and not damage:
+            raise CommandFailed(
+                f"there is no cluster {name} in {folder.parent}; `hermes kafka status` lists "
+                "those there, and --data names another folder"
+            )
+        was_running = _is_running(brokers)
+        stop_all(brokers)
         if deletes_data:
             # What `up` has made, and nothing that someone else has put there.
-            for path in (*(each.folder for each in brokers), folder / STATE_FILE):
+            for path in (*(each.folder for each in brokers.values()), folder / STATE_FILE):
                 remove(path)
             remove_empty([folder])
         elif damage:
@@ -141,29 +127,16 @@ def down(
     print(f"Kafka {name} {ended}; {left}")
 
 
-@kafka.command(
-    cls=PlainCommand,
-    epilog=examples("hermes kafka status", "hermes kafka status --name dc2 -o json"),
-)
-def status(
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="This cluster only.")
-    ] = None,
-    data: DataOption = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+@kafka.command(cls=PlainCommand, epilog=examples("hermes kafka status -o json"))
+def status(data: DataOption = None, output: OutputOption = Output.TABLE) -> None:
     """Show each cluster's brokers: whether they run, where, their memory and data on disk.
 
     Exit code 1 when what is known of one is damaged.
     """
     base = _base(data)
-    if name is not None:
-        folders = [_folder(data, name)]
-    else:
-        folders = sorted(base.iterdir()) if base.is_dir() else []
-    reports = [_report(each, *found) for each in folders if (found := _found(each)) is not None]
-    if name is not None and not reports:
-        raise _no_cluster(folders[0])
+    folders = sorted(base.iterdir()) if base.is_dir() else []
+    reports = [_report(each, *_found(each)) for each in folders]
+    reports = [each for each in reports if each["brokers"] or each["damage"]]
     damages = [report["damage"] for report in reports if report["damage"]]
     if output is Output.JSON:
         print(json.dumps(reports))
@@ -175,15 +148,11 @@ def status(
             [row for report in reports for row in _rows(report)],
             "",
         )
-        for damage in damages:
-            print(f"hermes: {damage}", file=sys.stderr)
     if damages:
-        raise typer.Exit(EXIT_FAILED)
+        raise CommandFailed("\n".join(damages))
 
 
 def _rows(report: dict[str, Any]) -> list[tuple[str, ...]]:
-    if not report["brokers"]:
-        return [(report["name"], "", "damaged", "", "", "", report["folder"])]
     return [
         (
             report["name"],
@@ -199,10 +168,8 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _base(data: Path | None) -> Path:
-    if data is not None:
-        return data.resolve()
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "hermes_actors" / "kafka"
+    return data.resolve() if data else Path(home) / "hermes_actors" / "kafka"
 
 
 def _folder(data: Path | None, name: str) -> Path:
@@ -218,56 +185,37 @@ def _setting(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _found(folder: Path) -> tuple[Sequence[Broker], list[str], str] | None:
-    """A cluster's brokers, where clients reach them, what is wrong with what is known of it."""
-    try:
-        cluster = Cluster.found(folder)
-    except LaunchFailed as damage:
-        return Broker.found(folder), [], damage.message
-    return None if cluster is None else (cluster.brokers, cluster.bootstrap_servers, "")
+def _found(folder: Path) -> tuple[dict[str, Service], str]:
+    return found(folder, "broker-[1-9]", read_state)
 
 
-def _no_cluster(folder: Path) -> CommandFailed:
-    return CommandFailed(
-        f"there is no cluster {folder.name} in {folder.parent}; `hermes kafka status` lists those "
-        "there, and --data names another folder"
-    )
+def _is_running(brokers: Mapping[str, Service]) -> bool:
+    return any(each.is_running for each in brokers.values())
 
 
-def _refuse_changes(cluster: Cluster, way_out: str, brokers: int | None, port: int | None) -> None:
-    """A running cluster keeps its shape."""
-    different = []
-    if brokers not in (None, len(cluster.brokers)):
-        different.append(counted(len(cluster.brokers), "broker"))
-    if port not in (None, cluster.brokers[0].port):
-        different.append(f"port {cluster.brokers[0].port}")
-    if different:
-        raise CommandFailed(
-            f"it already runs, with {' and '.join(different)}; end it first: {way_out}"
-        )
-
-
-def _report(
-    folder: Path, brokers: Sequence[Broker], servers: list[str], damage: str = ""
-) -> dict[str, Any]:
+def _report(folder: Path, brokers: Mapping[str, Service], damage: str = "") -> dict[str, Any]:
+    reports = [_report_of(each, damage) for each in brokers.values()]
     return {
         "name": folder.name,
-        "running": any(each.is_running for each in brokers),
-        "bootstrapServers": servers,
+        "running": _is_running(brokers),
+        "bootstrapServers": [each["address"] for each in reports if each["address"]],
         "folder": str(folder),
         "damage": damage,
-        "brokers": [
-            {
-                "id": each.node_id,
-                "address": "" if damage else each.address,
-                "state": f"{each.state}, damaged" if damage else each.state,
-                "pid": each.pid,
-                "memoryMib": round(each.process.rss_mb if each.process else 0.0, 1),
-                "diskMib": round(_disk_bytes(each.folder) / 1_048_576, 1),
-                "folder": str(each.folder),
-            }
-            for each in brokers
-        ],
+        "brokers": reports,
+    }
+
+
+def _report_of(broker: Service, damage: str) -> dict[str, Any]:
+    process = broker.process
+    state = "down" if process is None else "paused" if process.is_paused else "running"
+    return {
+        "id": int(broker.name.removeprefix("broker-")),
+        "address": "" if damage else f"{broker.host}:{broker.plan.ports[0]}",
+        "state": f"{state}, damaged" if damage else state,
+        "pid": process.pid if process else None,
+        "memoryMib": round(process.rss_mb if process else 0.0, 1),
+        "diskMib": round(_disk_bytes(broker.folder) / 1_048_576, 1),
+        "folder": str(broker.folder),
     }
 
 
@@ -290,8 +238,3 @@ def _use(name: str, servers: str) -> str:
     variable = f"HERMES_KAFKA_CLUSTERS_{name.upper()}_BOOTSTRAP_SERVERS"
     dc = "" if name == "dc1" else f"HERMES_DC={name} "
     return f"{dc}{variable}={servers} hermes node"
-
-
-def _options(data: Path | None, name: str) -> str:
-    named = "" if name == NAME_DEFAULT else f" --name {name}"
-    return named + ("" if data is None else f" --data {data}")

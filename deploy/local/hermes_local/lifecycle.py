@@ -1,39 +1,46 @@
-"""Starts, ends and pauses one process of a topology or a cluster, and asks for its health."""
+"""Starts, ends and pauses the processes of a topology or a cluster, and asks for their health."""
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Self
 
 import msgspec
 
 from hermes_local.failures import LaunchFailed
-from hermes_local.files import make_folder, missing, remove, remove_empty, write_private
+from hermes_local.files import make_folder, remove, remove_empty, write_private
 from hermes_local.ports import is_free
 from hermes_local.processes import ProcessId, Tether
 
-_LAST_WORDS_BYTES = 2_000
+START_TIMEOUT_S = 180.0
+STATE_FILE = "state.json"
+_LAST_LINES = 200
 _KILLED_WITHIN_S = 30.0
-_LEFT_WITHIN_S = 2.0
 _PAUSED_WITHIN_S = 20.0
 _POLL_S = 0.05
 # What a process needs of this shell; the rest is not in a container either.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV")
+_THREAD = 'Exception in thread "main" '
+_REASON = re.compile(r"^(?:hermes: |Caused by: |\[?[\w.$]*(?:Exception|Error): )")
+
+Port = Annotated[int, msgspec.Meta(gt=0, lt=65_536)]
 
 
 class Plan(msgspec.Struct, frozen=True):
     """How a service is run. `ports` are bound at `host`; `check` exits with 0 when it is healthy.
 
-    `published`: what Compose would publish → where it is found here. `urls`: what the `hermes`
-    command reads (a variable's name) → the service's URL.
+    `published`: what Compose would publish → where it is found here.
     """
 
     name: str
     host: str = ""
-    ports: tuple[int, ...] = ()
+    ports: tuple[Port, ...] = ()
     words: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     check: tuple[str, ...] = ()
@@ -41,29 +48,24 @@ class Plan(msgspec.Struct, frozen=True):
     stop_grace_s: float = 20.0
     depends_on: tuple[str, ...] = ()
     published: dict[str, str] = {}
-    urls: dict[str, str] = {}
 
 
 class Service:
     """A process that may have been started by another shell: its id lies in `folder`.
 
-    `started` is called with each process that it starts. Not safe for use by two threads at once.
+    Not safe for use by two threads at once.
     """
 
-    asked_each_s = 1.0
-    """How often its health is asked while it starts."""
-
-    def __init__(
-        self, plan: Plan, folder: Path, started: Callable[[ProcessId], None] = lambda _: None
-    ) -> None:
+    def __init__(self, plan: Plan, folder: Path, tether: Tether | None = None) -> None:
         self.plan = plan
         self.name = plan.name
         self.host = plan.host
         self.folder = folder
-        self.log_path = folder / "log"
-        self._started = started
+        self.log_path = folder / "console.log"
+        self._pid_file = folder / "pid"
+        self._tether = tether
         self._child: subprocess.Popen[bytes] | None = None
-        self._asked_to_end = 0
+        self._log_began = 0
 
     @property
     def process(self) -> ProcessId | None:
@@ -90,20 +92,17 @@ class Service:
         """How the process that was started here ended; None before that."""
         return None if self._child is None else self._child.poll()
 
-    @property
-    def _pid_file(self) -> Path:
-        return self.folder / "pid"
-
     def url(self, port: int) -> str:
         """The base URL of one of its ports."""
         return f"http://{self.host}:{port}"
 
     def start(self) -> None:
-        """Start it as it was started before; returns at once. Raises LaunchFailed."""
+        """Start it as its plan says, or leave the one that runs; returns at once."""
         if self.is_running:
-            raise LaunchFailed(f"{self.name}: runs already")
+            return
         make_folder(self.folder)
         with self.log_path.open("ab") as log:
+            self._log_began = log.tell()
             self._child = subprocess.Popen(
                 self.plan.words,
                 stdin=subprocess.DEVNULL,
@@ -115,7 +114,8 @@ class Service:
                 start_new_session=True,
             )
         process = ProcessId.of(self._child.pid)
-        self._started(process)
+        if self._tether is not None:
+            self._tether.hold(process)
         self._pid_file.write_text(f"{process.pid} {process.began}\n")
 
     def refuse_taken_ports(self) -> None:
@@ -150,7 +150,7 @@ class Service:
         said = " ".join((done.stdout + done.stderr).split())[-300:]
         return said or f"its health check exited with {done.returncode}"
 
-    def wait_healthy(self, timeout_s: float = 60.0) -> None:
+    def wait_healthy(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Raises LaunchFailed when it ends before, or when the time is over."""
         deadline_s = time.monotonic() + timeout_s
         while not self.has_started(deadline_s, timeout_s):
@@ -171,55 +171,46 @@ class Service:
         return not fault
 
     def last_words(self) -> str:
-        """The end of its log, and where that lies."""
-        words = b""
-        with contextlib.suppress(OSError), self.log_path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
-            words = file.read()
-        return f"{words.decode(errors='replace').strip()}; see {self.log_path}"
+        """The last exception that its logs tell of, else the last line, and where that is."""
+        lines: list[tuple[str, Path]] = []
+        # Kafka writes a log of its own; what it says there is older than its end.
+        for path, began in ((self.folder / "broker.log", 0), (self.log_path, self._log_began)):
+            with contextlib.suppress(OSError):
+                said = path.read_bytes()[began:].decode(errors="replace").strip().splitlines()
+                lines += [(each.removeprefix(_THREAD), path) for each in said[-_LAST_LINES:]]
+        reasons = [each for each in lines if _REASON.match(each[0])] or lines[-1:]
+        line, path = reasons[-1] if reasons else ("no word", self.log_path)
+        return f"{line.strip().rstrip('.')}; see {path}"
 
-    def stop(self, timeout_s: float | None = None) -> bool:
-        """Ask it to end; True when it did so within that time, else its grace period."""
+    def stop(self) -> bool:
+        """Ask it to end; True when it did so within its grace period, else it is killed."""
         self.begin_stop()
-        return self.finish_stop(timeout_s)
+        return self.finish_stop()
 
     def begin_stop(self) -> None:
         """Ask it to end, once: a node takes a second signal for impatience."""
-        process = self.process
-        if process is not None:
-            # With what it has started itself: a broker's data may be being formatted.
-            self._asked_to_end = process.pid
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
+        self._send(signal.SIGTERM)
         # A paused one takes no signal but SIGKILL until it goes on.
         self._send(signal.SIGCONT)
 
-    def finish_stop(self, timeout_s: float | None = None) -> bool:
+    def finish_stop(self) -> bool:
         """Wait for the end that `begin_stop` asked for; kill it then. True when it ended itself."""
         process = self.process
-        grace_s = self.plan.stop_grace_s if timeout_s is None else timeout_s
-        in_time = process is None or process.wait_ended(grace_s)
+        in_time = process is None or process.wait_ended(self.plan.stop_grace_s)
         self.kill()
         return in_time
 
     def kill(self) -> None:
         """SIGKILL; returns when it is gone. Raises LaunchFailed if it does not go."""
-        if (process := self.process) is not None:
-            process.send(signal.SIGKILL)
-            if not process.wait_ended(_KILLED_WITHIN_S):
-                raise LaunchFailed(f"{self.name}: process {process.pid} does not end")
+        process = self.process
+        self._send(signal.SIGKILL)
+        if process is not None and not process.wait_ended(_KILLED_WITHIN_S):
+            raise LaunchFailed(f"{self.name}: process {process.pid} does not end")
         if self._child is not None:
+            # It has no file yet when its start was interrupted.
+            self._child.kill()
             self._child.wait(_KILLED_WITHIN_S)
-        self._kill_what_it_started(self._asked_to_end if process is None else process.pid)
         self._pid_file.unlink(missing_ok=True)
-
-    def _kill_what_it_started(self, group: int) -> None:
-        deadline_s = time.monotonic() + _LEFT_WITHIN_S
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            while group and time.monotonic() < deadline_s:
-                os.killpg(group, signal.SIGKILL)
-                time.sleep(_POLL_S / 10)
-        self._asked_to_end = 0
 
     def pause(self) -> None:
         """SIGSTOP: it keeps its connections and does nothing. Raises LaunchFailed."""
@@ -234,100 +225,151 @@ class Service:
         """SIGCONT: it goes on."""
         self._send(signal.SIGCONT)
 
-    def restart(self, *, timeout_s: float = 60.0) -> None:
-        """Stop it if it runs, start it, wait until it is healthy. Raises LaunchFailed."""
-        self.stop()
-        self.start()
-        self.wait_healthy(timeout_s)
-
     def _send(self, signal_number: int) -> None:
+        """To it and to what it has started: a broker's data may be being formatted."""
         if (process := self.process) is not None:
-            process.send(signal_number)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal_number)
 
 
-class Group:
-    """Services that are started and ended together. `state` is the file that remembers them.
+class State(msgspec.Struct, frozen=True):
+    """All that was started below a folder; for a topology, from what file and network, too."""
 
-    With `is_tethered` they die with this process, however it ends.
+    plans: dict[str, Plan]
+    file: str = ""
+    network: str = ""
+
+    @classmethod
+    def read(cls, folder: Path, down: str) -> "State":
+        """Return the state as it was written last, empty if it never was.
+
+        Raises LaunchFailed when it is damaged, with the command `down` as the way out.
+        """
+        path = folder / STATE_FILE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except (FileNotFoundError, NotADirectoryError):
+            return cls({})
+        except (OSError, msgspec.DecodeError) as error:
+            raise LaunchFailed(
+                f"{path} is damaged ({error}); put it back from a copy, or end what runs and "
+                f"forget it: {down}"
+            ) from error
+
+    def write(self, folder: Path) -> None:
+        """Write down all. Raises LaunchFailed."""
+        write_private(folder / STATE_FILE, msgspec.json.encode(self).decode())
+
+    def services(self, parent: Path) -> dict[str, Service]:
+        """Return the services, whose folders lie in `parent`, to look at and to end."""
+        return {name: Service(plan, parent / name) for name, plan in self.plans.items()}
+
+
+class Group(ABC):
+    """Services that are started and ended together; `folder` remembers them.
+
+    With `is_tethered` they die with this process, however it ends. As a context manager it starts
+    all and stops all.
     """
 
-    def __init__(self, state: Path, *, is_tethered: bool, say: Callable[[str], None]) -> None:
-        self.healthy: list[str] = []
-        self._state = state
-        self._is_tethered = is_tethered
-        self._say = say
-        self._tether: Tether | None = None
+    asked_each_s = _POLL_S
+    """How often their health is asked while they start."""
 
-    def start(
-        self, services: Sequence[Service], write: Callable[[], None], timeout_s: float
+    def __init__(
+        self, folder: Path, *, is_tethered: bool, say: Callable[[str], None] = lambda _: None
     ) -> None:
-        """`write` what they read, start each after what it depends on, wait until all are healthy.
+        self.folder = folder.resolve()
+        self.services: dict[str, Service] = {}
+        self.healthy: list[str] = []
+        self._tether = Tether()
+        self._held_by = self._tether if is_tethered else None
+        self._say = say
 
-        Raises LaunchFailed; those that this call started are ended then, and what was new is
-        removed, but for logs that the error names, and what is stored elsewhere.
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start those that do not run, each after what it depends on; return when all are healthy.
+
+        Raises LaunchFailed; what this call started is ended then, and what it made is removed, but
+        for logs that the error names, and what is stored elsewhere.
         """
-        starting = [each for each in services if not each.is_running]
-        self.healthy = [each.name for each in services if each not in starting]
+        starting = [each for each in self.services.values() if not each.is_running]
+        self.healthy = [name for name, each in self.services.items() if each not in starting]
         for each in starting:
             each.refuse_taken_ports()
         new = [each for each in starting if not each.folder.exists()]
-        made = missing(self._state.parent)
-        before = self._state.read_text() if self._state.exists() else None
+        made = [each for each in (self.folder, *self.folder.parents) if not each.exists()]
+        state = self.folder / STATE_FILE
+        before = state.read_text() if state.exists() else None
         try:
-            write()
+            self._write(starting)
             self._start([*starting], timeout_s)
         except BaseException as error:
             for each in starting:
                 each.kill()
-            if len(starting) == len(services):
-                self.let_go()
+            if len(starting) == len(self.services):
+                self._tether.end()
             for each in new:
                 remove(each.folder, unless_in=str(error))
             if before is None:
-                self._state.unlink(missing_ok=True)
+                state.unlink(missing_ok=True)
             else:
-                write_private(self._state, before)
-            remove_empty([*(each.folder.parent for each in new), *made])
+                write_private(state, before)
+            below = [Path(path) for path, _, _ in os.walk(self.folder, topdown=False)]
+            remove_empty([*below[:-1], *made])
             raise
 
-    def stop(self, services: Mapping[str, Service]) -> list[str]:
-        """End them, as `stop_all`."""
-        killed = stop_all(services)
-        self.let_go()
+    def stop(self) -> list[str]:
+        """End all as `stop_all` does, and give what that gives."""
+        killed = stop_all(self.services)
+        self._tether.end()
         return killed
 
-    def hold(self, process: ProcessId) -> None:
-        """Let it die with this process, if that was asked for."""
-        if self._is_tethered:
-            self._tether = self._tether or Tether()
-            self._tether.hold(process)
+    def kill(self) -> None:
+        """SIGKILL to all, and wait until they are gone."""
+        for each in self.services.values():
+            each.kill()
+        self._tether.end()
 
-    def let_go(self) -> None:
-        """Keep the processes that were held running when this one ends."""
-        if self._tether is not None:
-            self._tether.let_go()
-            self._tether = None
+    @abstractmethod
+    def _write(self, starting: Sequence[Service]) -> None:
+        """Write down what these read at their start, and the state of all."""
 
     def _start(self, waiting: list[Service], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
-        asked_s: dict[Service, float] = {}
-        while waiting or asked_s:
+        asked: list[Service] = []
+        while waiting or asked:
             for service in [each for each in waiting if {*each.plan.depends_on} <= {*self.healthy}]:
                 self._say(f"{service.name}: starts at {service.host}")
                 service.start()
                 waiting.remove(service)
-                asked_s[service] = 0.0
-            # One check at a time, each service at most once a second: checks are processes too.
-            for service, at_s in list(asked_s.items()):
-                if time.monotonic() < at_s + service.asked_each_s:
-                    continue
-                has_started = service.has_started(deadline_s, timeout_s)
-                asked_s[service] = time.monotonic()
-                if has_started:
-                    del asked_s[service]
+                asked.append(service)
+            time.sleep(self.asked_each_s)
+            for service in [*asked]:
+                if service.has_started(deadline_s, timeout_s):
+                    asked.remove(service)
                     self.healthy.append(service.name)
                     self._say(f"{service.name}: healthy")
-            time.sleep(_POLL_S)
+
+
+def found(
+    folder: Path, services: str, read: Callable[[Path], State]
+) -> tuple[dict[str, Service], str]:
+    """Return what was started below a folder, and what is wrong with the state that says so.
+
+    Of a damaged one all is found that lies in folders of the pattern `services`, to be ended.
+    """
+    pattern = folder / services
+    try:
+        return read(folder).services(pattern.parent), ""
+    except LaunchFailed as damage:
+        folders = sorted(pattern.parent.glob(f"{pattern.name}/"))
+        return {each.name: Service(Plan(each.name), each) for each in folders}, damage.message
 
 
 def stop_all(services: Mapping[str, Service]) -> list[str]:

@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 _POLL_S = 0.02
 # Ended, but not yet waited for by its parent; and gone.
@@ -23,36 +25,28 @@ class ProcessId:
     @classmethod
     def of(cls, pid: int) -> "ProcessId":
         """The process that has this id now. Raises ProcessLookupError."""
-        found = _state(pid)
+        found = _stat(pid)
         if found is None:
             raise ProcessLookupError(pid)
-        return cls(pid, found[1])
+        return cls(pid, found.began)
 
     @property
     def is_running(self) -> bool:
         """Whether it still is; one that has ended and was not waited for is not."""
-        found = _state(self.pid)
-        return found is not None and found[1] == self.began and found[0] not in _ENDED
+        found = _stat(self.pid)
+        return found is not None and found.began == self.began and found.state not in _ENDED
 
     @property
     def is_paused(self) -> bool:
         """Whether it was stopped by a signal, to go on later."""
-        found = _state(self.pid)
-        return found is not None and found[0] == "T"
+        found = _stat(self.pid)
+        return found is not None and found.state == "T"
 
     @property
     def rss_mb(self) -> float:
         """The memory that it holds now, in MiB; 0 when it has ended."""
-        with contextlib.suppress(OSError, StopIteration):
-            lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-            return next(int(each.split()[1]) for each in lines if "VmRSS:" in each) / 1_024
-        return 0.0
-
-    def send(self, signal_number: int) -> None:
-        """Send it a signal, if it still is."""
-        if self.is_running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal_number)
+        found = _stat(self.pid)
+        return found.rss_pages * os.sysconf("SC_PAGE_SIZE") / 1_048_576 if found else 0.0
 
     def wait_ended(self, timeout_s: float) -> bool:
         """True when it has ended, False when the time is over."""
@@ -64,41 +58,60 @@ class ProcessId:
         return True
 
 
-def _state(pid: int) -> tuple[str, int] | None:
-    """(its state's letter, when it began); None when there is no such process."""
+class _Stat(NamedTuple):
+    state: str
+    began: int
+    rss_pages: int
+
+
+def _stat(pid: int) -> _Stat | None:
+    """What the kernel tells of it; None when there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name may hold anything, parentheses too; what follows its last one is numbers.
     state, *fields = stat.rpartition(")")[2].split()
-    return state, int(fields[18])
+    return _Stat(state, int(fields[18]), int(fields[20]))
 
 
 class Tether:
-    """Kills what it was told of when this process ends, in whatever way, unless let go before.
+    """Kills what it was told of when this process ends, in whatever way.
 
     It is a process of its own at the other end of a pipe: the kernel's parent-death signal would
     do the same, but fires already when the *thread* ends that started the child.
     """
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-S", "-E", str(Path(__file__).with_name("tether.py"))],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._process: subprocess.Popen[bytes] | None = None
 
     def hold(self, process: ProcessId) -> None:
         """Kill this one too, should it come to that."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-S", "-E", __file__],
+                stdin=subprocess.PIPE,
+                start_new_session=True,
+            )
         assert self._process.stdin is not None
         self._process.stdin.write(f"{process.pid} {process.began}\n".encode())
         self._process.stdin.flush()
 
-    def let_go(self) -> None:
-        """Kill nothing, and end."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(b"done\n")
-            self._process.stdin.close()
-        self._process.wait()
+    def end(self) -> None:
+        """Kill what still runs of it, and forget it."""
+        if self._process is not None:
+            self._process.communicate()
+            self._process = None
+
+
+def _kill_held() -> None:
+    """Wait for the end of the pipe, then kill what the other end has told of."""
+    held = [ProcessId(*map(int, line.split())) for line in sys.stdin]
+    for process in reversed(held):
+        if process.is_running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    _kill_held()

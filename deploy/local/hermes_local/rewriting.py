@@ -7,7 +7,7 @@ under the path of a copy.
 
 import ipaddress
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hermes_local.failures import LaunchFailed
@@ -25,10 +25,10 @@ def addresses(network: str, names: Sequence[str]) -> dict[str, str]:
         net = ipaddress.IPv4Network(network)
     except ValueError as error:
         raise LaunchFailed(f"--network: {error}; write for example {NETWORK_DEFAULT}") from error
-    if not net.subnet_of(ipaddress.IPv4Network("127.0.0.0/8")):
-        raise LaunchFailed(f"--network: {net} is not a part of 127.0.0.0/8, this machine's own")
-    if ipaddress.IPv4Address("127.0.0.1") in net:
-        raise LaunchFailed(f"--network: {net} holds 127.0.0.1, where everything else listens")
+    if not net.is_loopback or ipaddress.IPv4Address("127.0.0.1") in net:
+        raise LaunchFailed(
+            f"--network: {net} is not a part of 127.0.0.0/8, this machine's own, without 127.0.0.1"
+        )
     if net.num_addresses - 2 < len(names):
         raise LaunchFailed(f"--network: {net} is too small for {len(names)} services")
     return {name: str(net[n]) for n, name in enumerate(names, start=1)}
@@ -45,16 +45,11 @@ class Rewriting:
     def __init__(self, addresses: Mapping[str, str], own: str, paths: Mapping[str, Path]) -> None:
         self._addresses = addresses
         self._own = own
-        self._paths = {target: str(path) for target, path in paths.items()}
-        names = "|".join(re.escape(each) for each in sorted(addresses, key=len, reverse=True))
+        self.paths = paths
         pattern = r"(?P<itself>(?<![\w.-])(?:localhost|127\.0\.0\.1|0\.0\.0\.0)(?![\w.-]))"
         # Only with a port: a bare name may as well be a node's, or a word in a comment.
-        pattern += rf"|(?P<other>(?<![\w.-])(?:{names})(?=:\d))"
-        if self._paths:
-            targets = "|".join(
-                re.escape(each) for each in sorted(self._paths, key=len, reverse=True)
-            )
-            pattern += rf"|(?P<path>(?<![\w./-])(?:{targets})(?![\w.-]))"
+        pattern += rf"|(?P<other>(?<![\w.-])(?:{_any_of(addresses)})(?=:\d))"
+        pattern += rf"|(?P<path>(?<![\w./-])(?:{_any_of(paths)})(?![\w.-]))"
         self._pattern = re.compile(pattern)
 
     def text(self, text: str) -> str:
@@ -65,7 +60,7 @@ class Rewriting:
         found = match[0]
         if match.lastgroup == "itself":
             return self._own
-        return self._addresses[found] if match.lastgroup == "other" else self._paths[found]
+        return self._addresses[found] if match.lastgroup == "other" else str(self.paths[found])
 
     def copy(self, source: Path, copy: Path) -> None:
         """A rewritten copy of a text file, which may be a secret. Raises LaunchFailed."""
@@ -74,3 +69,8 @@ class Rewriting:
         except (OSError, UnicodeDecodeError) as error:
             raise LaunchFailed(f"{source}: cannot be read as text: {error}") from error
         write_private(copy, self.text(text))
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    """A pattern of these, the longest that fits."""
+    return "|".join(re.escape(each) for each in sorted(texts, key=len, reverse=True))

@@ -3,35 +3,15 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import msgspec
 
 from hermes_local.failures import LaunchFailed
+from hermes_local.lifecycle import Plan
 
-Port = Annotated[int, msgspec.Meta(gt=0, lt=65_536)]
-CLIENTS, BROKERS, CONTROLLER = "CLIENTS", "BROKERS", "CONTROLLER"
-
-
-@dataclass(frozen=True)
-class BrokerAddress:
-    """One combined broker and controller: its number and where it listens.
-
-    `internal_port` is where brokers speak to each other, in plain text.
-    """
-
-    node_id: int
-    host: str
-    port: Port
-    controller_port: Port
-    internal_port: Port
-
-    @property
-    def ports(self) -> tuple[int, int, int]:
-        """All of them."""
-        return self.port, self.controller_port, self.internal_port
+LISTENERS = CLIENTS, CONTROLLER, BROKERS = "CLIENTS", "CONTROLLER", "BROKERS"
+"""Those of each broker; BROKERS is for the brokers themselves, which no proxy and no password
+stands before.
+"""
 
 
 def defaults(brokers: int) -> dict[str, str]:
@@ -51,9 +31,6 @@ def defaults(brokers: int) -> dict[str, str]:
         "transaction.state.log.num.partitions": "2",
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(in_sync),
-        "share.coordinator.state.topic.num.partitions": "2",
-        "share.coordinator.state.topic.replication.factor": str(replicas),
-        "share.coordinator.state.topic.min.isr": str(in_sync),
         "group.initial.rebalance.delay.ms": "0",
         # A killed broker is found out after seconds, not half a minute.
         "broker.session.timeout.ms": "6000",
@@ -71,43 +48,39 @@ def defaults(brokers: int) -> dict[str, str]:
 
 
 def broker_settings(
-    place: BrokerAddress,
-    places: Sequence[BrokerAddress],
+    node_id: int,
+    plans: Sequence[Plan],
     folder: Path,
     *,
     settings: Mapping[str, str],
     client_protocol: str = "PLAINTEXT",
-    advertised: str | None = None,
+    advertised: str = "",
 ) -> dict[str, str]:
-    """server.properties of the broker at `place`; `settings` win over the defaults.
+    """server.properties of the broker with this number; `settings` win over the defaults.
 
-    Clients are told `advertised` (host:port) instead of where it listens. Raises LaunchFailed.
+    The `plans` are those of all brokers, by their numbers, each with the ports of its listeners
+    CLIENTS, CONTROLLER and BROKERS. Clients are told `advertised` (host:port) instead of where it
+    listens. Raises LaunchFailed.
     """
     data = str(folder / "data")
     if "," in data:
         raise LaunchFailed(f"{data}: Kafka's data cannot lie in a folder with a comma in its name")
-    # A listener for the brokers themselves, which no proxy and no password stands before.
-    listeners = {
-        CLIENTS: place.port,
-        BROKERS: place.internal_port,
-        CONTROLLER: place.controller_port,
+    own = plans[node_id - 1]
+    addresses = {
+        name: f"{own.host}:{port}" for name, port in zip(LISTENERS, own.ports, strict=True)
     }
-    told = {
-        CLIENTS: advertised or f"{place.host}:{place.port}",
-        BROKERS: f"{place.host}:{place.internal_port}",
-    }
-    protocols = {**dict.fromkeys(listeners, "PLAINTEXT"), CLIENTS: client_protocol}
+    # Controllers are found by the voters, the others by what they tell.
+    told = {CLIENTS: advertised or addresses[CLIENTS], BROKERS: addresses[BROKERS]}
+    protocols = {**dict.fromkeys(LISTENERS, "PLAINTEXT"), CLIENTS: client_protocol}
     structure = {
         "process.roles": "broker,controller",
-        "node.id": str(place.node_id),
+        "node.id": str(node_id),
         "controller.quorum.voters": ",".join(
-            f"{each.node_id}@{each.host}:{each.controller_port}" for each in places
+            f"{number}@{each.host}:{each.ports[1]}" for number, each in enumerate(plans, start=1)
         ),
-        "listeners": ",".join(f"{name}://{place.host}:{port}" for name, port in listeners.items()),
-        "advertised.listeners": ",".join(f"{name}://{address}" for name, address in told.items()),
-        "listener.security.protocol.map": ",".join(
-            f"{name}:{protocol}" for name, protocol in protocols.items()
-        ),
+        "listeners": _pairs(addresses, "://"),
+        "advertised.listeners": _pairs(told, "://"),
+        "listener.security.protocol.map": _pairs(protocols, ":"),
         "inter.broker.listener.name": BROKERS,
         "controller.listener.names": CONTROLLER,
         "log.dirs": data,
@@ -115,12 +88,16 @@ def broker_settings(
     taken = sorted(set(structure) & set(settings))
     if taken:
         raise LaunchFailed(f"settings.{taken[0]}: the launcher sets it itself; leave it out")
-    return {**defaults(len(places)), **settings, **structure}
+    return {**defaults(len(plans)), **settings, **structure}
 
 
 def rendered(settings: Mapping[str, str]) -> str:
     """The text of a .properties file, of any characters."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+
+
+def _pairs(values: Mapping[str, str], sign: str) -> str:
+    return ",".join(f"{name}{sign}{value}" for name, value in values.items())
 
 
 def _escaped(text: str) -> str:
