@@ -13,7 +13,7 @@ import pytest
 import trio
 from hyperframe.frame import ContinuationFrame, GoAwayFrame, HeadersFrame, PingFrame, SettingsFrame
 
-from hermes_actors.publisher.edges.http2 import Http2Connection
+from hermes_actors.publisher.edges.http2.connection import Http2Connection
 from hermes_chaos.sim.environment.http_in import Line
 
 PATH = "/topics/shop.orders"

@@ -179,7 +179,7 @@ async def test_whatever_a_client_does_it_is_answered_and_as_stored(
         await anybody.come_to_an_end()
         anybody.check()
         assert world.crashes == []
-        assert world.frontend.tally.in_flight == 0
+        assert world.frontend.drain.in_flight == 0
         connection = anybody.client.line.connection
         assert not connection._streams
         window = connection.frames._inbound_flow_control_window_manager

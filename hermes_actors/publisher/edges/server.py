@@ -11,7 +11,7 @@ from typing import Any, cast
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.edge import LEAVE_S, UNREAD_S, Edge, Host
 from hermes_actors.publisher.edges.http1.connection import Http1Connection
-from hermes_actors.publisher.edges.http2 import Http2Connection
+from hermes_actors.publisher.edges.http2.connection import Http2Connection
 from hermes_actors.publisher.edges.listener import BACKLOG, address_of, bound, listen, port_of
 from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.publisher.frontend import Frontend

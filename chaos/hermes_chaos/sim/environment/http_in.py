@@ -9,7 +9,7 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.publisher.edges.http1.connection import Http1Connection
-from hermes_actors.publisher.edges.http2 import Http2Connection
+from hermes_actors.publisher.edges.http2.connection import Http2Connection
 from hermes_actors.publisher.edges.publishing import PublishEdge
 
 

@@ -5,8 +5,6 @@ requests, which need no task here either.
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from h2.config import H2Configuration
-from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -18,18 +16,16 @@ from h2.events import (
     StreamReset,
 )
 from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes, Settings
-from hyperframe.frame import Frame, GoAwayFrame
 
 from hermes_actors.errors import Unavailable
 from hermes_actors.publisher.answers import Abandoned, Answer, error_answer
 from hermes_actors.publisher.edges.edge import LEAVE_S, Body, Edge, Exchange, Fields, Wire
 from hermes_actors.publisher.edges.http1.wire import METHODS, TARGET
+from hermes_actors.publisher.edges.http2.frames import LAST_STREAM, Frames, go_away
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, Pending
 from hermes_actors.security.account import ClientCertificate
 
-LAST_STREAM = 2**31 - 1
 TURN_FRAMES = 64
 """Frames after which others have their turn of the loop: two are a publish, and a read may bring
 thousands.
@@ -37,45 +33,10 @@ thousands.
 TURN_BYTES = 65_536
 _PIECE_BYTES = 512
 """So many more frames than that may be in a turn as this has, 56 of the shortest."""
-_STREAMS_MAX = 1_000
-_SETTINGS_MAX = 1_000
-"""Settings that one client may send in all; each costs as much as all its streams."""
-_TABLE_BYTES_MAX = 4_096
-"""HPACK's default. What is in the table is searched for each header of each answer."""
-_FRAME_BYTES_MAX = 16_384 + 9
-"""With its header; this server announces no more (RFC 9113, 4.2)."""
 _CONTINUE = [(b":status", b"100")]
 _ONE_PAGE = error_answer(
     Unavailable("The page before it on this connection has not been read yet; ask again then"), ""
 )
-
-
-class _Frames(H2Connection):
-    """h2's connection, which counts the frames that it is given, and remembers of fewer closed
-    streams how they closed than h2's 10 MB for each connection.
-    """
-
-    MAX_CLOSED_STREAMS = _STREAMS_MAX
-    frames_received = 0
-
-    @property
-    def gathered_bytes(self) -> int:
-        """How much of a frame or a head is here whose end is not."""
-        buffer = self.incoming_buffer
-        return len(buffer._data) + sum([len(each.data) for each in buffer._headers_buffer])
-
-    def _receive_frame(self, frame: Frame) -> list[Event]:
-        self.frames_received += 1
-        return super()._receive_frame(frame)
-
-    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
-        if frame.error_code:
-            return super()._receive_goaway_frame(frame)
-        # A client that asks for no more wants its answers still (RFC 9113, 6.8); the library would
-        # send none.
-        event = ConnectionTerminated()
-        event.error_code, event.last_stream_id = ErrorCodes.NO_ERROR, frame.last_stream_id
-        return [], [event]
 
 
 class Http2Connection:
@@ -90,28 +51,17 @@ class Http2Connection:
         self.due_s = 0.0
         """The sweep need not look at it before."""
         self._wire = wire
-        self.frames = _Frames(H2Configuration(client_side=False, header_encoding=None))
-        self.frames.local_settings = Settings(
-            client=False,
-            initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: _STREAMS_MAX,
-                SettingCodes.MAX_HEADER_LIST_SIZE: edge.heads.bytes_max,
-            },
-        )
-        # Of initial values the library does not tell it.
-        self.frames.decoder.max_header_list_size = edge.heads.bytes_max
+        self.frames = Frames(edge.heads.bytes_max)
         # Those whose answers have not gone to their end, in the order of their turns.
         self._streams: dict[int, Stream] = {}
         # The stream of the page that took its time last.
         self._page_id = 0
         # What has come and was not taken in this turn of the loop.
         self._rest = b""
-        self._settings_left = _SETTINGS_MAX
         self.is_lost = self._is_taking = self._writes_soon = False
         self._since_s = self._unsent_since_s = edge.now_s
         self._unsent_bytes = 0
         self._leaves_at_s = 0.0
-        self.frames.initiate_connection()
         self.write_due()
 
     # The network.
@@ -165,7 +115,7 @@ class Http2Connection:
             self.due_s = self._leaves_at_s or self._since_s + self.edge.idle_s
             if now_s > self.due_s:
                 # What comes after the stream that is named was not looked at: it may be sent again.
-                self._wire.write(_go_away(self.frames.highest_inbound_stream_id))
+                self._wire.write(go_away(self.frames.highest_inbound_stream_id))
                 self._leave()
 
     def leave(self, now_s: float) -> None:
@@ -174,7 +124,7 @@ class Http2Connection:
         """
         self._leaves_at_s = now_s + LEAVE_S
         self.due_s = 0.0
-        self._wire.write(_go_away(LAST_STREAM))
+        self._wire.write(go_away(LAST_STREAM))
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
@@ -203,9 +153,7 @@ class Http2Connection:
             for event in events:
                 if not self.is_lost:
                     self._follow(event)
-            # The library would gather up to 16 MiB of a frame before it says that it is too long,
-            # and 1 MiB of a head in frames that are not.
-            if self.frames.gathered_bytes > _FRAME_BYTES_MAX + self.edge.heads.bytes_max:
+            if self.frames.gathers_too_much:
                 self._refuse()
         self._is_taking = False
         self.write_due()
@@ -250,21 +198,8 @@ class Http2Connection:
                 self._leave()
             else:
                 self._leaves_at_s = self.edge.now_s + LEAVE_S
-        elif isinstance(event, RemoteSettingsChanged):
-            self._bound(event)
-
-    def _bound(self, event: RemoteSettingsChanged) -> None:
-        """Keep what a client sets from growing: the library would keep settings that nobody knows,
-        go through all of them for each further one, and let its table of headers have any size.
-        """
-        self._settings_left -= max(1, len(event.changed_settings))
-        if self._settings_left < 0:
+        elif isinstance(event, RemoteSettingsChanged) and not self.frames.bound_settings(event):
             self._refuse()
-        for code in event.changed_settings:
-            if not isinstance(code, SettingCodes):
-                self.frames.remote_settings.pop(code, None)
-        if self.frames.encoder.header_table_size > _TABLE_BYTES_MAX:
-            self.frames.encoder.header_table_size = _TABLE_BYTES_MAX
 
     def acknowledge(self, stream_id: int, size: int) -> None:
         """Let the client send so many bytes more."""
@@ -557,10 +492,3 @@ class Stream:
             self._connection.forget(self._id)
             self.gone()
             self._connection.write_soon()
-
-
-def _go_away(last_stream_id: int) -> bytes:
-    """HTTP/2's frame that no further request may be sent; those above the stream that it names were
-    not looked at, and LAST_STREAM is above all (RFC 9113, 6.8).
-    """
-    return b"\x00\x00\x08\x07\x00\x00\x00\x00\x00%b\x00\x00\x00\x00" % last_stream_id.to_bytes(4)
