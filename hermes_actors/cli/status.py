@@ -22,6 +22,7 @@ from hermes_actors.cli.output.render import (
     known,
     parsed_object,
     printable,
+    said_of,
     say,
     say_unknown,
     say_wrapped,
@@ -30,7 +31,6 @@ from hermes_actors.cli.output.render import (
     write_json,
 )
 from hermes_actors.cli.output.watching import WatchOption, watched
-from hermes_actors.cli.subscriptions.listing import said_of
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 top_app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")

@@ -13,11 +13,11 @@ from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     fields_of,
     known,
+    said_of,
     say_unknown,
     show_answer,
     show_names,
     show_rows,
-    time_of,
 )
 from hermes_actors.cli.output.watching import WatchOption, watched
 
@@ -95,15 +95,3 @@ def _at_least(figure: str, found: dict[str, Any]) -> str:
     if found.get("isKnown", True) or figure == "?":
         return figure
     return f"{figure}+" if float(figure) else "?"
-
-
-def said_of(found: dict[str, Any]) -> list[str]:
-    """A subscription's problems, the cause first, or else how it fares; and the last failure."""
-    said = [str(each.get("description", "")) for each in fields_of(found, "problems")]
-    said = said or [each for each in (str(found.get("reason", "")),) if each]
-    failure = str(found.get("lastFailure", ""))
-    if failure and not any(failure in each for each in said):
-        # Of one that is well it is no cause, only the last that was.
-        at = 0 if fields_of(found, "problems") else len(said)
-        said.insert(at, f"{failure} (last at {time_of(found.get('lastFailureAt'))})")
-    return said
