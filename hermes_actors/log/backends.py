@@ -94,8 +94,8 @@ def embedded_logs(logs: Mapping[str, EmbeddedLog], dc: str) -> NodeLogs:
         own,
         {name: log for name, log in logs.items() if name != dc},
         embedded_log_metrics(own),
-        trouble=lambda: own.trouble,
-        remote_trouble=lambda name: logs[name].trouble,
+        trouble=lambda: own.refusal,
+        remote_trouble=lambda name: logs[name].refusal,
         lost=lambda: own.trouble,
     )
 
@@ -109,7 +109,7 @@ def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
     metrics.total("records", lambda: log.statistics().records)
     metrics.total("bytes", lambda: log.statistics().bytes)
     metrics.total("accepted_missing", lambda: log.accepted_missing)
-    metrics.gauge("is_failing", lambda: float(bool(log.trouble)))
+    metrics.gauge("is_failing", lambda: float(bool(log.refusal)))
     return metrics
 
 

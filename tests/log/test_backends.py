@@ -14,7 +14,7 @@ class Counting(Struct):
 
     done: object
     accepted_missing: int = 5
-    trouble: str = "its files are gone"
+    refusal: str = "its files are gone"
 
     def statistics(self):
         return self.done

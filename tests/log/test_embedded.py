@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from hermes_actors.errors import StartupError
+from hermes_actors.log.backends import embedded_logs
 from hermes_actors.log.base import (
     Commit,
     LogUnavailable,
@@ -213,11 +214,18 @@ async def test_a_full_disk_makes_appends_unavailable_and_heals(tmp_path):
     outcomes = await log.append("t", 0, batch(*[b"x" * 10_000] * 10), Ack.ALL)
     assert len(outcomes) == 10
     assert all(isinstance(o, UnavailableRecord) and "full" in o.reason for o in outcomes)
+    # A node says so, and is not ready by it, unless a spool stands in.
+    node = embedded_logs({"dc1": log, "dc2": log}, "dc1")
+    assert "full" in node.trouble()
+    assert "full" in node.remote_trouble("dc2")
+    # It may be had again without a new start.
+    assert node.lost() == ""
     with pytest.raises(LogUnavailable):
         await log.create_topic("u" * 100_000, TopicSettings())
     assert await read_all(log) == [b"before"]
     store.connection.execute("PRAGMA max_page_count = 1000000")
     assert await log.append("t", 0, batch(b"after"), Ack.ALL) == [Stored(1)]
+    assert (node.trouble(), node.remote_trouble("dc2")) == ("", "")
     assert await read_all(log) == [b"before", b"after"]
     await log.close()
     async with opened(tmp_path) as log:

@@ -118,6 +118,11 @@ class EmbeddedLog:
         """Why nothing is stored any more, until the node is started again; "" while it is."""
         return self._writer.trouble
 
+    @property
+    def refusal(self) -> str:
+        """Why it took nothing the last time, its disk being full, say; "" when it did."""
+        return self._writer.trouble or self._writer.refusal
+
     async def close(self) -> None:
         """Finish what is queued, then close the file; readers that wait raise LogUnavailable."""
         self._is_closed = True

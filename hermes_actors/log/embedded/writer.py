@@ -133,6 +133,8 @@ class Writer:
         self._look_at_s = clock.monotonic_s() + _LOOK_INTERVAL_S
         self.trouble = ""
         """Why nothing is stored any more. Set by the thread, once; read by anyone."""
+        self.refusal = ""
+        """Why the last transaction failed, "" if it did not. Set by the thread; read by anyone."""
 
     def start(self) -> None:
         """Start the thread. It is a daemon: a hung disk must not keep a process from ending."""
@@ -231,6 +233,7 @@ class Writer:
                     may_be_stored = False
                 statistics.failed_commits += 1
                 store.roll_back()
+        self.refusal = reason
         if reason:
             for job in group:
                 job.fail(reason, may_be_stored=may_be_stored)
