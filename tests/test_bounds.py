@@ -34,7 +34,7 @@ from hermes_actors.publisher.batches.forms import form_of
 from hermes_actors.publisher.cloudevents import event_in
 from hermes_actors.publisher.demands import propagated
 from hermes_actors.publisher.edges.http1.connection import TURN_STEPS
-from hermes_actors.publisher.edges.http1.wire import Heads, Reader
+from hermes_actors.publisher.edges.http1.wire import Heads, RequestReader
 from hermes_actors.publisher.idempotency import KeyWindow, parse_key
 from hermes_actors.security.account import BadCredentials
 from hermes_actors.security.tokens import TokenRules, header_of
@@ -238,7 +238,7 @@ def test_pieces_of_a_batch(media_type, piece):
 
 def test_a_body_in_chunks_of_one_byte():
     heads = Heads(FrontendConfig())
-    reader = Reader(heads)
+    reader = RequestReader(heads)
     reader.receive(b"POST /topics/t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
     reader.next()
     # As much as one read of a connection brings.

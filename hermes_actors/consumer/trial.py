@@ -9,7 +9,7 @@ import trio
 from msgspec.structs import replace
 
 from hermes_actors.consumer.batch.assembly import array_of, element_of
-from hermes_actors.consumer.delivery.broadcast import Caller
+from hermes_actors.consumer.delivery.broadcast import PushCallbacks
 from hermes_actors.consumer.delivery.delivery import Batch, Delivery, Transitions
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.pushing import Pushing
@@ -99,7 +99,7 @@ async def try_push(
         ended.set()
 
     is_over = False
-    caller = Caller(lambda: not is_over, lambda: is_over, fail)
+    caller = PushCallbacks(lambda: not is_over, lambda: is_over, fail)
     record = StoredRecord(0, 0, message.published_at_ms, None, message.body, ())
     pushed: Delivery | Batch
     pushed = delivery = Delivery(record, PartitionOffsets(0), message)

@@ -58,7 +58,7 @@ ABSENT = -1
 """`expected_bytes` of a request with neither a length nor chunks: it is refused."""
 
 
-class State(IntEnum):
+class PendingState(IntEnum):
     """Where a publish stands; it never goes back."""
 
     ADMITTED = 0  # its head has passed the checks; its body is being read
@@ -69,7 +69,7 @@ class State(IntEnum):
     SETTLED = 5  # it is answered
 
 
-ADMITTED, VALIDATING, QUEUED, SENT, KEPT, SETTLED = State
+ADMITTED, VALIDATING, QUEUED, SENT, KEPT, SETTLED = PendingState
 
 
 @dataclass(slots=True, eq=False)
@@ -99,7 +99,7 @@ class Pending:
     demand: Demand | None = None
     count: int = 1
     started_ms: int = 0
-    state: State = ADMITTED
+    state: PendingState = ADMITTED
     has_body: bool = False
     is_done: bool = False
     is_sent: bool = False

@@ -30,7 +30,7 @@ _SUPERVISED = "Supervisor._supervise"
 _DEPTH_MAX = 5_000
 
 
-class Frame(Struct, frozen=True):
+class StackFrame(Struct, frozen=True):
     """One frame of a stack: no values, no source text."""
 
     file: str
@@ -56,23 +56,23 @@ class Holder(Struct, frozen=True, gc=False):
         return f"{self.kind}{supervised}{f' in {self.place}' if self.place else ''}"
 
 
-def frames_of(innermost: FrameType | None) -> list[Frame]:
+def frames_of(innermost: FrameType | None) -> list[StackFrame]:
     """The frames of a stack, innermost last."""
-    frames: list[Frame] = []
+    frames: list[StackFrame] = []
     frame = innermost
     while frame is not None and len(frames) < _DEPTH_MAX:
         code = frame.f_code
-        frames.append(Frame(code.co_filename, frame.f_lineno, code.co_qualname))
+        frames.append(StackFrame(code.co_filename, frame.f_lineno, code.co_qualname))
         frame = frame.f_back
     return frames[::-1]
 
 
-def stack_lines(frames: Sequence[Frame]) -> list[str]:
+def stack_lines(frames: Sequence[StackFrame]) -> list[str]:
     """Lines for a log, of the innermost frames."""
     return [f"  {each.file}:{each.line} {each.function}" for each in frames[-FRAMES_MAX:]]
 
 
-def holder_of(frames: Sequence[Frame], path_of_task: Callable[[], str]) -> Holder:
+def holder_of(frames: Sequence[StackFrame], path_of_task: Callable[[], str]) -> Holder:
     """Who runs in this stack; `path_of_task` tells who supervises the task that trio runs now."""
     begun = [at for at, each in enumerate(frames) if _begins(each)]
     is_task = bool(begun) and frames[begun[-1]].function == _RUNS_A_TASK
@@ -86,7 +86,7 @@ def holder_of(frames: Sequence[Frame], path_of_task: Callable[[], str]) -> Holde
     )
 
 
-def place_of(frames: Sequence[Frame]) -> str:
+def place_of(frames: Sequence[StackFrame]) -> str:
     """The innermost frame, with its file from our package on."""
     if not frames:
         return ""
@@ -118,11 +118,11 @@ def task_paths() -> Callable[[], str]:
     return path
 
 
-def _begins(frame: Frame) -> bool:
+def _begins(frame: StackFrame) -> bool:
     """True where the loop's own frames end: what is within is what it runs."""
     is_trio = frame.function == _RUNS_A_TASK and frame.file.endswith(_TRIO)
     return is_trio or frame.file.endswith(_GUEST)
 
 
-def _is_driver(frame: Frame) -> bool:
+def _is_driver(frame: StackFrame) -> bool:
     return any(each in frame.file for each in _DRIVERS)

@@ -31,7 +31,7 @@ class UndecodableAvro(Exception):
     """The bytes are not what the schema says; the message says why."""
 
 
-class _Work:
+class _Steps:
     """Counts down the steps that one body may still take, and how deep it is nested so far."""
 
     __slots__ = ("depth", "steps")
@@ -129,12 +129,12 @@ _PRIMITIVES: dict[str, Read] = {
 }
 
 
-class Reader:
+class AvroReader:
     """Reads bodies that one schema has written."""
 
     def __init__(self, types: AvroTypes) -> None:
         self._types = types
-        self._work = _Work()
+        self._work = _Steps()
         # A record that holds itself finds its function here when it is called.
         self._records: dict[str, Read] = {}
         self._read = self._of(types.root)
@@ -304,7 +304,7 @@ def _fixed(size: int) -> Read:
     return read
 
 
-def _too_much(work: _Work) -> UndecodableAvro:
+def _too_much(work: _Steps) -> UndecodableAvro:
     if work.steps < 0:
         return UndecodableAvro("it is more values than so few bytes may be")
     return UndecodableAvro(f"it is nested too deep: more than {NESTED_MAX} levels")

@@ -42,7 +42,7 @@ class BadAnswer(Exception):
     """An answer is none that a registry gives; the text says why."""
 
 
-class _Version(Struct):
+class _RegisteredSchema(Struct):
     id: int
     schema: str
     version: int = 0
@@ -138,7 +138,7 @@ class RegistryClient:
         content = await self._read(f"{path}/{number}")
         if content is None:
             return ""
-        found = _decoded(content, _Version)
+        found = _decoded(content, _RegisteredSchema)
         if found.version not in (0, number):
             raise BadAnswer(f"asked for version {number}, the registry answers {found.version}")
         schema = _usable(found.schema, found.schemaType, found.references)

@@ -3,7 +3,7 @@
 from collections import deque
 
 from hermes_actors.runtime.wakeup import Wakeup
-from hermes_actors.tracking.events import Losses, TrackingBatch, TrackingEvent
+from hermes_actors.tracking.events import TrackingBatch, TrackingEvent, UntoldEvents
 
 BATCH_EVENTS_MAX = 2_000
 _BATCH_BYTES_MAX = 786_432
@@ -22,7 +22,7 @@ class TrackingBuffer:
     ) -> None:
         self.added = 0
         self.stored = 0
-        self.losses = Losses()
+        self.losses = UntoldEvents()
         self.wakeup = Wakeup()
         self._names = dc, node, boot
         self._events_max = events_max
@@ -31,7 +31,7 @@ class TrackingBuffer:
         self._bytes = 0
         self._sequence = 0
         self._batch: TrackingBatch | None = None
-        self._told_losses = Losses()
+        self._told_losses = UntoldEvents()
         self._uncovered_to = 0
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class TrackingBuffer:
     def drop(self, count: int, is_terminal: bool) -> None:
         """Count events that nobody is told of."""
         old = self.losses
-        self.losses = Losses(
+        self.losses = UntoldEvents(
             old.dropped + count, old.dropped_terminal + is_terminal * count, old.uncovered
         )
         if not self.wakeup.is_set:
@@ -73,7 +73,7 @@ class TrackingBuffer:
         late = end - max(self.stored, self._uncovered_to)
         if late > 0:
             old = self.losses
-            self.losses = Losses(old.dropped, old.dropped_terminal, old.uncovered + late)
+            self.losses = UntoldEvents(old.dropped, old.dropped_terminal, old.uncovered + late)
             self._uncovered_to = end
             self.wakeup.set()
 

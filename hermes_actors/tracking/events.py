@@ -85,7 +85,7 @@ class TrackingEvent(Struct, frozen=True, array_like=True, gc=False):
         return 120 + sum(len(each) * (1 if each.isascii() else 4) for each in texts)
 
 
-class Losses(Struct, frozen=True):
+class UntoldEvents(Struct, frozen=True):
     """What a life of a node has not told, since it began: events dropped because there was no room
     for them, those of them that were terminal, and events that a commit of offsets did not wait
     for, which only a crash at that moment has lost.
@@ -108,7 +108,7 @@ class TrackingBatch(Struct, frozen=True):
     boot: str
     sequence: int
     told: int
-    losses: Losses
+    losses: UntoldEvents
     events: tuple[TrackingEvent, ...]
     is_last: bool = False
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from hermes_actors.model.message import Via
-from hermes_actors.tracking.events import Losses, TrackingBatch, TrackingEvent, as_unicode
+from hermes_actors.tracking.events import TrackingBatch, TrackingEvent, UntoldEvents, as_unicode
 
 _DAY_MS = 86_400_000
 _SEGMENTS_MIN = 8
@@ -80,7 +80,7 @@ class Gap(Struct, frozen=True):
     uncovered: int
 
 
-class Found(Struct, frozen=True):
+class MessageLife(Struct, frozen=True):
     """The events of one message, oldest first, and the gaps in which there may be more of it."""
 
     events: Sequence[TrackedEvent]
@@ -188,7 +188,7 @@ class TrackingIndex:
             with _transaction(segments[-1]) as connection:
                 connection.execute("replace into position values (?, ?)", (log_dc, position))
 
-    def find(self, message_id: str) -> Found:
+    def find(self, message_id: str) -> MessageLife:
         """All that is known of a message; nothing of one that nobody has told of."""
         wanted = as_unicode(message_id).encode()
         events: dict[tuple[str, str, int, int], TrackedEvent] = {}
@@ -208,7 +208,7 @@ class TrackingIndex:
             since_ms = _begun_ms(ordered)
             for segment in segments:
                 gaps += [Gap(*row) for row in segment.connection.execute(_GAPS, (since_ms,))]
-        return Found(ordered, gaps)
+        return MessageLife(ordered, gaps)
 
     def close(self) -> None:
         """Close the files."""
@@ -346,14 +346,14 @@ def _transaction(segment: _Segment) -> Iterator[sqlite3.Connection]:
 
 def _insert(connection: sqlite3.Connection, log_dc: str, each: IndexedBatch) -> None:
     batch = each.batch
-    sequence, losses, told_ms = batch.sequence - 1, Losses(), 0
+    sequence, losses, told_ms = batch.sequence - 1, UntoldEvents(), 0
     for held in connection.execute(
         "select sequence, dropped, dropped_terminal, uncovered, told_ms from source "
         "where log_dc = ? and boot = ?",
         (log_dc, batch.boot),
     ):
         sequence, *counts, told_ms = held
-        losses = Losses(*counts)
+        losses = UntoldEvents(*counts)
     if batch.sequence <= sequence:
         # It was appended twice, for its answer was lost.
         return

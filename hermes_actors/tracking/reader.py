@@ -14,10 +14,10 @@ from hermes_actors.log.tail import LogTail
 from hermes_actors.runtime.threads import Threads
 from hermes_actors.tracking.events import TRACKING_TOPIC, UndecodableTracking, decode
 from hermes_actors.tracking.index import (
-    Found,
     IndexedBatch,
     IndexRestarted,
     IndexUnavailable,
+    MessageLife,
     TrackingIndex,
 )
 
@@ -47,7 +47,7 @@ class TrackingFollowing:
         """Return what `work` gives in the thread."""
         return await self._threads.run(work, self._limiter)
 
-    async def find(self, message_id: str) -> Found:
+    async def find(self, message_id: str) -> MessageLife:
         """All that is known of a message. Raises IndexUnavailable and IndexRestarted."""
         self.wanted.set()
         return await self.ask(partial(self.index.find, message_id))

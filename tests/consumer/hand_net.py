@@ -2,7 +2,7 @@
 
 import heapq
 
-from hermes_actors.consumer.senders.sender import Origin, Push, Route
+from hermes_actors.consumer.senders.sender import Origin, Push, PushRoute
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 ORIGIN = Origin("http", "sink", 80)
@@ -83,4 +83,6 @@ class HandWire:
 
 def push(body=b"x", *, lane="a", timeout_ms=1_000, socket_timeout_ms=0):
     start = b"POST / HTTP/1.1\r\nHost: sink\r\n"
-    return Push(Route(lane, ORIGIN, "/", start), b"A: b\r\n", body, timeout_ms, socket_timeout_ms)
+    return Push(
+        PushRoute(lane, ORIGIN, "/", start), b"A: b\r\n", body, timeout_ms, socket_timeout_ms
+    )

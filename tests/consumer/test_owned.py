@@ -8,7 +8,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.delivery.broadcast import Broadcast, Caller
+from hermes_actors.consumer.delivery.broadcast import Broadcast, PushCallbacks
 from hermes_actors.consumer.delivery.delivery import Served
 from hermes_actors.consumer.delivery.retry import RetryPolicy
 from hermes_actors.consumer.offsets.resting import Resting
@@ -19,7 +19,7 @@ from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
     Failure,
     Origin,
-    Route,
+    PushRoute,
     SendOutcome,
 )
 from hermes_actors.coordination.commands import RateState
@@ -200,14 +200,14 @@ async def test_a_push_that_waits_in_a_sender_may_begin_only_while_the_lease_is_o
 
 
 def test_a_broadcast_that_may_not_go_on_leaves_the_rest_for_its_next_attempt():
-    route = Route("lane", Origin("http", "host", 80), "/", b"")
+    route = PushRoute("lane", Origin("http", "host", 80), "/", b"")
     recipients = [Recipient(f"k{n}", f"n{n}", route) for n in range(5)]
     may_begin, under_way, outcomes, served = [True], [], [], Served()
     Broadcast(
         recipients,
         served,
         RetryPolicy.of(SerialPolicy(), has_oauth=False),
-        Caller(lambda: may_begin[0], lambda: False, outcomes.append),
+        PushCallbacks(lambda: may_begin[0], lambda: False, outcomes.append),
         push=lambda recipient, done: under_way.append((recipient.key, done)),
         done=outcomes.append,
         now_ms=lambda: 0,

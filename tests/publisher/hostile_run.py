@@ -26,7 +26,7 @@ from hermes_actors.publisher.batches.stream import Streams
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.http1.connection import Http1Connection
-from hermes_actors.publisher.edges.http1.wire import END, Heads, Malformed, Reader
+from hermes_actors.publisher.edges.http1.wire import END, Heads, Malformed, RequestReader
 from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.frontend import Frontend
@@ -87,7 +87,7 @@ def by_h11(pieces: list[bytes]) -> Seen:
 
 def by_reader(heads: Heads, pieces: list[bytes]) -> Seen:
     """What the edge's reader reads."""
-    reader = Reader(heads)
+    reader = RequestReader(heads)
     seen: list[tuple[bytes, bytes]] = []
     method, body, keeps_alive = b"", b"", True
     for piece in pieces:

@@ -15,7 +15,7 @@ from hermes_actors.publisher.pending import (
     SENT,
     Limits,
     Pending,
-    State,
+    PendingState,
 )
 from tests.hand_clock import HandClock
 from tests.publisher.pendings import pending_of, route_of
@@ -52,7 +52,7 @@ class Fate:
 
     def __init__(self, count: int, *, has_spool: bool) -> None:
         self.disk = Disk()
-        self.told: list[State] = []
+        self.told: list[PendingState] = []
         spool = self.disk if has_spool else None
         self.route = route_of(spool=spool)
         limits = Limits(50, 65, 1_065) if has_spool else Limits(65, 65, 65)
@@ -69,9 +69,9 @@ class Fate:
         pending, disk = self.pending, self.disk
         disk.takes = takes
         state, was_done = pending.state, pending.is_done
-        if action == "validate" and state == State.ADMITTED:
+        if action == "validate" and state == PendingState.ADMITTED:
             pending.validating()
-        elif action == "queue" and state == State.VALIDATING:
+        elif action == "queue" and state == PendingState.VALIDATING:
             pending.queued([Message("i", body, 0) for body in self.bodies], None, 1)
         elif action == "send" and state in (QUEUED, SENT) and not was_done:
             pending.sent()
@@ -88,7 +88,7 @@ class Fate:
             done(None if disk.is_written else SpoolUnavailable("disk", "it is broken"))
         elif action == "expire" and self.limit_ms is not None and not pending.is_answered:
             self.limit_ms = pending.expire(self.limit_ms)
-        elif action == "abandon" and state == State.ADMITTED:
+        elif action == "abandon" and state == PendingState.ADMITTED:
             pending.settle(Abandoned())
         assert pending.state >= state, "it went back"
         assert not was_done or pending.is_done, "it is open again"

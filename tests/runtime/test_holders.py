@@ -11,21 +11,21 @@ from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.holders import (
     OTHER,
-    Frame,
     Holder,
+    StackFrame,
     frames_of,
     holder_of,
     place_of,
     task_paths,
 )
 
-GUEST = Frame("/x/hermes_actors/runtime/guest.py", 1, "run")
-TRIO = Frame("/lib/trio/_core/_run.py", 2, "unrolled_run")
-SUPERVISOR = Frame("/x/hermes_actors/actors/supervisor.py", 3, "Supervisor._supervise")
-COMMAND = Frame("/x/hermes_actors/cli/nodes/node.py", 4, "run_node")
-REGISTRY = Frame("/x/hermes_actors/metadata/registry.py", 5, "Registry.run")
-VIEW = Frame("/x/hermes_actors/metadata/view.py", 6, "View.fold")
-RE = Frame("/lib/re.py", 7, "match")
+GUEST = StackFrame("/x/hermes_actors/runtime/guest.py", 1, "run")
+TRIO = StackFrame("/lib/trio/_core/_run.py", 2, "unrolled_run")
+SUPERVISOR = StackFrame("/x/hermes_actors/actors/supervisor.py", 3, "Supervisor._supervise")
+COMMAND = StackFrame("/x/hermes_actors/cli/nodes/node.py", 4, "run_node")
+REGISTRY = StackFrame("/x/hermes_actors/metadata/registry.py", 5, "Registry.run")
+VIEW = StackFrame("/x/hermes_actors/metadata/view.py", 6, "View.fold")
+RE = StackFrame("/lib/re.py", 7, "match")
 
 
 def never() -> str:
@@ -40,7 +40,9 @@ def test_an_actor_is_named_by_its_class_and_its_place_by_the_innermost_line_of_o
 
 
 def test_what_the_host_runs_is_supervised_by_nobody_and_named_all_the_same() -> None:
-    edge = Frame("/x/hermes_actors/publisher/edges/http1/connection.py", 8, "Http1.data_received")
+    edge = StackFrame(
+        "/x/hermes_actors/publisher/edges/http1/connection.py", 8, "Http1.data_received"
+    )
     assert holder_of([COMMAND, GUEST, edge], never).kind == "Http1"
     # The command that started it all is in every stack, and holds nothing.
     assert holder_of([COMMAND, GUEST, RE], never) == Holder(OTHER, "", "/lib/re.py:7 match")
@@ -48,9 +50,9 @@ def test_what_the_host_runs_is_supervised_by_nobody_and_named_all_the_same() -> 
 
 
 def test_a_function_without_a_class_is_its_own_kind() -> None:
-    beat = Frame("/x/hermes_actors/node/root.py", 9, "open_node.<locals>.beat")
+    beat = StackFrame("/x/hermes_actors/node/root.py", 9, "open_node.<locals>.beat")
     assert holder_of([GUEST, TRIO, beat], str).kind == "open_node"
-    odd = Frame("/x/hermes_actors/node/root.py", 9, "<lambda>")
+    odd = StackFrame("/x/hermes_actors/node/root.py", 9, "<lambda>")
     assert holder_of([GUEST, TRIO, odd], str).kind == OTHER
 
 
@@ -62,7 +64,7 @@ def test_a_place_has_its_file_from_our_package_on() -> None:
 
 def test_a_supervised_task_is_known_by_its_path_from_another_thread() -> None:
     found: list[str] = []
-    frames: list[Frame] = []
+    frames: list[StackFrame] = []
 
     async def main() -> None:
         path, loop = task_paths(), threading.get_ident()

@@ -4,7 +4,7 @@ from hermes_actors.consumer.senders.sender import (
     Done,
     Origin,
     Push,
-    Route,
+    PushRoute,
     Sender,
     SendOutcome,
 )
@@ -12,7 +12,7 @@ from hermes_chaos.sim.environment.watched_sender import WatchedSender
 from hermes_chaos.sim.history.events import Attempted, Event, History
 
 PUSH = Push(
-    Route("g.t$s", Origin("http", "h.test", 80), "/", b""),
+    PushRoute("g.t$s", Origin("http", "h.test", 80), "/", b""),
     b"Hermes-Message-Id: id1\r\nHermes-Retry-Count: 0\r\n",
     b"",
     1_000,

@@ -13,8 +13,8 @@ from hermes_actors.tracking.events import (
     RECORD_BYTES_MAX,
     TRACKING_TOPIC,
     EventKind,
-    Losses,
     TrackingEvent,
+    UntoldEvents,
     as_unicode,
     decode,
     encode,
@@ -86,7 +86,7 @@ def test_what_was_dropped_is_told_by_the_next_batch():
     waits.drop(3, is_terminal=False)
     batch = waits.next_batch()
     assert len(batch.events) == 2
-    assert batch.losses == Losses(dropped=6, dropped_terminal=3)
+    assert batch.losses == UntoldEvents(dropped=6, dropped_terminal=3)
 
 
 def test_a_batch_of_the_longest_ids_fits_into_a_record():
@@ -164,7 +164,7 @@ async def test_a_commit_waits_a_second_for_a_silent_log_and_what_it_did_not_wait
         await trio.sleep(30)
 
     told = await run(log, waits, work)
-    assert told[-1].losses == Losses(uncovered=1)
+    assert told[-1].losses == UntoldEvents(uncovered=1)
     assert {each.message_id for batch in told for each in batch.events} == {"m1", "m2"}
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hermes_actors.tracking.buffer import TrackingBuffer
-from hermes_actors.tracking.events import EventKind, Losses, TrackingBatch, TrackingEvent
+from hermes_actors.tracking.events import EventKind, TrackingBatch, TrackingEvent, UntoldEvents
 from hermes_actors.tracking.index import (
     IndexedBatch,
     IndexRestarted,
@@ -12,7 +12,7 @@ from hermes_actors.tracking.index import (
 )
 
 DAY_MS = 86_400_000
-NOTHING_LOST = Losses()
+NOTHING_LOST = UntoldEvents()
 
 
 def batch(sequence, *ids, boot="boot", node="one", at_ms=7, losses=NOTHING_LOST, **fields):
@@ -80,7 +80,7 @@ def test_a_batch_that_was_appended_twice_is_taken_in_once_and_a_missing_one_is_a
 def test_a_gap_is_named_for_the_messages_that_it_may_concern():
     index = opened(None)
     minute_ms = 60_000
-    lost = [Losses(), Losses(3, 1), Losses(3, 1), Losses(5, 1)]
+    lost = [UntoldEvents(), UntoldEvents(3, 1), UntoldEvents(3, 1), UntoldEvents(5, 1)]
     # The second one waited half an hour for the log: that is when the three were dropped.
     batches = [
         batch(number, f"m{number}", at_ms=at_ms, losses=lost[number])
@@ -110,7 +110,7 @@ def test_a_gap_is_named_for_the_messages_that_it_may_concern():
 def test_all_gaps_are_named_where_nobody_knows_when_the_message_began(told):
     index = opened(None)
     event = TrackingEvent(message_id="m", topic="shop.orders", at_ms=9_000_000, dc="dc1", **told)
-    lost = Losses(1)
+    lost = UntoldEvents(1)
     later = TrackingBatch("dc1", "one", "boot", 1, 0, lost, (event,))
     take(index, [batch(0, losses=lost), IndexedBatch(9_000_000, later)], 2)
     assert [each.dropped for each in index.find("m").gaps] == [1]

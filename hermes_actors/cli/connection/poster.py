@@ -14,7 +14,7 @@ from hermes_actors.consumer.senders.http1.sender import open_http1_sender
 from hermes_actors.consumer.senders.sender import (
     Failure,
     Push,
-    Route,
+    PushRoute,
     Sender,
     SendOutcome,
     Witness,
@@ -49,7 +49,9 @@ class Poster:
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
-    async def post(self, route: Route, lines: bytes, body: bytes, timeout_s: float) -> PostAnswer:
+    async def post(
+        self, route: PushRoute, lines: bytes, body: bytes, timeout_s: float
+    ) -> PostAnswer:
         """Send one POST with these header lines and wait for its answer.
 
         Raises CannotConnect and NoAnswer.
@@ -104,7 +106,7 @@ async def open_poster(
         yield Poster(sender)
 
 
-def route_to(url: str, path: str) -> Route:
+def route_to(url: str, path: str) -> PushRoute:
     """The route to this path below a base URL that has been checked."""
     return parse_endpoint(url.rstrip("/") + path, url).resolve(b"")
 
@@ -114,7 +116,7 @@ def header_lines(headers: Sequence[tuple[str, str]]) -> bytes:
     return "".join([f"{name}: {value}\r\n" for name, value in headers]).encode()
 
 
-def _why(outcome: SendOutcome, route: Route) -> str:
+def _why(outcome: SendOutcome, route: PushRoute) -> str:
     said = outcome.detail or outcome.reason()
     if outcome.failure is not Failure.RESET or "see --" in said:
         return said

@@ -23,7 +23,7 @@ _NO_SUCH_TOPIC = "hermes.doctor"
 _OTLP_PORTS = {"http/protobuf": 4318, "grpc": 4317}
 
 
-class Collector(Struct, frozen=True):
+class OtlpEndpoint(Struct, frozen=True):
     """Where telemetry is sent; `signals` are traces, metrics or both."""
 
     signals: str
@@ -54,7 +54,7 @@ def judge_registry(url: str, trouble: str) -> Diagnosis:
     )
 
 
-def collectors(settings: TelemetrySettings, env: Mapping[str, str]) -> list[Collector]:
+def collectors(settings: TelemetrySettings, env: Mapping[str, str]) -> list[OtlpEndpoint]:
     """Where the standard variables send traces and metrics."""
     found: dict[tuple[str, int, str], list[str]] = {}
     for signal, exporter, protocol in (
@@ -72,10 +72,10 @@ def collectors(settings: TelemetrySettings, env: Mapping[str, str]) -> list[Coll
             usual = _OTLP_PORTS[protocol]
         place = (parts.hostname or "localhost", parts.port or usual, variable)
         found.setdefault(place, []).append(signal)
-    return [Collector(" and ".join(signals), *place) for place, signals in found.items()]
+    return [OtlpEndpoint(" and ".join(signals), *place) for place, signals in found.items()]
 
 
-async def look_at_collector(collector: Collector, timeout_s: float) -> str:
+async def look_at_collector(collector: OtlpEndpoint, timeout_s: float) -> str:
     """Why no connection can be made there in so long, "" when one can. Nothing is sent."""
     try:
         with trio.fail_after(timeout_s):
@@ -92,7 +92,7 @@ async def look_at_collector(collector: Collector, timeout_s: float) -> str:
     return ""
 
 
-def judge_collector(collector: Collector, trouble: str) -> Diagnosis:
+def judge_collector(collector: OtlpEndpoint, trouble: str) -> Diagnosis:
     """Whether telemetry arrives; a node goes on without it, and counts what it drops."""
     about = f"{collector.signals} to {collector.host}:{collector.port}"
     if not trouble:

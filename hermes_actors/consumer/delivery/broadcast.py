@@ -23,7 +23,7 @@ _GONE_STATUS = 410
 _OK_STATUS = 200
 
 
-class Caller(Struct, frozen=True):
+class PushCallbacks(Struct, frozen=True):
     """Callbacks of whoever has pushes made. `may_begin` is asked immediately before anything is
     sent that had to wait first. `is_over` says that nobody hears of outcomes any more; `fail` is
     told what a callback raised.
@@ -44,7 +44,7 @@ class Broadcast:
         recipients: Sequence[Recipient],
         served: Served,
         policy: RetryPolicy,
-        caller: Caller,
+        caller: PushCallbacks,
         *,
         push: Callable[[Recipient, Done], None],
         done: Done,

@@ -26,7 +26,7 @@ from hermes_actors.consumer.delivery.retry import Discard, Gone, RetryPolicy, is
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.rates.control import IN_AN_EARLIER_LIFE_S
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
-from hermes_actors.consumer.senders.sender import Route, SendOutcome
+from hermes_actors.consumer.senders.sender import PushRoute, SendOutcome
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.message import Message
 from hermes_actors.model.record import StoredRecord
@@ -64,7 +64,7 @@ class Served(Struct, eq=False):
             self.refused[recipient.key] = (recipient.name, outcome)
 
 
-class State(Enum):
+class DeliveryState(Enum):
     """Where a message stands between its reading and its settling."""
 
     READ = auto()
@@ -81,8 +81,12 @@ class State(Enum):
     """A retransmission has taken it elsewhere."""
 
 
-READ, WAITING, IN_FLIGHT = State.READ, State.WAITING, State.IN_FLIGHT
-GIVEN_UP, SETTLED, FORGOTTEN = State.GIVEN_UP, State.SETTLED, State.FORGOTTEN
+READ, WAITING, IN_FLIGHT = DeliveryState.READ, DeliveryState.WAITING, DeliveryState.IN_FLIGHT
+GIVEN_UP, SETTLED, FORGOTTEN = (
+    DeliveryState.GIVEN_UP,
+    DeliveryState.SETTLED,
+    DeliveryState.FORGOTTEN,
+)
 
 
 class PushAttempts(Struct, eq=False, kw_only=True):
@@ -98,7 +102,7 @@ class PushAttempts(Struct, eq=False, kw_only=True):
     backoff_ms: int | None = None
     ending: Ending | None = None
     last: SendOutcome | None = None
-    route: Route | None = None
+    route: PushRoute | None = None
     served: Served | None = None
     sent_s: float = 0.0
     version: int = -1
@@ -122,7 +126,7 @@ class Delivery(PushAttempts, eq=False):
     record: StoredRecord
     offsets: PartitionOffsets
     message: Message | None = None
-    state: State = READ
+    state: DeliveryState = READ
     size_bytes: int = 0
     message_lines: bytes = b""
     taken_up_s: float | None = None

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar, assert_never
 
 from msgspec import Struct
 
-from hermes_actors.consumer.delivery.broadcast import Caller
+from hermes_actors.consumer.delivery.broadcast import PushCallbacks
 from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
 from hermes_actors.consumer.delivery.delivery import (
     Buffer,
@@ -103,7 +103,7 @@ class Dispatching(Generic[T]):
         self._around = around
         self._owned = owned
         self._is_lease_open = owned.lease.is_open
-        self._caller = Caller(self._may_begin, lambda: self._is_abandoned, self._fail)
+        self._caller = PushCallbacks(self._may_begin, lambda: self._is_abandoned, self._fail)
         self._is_stopping = False
         # Stopping, or the endpoint is gone.
         self._is_halted = False

@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from hermes_actors.consumer.delivery.broadcast import Broadcast, Caller, who_missed
+from hermes_actors.consumer.delivery.broadcast import Broadcast, PushCallbacks, who_missed
 from hermes_actors.consumer.delivery.delivery import Batch, Delivery, Served, Transitions
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.retry import RetryPolicy
@@ -28,7 +28,7 @@ from hermes_actors.consumer.senders.sender import (
     Done,
     Failure,
     Push,
-    Route,
+    PushRoute,
     Sender,
     SendOutcome,
 )
@@ -85,7 +85,7 @@ class Pushing:
         parts: ConsumerParts,
         transitions: Transitions,
         retry_policy: RetryPolicy,
-        caller: Caller,
+        caller: PushCallbacks,
         *,
         epoch: int = 0,
     ) -> None:
@@ -250,7 +250,7 @@ class Pushing:
     def _push(
         self,
         what: Delivery | Batch,
-        route: Route,
+        route: PushRoute,
         authorization: str,
         signature: bytes,
         timeout_ms: int,

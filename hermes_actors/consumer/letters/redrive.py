@@ -14,7 +14,7 @@ import trio
 from msgspec.structs import replace
 
 from hermes_actors.consumer.delivery.bodies import Bodies, Undeliverable
-from hermes_actors.consumer.delivery.delivery import Buffer, Delivery, State
+from hermes_actors.consumer.delivery.delivery import Buffer, Delivery, DeliveryState
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.letters.redrive_records import Planning, RedrivePlan, RedriveRecords
@@ -326,7 +326,7 @@ class Redriver:
         assert delivery is not None, "made together"
         del self._outstanding[place.letter.id]
         self._outstanding_bytes -= delivery.size_bytes
-        if delivery.state is State.GIVEN_UP:
+        if delivery.state is DeliveryState.GIVEN_UP:
             self._count(place, failed=1)
         else:
             # Given up by a node whose clock is ahead, it has been delivered all the same.

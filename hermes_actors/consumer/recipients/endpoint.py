@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.consumer.senders.sender import Origin, Route
+from hermes_actors.consumer.senders.sender import Origin, PushRoute
 from hermes_actors.errors import Refused
 from hermes_actors.model.endpoints import split_addresses
 from hermes_actors.model.redaction import HIDDEN, redacted, without_user_info
@@ -44,7 +44,7 @@ class Endpoint(Struct, frozen=True):
     template: str
     authorization: str
     subscription: str
-    route: Route | None
+    route: PushRoute | None
     hosts: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ class Endpoint(Struct, frozen=True):
         """True when the address depends on the message."""
         return self.route is None
 
-    def resolve(self, body: bytes) -> Route:
+    def resolve(self, body: bytes) -> PushRoute:
         """Return where the message with this body goes. Raises Unresolved."""
         if self.route is not None:
             return self.route
@@ -140,7 +140,7 @@ def without_credentials(text: str) -> tuple[str, str]:
     return f"{scheme.lower()}://{host}{rest}", authorization
 
 
-def at_address(route: Route, address: str) -> Route:
+def at_address(route: PushRoute, address: str) -> PushRoute:
     """Return the same route to one address of its host, which TLS and Host still name."""
     return replace(route, origin=replace(route.origin, address=address))
 
@@ -166,7 +166,7 @@ def _is_one_of(host: str, patterns: tuple[str, ...]) -> bool:
     )
 
 
-def _route(address: str, subscription: str) -> Route:
+def _route(address: str, subscription: str) -> PushRoute:
     if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in address):
         raise Refused("endpoint: spaces and control characters must be percent-encoded")
     try:
@@ -187,7 +187,7 @@ def _route(address: str, subscription: str) -> Route:
     if port == 0:
         raise Refused("endpoint: port 0 cannot be connected to")
     start = f"POST {target} HTTP/1.1\r\nHost: {authority}\r\n".encode("ascii")
-    return Route(subscription, Origin(parts.scheme, host, port or default_port), target, start)
+    return PushRoute(subscription, Origin(parts.scheme, host, port or default_port), target, start)
 
 
 def _value(document: Any, path: str) -> str:

@@ -20,7 +20,7 @@ from hermes_actors.consumer.recipients.endpoint import (
 )
 from hermes_actors.consumer.recipients.resolver import Asked, EndpointResolver
 from hermes_actors.consumer.recipients.resolver_dns import Names
-from hermes_actors.consumer.senders.sender import Route
+from hermes_actors.consumer.senders.sender import PushRoute
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.endpoints import split_addresses
@@ -42,7 +42,7 @@ class Recipient(Struct, frozen=True):
     """
 
     key: str
-    route: Route | None
+    route: PushRoute | None
     authorization: str = ""
     problem: str = ""
 
@@ -309,7 +309,7 @@ def _expanded(
     return expanded
 
 
-def _key(route: Route) -> str:
+def _key(route: PushRoute) -> str:
     origin = route.origin
     return (
         f"{origin} ({origin.address}){route.target}"

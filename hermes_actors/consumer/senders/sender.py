@@ -102,7 +102,7 @@ class Origin(Struct, frozen=True, cache_hash=True):
         return f"{self.scheme}://{host}:{self.port}"
 
 
-class Route(Struct, frozen=True):
+class PushRoute(Struct, frozen=True):
     """The parts that all pushes of one subscription to one address share. `subscription` is its
     name.
 
@@ -158,7 +158,7 @@ class Push(Struct, frozen=True, gc=False):
     answer holds.
     """
 
-    route: Route
+    route: PushRoute
     lines: bytes
     body: bytes
     request_timeout_ms: int
@@ -209,7 +209,7 @@ class Sender(ABC):
         Redirects are not followed: a 3xx is an outcome like another.
         """
 
-    def probe(self, route: Route, done: Probed) -> bool:
+    def probe(self, route: PushRoute, done: Probed) -> bool:
         """Find out whether an endpoint takes connections (with TLS where the origin has it).
 
         False if this sender cannot tell without a push. True: `done(None)` is called when a

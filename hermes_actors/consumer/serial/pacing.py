@@ -20,7 +20,7 @@ from hermes_actors.consumer.delivery.retry import (
 )
 from hermes_actors.consumer.rates.control import Level, RateControl, noted_s
 from hermes_actors.consumer.rates.limit import LEAST_PER_S, RateLimit
-from hermes_actors.consumer.senders.sender import Failure, Route, Sender, SendOutcome
+from hermes_actors.consumer.senders.sender import Failure, PushRoute, Sender, SendOutcome
 from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
@@ -44,7 +44,7 @@ class Pacing:
         self._rate_controls = parts.rate_controls
         self._name = str(live.name)
         self._identity = _identity(live)
-        self._last_route: Route | None = None
+        self._last_route: PushRoute | None = None
         now_s = self._clock.monotonic_s()
         self._rate_per_s = rate_per_s
         self._owned = owned

@@ -10,9 +10,9 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
 from hermes_actors.tracking.events import EventKind, TrackingEvent, terminal_of
 from hermes_actors.tracking.index import (
-    Found,
     IndexRestarted,
     IndexUnavailable,
+    MessageLife,
     TrackedEvent,
 )
 from hermes_actors.tracking.reader import TrackingFollowing
@@ -87,9 +87,9 @@ class MessageTracking:
             and each.event.kind not in (EventKind.HEDGED, EventKind.SPOOLED)
         ]
 
-    async def _find(self, message_id: str) -> Found:
+    async def _find(self, message_id: str) -> MessageLife:
         if self._following is None:
-            return Found((), ())
+            return MessageLife((), ())
         try:
             return await self._following.find(message_id)
         except IndexUnavailable as error:

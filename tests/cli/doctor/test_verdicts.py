@@ -25,7 +25,7 @@ from hermes_actors.cli.doctor.disk import (
 from hermes_actors.cli.doctor.files import judge_dates
 from hermes_actors.cli.doctor.kafka import judge_cluster
 from hermes_actors.cli.doctor.ports import NodeSeen, Port, PortSeen, judge_port, running_pids
-from hermes_actors.cli.doctor.reach import Collector, collectors, judge_collector, judge_registry
+from hermes_actors.cli.doctor.reach import OtlpEndpoint, collectors, judge_collector, judge_registry
 from hermes_actors.cli.doctor.stored import LogFile, judge_log, judge_spool
 from hermes_actors.config import Config, KafkaConfig
 from hermes_actors.fallback.spool.reading import SpoolContent
@@ -377,7 +377,7 @@ def test_what_cannot_be_read_is_either_a_right_or_a_broker(trouble, way_out) -> 
 def test_collectors_are_found_by_the_standard_variables() -> None:
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "https://otel.test/v1?key=secret"}
     assert collectors(telemetry_settings(env), env) == [
-        Collector("traces and metrics", "otel.test", 443, "OTEL_EXPORTER_OTLP_ENDPOINT")
+        OtlpEndpoint("traces and metrics", "otel.test", 443, "OTEL_EXPORTER_OTLP_ENDPOINT")
     ]
     env = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
     (found,) = collectors(telemetry_settings(env), env)

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.delivery.broadcast import Broadcast, Caller, summed_up, who_missed
+from hermes_actors.consumer.delivery.broadcast import (
+    Broadcast,
+    PushCallbacks,
+    summed_up,
+    who_missed,
+)
 from hermes_actors.consumer.delivery.delivery import Served
 from hermes_actors.consumer.delivery.retry import (
     Again,
@@ -64,7 +69,7 @@ def attempt(recipients, answers, served=None, policy=POLICY, pushes_max=20):
         recipients,
         served,
         policy,
-        Caller(lambda: True, lambda: False, sums.append),
+        PushCallbacks(lambda: True, lambda: False, sums.append),
         push=push,
         done=sums.append,
         now_ms=lambda: 0,
@@ -190,7 +195,7 @@ def test_an_abandoned_attempt_begins_no_further_push() -> None:
         [A, B],
         Served(),
         POLICY,
-        Caller(lambda: True, lambda: len(started) == 1 and not waiting, over.append),
+        PushCallbacks(lambda: True, lambda: len(started) == 1 and not waiting, over.append),
         push=lambda each, done: (started.append(each), waiting.append(done)),
         done=over.append,
         now_ms=lambda: 0,

@@ -2,33 +2,33 @@
 
 import pytest
 
-from hermes_actors.consumer.delivery.delivery import Delivery, State
+from hermes_actors.consumer.delivery.delivery import Delivery, DeliveryState
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.model.record import StoredRecord
 
 LEADS_TO = {
-    "sent": State.IN_FLIGHT,
-    "wait": State.WAITING,
-    "returned": State.READ,
-    "given_up": State.GIVEN_UP,
-    "settled": State.SETTLED,
-    "forgotten": State.FORGOTTEN,
+    "sent": DeliveryState.IN_FLIGHT,
+    "wait": DeliveryState.WAITING,
+    "returned": DeliveryState.READ,
+    "given_up": DeliveryState.GIVEN_UP,
+    "settled": DeliveryState.SETTLED,
+    "forgotten": DeliveryState.FORGOTTEN,
 }
 MAY_FOLLOW = {
-    State.READ: {"sent", "wait", "returned", "given_up", "forgotten"},
-    State.WAITING: {"sent", "wait", "returned", "given_up", "forgotten"},
-    State.IN_FLIGHT: {"wait", "returned", "given_up", "settled", "forgotten"},
-    State.GIVEN_UP: {"settled"},
-    State.SETTLED: set(),
-    State.FORGOTTEN: set(),
+    DeliveryState.READ: {"sent", "wait", "returned", "given_up", "forgotten"},
+    DeliveryState.WAITING: {"sent", "wait", "returned", "given_up", "forgotten"},
+    DeliveryState.IN_FLIGHT: {"wait", "returned", "given_up", "settled", "forgotten"},
+    DeliveryState.GIVEN_UP: {"settled"},
+    DeliveryState.SETTLED: set(),
+    DeliveryState.FORGOTTEN: set(),
 }
 WAYS = {
-    State.READ: (),
-    State.WAITING: ("wait",),
-    State.IN_FLIGHT: ("sent",),
-    State.GIVEN_UP: ("given_up",),
-    State.SETTLED: ("sent", "settled"),
-    State.FORGOTTEN: ("forgotten",),
+    DeliveryState.READ: (),
+    DeliveryState.WAITING: ("wait",),
+    DeliveryState.IN_FLIGHT: ("sent",),
+    DeliveryState.GIVEN_UP: ("given_up",),
+    DeliveryState.SETTLED: ("sent", "settled"),
+    DeliveryState.FORGOTTEN: ("forgotten",),
 }
 
 
@@ -47,7 +47,7 @@ def go(delivery, transition):
 
 
 @pytest.mark.parametrize("transition", LEADS_TO)
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", DeliveryState)
 def test_each_transition_is_made_where_it_may_be_and_nowhere_else(state, transition):
     delivery = delivery_in(state)
     if transition in MAY_FOLLOW[state]:
@@ -59,7 +59,7 @@ def test_each_transition_is_made_where_it_may_be_and_nowhere_else(state, transit
         assert delivery.state is state
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", DeliveryState)
 def test_an_offset_is_settled_with_its_message_and_by_nothing_else(state):
     delivery = delivery_in(state)
-    assert delivery.offsets.unsettled == (state is not State.SETTLED)
+    assert delivery.offsets.unsettled == (state is not DeliveryState.SETTLED)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
-from hermes_actors.consumer.senders.sender import Failure, Origin, Push, Route
+from hermes_actors.consumer.senders.sender import Failure, Origin, Push, PushRoute
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 ORIGIN = Origin("http", "sink", 80)
@@ -84,7 +84,7 @@ class Load:
                 self.push(lane)
 
     def push(self, lane, timeout_ms=10**9):
-        route = Route(lane, ORIGIN, "/", b"POST / HTTP/1.1\r\nHost: sink\r\n")
+        route = PushRoute(lane, ORIGIN, "/", b"POST / HTTP/1.1\r\nHost: sink\r\n")
 
         def done(outcome):
             assert outcome.status == 200, outcome
@@ -138,7 +138,7 @@ def test_lanes_that_come_later_get_as_much_as_those_that_were_there(host, closes
 def test_a_connection_that_one_lane_has_no_use_for_is_anothers(host):
     sender = sender_on(host, lane_max=10, host_max=10)
     outcomes = []
-    route = Route("idle", ORIGIN, "/", b"")
+    route = PushRoute("idle", ORIGIN, "/", b"")
     for _ in range(10):
         sender.send(Push(route, b"", b"", 1_000), outcomes.append)
     host.connect_all()
@@ -154,9 +154,9 @@ def test_a_push_that_other_lanes_leave_no_connection_for_says_so(host):
     sender = sender_on(host, host_max=2)
     outcomes = []
     for lane in ("a", "b"):
-        sender.send(Push(Route(lane, ORIGIN, "/", b""), b"", b"", 9_000), outcomes.append)
+        sender.send(Push(PushRoute(lane, ORIGIN, "/", b""), b"", b"", 9_000), outcomes.append)
     host.connect_all()
-    sender.send(Push(Route("c", ORIGIN, "/", b""), b"", b"", 100), outcomes.append)
+    sender.send(Push(PushRoute("c", ORIGIN, "/", b""), b"", b"", 100), outcomes.append)
     host.time_s = 0.2
     host.sweep()
     (outcome,) = outcomes
@@ -168,8 +168,8 @@ def test_a_host_that_lets_nobody_in_is_to_blame_whoever_waits(host):
     sender = sender_on(host, host_max=2)
     outcomes = []
     for lane in ("a", "b"):
-        sender.send(Push(Route(lane, ORIGIN, "/", b""), b"", b"", 9_000), outcomes.append)
-    sender.send(Push(Route("c", ORIGIN, "/", b""), b"", b"", 100), outcomes.append)
+        sender.send(Push(PushRoute(lane, ORIGIN, "/", b""), b"", b"", 9_000), outcomes.append)
+    sender.send(Push(PushRoute("c", ORIGIN, "/", b""), b"", b"", 100), outcomes.append)
     host.time_s = 0.2
     host.sweep()
     assert [outcome.failure for outcome in outcomes] == [Failure.TIMEOUT]
@@ -179,7 +179,7 @@ def test_places_of_connections_that_cannot_be_made_go_to_the_next_lane(host):
     sender = sender_on(host, host_max=1)
     outcomes = []
     for lane in range(5):
-        sender.send(Push(Route(str(lane), ORIGIN, "/", b""), b"", b"", 9_000), outcomes.append)
+        sender.send(Push(PushRoute(str(lane), ORIGIN, "/", b""), b"", b"", 9_000), outcomes.append)
     for expected in range(1, 6):
         (connection,) = host.dials
         host.dials.clear()
@@ -192,7 +192,7 @@ def test_another_host_is_not_held_up(host):
     sender = sender_on(host, host_max=1)
     outcomes = []
     for name in ("a", "b"):
-        route = Route("lane", Origin("http", name, 80), "/", b"")
+        route = PushRoute("lane", Origin("http", name, 80), "/", b"")
         sender.send(Push(route, b"", b"", 9_000), outcomes.append)
     assert len(host.dials) == 2
 
@@ -211,7 +211,7 @@ def test_whatever_happens_nobody_starves_and_no_bound_is_broken(
         if action < 2:
             sent += 1
             lane = str(rng.randrange(lane_count))
-            push = Push(Route(lane, ORIGIN, "/", b""), b"", b"", 10**9)
+            push = Push(PushRoute(lane, ORIGIN, "/", b""), b"", b"", 10**9)
             sender.send(push, ended.append)
         elif action == 2 and host.dials:
             rng.shuffle(host.dials)

@@ -8,7 +8,7 @@ from hermes_actors.consumer.senders.sender import (
     Done,
     Probed,
     Push,
-    Route,
+    PushRoute,
     Sender,
     SendOutcome,
     parse_lines,
@@ -70,7 +70,7 @@ class WatchedSender(Sender):
         self._sender.send(push, heard)
         has_returned = True
 
-    def probe(self, route: Route, done: Probed) -> bool:
+    def probe(self, route: PushRoute, done: Probed) -> bool:
         """As `Sender.probe`; no push, so no part of the history."""
         return self._sender.probe(route, done)
 

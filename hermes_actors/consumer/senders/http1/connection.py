@@ -50,7 +50,7 @@ class Net(Protocol):
         """Begin to connect. Later exactly one of `connection.opened` and `.dial_failed` follows."""
 
 
-class Request(Struct, eq=False):
+class PushRequest(Struct, eq=False):
     """A push that has not ended. `socket_timeout_s` 0: there is none."""
 
     push: Push
@@ -209,7 +209,7 @@ class PooledConnection:
         self._at = 0
         self._is_paused = False
         self.exchange = Exchange(response_bytes_max)
-        self.request: Request | None = None
+        self.request: PushRequest | None = None
         self.probe: Probed | None = None
         self.probe_deadline_s = 0.0
         self.idle_since_s = 0.0
@@ -272,7 +272,7 @@ class PooledConnection:
         else:
             self.owner.drop(self)
 
-    def start(self, request: Request, now_s: float) -> None:
+    def start(self, request: PushRequest, now_s: float) -> None:
         """Write this request to the connection, which must be open."""
         assert self._wire is not None, "not opened"
         self.request = request

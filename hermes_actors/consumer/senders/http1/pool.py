@@ -14,7 +14,7 @@ from hermes_actors.consumer.senders.http1.connection import (
     Net,
     OriginShare,
     PooledConnection,
-    Request,
+    PushRequest,
 )
 from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
@@ -24,7 +24,7 @@ from hermes_actors.consumer.senders.sender import (
     Origin,
     Probed,
     Push,
-    Route,
+    PushRoute,
     Sender,
     SendOutcome,
     may_begin,
@@ -63,10 +63,10 @@ class _Pool:
         # Of those that are busy: the one whose outcome is being told, free for the next push.
         self.freed: PooledConnection | None = None
         self.dialing: dict[PooledConnection, None] = {}
-        self.waiting: deque[Request] = deque()
+        self.waiting: deque[PushRequest] = deque()
         self.next_deadline_s = float("inf")
 
-    def submit(self, request: Request, now_s: float) -> bool:
+    def submit(self, request: PushRequest, now_s: float) -> bool:
         """Start the request or let it wait; False when too many wait."""
         if request.socket_timeout_s or request.deadline_s < self.next_deadline_s:
             self._note_deadline(request, now_s)
@@ -146,7 +146,9 @@ class _Pool:
         # Last: it may send again, and finds this connection free.
         request.done(outcome)
 
-    def _tell(self, connection: PooledConnection, request: Request, outcome: SendOutcome) -> None:
+    def _tell(
+        self, connection: PooledConnection, request: PushRequest, outcome: SendOutcome
+    ) -> None:
         """Tell the outcome; as a rule the next push is sent at once, on the same connection."""
         self.freed = connection
         try:
@@ -299,7 +301,7 @@ class _Pool:
         if outcome is not None:
             self.on_outcome(connection, outcome)
 
-    def _note_deadline(self, request: Request, heard_s: float) -> None:
+    def _note_deadline(self, request: PushRequest, heard_s: float) -> None:
         deadline_s = request.deadline_s
         if request.socket_timeout_s:
             deadline_s = min(deadline_s, heard_s + request.socket_timeout_s)
@@ -307,7 +309,7 @@ class _Pool:
 
     # Connections.
 
-    def _start(self, connection: PooledConnection, request: Request, now_s: float) -> None:
+    def _start(self, connection: PooledConnection, request: PushRequest, now_s: float) -> None:
         self.busy[connection] = None
         connection.start(request, now_s)
 
@@ -332,7 +334,7 @@ class _Pool:
                 self.is_known_idle = True
                 self.share.note_idle(self)
 
-    def _pop_waiting(self) -> Request | None:
+    def _pop_waiting(self) -> PushRequest | None:
         """The push that has waited longest and may still begin."""
         while self.waiting:
             request = self.waiting.popleft()
@@ -379,7 +381,7 @@ class Http1Sender(Sender):
         route = push.route
         pool = self._pools.get((route.subscription, route.origin)) or self._open_pool(route)
         now_s = self._net.now_s()
-        request = Request(
+        request = PushRequest(
             push,
             done,
             now_s + push.request_timeout_ms / 1_000,
@@ -390,7 +392,7 @@ class Http1Sender(Sender):
             outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")
             self._net.soon(lambda: done(outcome))
 
-    def probe(self, route: Route, done: Probed) -> bool:
+    def probe(self, route: PushRoute, done: Probed) -> bool:
         """Connect to the route's origin; its subscription's next push has the connection."""
         if self._is_closed:
             self._net.soon(lambda: done(Failure.CLOSED))
@@ -422,7 +424,7 @@ class Http1Sender(Sender):
             sum(len(pool.waiting) for pool in pools),
         )
 
-    def _open_pool(self, route: Route) -> _Pool:
+    def _open_pool(self, route: PushRoute) -> _Pool:
         origin = route.origin
         share = self._shares.get(origin)
         if share is None:

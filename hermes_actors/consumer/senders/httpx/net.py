@@ -327,7 +327,7 @@ def said(error: BaseException) -> str:
     return type(error).__name__
 
 
-class Body:
+class PushBody:
     """A request's body, given in one piece. No generator: a connection that breaks would leave it
     in the middle, and whoever collects it would complain.
     """
@@ -335,7 +335,7 @@ class Body:
     def __init__(self, content: bytes) -> None:
         self._left: list[bytes] = [content]
 
-    def __aiter__(self) -> "Body":
+    def __aiter__(self) -> "PushBody":
         return self
 
     async def __anext__(self) -> bytes:

@@ -16,9 +16,9 @@ from hermes_actors.consumer.senders.connecting import ForbiddenAddress
 from hermes_actors.consumer.senders.httpx.net import (
     PIECE_BYTES_MIN,
     TRANSPORT_ERRORS,
-    Body,
     CrowdedHost,
     HttpxNet,
+    PushBody,
     said,
 )
 from hermes_actors.consumer.senders.push_tasks import PushTasks
@@ -30,7 +30,7 @@ from hermes_actors.consumer.senders.sender import (
     Origin,
     Probed,
     Push,
-    Route,
+    PushRoute,
     Sender,
     SendOutcome,
     Witness,
@@ -71,7 +71,7 @@ class Pools:
         # Out of use, but not out of pushes. A dictionary for its order.
         self._retired: dict[Pool, None] = {}
 
-    async def take(self, route: Route) -> Pool:
+    async def take(self, route: PushRoute) -> Pool:
         """The pool for one push, to be given back."""
         key = (route.subscription, route.origin)
         if key not in self._pools:
@@ -82,7 +82,7 @@ class Pools:
         pool.pushes += 1
         return pool
 
-    async def give_back(self, route: Route, pool: Pool) -> None:
+    async def give_back(self, route: PushRoute, pool: Pool) -> None:
         """Give back the pool of a push that is over. One that has gone bad takes no more, and is
         closed after its last push.
         """
@@ -204,7 +204,7 @@ class HttpxSender(Sender):
         """End all pushes of the subscription with CLOSED, soon."""
         self._tasks.forget(subscription)
 
-    def probe(self, route: Route, done: Probed) -> bool:
+    def probe(self, route: PushRoute, done: Probed) -> bool:
         """Connect, to a proxy where there is one, and close again; `done` is called once, later."""
         closed: Failure | None = Failure.CLOSED
         overloaded: Failure | None = Failure.OVERLOADED
@@ -353,7 +353,7 @@ class HttpxSender(Sender):
                 *own,
                 (b"Content-Length", b"%d" % len(push.body)),
             ],
-            content=Body(push.body),
+            content=PushBody(push.body),
             extensions={"timeout": self._net.time_outs(silence_s), "trace": progress},
         )
 

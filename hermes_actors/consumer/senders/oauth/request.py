@@ -9,7 +9,7 @@ from hermes_actors.consumer.senders.oauth.wire import Answer, Denied, OAuthCrede
 from hermes_actors.consumer.senders.sender import (
     Origin,
     Push,
-    Route,
+    PushRoute,
     Sender,
     SendOutcome,
     Witness,
@@ -43,7 +43,7 @@ async def ask_for_token(sender: Sender, credentials: OAuthCredentials) -> Answer
     target = target.encode("ascii", "xmlcharrefreplace").decode("ascii")
     witness = Witness(ANSWER_BYTES_MAX)
     push = Push(
-        Route(f"OAuth provider {provider.name}", origin, target, b""),
+        PushRoute(f"OAuth provider {provider.name}", origin, target, b""),
         _LINES,
         credentials.form,
         provider.request_timeout,

@@ -20,7 +20,7 @@ from hermes_actors.consumer.senders.sender import (
     Origin,
     Probed,
     Push,
-    Route,
+    PushRoute,
     Sender,
     SendOutcome,
     may_begin,
@@ -110,7 +110,7 @@ class OAuthSender(Sender):
         self._tasks.forget(subscription)
         self._inner.forget(subscription)
 
-    def probe(self, route: Route, done: Probed) -> bool:
+    def probe(self, route: PushRoute, done: Probed) -> bool:
         """As `inner` does: a connection needs no token."""
         return self._inner.probe(route, done)
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.edge import LEAVE_S, Body, Edge, Exchange, Fields, Wire
-from hermes_actors.publisher.edges.http1.wire import CONTINUE, Malformed, Reader, chunk
+from hermes_actors.publisher.edges.http1.wire import CONTINUE, Malformed, RequestReader, chunk
 from hermes_actors.publisher.edges.publishing import MessageBody
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import SETTLED, Pending
@@ -27,7 +27,7 @@ _LINGER_S = 1.0
 that is closed with unread bytes is reset, and the client may lose that answer."""
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """The states of a connection, which waits for a request, for the rest of a head, for the rest
     of a body that nobody wants, or for the node itself.
     """
@@ -66,7 +66,7 @@ class Http1Connection:
         self._edge = edge
         self._wire = wire
         self.certificate = certificate
-        self._reader = Reader(edge.heads)
+        self._reader = RequestReader(edge.heads)
         # What is owed to the client, in order: a publish until it is answered, else bytes.
         self._answers: deque[Pending | bytes] = deque()
         # Whose body is being read; None when nobody wants it.
@@ -94,7 +94,7 @@ class Http1Connection:
         # How many requests have begun, and how much may still be taken in this turn.
         self._served = self._steps_left = 0
         # What a sweep has seen, and since when: a request costs nothing for its times.
-        self._seen = (State.IDLE, 0)
+        self._seen = (ConnectionState.IDLE, 0)
         self._since_s = self._unsent_since_s = edge.now_s
         self._unsent_bytes = 0
 
@@ -171,9 +171,9 @@ class Http1Connection:
         state = self._state()
         if self._seen != (state, self._served):
             self._seen, self._since_s = (state, self._served), now_s
-        if state is State.BUSY:
+        if state is ConnectionState.BUSY:
             return 0.0
-        if state is State.IDLE:
+        if state is ConnectionState.IDLE:
             return self._leaves_at_s or self._since_s + self._edge.idle_s
         return self._since_s + self._edge.head_timeout_s
 
@@ -481,9 +481,9 @@ class Http1Connection:
         else:
             self._wire.close()
 
-    def _state(self) -> State:
+    def _state(self) -> ConnectionState:
         if self._answers or self._holds or self._exchange is not None:
-            return State.BUSY
+            return ConnectionState.BUSY
         if self._reader.is_in_body:
-            return State.UNWANTED
-        return State.HEAD if self._reader.has_bytes else State.IDLE
+            return ConnectionState.UNWANTED
+        return ConnectionState.HEAD if self._reader.has_bytes else ConnectionState.IDLE

@@ -262,7 +262,7 @@ class End:
 END = End()
 
 
-class Reader:
+class RequestReader:
     """One connection's requests: `receive` what comes, then ask `next` until it gives None."""
 
     __slots__ = ("_at", "_chunks", "_data", "_heads", "_left_bytes", "_scanned", "is_in_body")
