@@ -94,6 +94,12 @@ def test_ports_that_no_two_listeners_share_are_taken(text: str, tmp_path: Path) 
         ("[frontend]\nport = 65536", "frontend.port", "0…65535"),
         ("[frontend.tls]\nport = -1", "frontend.tls.port", "0…65535"),
         ("[management]\nport = -1", "management.port", "0…65535"),
+        (
+            "[frontend]\nhost = 'ä..b'",
+            "frontend.host: 'ä..b' is no name",
+            "address of this machine",
+        ),
+        ("[management]\nhost = 'a..b'", "management.host: 'a..b'", "address of this machine"),
         ("[frontend]\nport = 8090", "management.port: 8090 is frontend.port too", "another port"),
         ("[management]\nhost = '0.0.0.0'\nport = 8080", "management.port: 8080 is", "another"),
         (

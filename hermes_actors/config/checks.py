@@ -12,6 +12,7 @@ from msgspec import Struct
 from hermes_actors.config.checks_endpoints import check_endpoints
 from hermes_actors.config.checks_schema import check_schema
 from hermes_actors.config.checks_security import check_security
+from hermes_actors.config.ports import Port, ports
 from hermes_actors.config.publishing import FrontendConfig
 from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
@@ -87,7 +88,7 @@ def check(config: Config) -> None:
             0 <= port <= 65_535,
             f"{port_name}: {port} is not in 0…65535; 0 takes any free port",
         )
-    _check_listeners(config)
+    _check_ports(config)
     for name, value, example in (("dc", config.dc, "dc1"), ("node", config.node, "node1")):
         # Both become parts of file names and of keys in the metadata log.
         _require(
@@ -140,37 +141,31 @@ def check(config: Config) -> None:
     check_schema(config.schema, _require)
 
 
-def _check_listeners(config: Config) -> None:
+def _check_ports(config: Config) -> None:
     """Two listeners of a node cannot share a port, unless at different addresses."""
-    frontend, management, status = config.frontend, config.management, config.status
-    publishes, administers = "frontend" in config.roles, "management" in config.roles
-    taken: list[tuple[str, str, int]] = []
-    for name, host, port, is_used in (
-        ("frontend.port", frontend.host, frontend.port, publishes),
-        (
-            "frontend.tls.port",
-            frontend.host,
-            frontend.tls.port,
-            publishes and bool(frontend.tls.certificate_file),
-        ),
-        ("status.port", status.host, status.port, not publishes),
-        ("management.port", management.host, management.port, administers),
-        (
-            "management.tls.port",
-            management.host,
-            management.tls.port,
-            administers and bool(management.tls.certificate_file),
-        ),
-    ):
-        if not is_used or not port:
-            continue
-        for other, its_host, its_port in taken:
-            is_apart = host != its_host and not {host, its_host} & _ALL_ADDRESSES
+    taken: list[Port] = []
+    for port in ports(config):
+        name, host, number = port.setting, port.host, port.number
+        _require(
+            _is_encodable(host),
+            f"{name.removesuffix('port').replace('tls.', '')}host: '{host}' is no name of a host; "
+            "name an address of this machine, or 0.0.0.0 for all of them",
+        )
+        for other in taken if number else ():
+            is_apart = host != other.host and not {host, other.host} & _ALL_ADDRESSES
             _require(
-                port != its_port or is_apart,
-                f"{name}: {port} is {other} too; set one of them to another port",
+                number != other.number or is_apart,
+                f"{name}: {number} is {other.setting} too; set one of them to another port",
             )
-        taken.append((name, host, port))
+        taken.append(port)
+
+
+def _is_encodable(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _check_numbers(section: Struct, path: str) -> None:

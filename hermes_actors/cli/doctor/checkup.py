@@ -18,14 +18,7 @@ from hermes_actors.cli.doctor.diagnosis import Diagnosis, wrong
 from hermes_actors.cli.doctor.files import CHECK as FILES
 from hermes_actors.cli.doctor.files import judge_files
 from hermes_actors.cli.doctor.ports import CHECK as PORTS
-from hermes_actors.cli.doctor.ports import (
-    Port,
-    PortSeen,
-    judge_port,
-    look_at_port,
-    ports,
-    running_pids,
-)
+from hermes_actors.cli.doctor.ports import PortSeen, judge_port, look_at_port, running_pids
 from hermes_actors.cli.doctor.reach import (
     REGISTRY,
     TELEMETRY,
@@ -43,6 +36,7 @@ from hermes_actors.cli.doctor.stored import (
     look_at_log,
 )
 from hermes_actors.config import Config
+from hermes_actors.config.ports import Port, ports
 from hermes_actors.coordination import commands as coordination
 from hermes_actors.errors import ConfigError, HermesError
 from hermes_actors.fallback.spool.opening import spool_folder

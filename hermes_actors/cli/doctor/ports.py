@@ -4,7 +4,6 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -14,6 +13,7 @@ from msgspec import Struct
 
 from hermes_actors.cli.doctor.diagnosis import Diagnosis, fine, odd, wrong
 from hermes_actors.config import Config
+from hermes_actors.config.ports import Port, ports
 
 CHECK = "ports"
 
@@ -21,17 +21,6 @@ _LISTENS = "0A"
 _LOOKS = 8
 """Where several processes share a port, each connection comes to any of them."""
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 -- where it listens
-
-
-class Port(Struct, frozen=True):
-    """A port that a node would listen on. `is_main`: there it tells who it is."""
-
-    setting: str
-    host: str
-    number: int
-    is_main: bool = False
-    is_shared: bool = False
-    """Other processes may listen on it too (frontend.reuse_port)."""
 
 
 class NodeSeen(Struct, frozen=True):
@@ -55,22 +44,6 @@ class PortSeen(Struct, frozen=True, kw_only=True):
     holders: dict[int, str] | None = None
     nodes: list[NodeSeen] = []
     answer: str = ""
-
-
-def ports(config: Config) -> Iterator[Port]:
-    """The ports of a node with this configuration, the one where it tells who it is first."""
-    frontend, management, status = config.frontend, config.management, config.status
-    if "frontend" in config.roles:
-        is_shared = frontend.reuse_port
-        yield Port("frontend.port", frontend.host, frontend.port, True, is_shared)
-        if frontend.tls.certificate_file:
-            yield Port("frontend.tls.port", frontend.host, frontend.tls.port, False, is_shared)
-    else:
-        yield Port("status.port", status.host, status.port, is_main=True)
-    if "management" in config.roles:
-        yield Port("management.port", management.host, management.port)
-        if management.tls.certificate_file:
-            yield Port("management.tls.port", management.host, management.tls.port)
 
 
 async def look_at_port(port: Port, timeout_s: float) -> PortSeen:

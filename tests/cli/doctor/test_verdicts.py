@@ -24,10 +24,11 @@ from hermes_actors.cli.doctor.disk import (
 )
 from hermes_actors.cli.doctor.files import judge_dates
 from hermes_actors.cli.doctor.kafka import judge_cluster
-from hermes_actors.cli.doctor.ports import NodeSeen, Port, PortSeen, judge_port, running_pids
+from hermes_actors.cli.doctor.ports import NodeSeen, PortSeen, judge_port, running_pids
 from hermes_actors.cli.doctor.reach import OtlpEndpoint, collectors, judge_collector, judge_registry
 from hermes_actors.cli.doctor.stored import LogFile, judge_log, judge_spool
 from hermes_actors.config import Config, KafkaConfig
+from hermes_actors.config.ports import Port
 from hermes_actors.fallback.spool.reading import SpoolContent
 from hermes_actors.log.embedded.schema import APPLICATION_ID, SCHEMA_VERSION
 from hermes_actors.log.kafka.settings import configs_of
