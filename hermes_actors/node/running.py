@@ -100,21 +100,20 @@ class Node:
 
     def doubt_about(self, topic: str) -> str:
         """Why `group.topic`, which is not known here, may exist; "" when nothing says so."""
-        facts = self._facts()
-        if facts.standing_in:
-            return f"metadata: {facts.standing_in}"
-        return f"log: {facts.log}" if facts.log else self.metadata.doubt_about(topic)
+        # Of the facts these two alone: anybody may ask for topics that are not there.
+        if standing_in := self._standing_in():
+            return f"metadata: {standing_in}"
+        log = self.environment.log_trouble()
+        return f"log: {log}" if log else self.metadata.doubt_about(topic)
 
     def _facts(self) -> NodeFacts:
         metadata, environment, spool = self.metadata, self.environment, self.spool
-        unread = "" if metadata.is_own else metadata.health.reason
         now_s = environment.clock.monotonic_s()
         return NodeFacts(
             publishes="frontend" in self.config.roles,
             consumes="consumers" in self.config.roles,
-            metadata="" if metadata.is_readable else unread,
-            # Another datacentre's, which need not know all that is here.
-            standing_in="" if metadata.is_own else f"not read from the own log yet: {unread}",
+            metadata="" if metadata.is_readable else metadata.health.reason,
+            standing_in=self._standing_in(),
             behind=metadata.behind,
             lacking=metadata.lacking,
             log=environment.log_trouble(),
@@ -127,6 +126,11 @@ class Node:
             duties={duty: trouble() for duty, trouble in self.duties.items()},
             loop="; ".join(environment.standstills.words(now_s)),
         )
+
+    def _standing_in(self) -> str:
+        """Why the metadata are another datacentre's, which need not know all that is here."""
+        metadata = self.metadata
+        return "" if metadata.is_own else f"not read from the own log yet: {metadata.health.reason}"
 
     def _coordination(self) -> str | None:
         """Why its datacentre's coordination does not work here; None for who has nothing of it."""
