@@ -252,8 +252,8 @@ def worst_nodes(
 def _everything(
     client: ManagementClient, sort: Sort, limit: int | None
 ) -> tuple[dict[str, Any], CommandFailed | None]:
-    """What there is, and why that is not all: nodes are told of also where no topic is known yet,
-    which is when they are wanted most.
+    """Nodes, topics and subscriptions, and the error if not all of them are known: nodes are shown
+    also where no topic is known yet, which is when they are wanted most.
     """
     wanted = {"sort": sort.value} | ({} if limit is None else {"limit": str(limit)})
     found = parsed_object(client.get("/status/nodes"))

@@ -61,10 +61,10 @@ class Node:
     authenticator: Authenticator | None = None
     metrics: list[Metrics] = field(default_factory=list)
     duties: dict[str, Callable[[], str]] = field(default_factory=dict)
-    """What this node does beside its work, each with what keeps it from getting on."""
+    """Tasks of this node beside its work, each with the reason why it does not get on."""
     spool: Spool | None = None
     traffic: Callable[[], Sequence[Dependency]] = tuple
-    """What keeps publishers away beside the node's own trouble."""
+    """Dependencies of publishing beside those of the node itself."""
     publish_listeners: list[Callable[[Topic], PublishTransitions | None]] = field(
         default_factory=list
     )
@@ -95,7 +95,7 @@ class Node:
         return dependencies_of(self._facts())
 
     def notices(self) -> list[str]:
-        """What is to be known of a node that can do its work all the same."""
+        """Troubles of a node that can do its work all the same."""
         return notices(self.dependencies())
 
     def doubt_about(self, topic: str) -> str:

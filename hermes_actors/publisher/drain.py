@@ -56,7 +56,7 @@ class Drain:
         return not reasons(self.dependencies())
 
     def dependencies(self) -> list[Dependency]:
-        """What the node works with, and last its own process: whether that takes part now."""
+        """The node's dependencies, and last its own process: whether that takes part now."""
         trouble = ""
         if not self.is_up:
             is_starting = self.phase is Phase.STARTING

@@ -40,9 +40,9 @@ class StackFrame(Struct, frozen=True):
 
 
 class Holder(Struct, frozen=True, gc=False):
-    """Who held a loop. `kind` is its class or function, UNSEEN or OTHER; `path` the names by which
-    it is supervised, outermost first, "" for what is not; `place` the line that it was at, "" where
-    that is not known.
+    """The actor, task or callback that held a loop. `kind` is its class or function, UNSEEN or
+    OTHER; `path` the names by which it is supervised, outermost first, "" for what is not; `place`
+    the line that it was at, "" where that is not known.
     """
 
     kind: str = UNSEEN
@@ -73,7 +73,9 @@ def stack_lines(frames: Sequence[StackFrame]) -> list[str]:
 
 
 def holder_of(frames: Sequence[StackFrame], path_of_task: Callable[[], str]) -> Holder:
-    """Who runs in this stack; `path_of_task` tells who supervises the task that trio runs now."""
+    """Find the actor, task or callback that runs in this stack; `path_of_task` tells who supervises
+    the task that trio runs now.
+    """
     begun = [at for at, each in enumerate(frames) if _begins(each)]
     is_task = bool(begun) and frames[begun[-1]].function == _RUNS_A_TASK
     running = frames[begun[-1] + 1 :] if begun else frames

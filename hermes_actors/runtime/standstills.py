@@ -94,9 +94,9 @@ class Standstills:
         self.last: deque[Standstill] = deque(maxlen=_ENDED_MAX)
         """The last ones that are over, the latest last."""
         self.holder = Holder()
-        """Who runs in a loop that stands still."""
+        """The actor, task or callback that runs in a loop that stands still."""
         self.held: dict[str, Held] = {UNSEEN: Held()}
-        """What was its own doing, by the kind of who ran."""
+        """Standstills that were the node's own doing, by the kind of their holder."""
         self._stall_s = stall_s
         self._beat_at_s: float | None = None
         # Gaps between two beats that were too long: from when, and how late the second was.

@@ -180,7 +180,7 @@ _WORDS = {
 
 
 def _longest(ended: list[Standstill]) -> str:
-    """Who held the loop for how long, the longest first; "" where nobody was seen."""
+    """The holders of the loop and their times, the longest first; "" where nobody was seen."""
     held: dict[str, float] = {}
     for each in ended:
         if each.cause is not StallCause.AWAY:

@@ -30,7 +30,7 @@ def reasons(found: Sequence[Dependency]) -> list[str]:
 
 
 def notices(found: Sequence[Dependency]) -> list[str]:
-    """What is to be known of a node that can do its work all the same."""
+    """Troubles of a node that can do its work all the same."""
     return [each.told for each in found if each.trouble and not each.is_needed]
 
 

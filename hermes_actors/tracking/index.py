@@ -65,8 +65,9 @@ class TrackedEvent(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True):
-    """What one life of a node did not tell one datacentre's log, from `since_ms` (0: its beginning)
-    to `until_ms`: how many of its batches are missing, and what it said itself that it lost.
+    """Events that one life of a node did not tell one datacentre's log, from `since_ms` (0: its
+    beginning) to `until_ms`: how many of its batches are missing, and what it said itself that it
+    lost.
     """
 
     log_dc: str

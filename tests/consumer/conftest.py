@@ -35,7 +35,7 @@ from tests.values import a_subscription
 
 
 def status_of(consumer):
-    """What the node's status record says of a consumer, and what only tests look at."""
+    """The figures of a consumer in the node's status record, and those that only tests look at."""
     figures, buffer, dispatch = consumer.figures(), consumer._buffer, consumer._dispatch
     return SimpleNamespace(
         **{**msgspec.structs.asdict(figures), "level": dispatch.level},

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture(autouse=True)
 def same_spool(tmp_path, monkeypatch):
-    """Where the nodes have theirs, whatever a file says."""
+    """All nodes have their spool in one folder, whatever a file says."""
     monkeypatch.setenv("HERMES_SPOOL_DIRECTORY", str(tmp_path / "spools"))
 
 
@@ -31,7 +31,7 @@ def doctor(folder: Path) -> tuple[int, list[dict[str, Any]]]:
 
 
 def against(found: list[dict[str, Any]]) -> list[str]:
-    """What is not OK; the disk of a test machine is anybody's."""
+    """All findings that are not OK, without the disk, which depends on the machine."""
     return [
         f"{each['grade']} {each['about']}: {each['seen']}"
         for each in found

@@ -22,7 +22,7 @@ STEPS = 150
 
 @pytest.fixture(autouse=True)
 def client_takes_empty_frames(monkeypatch) -> None:
-    """They need no room, and may come to a window below 0 (RFC 9113, 6.9); the library errs."""
+    """Empty frames need no room, and may come to a window below 0 (RFC 9113, 6.9); h2 errs."""
     consumed = h2.windows.WindowManager.window_consumed
 
     def taken(manager: h2.windows.WindowManager, size: int) -> None:
@@ -52,7 +52,7 @@ def identify(edge, rng) -> None:
 
 
 class Anybody:
-    """What one client has asked, and what it still has to send."""
+    """A client: the requests that it has made, and the frames that it still has to send."""
 
     def __init__(self, world, rng) -> None:
         self.world, self.rng = world, rng

@@ -37,7 +37,7 @@ CHECKS = {
 }
 """The programs of health checks, as they are run here."""
 CLIENT_PORTS = {"HERMES_MANAGEMENT_URL": 8090, "HERMES_PUBLISH_URL": 8080}
-"""What the `hermes` command reads, and the port of our image that it names."""
+"""The variables that the `hermes` command reads, each with the port of our image that it names."""
 SERVICES = "services"
 """The folder of the services' own folders, below the data folder."""
 

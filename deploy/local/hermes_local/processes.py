@@ -65,7 +65,7 @@ class _Stat(NamedTuple):
 
 
 def _stat(pid: int) -> _Stat | None:
-    """What the kernel tells of it; None when there is no such process."""
+    """The kernel's account of a process; None when there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

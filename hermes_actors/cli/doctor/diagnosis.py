@@ -1,4 +1,4 @@
-"""What `hermes doctor` says of one thing."""
+"""The findings of `hermes doctor`, each with its grade."""
 
 from enum import StrEnum
 
@@ -26,7 +26,7 @@ class Diagnosis(Struct, frozen=True, rename="camel"):
 
 
 def fine(check: str, about: str, seen: str) -> Diagnosis:
-    """It is as it should be."""
+    """A finding that needs nothing done."""
     return Diagnosis(check, about, Grade.OK, seen)
 
 

@@ -36,7 +36,7 @@ class Folder(Struct, frozen=True):
 
 
 class FolderSeen(Struct, frozen=True, kw_only=True):
-    """What was found at the folder's place, or at the nearest one above that is there.
+    """The state of a folder's place, or of the nearest one above that is there.
 
     `trouble` is why nothing can be written there, "" when something can. `sync_ms` is the median
     time of writing 4 KiB to the disk, None where that cannot be measured without making a file.
@@ -202,7 +202,7 @@ def judge_limit(limit: FilesLimit, wanted: int) -> Diagnosis:
 
 
 def newest_ms(folder: Path) -> list[float]:
-    """When the files of a folder were written last, Unix epoch; none where it is not there."""
+    """The times of the last writes to the files of a folder, Unix epoch; none without one."""
     try:
         return [path.stat().st_mtime * 1_000 for path in folder.iterdir()]
     except OSError:

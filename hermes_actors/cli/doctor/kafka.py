@@ -1,4 +1,4 @@
-"""What a look at a Kafka cluster means for a node. Pure."""
+"""The verdicts on a Kafka cluster, by what a node needs of it. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -209,7 +209,7 @@ def _topic(topic: TopicSeen, kafka: KafkaConfig, where: str) -> Iterator[Diagnos
 
 
 def _settings(topic: TopicSeen, wanted: TopicSettings, where: str) -> Iterator[Diagnosis]:
-    """What a topic of hermes' own needs, whose content it knows."""
+    """Check the settings that a topic of hermes' own needs."""
     configs = topic.configs
     if configs.get("cleanup.policy", "delete") != "delete":
         yield wrong(

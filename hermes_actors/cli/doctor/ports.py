@@ -19,7 +19,7 @@ CHECK = "ports"
 
 _LISTENS = "0A"
 _LOOKS = 8
-"""Where several processes share a port, each connection comes to any of them."""
+"""Requests to a port that several processes share: each connection comes to any of them."""
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 -- where it listens
 
 
@@ -35,7 +35,7 @@ class NodeSeen(Struct, frozen=True):
 
 
 class PortSeen(Struct, frozen=True, kw_only=True):
-    """What was found there. `refusal` is the system's error number for listening on it, 0 where one
+    """The findings at a port. `refusal` is the system's error number for listening there, 0 if one
     may; `holders` are the processes that do, None where that cannot be seen; `nodes` are those that
     tell who they are; `answer` is what else answers, in words.
     """

@@ -24,7 +24,7 @@ _OTLP_PORTS = {"http/protobuf": 4318, "grpc": 4317}
 
 
 class OtlpEndpoint(Struct, frozen=True):
-    """Where telemetry is sent; `signals` are traces, metrics or both."""
+    """The address that telemetry is sent to; `signals` are traces, metrics or both."""
 
     signals: str
     host: str
@@ -55,7 +55,7 @@ def judge_registry(url: str, trouble: str) -> Diagnosis:
 
 
 def collectors(settings: TelemetrySettings, env: Mapping[str, str]) -> list[OtlpEndpoint]:
-    """Where the standard variables send traces and metrics."""
+    """The collectors that the standard variables send traces and metrics to."""
     found: dict[tuple[str, int, str], list[str]] = {}
     for signal, exporter, protocol in (
         ("traces", settings.traces, settings.traces_protocol),

@@ -1,4 +1,4 @@
-"""What a node keeps in its folders: the embedded log and the spool, read from outside."""
+"""The embedded log and the spool in a node's folders, read from outside."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -82,7 +82,7 @@ def judge_log(seen: LogFile, node_pids: Collection[int]) -> Diagnosis:
 
 
 def judge_absent(check: str, about: str, node_pids: Collection[int]) -> Diagnosis:
-    """What is not there before the first start, and is elsewhere while the node runs."""
+    """Whether a missing folder is made by the first start, or a running node has it elsewhere."""
     if node_pids:
         return _elsewhere(check, about, "not there", node_pids)
     return fine(check, about, "not there yet: a start makes it")

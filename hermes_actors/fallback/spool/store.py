@@ -325,7 +325,7 @@ def _stretches(places: Sequence[Place]) -> Iterator[list[Place]]:
 
 
 async def _done(run: Blocking, work: Callable[[], Any]) -> Any:
-    """What comes of this work. Raises SpoolUnavailable when the disk fails."""
+    """Return the result of this work. Raises SpoolUnavailable when the disk fails."""
     try:
         return await run(work)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What administrators ask of the balancers: nodes that are to own nothing, so that they can be
+"""Requests of administrators to the balancers: nodes that are to own nothing, so that they can be
 stopped, and how many nodes are to consume a topic's subscriptions, or one of them.
 """
 

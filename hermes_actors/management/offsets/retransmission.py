@@ -49,7 +49,7 @@ _decode_offsets = partial(msgspec.convert, type=dict[str, dict[int, _Offset]], s
 
 
 def target_of(body: Mapping[str, Any], now_ms: int) -> Target:
-    """Where a retransmission goes that is asked for at `now_ms`. Raises Refused: 400."""
+    """The target of a retransmission that is asked for at `now_ms`. Raises Refused: 400."""
     given = [way for way in _WAYS if body.get(way) is not None]
     if len(given) != 1:
         found = f"it has {' and '.join(given)}" if given else "it has none of them"

@@ -98,7 +98,7 @@ class Exchange(Body):
 
 
 class Line(Protocol):
-    """Where one request is answered: its connection over HTTP/1.1, its stream over HTTP/2."""
+    """The way to answer one request: its connection over HTTP/1.1, its stream over HTTP/2."""
 
     @property
     def certificate(self) -> ClientCertificate | None:

@@ -1,4 +1,4 @@
-"""What becomes of publishers' requests: a page, one message, or a batch; over any HTTP.
+"""Publishers' requests for a page, with one message or with a batch, over any HTTP.
 
 Nothing here waits, and nothing has a task: what is called returns at once.
 """

@@ -164,9 +164,8 @@ class Http1Connection:
         return now_s > self._unsent_since_s + self._edge.unread_s
 
     def _ends_s(self, now_s: float) -> float:
-        """When the client will have had its time: its idle time for a request to begin, the head's
-        time limit for its head, and for a body that is only dropped; 0.0 while it is the node's
-        turn.
+        """The end of the client's time: its idle time for a request to begin, the head's time
+        limit for its head, and for a body that is only dropped; 0.0 while it is the node's turn.
         """
         state = self._state()
         if self._seen != (state, self._served):
