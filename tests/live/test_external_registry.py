@@ -97,6 +97,9 @@ class Node:
                 "HERMES_MANAGEMENT_PORT": str(ports[1]),
                 "HERMES_LOG_DIRECTORY": str(folder / "log"),
                 "HERMES_SPOOL_DIRECTORY": str(folder / "spools"),
+                # A disk that is slow for a moment is no registry that is away.
+                "HERMES_FRONTEND_IDLE_TIMEOUT_MS": "1500",
+                "HERMES_FRONTEND_LONG_IDLE_TIMEOUT_MS": "1500",
                 **variables,
             },
         )

@@ -160,6 +160,9 @@ def test_confluents_deserializer_reads_what_was_published_with_framing(
     node = start_node(
         HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS=servers,
         HERMES_FRONTEND_CONFLUENT_FRAMING="true",
+        # The first message waits for a topic that Kafka is making.
+        HERMES_FRONTEND_IDLE_TIMEOUT_MS="5000",
+        HERMES_FRONTEND_LONG_IDLE_TIMEOUT_MS="5000",
     )
     publish = f"{node.ready['publish']}/topics/shop.visits"
     json_body = {"Content-Type": "application/json"}

@@ -141,7 +141,7 @@ def test_a_failed_fetch_is_one_sentence_and_leaves_nothing_half_done(kafka, envi
         "LOCAL_KAFKA_JARS name a folder that has the jars"
     )
     folder = kafka.cache_folder(environment)
-    assert list(folder.parent.iterdir()) == []
+    assert [path.name for path in folder.parent.iterdir()] == [f"{folder.name}.lock"]
 
     # The next try starts over.
     program(mvn, 'touch "${5#*=}/kafka.jar"\n[ -f "${5#*=}/kafka.jar" ]')
@@ -158,3 +158,18 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(kafka, environment, tmp_
     (tmp_path / "cache").write_text("a file where a folder should be")
     with pytest.raises(LaunchFailed, match=r"cannot be kept in .*Not a directory"):
         kafka.folder(environment)
+
+
+def test_what_keeps_two_from_fetching_at_once_lies_beside_the_jars(
+    kafka: JarSet, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each of them may have a folder of its own for what is temporary.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    fetched = kafka.cache_folder(environment)
+
+    def fetch(_jars: JarSet, folder: Path, _environment: dict[str, str]) -> None:
+        assert folder.with_suffix(".lock").exists()
+        folder.mkdir()
+
+    monkeypatch.setattr(JarSet, "_fetch", fetch)
+    assert kafka.folder(environment) == fetched

@@ -15,7 +15,7 @@ from hermes_actors.cli.command_line.options import Output, OutputOption, example
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_local.compose import COMPOSE_FILE, SERVICES, Topology, read_state
 from hermes_local.failures import LaunchFailed
-from hermes_local.files import locked, remove, remove_empty
+from hermes_local.files import lock_of, locked, remove, remove_empty
 from hermes_local.lifecycle import START_TIMEOUT_S, STATE_FILE, Service, found, stop_all
 from hermes_local.rewriting import NETWORK_DEFAULT
 
@@ -57,7 +57,7 @@ def up(
     """
     # Progress is no result: for programs there is one line of JSON, at the end.
     say = partial(print, file=sys.stderr if output is Output.JSON else sys.stdout, flush=True)
-    with locked(data):
+    with locked(lock_of(data)):
         before = read_state(data)
         topology = Topology(
             file or Path(before.file or COMPOSE_FILE),
@@ -109,7 +109,7 @@ def down(
     ] = False,
 ) -> None:
     """Drain and end everything that `hermes compose up` started; stored data stays."""
-    with locked(data):
+    with locked(lock_of(data)):
         services, _ = found(data, f"{SERVICES}/*", read_state)
         killed = stop_all(services)
         remove(data / STATE_FILE)

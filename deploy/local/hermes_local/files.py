@@ -12,15 +12,20 @@ from hermes_local.failures import LaunchFailed
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock: one process at a time, and given back by the kernel at its end.
+def locked(path: Path) -> Iterator[None]:
+    """Hold the file's lock: one process at a time, and given back by the kernel at its end.
 
-    Its file lies elsewhere and stays, so that the folder may come and go.
+    The file stays.
     """
-    key = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    with Path(tempfile.gettempdir(), f"hermes-{os.getuid()}-{key}.lock").open("a") as file:
+    with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def lock_of(folder: Path) -> Path:
+    """A folder's lock file, which lies elsewhere, so that the folder may come and go."""
+    key = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir(), f"hermes-{os.getuid()}-{key}.lock")
 
 
 def make_folder(folder: Path) -> None:

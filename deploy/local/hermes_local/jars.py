@@ -52,7 +52,7 @@ class JarSet:
             return folder
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with locked(folder):
+            with locked(folder.with_suffix(".lock")):
                 if not folder.is_dir():
                     self._fetch(folder, environment)
         except OSError as error:

@@ -14,7 +14,7 @@ from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.output.render import counted, show_rows
-from hermes_local.files import locked, remove, remove_empty
+from hermes_local.files import lock_of, locked, remove, remove_empty
 from hermes_local.kafka import FULL_SPEED, Cluster, down_command, read_state
 from hermes_local.lifecycle import STATE_FILE, Service, found, stop_all
 
@@ -63,7 +63,7 @@ def up(
     """
     folder = _folder(data, name)
     settings = dict(_setting(each) for each in changes or [])
-    with locked(folder):
+    with locked(lock_of(folder)):
         known = read_state(folder).services(folder)
         was = (len(known), known["broker-1"].plan.ports[0]) if known else (1, PORT_DEFAULT)
         count, first = brokers or was[0], port or was[1]
@@ -106,7 +106,7 @@ def down(
 ) -> None:
     """End a cluster; its data stays for the next `hermes kafka up`."""
     folder = _folder(data, name)
-    with locked(folder):
+    with locked(lock_of(folder)):
         brokers, damage = _found(folder)
         if not brokers and not damage:
             raise CommandFailed(

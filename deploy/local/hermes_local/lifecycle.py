@@ -79,8 +79,7 @@ class Service:
     @property
     def pid(self) -> int | None:
         """The process id while it runs; None when it does not."""
-        process = self.process
-        return process.pid if process is not None else None
+        return None if (process := self.process) is None else process.pid
 
     @property
     def is_running(self) -> bool:
