@@ -1,3 +1,4 @@
+import gc
 import sqlite3
 import threading
 import zlib
@@ -27,7 +28,7 @@ from hermes_actors.log.embedded.schema import (
     read_batch,
     read_topics,
 )
-from hermes_actors.log.embedded.writer import EmbeddedLimits
+from hermes_actors.log.embedded.writer import EmbeddedLimits, Job
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from tests.hand_clock import HandClock
@@ -76,6 +77,19 @@ async def test_what_is_refused_is_not_counted_as_written(tmp_path):
         await log.append("t", 0, batch(b"x", b"y" * 1_000), Ack.ALL)
         await log.append("nowhere", 0, batch(b"x"), Ack.ALL)
         assert log.statistics().records == 1
+
+
+async def test_what_is_written_is_let_go_without_the_collector(tmp_path):
+    async with opened(tmp_path) as log:
+        await log.create_topic("t", TopicSettings())
+        gc.disable()
+        try:
+            for _ in range(10):
+                await log.append("t", 0, batch(b"a"), Ack.LEADER)
+            # The writer's thread holds its last group until the next one comes.
+            assert sum(isinstance(each, Job) for each in gc.get_objects()) <= 1
+        finally:
+            gc.enable()
 
 
 async def test_a_transaction_is_bounded_in_records_and_in_bytes(tmp_path):

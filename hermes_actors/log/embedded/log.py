@@ -155,17 +155,14 @@ class EmbeddedLog:
         clock = self._clock
 
         def change(store: Store) -> Appended:
-            appended = store.append(topic, partition, batch, clock.now_ms(), clock.monotonic_s())
-            # What was refused is not counted as written.
-            job.records = len(appended[1])
-            return appended
+            return store.append(topic, partition, batch, clock.now_ms(), clock.monotonic_s())
 
         def show(appended: Appended) -> None:
             _outcomes, stored, first, stamp_ms = appended
             if stored:
                 self._view.appended(topic, partition, Run(first, stored, stamp_ms, size_bytes))
 
-        job = Job(change, show, records=len(batch), size_bytes=size_bytes)
+        job = Job(change, show, _stored, records=len(batch), size_bytes=size_bytes)
         self._put(job)
         with trio.move_on_after(self._limits.append_timeout_s):
             await job.is_done.wait()
@@ -434,3 +431,8 @@ def _value_lengths(batch: Sequence[Record]) -> Iterable[int]:
     if isinstance(batch, RecordRun):
         return map(len, batch.values)
     return [len(record.value) for record in batch]
+
+
+def _stored(appended: Appended) -> int:
+    """How many records were stored: those that are refused are not counted as written."""
+    return len(appended[1])

@@ -65,10 +65,14 @@ class Job(Generic[T]):
         self,
         change: Callable[[Store], T],
         show: Callable[[T], None] | None = None,
+        written: Callable[[T], int] | None = None,
         *,
         records: int = 0,
         size_bytes: int = 0,
     ) -> None:
+        """`records` may be written; how many are says `written`, asked of the result. None of these
+        functions may refer to the job: it would keep its records until the collector runs.
+        """
         self.records = records
         self.size_bytes = size_bytes
         self.is_done = trio.Event()
@@ -77,11 +81,14 @@ class Job(Generic[T]):
         self.result: T
         self._change = change
         self._show = show
+        self._written = written
 
     def run(self, store: Store) -> None:
         """Make the change inside the transaction."""
         try:
             self.result = self._change(store)
+            if self._written is not None:
+                self.records = self._written(self.result)
         except (ValueError, UnknownTopic) as error:
             self.error = error
 
