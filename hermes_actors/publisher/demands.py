@@ -133,7 +133,7 @@ def replay_of(head: Head) -> tuple[str, str] | None:
 
 
 SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
-"""What travels only when it is named: it is meant for this server, and not for subscribers."""
+"""Headers for this server, not for subscribers: they travel only where they are named."""
 
 
 def propagated(pairs: Iterable[tuple[str, str]], allowed: Collection[str]) -> Headers:

@@ -64,7 +64,7 @@ class Gateway:
         self.body_bytes_max = config.body_bytes_max
         self.demands = Demands(config, clock, measures.dc)
         self.security: PublishSecurity | None = None
-        """Who publishes is asked with it, before `admit`; None: everybody is a guest."""
+        """Finds out who publishes, before `admit`; None: everybody is a guest."""
         self.previews = Previews(config.preview) if config.preview.enabled else None
         self._routes = routes
         self._doubt_about = doubt_about

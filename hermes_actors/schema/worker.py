@@ -13,7 +13,7 @@ from hermes_actors.schema.questions import ASKED, LENGTH_BYTES, Answerer, prefix
 
 _NICENESS = 10
 COMPILING_CPU_MAX_S = 2.0
-"""What compiling a schema may take, in CPU time; as much as when it was saved."""
+"""The CPU time that compiling a schema may take; as much as when it was saved."""
 
 _MEMORY_BYTES_MAX = 1_073_741_824
 

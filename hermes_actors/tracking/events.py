@@ -86,8 +86,8 @@ class TrackingEvent(Struct, frozen=True, array_like=True, gc=False):
 
 
 class UntoldEvents(Struct, frozen=True):
-    """What a life of a node has not told, since it began: events dropped because there was no room
-    for them, those of them that were terminal, and events that a commit of offsets did not wait
+    """Counts of the events that a life of a node has not told, since it began: those dropped for
+    lack of room, those of them that were terminal, and those that a commit of offsets did not wait
     for, which only a crash at that moment has lost.
     """
 
@@ -97,7 +97,7 @@ class UntoldEvents(Struct, frozen=True):
 
 
 class TrackingBatch(Struct, frozen=True):
-    """What one life of a node tells one datacentre's log at a time.
+    """Events that one life of a node tells one datacentre's log at a time.
 
     `sequence` counts the batches of that life in that log from 0, `told` the events before this
     batch. `is_last`: the node stopped in order, and nothing of that life follows.

@@ -34,7 +34,7 @@ class RegistryError(Exception):
 
 
 class SchemaRegistry:
-    """What Confluent's clients ask of a registry. All methods are trio coroutines.
+    """The requests that Confluent's clients make to a registry. All methods are trio coroutines.
 
     Beside RegistryError they raise Refused and Unavailable.
     """

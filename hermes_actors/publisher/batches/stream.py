@@ -31,7 +31,7 @@ from hermes_actors.schema.validation import UNITS_MAX, BodyHead, Outcome
 from hermes_actors.security.account import Account
 
 _APPENDS_A_TOPIC = 2
-"""What batches have under way for a topic: one append is on its way, one is ready."""
+"""The appends that batches have under way for a topic: one is on its way, one is ready."""
 _TOO_COSTLY = Refused(
     "Message is too large, or its topic's schema too costly, to be checked within a batch; "
     "publish it by itself"

@@ -41,7 +41,7 @@ class Told(Struct, eq=False):
 
 
 Orders = Iterator[Send | Told]
-"""What is to be done, each at once: what comes next may depend on what became of it."""
+"""Actions, each to be taken at once: the next one may depend on what became of it."""
 
 
 @dataclass(eq=False)

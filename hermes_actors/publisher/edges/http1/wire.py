@@ -29,7 +29,7 @@ _ANY_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/[0-9
 _PART_OF_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: (?:[!-~]+(?: (?:[!-~]+\r?)?)?)?)?")
 _BARE_ENDS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
 _LINE_BYTES = 32
-"""What a request line has beside its target, or a header line beside name and value, at most."""
+"""The most that a request line has beside its target, or a header line beside name and value."""
 
 _KNOWN_MAX = 1_024
 _KNOWN_BYTES_MAX = 1_024
