@@ -15,7 +15,7 @@ import msgspec
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.schema.avro_lenient import Lenient
-from hermes_actors.schema.avro_reading import AvroReader, UndecodableAvro
+from hermes_actors.schema.avro_reading import DatumReader, UndecodableAvro
 from hermes_actors.schema.avro_strict import Strict
 from hermes_actors.schema.avro_types import AvroTypes, NotAvro
 from hermes_actors.schema.avro_writing import Allowance, Take, Unfit
@@ -117,7 +117,7 @@ class AvroSchema:
         except NotAvro as error:
             raise _no_schema(str(error)) from error
         self.record_steps_max = lenient.record_steps_max
-        self._reader = AvroReader(types)
+        self._reader = DatumReader(types)
         self._is_recursive = types.is_recursive
         self.has_metadata = _is_metadata(types.root)
         each_ns = _BYTE_NS + _RECORD_NS * types.chain_max + _IDLE_NS * types.idle_max

@@ -129,7 +129,7 @@ _PRIMITIVES: dict[str, Read] = {
 }
 
 
-class AvroReader:
+class DatumReader:
     """Reads bodies that one schema has written."""
 
     def __init__(self, types: AvroTypes) -> None:

@@ -21,7 +21,7 @@ from hermes_actors.errors import Unavailable
 from hermes_actors.publisher.answers import Abandoned, Answer, error_answer
 from hermes_actors.publisher.edges.edge import LEAVE_S, Body, Edge, Exchange, Fields, Wire
 from hermes_actors.publisher.edges.http1.wire import METHODS, TARGET
-from hermes_actors.publisher.edges.http2.frames import LAST_STREAM, Frames, go_away
+from hermes_actors.publisher.edges.http2.frames import LAST_STREAM, Http2Frames, go_away
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, Pending
 from hermes_actors.security.account import ClientCertificate
@@ -51,7 +51,7 @@ class Http2Connection:
         self.due_s = 0.0
         """The sweep need not look at it before."""
         self._wire = wire
-        self.frames = Frames(edge.heads.bytes_max)
+        self.frames = Http2Frames(edge.heads.bytes_max)
         # Those whose answers have not gone to their end, in the order of their turns.
         self._streams: dict[int, Stream] = {}
         # The stream of the page that took its time last.

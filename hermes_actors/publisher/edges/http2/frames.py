@@ -17,7 +17,7 @@ _FRAME_BYTES_MAX = 16_384 + 9
 """With its header; this server announces no more (RFC 9113, 4.2)."""
 
 
-class Frames(H2Connection):
+class Http2Frames(H2Connection):
     """h2's connection of a server, which counts the frames that it is given, and remembers of fewer
     closed streams how they closed than h2's 10 MB for each connection.
 
