@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -12,12 +13,12 @@ import trio
 from msgspec import Struct
 
 from hermes_actors.cli.doctor.diagnosis import Diagnosis, fine, odd, wrong
+from hermes_actors.cli.doctor.processes import listeners
 from hermes_actors.config import Config
 from hermes_actors.config.ports import Port, ports
 
 CHECK = "ports"
 
-_LISTENS = "0A"
 _LOOKS = 8
 """Requests to a port that several processes share: each connection comes to any of them."""
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 -- where it listens
@@ -53,7 +54,9 @@ async def look_at_port(port: Port, timeout_s: float) -> PortSeen:
     refusal = await trio.to_thread.run_sync(_refusal, port, abandon_on_cancel=True)
     if refusal != errno.EADDRINUSE:
         return PortSeen(refusal=refusal)
-    holders = await trio.to_thread.run_sync(_holders, port.number, abandon_on_cancel=True)
+    holders = await trio.to_thread.run_sync(
+        listeners, port.number, Path("/proc"), abandon_on_cancel=True
+    )
     if not port.is_main:
         return PortSeen(refusal=refusal, holders=holders)
     nodes: list[NodeSeen] = []
@@ -131,21 +134,20 @@ def _judge_main(config: Config, port: Port, seen: PortSeen, about: str, held: st
     if not worst.isReady:
         text = f"{text} not ready, {worst.phase}: {worst.reason}"
         return wrong(CHECK, about, text, "see what else is wrong here, and what it logs")
-    if worst.notices:
-        text = f"{text} ready all the same: {'; '.join(worst.notices)}"
-        return odd(CHECK, about, text, "see what else is wrong here, and what it logs")
-    return _judge_holders(seen, about, f"{text} ready")
+    return _judge_holders(seen, about, f"{text} ready", worst.notices)
 
 
-def _judge_holders(seen: PortSeen, about: str, text: str) -> Diagnosis:
-    if seen.holders is None or len(seen.holders) < 2:
+def _judge_holders(seen: PortSeen, about: str, text: str, notices: Sequence[str] = ()) -> Diagnosis:
+    count, ways_out = len(seen.holders or ()), []
+    if notices:
+        text = f"{text} all the same: {'; '.join(notices)}"
+        ways_out.append("see what else is wrong here, and what it logs")
+    if count > 1:
+        text = f"{text}: {count} processes share it, and each gets a part of the requests"
+        ways_out.append("if one of them is left over from an earlier start, stop it")
+    if not ways_out:
         return fine(CHECK, about, text)
-    return odd(
-        CHECK,
-        about,
-        f"{text}: {len(seen.holders)} processes share it, and each gets a part of the requests",
-        "if one of them is left over from an earlier start, stop it",
-    )
+    return odd(CHECK, about, text, "; ".join(ways_out))
 
 
 def _node(config: Config) -> str:
@@ -202,39 +204,3 @@ async def _ask(port: Port, timeout_s: float, nodes: list[NodeSeen], answers: lis
         return
     if found not in nodes:
         nodes.append(found)
-
-
-def _holders(number: int) -> dict[int, str] | None:
-    """The processes that listen on the port, by their names; None where that cannot be seen."""
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == number:
-                inodes.add(f"socket:[{fields[9]}]")
-    if not inodes:
-        return None
-    found: dict[int, str] = {}
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and _has_any(process, inodes):
-            found[int(process.name)] = _name_of(process)
-    return found or None
-
-
-def _has_any(process: Path, sockets: set[str]) -> bool:
-    try:
-        return any(str(each.readlink()) in sockets for each in (process / "fd").iterdir())
-    except OSError:
-        # It is another user's, or has ended.
-        return False
-
-
-def _name_of(process: Path) -> str:
-    try:
-        return (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes_actors.cli.doctor.diagnosis import Diagnosis, fine, odd, size_of, span_of, wrong
+from hermes_actors.cli.doctor.processes import open_in
 from hermes_actors.fallback.spool.reading import SpoolContent
 from hermes_actors.log.embedded.schema import APPLICATION_ID, FILE_NAME, LOCK_NAME, SCHEMA_VERSION
 
@@ -151,7 +152,7 @@ def _holder(lock: Path) -> tuple[int | None, bool]:
     pid = 0
     try:
         pid = int(lock.read_text(encoding="ascii").strip() or 0)
-        open_files = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()}
+        open_files = set(open_in(Path(f"/proc/{pid}")))
     except PermissionError:
         return (pid, True) if pid else (None, False)
     except (OSError, ValueError):

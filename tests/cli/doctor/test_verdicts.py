@@ -25,6 +25,7 @@ from hermes_actors.cli.doctor.disk import (
 from hermes_actors.cli.doctor.files import judge_dates
 from hermes_actors.cli.doctor.kafka import judge_cluster
 from hermes_actors.cli.doctor.ports import NodeSeen, PortSeen, judge_port, running_pids
+from hermes_actors.cli.doctor.processes import listeners
 from hermes_actors.cli.doctor.reach import OtlpEndpoint, collectors, judge_collector, judge_registry
 from hermes_actors.cli.doctor.stored import LogFile, judge_log, judge_spool
 from hermes_actors.config import Config, KafkaConfig
@@ -194,6 +195,11 @@ def held(*nodes: NodeSeen, holders=(7,), answer="") -> PortSeen:
             Grade.WARN,
             "ready all the same: spooling",
         ),
+        (
+            held(NodeSeen("dc1", "n1", "SERVING", isReady=True, notices=("slow",)), holders=(7, 8)),
+            Grade.WARN,
+            "ready all the same: slow: 2 processes share it",
+        ),
         (held(NodeSeen("dc2", "n9", "SERVING", isReady=True)), Grade.FAIL, "node n9 of dc2, not"),
         (held(answer="it is nginx"), Grade.FAIL, "does not answer as a node does: it is nginx"),
     ],
@@ -218,6 +224,29 @@ def test_another_port_belongs_to_the_process_that_has_the_first_one() -> None:
     assert judge_port(CONFIG, OTHER, held(holders=(8,)), hangs).grade is Grade.FAIL
     unseen = held(READY, holders=())
     assert judge_port(CONFIG, OTHER, held(holders=()), unseen).grade is Grade.OK
+
+
+def test_a_file_that_a_process_closes_meanwhile_does_not_hide_the_port_that_it_listens_on(
+    tmp_path,
+) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/tcp").write_text(
+        "sl local_address rem_address st tx_queue:rx_queue tr:when retrnsmt uid timeout inode\n"
+        "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 501 1\n"
+        "1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 502 1\n"
+        "2: 0100007F:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 503 1\n"
+    )
+    for pid, inode in ((7, 501), (8, 502), (9, 503)):
+        files = tmp_path / str(pid) / "fd"
+        files.mkdir(parents=True)
+        (tmp_path / str(pid) / "comm").write_text("hermes\n")
+        # No link: reading it fails as it does for one that is gone.
+        (files / "0").touch()
+        (files / "1").symlink_to(f"socket:[{inode}]")
+        (files / "2").touch()
+    (tmp_path / "10").mkdir()
+    assert listeners(8080, tmp_path) == {7: "hermes", 8: "hermes"}
+    assert listeners(8082, tmp_path) is None
 
 
 # What is stored.
