@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(660)]
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -84,7 +84,7 @@ def run(name: str, small: tuple[str, str], folder: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
