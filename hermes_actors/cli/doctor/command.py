@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from hermes_actors import config as configuration
-from hermes_actors.cli.command_line.failures import EXIT_FAILED
+from hermes_actors.cli.command_line.failures import EXIT_FAILED, UsageWrong
 from hermes_actors.cli.command_line.options import JsonOption, Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.doctor.checkup import Checkup, broken_configuration
@@ -61,6 +61,8 @@ def doctor(
     at clocks, the schema registry and the collector, all side by side.
     Exit code 0: nothing has failed, 1: something has.
     """
+    if file and option:
+        raise UsageWrong("the configuration is named twice: leave out CONFIG or --config")
     loaded: Config | None = None
     found: list[Diagnosis] = []
     try:
