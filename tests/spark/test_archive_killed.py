@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -34,7 +35,11 @@ def start(folder, dcs):
 def when(holds, running):
     """Waits until it holds, or the process has ended."""
     pause = threading.Event()
-    while not holds() and running.poll() is None:
+    while running.poll() is None:
+        # A folder that it removes while it is looked through is not there either.
+        with suppress(FileNotFoundError):
+            if holds():
+                return
         pause.wait(0.002)
 
 
