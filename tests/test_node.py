@@ -105,6 +105,7 @@ class FailedLate(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["frontend", "consumers"])
 async def test_a_start_that_fails_late_says_nothing_but_why(role, caplog, autojump_clock):
     clock = SimulatedClock()

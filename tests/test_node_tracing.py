@@ -121,6 +121,7 @@ async def test_a_message_hedged_retried_twice_and_delivered_is_one_trace_over_tw
     assert "secret" not in repr(spans)
 
 
+@pytest.mark.slow
 async def test_a_dead_letter_is_the_end_of_its_messages_trace(monkeypatch, autojump_clock):
     async def work(node, own):
         assert await publish(node, b"1") == 201
@@ -182,6 +183,7 @@ async def test_what_is_not_chosen_is_not_traced_and_says_nothing_further(
     assert sorted(each.get("traceparent", "") for each in pushed) == ["", PUBLISHER[:-1] + "0"]
 
 
+@pytest.mark.slow
 async def test_metrics_are_pushed_by_grpc_too_with_examples_that_lead_to_their_traces(
     monkeypatch, autojump_clock
 ):

@@ -179,6 +179,7 @@ async def test_a_slow_endpoint_holds_only_its_own_subscription_when_its_node_sto
     assert Counter(name for _, name, _ in cluster.pushes)["mail"] == 40
 
 
+@pytest.mark.slow
 async def test_restarted_one_after_the_other_no_partition_has_another_node_more_than_twice(
     cluster, autojump_clock
 ):

@@ -52,6 +52,7 @@ async def test_a_message_that_ends_its_node_is_set_aside_after_two(cluster, auto
     assert "two nodes were lost" in letter.detail
 
 
+@pytest.mark.slow
 async def test_messages_that_only_wait_are_not_set_aside_when_a_node_is_lost_much_later(
     cluster, autojump_clock
 ):

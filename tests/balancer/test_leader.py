@@ -211,6 +211,7 @@ async def test_a_leader_whose_planning_fails_again_and_again_gives_the_lead_to_a
     assert all(node.state == leader.state for node in nodes)
 
 
+@pytest.mark.slow
 async def test_the_lead_goes_round_seldom_where_planning_fails_everywhere(cluster, autojump_clock):
     nodes, _ = await led(cluster, "a", "b", "c")
     for node in nodes:
@@ -228,6 +229,7 @@ async def test_the_lead_goes_round_seldom_where_planning_fails_everywhere(cluste
     await cluster.until(lambda: nodes[0].state.grants("shop.orders$new"), within_s=310)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["ab", "a"])
 async def test_snapshots_are_taken_where_planning_fails_on_every_node(
     cluster, autojump_clock, names

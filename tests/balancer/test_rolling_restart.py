@@ -71,7 +71,17 @@ def restarted(
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize(("nodes", "rounds"), [(3, 0), (3, 2), (4, 1), (8, 0), (8, 3), (12, 1)])
+@pytest.mark.parametrize(
+    ("nodes", "rounds"),
+    [
+        (3, 0),
+        (3, 2),
+        (4, 1),
+        (8, 0),
+        pytest.param(8, 3, marks=pytest.mark.slow),
+        pytest.param(12, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_the_nodes_stay_about_even_with_two_moves_at_the_most(
     nodes: int, rounds: int, strategy: Strategy
 ) -> None:

@@ -89,6 +89,7 @@ class Frontend:
         reply(Answer(status, message_id), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.guest
 async def test_publishers_enter_each_answer_into_the_account(account):
     frontend = Frontend(account, 201, 500, 201, 503)

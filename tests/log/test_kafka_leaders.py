@@ -62,6 +62,7 @@ def test_a_topic_that_no_broker_has_is_refused():
     assert outcome == RefusedRecord("there is no topic t")
 
 
+@pytest.mark.slow
 def test_a_defect_does_not_end_the_search_for_brokers(caplog):
     caplog.set_level(logging.ERROR)
 

@@ -222,7 +222,9 @@ def check(publisher, log):
 
 
 @pytest.mark.parametrize("ack", [Ack.LEADER, Ack.ALL])
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize(
+    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 25))]
+)
 def test_outcomes_are_true_whatever_a_broker_does(ack, seed, jumping_loop, run_as_guest_of):
     rng = random.Random(seed)
     kafka = Kafka(rng, trouble=rng.choice([0.0, 0.05, 0.2, 0.5]))

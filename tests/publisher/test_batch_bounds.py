@@ -19,6 +19,7 @@ async def test_a_compressed_batch_is_refused_instead_of_being_cut_at_its_line_fe
     assert (await call(world, b"1", content_encoding="identity")).status == 200
 
 
+@pytest.mark.slow
 async def test_what_a_stream_sends_above_its_quota_does_not_prolong_it(
     open_world, autojump_clock
 ) -> None:

@@ -139,6 +139,7 @@ async def test_what_cannot_be_taken_is_answered_and_ends_the_connection(monkeypa
     assert answered.startswith(b"HTTP/1.1 %d " % status)
 
 
+@pytest.mark.slow
 async def test_at_the_end_what_is_under_way_is_answered_and_what_is_idle_is_closed():
     keeper = Keeper()
     server = EndpointServer(keeper.respond)

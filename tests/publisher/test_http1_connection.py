@@ -74,6 +74,7 @@ async def test_what_one_read_brings_is_taken_in_several_turns_of_the_loop(
     assert statuses(line)[1_000:] == [400, 201]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_chunked", [False, True])
 async def test_a_client_that_sends_faster_than_it_is_served_is_not_read_ahead(
     world, autojump_clock, is_chunked: bool

@@ -241,6 +241,7 @@ async def test_a_topic_that_the_log_does_not_have_yet_is_waited_for(world, autoj
     assert not world.crashes
 
 
+@pytest.mark.slow
 async def test_a_log_that_was_down_at_the_start_is_used_as_soon_as_it_is_back(
     world, autojump_clock
 ) -> None:

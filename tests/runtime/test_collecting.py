@@ -60,6 +60,7 @@ class _Cycle:
         self.me = self
 
 
+@pytest.mark.slow
 def test_garbage_that_was_set_aside_is_found_later() -> None:
     now_s, before = 0.0, gc.get_freeze_count()
     collector = LongLived(lambda: now_s)
@@ -88,6 +89,7 @@ def test_the_collector_is_as_before_after_the_block() -> None:
     assert gc.get_threshold() == thresholds
 
 
+@pytest.mark.slow
 def test_a_full_window_of_requests_causes_no_collection() -> None:
     collections: list[int] = []
 

@@ -53,6 +53,7 @@ def test_a_thousand_versions_are_compiled_once_each_and_looked_up_by_id(source):
     assert reader.schema(source.versions[1].schema.text) is first
 
 
+@pytest.mark.slow
 def test_large_schemas_in_turn_are_compiled_once_and_then_used_beside_the_loop():
     many, rounds = 40, 3
     padding = {"name": "p", "type": "int", "doc": "x" * 60_000}

@@ -18,6 +18,7 @@ def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "run_seed", partial(running.run_seed, shape=SHORTER))
 
 
+@pytest.mark.slow
 def test_a_seed_that_holds_is_one_line_and_exit_code_0() -> None:
     result = run(app, ["sim", "--seeds", "10"])
     assert result.exit_code == 0, result.output
@@ -37,6 +38,7 @@ def test_a_violation_is_exit_code_1_and_says_how_to_replay() -> None:
     assert "violations with seeds 4" in result.output
 
 
+@pytest.mark.slow
 def test_the_trace_shows_every_event() -> None:
     result = run(app, ["sim", "--seeds", "10", "--trace"])
     assert "world        set up" in result.output

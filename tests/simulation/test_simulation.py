@@ -14,7 +14,7 @@ from tests.simulation.shapes import SOON_OVER, TINY
 
 TABLE = Path(__file__).parents[2] / "docs" / "simulation.md"
 SEEDS = range(1, 21)
-AT_EACH_COMMIT = 3
+AT_EACH_COMMIT = 2
 """Seeds that are run at each commit, soon over; whole runs are for `make test`."""
 
 run = cache(run_seed)
@@ -90,6 +90,7 @@ def test_a_seed_has_one_history(shape: Shape) -> None:
     assert run(1, shape=shape).digest != run(2, shape=shape).digest
 
 
+@pytest.mark.slow
 def test_a_planted_bug_is_gone_after_the_run() -> None:
     before = [getattr(owner, name) for m in MUTANTS.values() for owner, name, _ in m.patches]
     assert is_caught(run_seed(1, shape=TINY, mutant="no-retry"))
@@ -97,6 +98,7 @@ def test_a_planted_bug_is_gone_after_the_run() -> None:
     assert before == after
 
 
+@pytest.mark.slow
 def test_a_failing_run_shows_how_to_replay_it_and_its_last_events() -> None:
     verdict = next(
         verdict

@@ -255,6 +255,7 @@ def test_closed_hours_are_compacted_and_hours_that_are_old_go(spark, tmp_path):
         assert list(expire(archive, end_ms - HOUR_MS)) == []
 
 
+@pytest.mark.slow
 def test_a_merge_of_large_rows_makes_several_row_groups(tmp_path, monkeypatch):
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -110,6 +110,7 @@ async def test_a_collector_that_refuses_is_counted_and_asked_again_later(
     assert push.exported == 123
 
 
+@pytest.mark.slow
 async def test_a_collector_that_hangs_is_not_waited_for_at_the_end(collector: Collector) -> None:
     collector.may_answer.clear()
     push, stop = pushing(collector, some_metrics()), trio.Event()

@@ -271,6 +271,7 @@ def test_a_move_for_balance_names_the_weight_and_how_far_the_node_is_below() -> 
     assert assignment.reason == "weight 10 → node n01, which is 20 % below its target"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", list(Strategy))
 def test_the_default_budget_is_small_and_rounds_go_on_until_all_is_even(strategy: Strategy) -> None:
     settings = PlannerSettings(strategy)

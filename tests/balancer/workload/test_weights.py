@@ -40,6 +40,7 @@ def test_a_silent_subscription_keeps_its_weight_and_one_that_is_gone_is_forgotte
     assert weights.update(30.0, {"a": None, "b": TaskLoad(cpu=0.3)})["a"] == pytest.approx(300)
 
 
+@pytest.mark.slow
 def test_noise_of_ten_percent_in_each_measurement_moves_nothing_for_hours() -> None:
     rng = random.Random(4)
     problem = heavy_tailed(4, nodes=6, works=240, moves_max=None)

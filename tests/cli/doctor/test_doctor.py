@@ -81,6 +81,7 @@ def test_a_broken_configuration_is_one_failure_with_its_place(hermes, folder, te
     assert "nowhere.toml: cannot be read" in result.stdout
 
 
+@pytest.mark.slow
 def test_what_hangs_at_the_nodes_port_keeps_nobody_waiting(hermes, folder):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -90,6 +91,7 @@ def test_what_hangs_at_the_nodes_port_keeps_nobody_waiting(hermes, folder):
     assert "no answer within 2 s" in failure["seen"]
 
 
+@pytest.mark.slow
 def test_an_answer_without_an_end_at_the_nodes_port_keeps_nobody_waiting(hermes, folder):
     has_ended = threading.Event()
 

@@ -83,6 +83,7 @@ def test_the_first_refusal_of_a_whole_request_ends_the_run(hermes, server, statu
     assert result.stderr.splitlines()[-1].startswith("hermes: stopped: ")
 
 
+@pytest.mark.slow
 def test_a_batch_waits_as_long_as_retry_after_asks(hermes, server):
     server.headers[429] = {"Retry-After": "1"}
     busy = {"message": "quota", "code": "THROUGHPUT_QUOTA_VIOLATION"}

@@ -170,6 +170,7 @@ def test_a_share_that_fails_at_any_rate_makes_no_lag(share, by_content):
     seed=st.integers(0, 1_000),
 )
 # The same draws each time: of those with two fifths by chance a rare one stays slow, as below.
+@pytest.mark.slow
 @settings(deadline=None, max_examples=12, derandomize=True)
 def test_a_share_that_fails_at_any_rate_lets_nothing_wait_after_half_a_minute(
     share, by_content, latency_s, seed

@@ -139,6 +139,7 @@ def test_no_second_ever_holds_more_than_the_maximum(maximum, share, how, seed, h
 @example(maximum=65, share=0.7, how="dead", seed=234, outage_s=73.0, latency_s=0.5)
 @example(maximum=400, share=0.45, how="sick", seed=99, outage_s=17.0, latency_s=0.1)
 # At about one a second when the outage ends: 11.5 s while a rise was a half of that.
+@pytest.mark.slow
 @example(maximum=64, share=0.7, how="sick", seed=1, outage_s=13.0, latency_s=0.1)
 @example(maximum=65, share=0.7, how="sick", seed=284, outage_s=74.203, latency_s=0.5)
 @settings(deadline=None)

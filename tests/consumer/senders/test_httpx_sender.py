@@ -172,6 +172,7 @@ async def test_streams_left_without_an_end_do_not_use_the_connection_up(answer_b
             assert (await pushed(sender, route_to(port))).status == 200
 
 
+@pytest.mark.slow
 async def test_all_lanes_together_have_no_more_connections_to_a_host_than_may_be():
     sink = Sink()
     sink.delay_s = 0.3

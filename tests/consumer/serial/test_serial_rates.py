@@ -92,6 +92,7 @@ async def test_what_waits_for_a_dead_endpoint_expires_in_time_and_the_rest_waits
         assert world.count("delivered") >= 25
 
 
+@pytest.mark.slow
 async def test_a_dead_endpoint_that_comes_back_has_its_full_rate_within_ten_seconds(
     world, autojump_clock
 ):
@@ -204,6 +205,7 @@ async def test_messages_without_an_address_do_not_slow_those_that_have_one(world
     assert len(world.sender.pushes) == 200
 
 
+@pytest.mark.slow
 async def test_a_sustained_rate_has_no_ceiling_of_uncommitted_messages(world, autojump_clock):
     """D19: Hermes stands still after 200,000 messages until its next commit, each minute."""
     world.sender.script = lambda _push: OK
@@ -240,6 +242,7 @@ async def test_the_maximum_and_the_window_change_while_it_runs(world, autojump_c
         assert len(consumer.made) == 1
 
 
+@pytest.mark.slow
 async def test_what_failed_before_a_restart_slows_nothing_that_is_healthy_behind_it(
     world, autojump_clock
 ):

@@ -69,6 +69,7 @@ async def test_a_log_that_answers_and_takes_nothing_is_tried_less_and_less_often
         assert 10 <= failures.value - tried <= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_silent", [False, True])
 async def test_a_node_that_started_while_its_log_was_away_goes_on_when_it_knows_its_topics(
     open_spooling, entry, live, memory_log, autojump_clock, is_silent
@@ -142,7 +143,10 @@ async def test_a_log_that_answers_before_it_takes_anything_is_tried_again_soon(
         assert spooling.shown("entries") == 0
 
 
-@pytest.mark.parametrize("after_s", [step / 2 for step in range(60)])
+@pytest.mark.parametrize(
+    "after_s",
+    [pytest.param(step / 2, marks=[pytest.mark.slow] if step % 7 else []) for step in range(60)],
+)
 async def test_the_return_of_a_log_is_noticed_whatever_its_only_topic_is_doing(
     open_spooling, entry, memory_log, autojump_clock, after_s
 ):
@@ -177,6 +181,7 @@ async def test_a_log_that_comes_and_goes_and_takes_nothing_is_not_tried_each_tim
         assert 10 <= failures.value - tried <= 60
 
 
+@pytest.mark.slow
 async def test_who_waits_for_its_topic_goes_on_a_few_at_a_time_when_it_is_known(
     open_spooling, entry, live, memory_log, autojump_clock
 ):

@@ -96,6 +96,7 @@ async def test_without_a_schema_no_message_of_an_avro_topic_can_be_tried(api) ->
     assert (answer["status"], "No schema" in answer["errorMessage"]) == ("ERROR", True)
 
 
+@pytest.mark.slow
 async def test_a_filter_that_takes_too_long_is_an_error_with_its_reason(api) -> None:
     await api.with_topic()
     endless = {"type": "jsonpath", "path": "$.v", "matcher": "((a|a)*(a|a)*)*[bc]"}

@@ -77,6 +77,7 @@ async def publish(world, seconds: float, rate: float, rng: random.Random, partit
 FEW = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
 
 
+@pytest.mark.slow
 @FEW
 @given(
     st.lists(
@@ -176,6 +177,7 @@ def publish_until():
     return publishing
 
 
+@pytest.mark.slow
 async def test_a_log_that_comes_back_is_used_again_within_two_probe_intervals(
     open_world, publish_until, autojump_clock
 ) -> None:
