@@ -15,11 +15,6 @@ class Messages(NamedTuple):
     name: str
     bodies: tuple[bytes, ...]
 
-    @property
-    def mean_bytes(self) -> int:
-        """Of one body."""
-        return round(sum(map(len, self.bodies)) / len(self.bodies))
-
 
 def made_up(size: int) -> Messages:
     """JSON objects of exactly `size` bytes that compress no better than hexadecimal digits do."""

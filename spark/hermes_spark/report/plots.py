@@ -1,9 +1,9 @@
-"""The report's plots: bars and percentiles as SVG, the same bytes for the same numbers."""
+"""The report's plots: bars as SVG, the same bytes for the same numbers."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 COLOURS = ("#3b6ea5", "#c9772c", "#7a5aa6", "#4f8a5b", "#a14a5b", "#7d7d7d")
 """Of the parts of a bar, in their order; told apart with impaired sight of colours too."""
@@ -25,15 +25,6 @@ _SETTINGS = {
     "xtick.color": "#56616b",
     "ytick.color": "#2a3138",
 }
-
-
-class Percentiles(NamedTuple):
-    """Latencies of one row, ms."""
-
-    name: str
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
 
 
 def stacked_bars(rows: Sequence[tuple[str, Mapping[str, int]]], unit: str) -> str:
@@ -61,29 +52,6 @@ def stacked_bars(rows: Sequence[tuple[str, Mapping[str, int]]], unit: str) -> st
         axes.set_xlabel(unit)
         if len(parts) > 1:
             axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=6, frameon=False)
-        return _svg(figure)
-
-
-def percentile_dots(rows: Sequence[Percentiles]) -> str:
-    """An SVG element: p50, p95 and p99 of each row on one axis whose steps are factors of ten.
-
-    "" without rows.
-    """
-    if not rows:
-        return ""
-    with _figure(len(rows)) as (figure, axes):
-        places = list(range(len(rows)))
-        for place, row in zip(places, rows, strict=True):
-            axes.plot([row.p50_ms, row.p99_ms], [place, place], color="#c6ced6", zorder=1)
-        for number, name in enumerate(("p50", "p95", "p99")):
-            values = [max(row[number + 1], 0.001) for row in rows]
-            axes.scatter(values, places, 26, color=COLOURS[number], label=name, zorder=2)
-        _name_rows(axes, [row.name for row in rows])
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("ms from publishing to acceptance by the subscriber")
-        axes.grid(axis="x", color="#e4e8ec", zorder=0)
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
         return _svg(figure)
 
 
