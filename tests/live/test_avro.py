@@ -6,9 +6,7 @@ The numbers are those of the black-box cases that a Hermes user would try.
 import http.client
 import json
 import queue
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +16,8 @@ from hermes_actors.schema.avro import AvroSchema, BodyForm
 from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.ports import free_ports
 from tests.live.conftest import Process, ask
+from tests.live.endpoint import Endpoint
+from tests.live.waiting import WAIT_S, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -29,7 +29,6 @@ METADATA = {
 }
 AGE = {"name": "age", "type": "int"}
 NAME = {"name": "name", "type": ["null", "string"], "default": None}
-WAIT_S = 30.0
 
 
 def text_of(*fields: object, metadata: bool = True) -> str:
@@ -47,24 +46,12 @@ class Subscriber:
 
     def __init__(self) -> None:
         self.pushes: queue.SimpleQueue[Push] = queue.SimpleQueue()
-        pushes = self.pushes
+        self.endpoint = Endpoint(self._take)
+        self.url = self.endpoint.url
 
-        class Endpoint(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                pushes.put(({name.lower(): value for name, value in self.headers.items()}, body))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Print nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def _take(self, headers: dict[str, str], body: bytes) -> int:
+        self.pushes.put((headers, body))
+        return 200
 
     def next(self) -> Push:
         return self.pushes.get(timeout=WAIT_S)
@@ -258,13 +245,8 @@ def test_cases_32_and_33_a_version_is_asked_for_by_a_header(node, make_topic) ->
     topic = make_topic()
     subscriber = node.subscribe(topic, "avro", contentType="AVRO")
     assert node.raw("POST", f"/topics/{topic}/schema", V2)[0] == 201
-    pause = threading.Event()
-    for _ in range(100):
-        status, _ = node.publish(topic, b'{"age": 1, "name": "x"}', Schema_Version="2")
-        if status == 201:
-            break
-        pause.wait(0.1)
-    assert status == 201
+    second = b'{"age": 1, "name": "x"}'
+    wait_until(lambda: node.publish(topic, second, Schema_Version="2")[0] == 201, "it is known")
     assert node.publish(topic, b'{"age": 2}', schema_version="1")[0] == 201
     assert node.publish(topic, b'{"age": 3}', schema_version="abc")[0] == 201
     pushed = sorted(
@@ -285,13 +267,8 @@ def test_an_unknown_version_is_400_in_hermes_words(node, make_topic) -> None:
 def test_case_34_a_topic_without_its_schema_is_500(node, make_topic) -> None:
     topic = make_topic()
     assert node.raw("DELETE", f"/topics/{topic}/schema")[0] == 200
-    pause = threading.Event()
-    for _ in range(100):
-        answer = node.publish(topic, b'{"age": 7}')
-        if answer[0] != 201:
-            break
-        pause.wait(0.1)
-    told(answer, 500, "SCHEMA_COULD_NOT_BE_LOADED")
+    wait_until(lambda: node.publish(topic, b'{"age": 7}')[0] != 201, "its schema is gone")
+    told(node.publish(topic, b'{"age": 7}'), 500, "SCHEMA_COULD_NOT_BE_LOADED")
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "APPLICATION/JSON"])
@@ -315,12 +292,8 @@ def test_case_37_messages_from_before_and_after_a_migration_arrive(node, make_to
     patch = {"contentType": "AVRO", "migratedFromJsonType": True, "schema": V1}
     changed = node.manage("PUT", f"/topics/{topic}", patch)
     assert changed[0] == 200, changed
-    pause = threading.Event()
-    for _ in range(100):
-        # From then on a body needs its Content-Type.
-        if node.publish(topic, b'{"age": 3}', None)[0] == 400:
-            break
-        pause.wait(0.1)
+    # From then on a body needs its Content-Type.
+    wait_until(lambda: node.publish(topic, b'{"age": 3}', None)[0] == 400, "it is migrated")
     assert node.publish(topic, b'{"age": 4}')[0] == 201
     ages: set[int] = set()
     while not {1, 2, 4} <= ages:

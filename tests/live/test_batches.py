@@ -1,13 +1,14 @@
 """Batches over real sockets: `hermes dev` pushes, `hermes sink` takes them down."""
 
 import json
-import threading
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
+from tests.live.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -35,14 +36,13 @@ def attempts(file: Path) -> list[dict[str, Any]]:
 
 
 def wait_until_taken(file: Path, count: int) -> list[dict[str, Any]]:
-    """Poll a foreign process's file: the batches that hold so many messages, within 30 s."""
-    pause = threading.Event()
-    for _ in range(300):
+    """Poll a foreign process's file: the batches that hold so many messages."""
+
+    def all_taken() -> list[dict[str, Any]]:
         taken = [each for each in attempts(file) if each["status"] == 200]
-        if sum(len(json.loads(each["body"])) for each in taken) >= count:
-            return taken
-        pause.wait(0.1)
-    raise AssertionError(f"not all has come: {attempts(file)}")
+        return taken if sum(len(json.loads(each["body"])) for each in taken) >= count else []
+
+    return wait_until(all_taken, f"{count} messages are taken")
 
 
 def test_batches_arrive_whole_once_and_in_order_though_most_fail_at_first(

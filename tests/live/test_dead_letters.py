@@ -3,9 +3,10 @@
 import json
 import subprocess
 import sys
-import threading
 
 import pytest
+
+from tests.live.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -28,17 +29,6 @@ def hermes():
     return run
 
 
-def poll(look):
-    """Ask again and again for up to 30 s until there is an answer that counts."""
-    pause = threading.Event()
-    for _ in range(150):
-        found = look()
-        if found:
-            return found
-        pause.wait(0.2)
-    raise AssertionError(f"not within 30 s: {found!r}")
-
-
 def test_refused_messages_survive_a_kill_as_letters_and_are_delivered_when_asked_for(
     start, shop, http, hermes, data, ports, tmp_path
 ):
@@ -52,17 +42,19 @@ def test_refused_messages_survive_a_kill_as_letters_and_are_delivered_when_asked
     shop(one["management"], f"http://127.0.0.1:{port}/orders")
     for n in range(3):
         assert http("POST", f"{one['publish']}/topics/shop.orders", {"n": n})[0] == 201
-    poll(lambda: http("GET", f"{other['management']}/topics/shop.orders")[0] == 200)
-    status = poll(
-        lambda: http("POST", f"{other['publish']}/topics/shop.orders", {"n": 3})[0] == 201
+    wait_until(
+        lambda: http("GET", f"{other['management']}/topics/shop.orders")[0] == 200, "it is known"
     )
-    assert status
+    wait_until(
+        lambda: http("POST", f"{other['publish']}/topics/shop.orders", {"n": 3})[0] == 201,
+        "it can be published to",
+    )
 
     def listed():
         text = hermes("dlq", "list", *WHICH, "--json", management=other["management"])
         return json.loads(text)["deadLetters"]
 
-    letters = poll(lambda: len(found := listed()) == 4 and found)
+    letters = wait_until(lambda: len(found := listed()) == 4 and found, "four are listed")
     assert {letter["cluster"] for letter in letters} == {"dc1", "dc2"}
     assert {(letter["reason"], letter["status"]) for letter in letters} == {("client-error", 422)}
 
@@ -86,7 +78,7 @@ def test_refused_messages_survive_a_kill_as_letters_and_are_delivered_when_asked
         found = json.loads(text)
         return found["isDone"] and found
 
-    done = poll(progress)
+    done = wait_until(progress, "all is re-driven")
     assert (done["redriven"], done["failed"]) == (3, 0)
     assert hermes("dlq", "list", *WHICH, management=management).strip() == "no open dead letters"
     delivered = {json.loads(line)["messageId"] for line in taken.read_text().splitlines()}

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hermes_local.java import java_command
 from hermes_local.ports import free_ports
 from tests.live.conftest import Process, ask
 from tests.live.test_avro import JSON, Broker
+from tests.live.waiting import wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.kafka]
 
@@ -27,7 +28,6 @@ APICURIO = JarSet(
     Path(__file__).with_name("apicurio") / "pom.xml",
     "tests/live/apicurio",
 )
-WAIT_S = 60.0
 PAUSE = threading.Event()
 NUMBER = (
     '{"type":"record","name":"User","fields":[{"name":"__metadata",'
@@ -60,7 +60,7 @@ class Apicurio:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until(lambda: status_of("GET", f"{self.url}/subjects") == 200)
+        wait_until(lambda: status_of("GET", f"{self.url}/subjects") == 200, "the registry answers")
 
     def stop(self) -> None:
         if self.process is not None:
@@ -73,14 +73,6 @@ def status_of(method: str, url: str, body: Any = None) -> int:
         return ask(method, url, body)[0]
     except OSError:
         return 0
-
-
-def until(holds: Callable[[], bool], wait_s: float = WAIT_S) -> None:
-    clock = SystemClock()
-    end_s = clock.monotonic_s() + wait_s
-    while not holds():
-        assert clock.monotonic_s() < end_s, "it did not come about"
-        PAUSE.wait(0.05)
 
 
 class Node:
@@ -146,14 +138,14 @@ def test_apicurio_keeps_the_schemas_and_may_stop(apicurio: Apicurio, tmp_path: P
     node = Node(tmp_path / "a", **external(apicurio.url))
     try:
         node.create("shop.users", NUMBER)
-        until(lambda: node.publish("shop.users", {"age": 1}) == 201)
+        wait_until(lambda: node.publish("shop.users", {"age": 1}) == 201, "it is published")
         assert node.publish("shop.users", {"age": "one"}) == 400
         schemas = f"{node.management}/topics/shop.users/schema"
         refused = ask("POST", schemas, {"type": "record", "name": "User", "fields": "none"})
         assert refused[0] == 400, refused
 
         register(apicurio.url, "shop.users", WIDER)
-        until(lambda: status_of("GET", f"{schemas}/versions/2") == 200)
+        wait_until(lambda: status_of("GET", f"{schemas}/versions/2") == 200, "version 2 is there")
         assert ask("GET", f"{node.management}/schema-registry/subjects")[0] == 501
 
         node.process.end()
@@ -164,7 +156,7 @@ def test_apicurio_keeps_the_schemas_and_may_stop(apicurio: Apicurio, tmp_path: P
         # It keeps them in memory alone: who runs it has restored them.
         register(apicurio.url, "shop.users", NUMBER)
         register(apicurio.url, "shop.users", WIDER)
-        until(lambda: node.publish("shop.users", {"age": 1}) == 201)
+        wait_until(lambda: node.publish("shop.users", {"age": 1}) == 201, "it is published")
 
         apicurio.stop()
         for _ in range(50):
@@ -185,12 +177,15 @@ def test_apicurio_hangs_for_a_minute_and_nothing_waits_for_it(
     assert apicurio.process is not None
     try:
         node.create("shop.users", NUMBER)
-        until(lambda: node.publish("shop.users", {"age": 1}) == 201)
+        wait_until(lambda: node.publish("shop.users", {"age": 1}) == 201, "it is published")
         register(apicurio.url, "shop.users", WIDER)
         # It takes connections, and answers none of them.
         apicurio.process.send_signal(signal.SIGSTOP)
         # Whoever comes first waits for the answer, until the limit of publishing.
-        until(lambda: node.outcome("shop.users", {"age": 1}, **unknown).startswith("500 SCHEMA"))
+        wait_until(
+            lambda: node.outcome("shop.users", {"age": 1}, **unknown).startswith("500 SCHEMA"),
+            "the registry is missed",
+        )
         clock = SystemClock()
         end_s = clock.monotonic_s() + 60
         outcomes = set()
@@ -202,7 +197,9 @@ def test_apicurio_hangs_for_a_minute_and_nothing_waits_for_it(
             PAUSE.wait(0.2)
         assert outcomes == {"500 SCHEMA_COULD_NOT_BE_LOADED"}
         apicurio.process.send_signal(signal.SIGCONT)
-        until(lambda: node.outcome("shop.users", {"age": 1}, **unknown) == "201")
+        wait_until(
+            lambda: node.outcome("shop.users", {"age": 1}, **unknown) == "201", "it is published"
+        )
     finally:
         node.process.end()
 
@@ -215,7 +212,7 @@ def test_another_nodes_embedded_registry_is_an_external_one(tmp_path: Path) -> N
     )
     try:
         node.create("shop.users", NUMBER)
-        until(lambda: node.publish("shop.users", {"age": 1}) == 201)
+        wait_until(lambda: node.publish("shop.users", {"age": 1}) == 201, "it is published")
         _, versions = ask(
             "GET", f"{keeper.management}/schema-registry/subjects/shop.users/versions"
         )

@@ -3,37 +3,33 @@
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.live.endpoint import Endpoint
+from tests.live.waiting import wait_until
+
 pytestmark = pytest.mark.live
 
 DOCS = Path(__file__).parents[2] / "docs" / "delivery.md"
 
 
-class Subscriber(ThreadingHTTPServer):
+class Subscriber:
     """Answers 503 to the first attempt at each of the first `failures` messages, then 200."""
 
-    daemon_threads = True
-
-    def __init__(self, failures: int = 0) -> None:
-        super().__init__(("127.0.0.1", 0), Taking)
+    def __init__(self, stack: ExitStack, failures: int = 0) -> None:
         self.left = failures
         self.taken: list[tuple[dict[str, str], bytes]] = []
         self.failed: set[str] = set()
         self.lock = threading.Lock()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        self.place = f"localhost:{stack.enter_context(Endpoint(self._take)).server_port}"
 
-    @property
-    def url(self) -> str:
-        return f"http://localhost:{self.server_port}/in"
-
-    def take(self, headers: dict[str, str], body: bytes) -> int:
+    def _take(self, headers: dict[str, str], body: bytes) -> int:
         with self.lock:
             if self.left and headers["webhook-id"] not in self.failed:
                 self.left -= 1
@@ -43,28 +39,10 @@ class Subscriber(ThreadingHTTPServer):
             return 200
 
 
-class Taking(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Subscriber
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self.send_response(self.server.take(headers, body))
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Not on the test's console."""
-
-
 @pytest.fixture
 def subscribers() -> Iterator[list[Subscriber]]:
-    made = [Subscriber(), Subscriber(failures=5), Subscriber()]
-    yield made
-    for each in made:
-        each.shutdown()
-        each.server_close()
+    with ExitStack() as stack:
+        yield [Subscriber(stack), Subscriber(stack, failures=5), Subscriber(stack)]
 
 
 def documented_check() -> Any:
@@ -88,7 +66,7 @@ def test_each_recipient_gets_each_message_once_and_can_check_it(start, http, sho
     _, body = http("GET", f"{subscriptions}/sink")
     body |= {
         "name": "all",
-        "endpoint": ";".join(each.url for each in subscribers),
+        "endpoint": ";".join(f"http://{each.place}/in" for each in subscribers),
         "mode": "BROADCAST",
         "endpointAddressResolverMetadata": {"resolve": "dns"},
         "signing": {"secrets": [old]},
@@ -108,17 +86,13 @@ def test_each_recipient_gets_each_message_once_and_can_check_it(start, http, sho
         ids.add(published.headers["Hermes-Message-Id"])
     connection.close()
     assert http("PUT", f"{subscription}/state", "ACTIVE")[0] == 200
-    pause = threading.Event()
-    for _ in range(150):
-        if all(len(each.taken) >= 30 for each in subscribers):
-            break
-        pause.wait(0.1)
+    wait_until(lambda: all(len(each.taken) >= 30 for each in subscribers), "all have all")
     is_genuine = documented_check()
     for each in subscribers:
         assert len(each.taken) == 30
         assert {headers["webhook-id"] for headers, _ in each.taken} == ids
         for headers, content in each.taken:
-            assert headers["host"] == f"localhost:{each.server_port}"
+            assert headers["host"] == each.place
             assert is_genuine(headers, content, old)
             assert is_genuine(headers, content, answer["secret"])
             assert not is_genuine(headers, content + b" ", old)

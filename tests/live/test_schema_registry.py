@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import threading
 from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +14,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from hermes_chaos.wanted import topic_body
+from tests.live.waiting import wait_until
 
 pytestmark = pytest.mark.live
 
@@ -171,11 +171,8 @@ def test_confluents_deserializer_reads_what_was_published_with_framing(
     assert saved == (201, b"")
     # Each frontend knows it within a second; until then an explicit version is refused.
     by_second = json_body | {"Schema-Version": "2"}
-    pause = threading.Event()
-    for _ in range(100):
-        if request("POST", publish, b'{"age": 6, "note": "x"}', **by_second)[0] == 201:
-            break
-        pause.wait(0.05)
+    second = b'{"age": 6, "note": "x"}'
+    wait_until(lambda: request("POST", publish, second, **by_second)[0] == 201, "it is known")
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": servers, "group.id": "reader", "auto.offset.reset": "earliest"}
     )

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +14,7 @@ import pytest
 from hermes_actors.runtime.clock import SystemClock
 from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.compose import Topology
+from tests.live.endpoint import Endpoint
 
 pytestmark = [pytest.mark.kafka, pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -30,29 +30,15 @@ class Sink:
         self.taken: dict[str, bytes] = {}
         self.attempts: Counter[str] = Counter()
         self._changed = threading.Condition()
-        sink = self
+        self.endpoint = Endpoint(self._take)
+        self.url = self.endpoint.url
 
-        class Subscriber(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                with sink._changed:
-                    sink.attempts[self.headers["Hermes-Message-Id"]] += 1
-                    sink.taken[self.headers["Hermes-Message-Id"]] = body
-                    sink._changed.notify_all()
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Subscriber)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}/"
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+    def _take(self, headers: dict[str, str], body: bytes) -> int:
+        with self._changed:
+            self.attempts[headers["hermes-message-id"]] += 1
+            self.taken[headers["hermes-message-id"]] = body
+            self._changed.notify_all()
+        return 200
 
     def wait_for(self, ids: set[str]) -> None:
         """Raises AssertionError when one of them has not come in time."""
@@ -60,16 +46,12 @@ class Sink:
             self._changed.wait_for(lambda: ids <= self.taken.keys(), timeout=WITHIN_S)
             assert ids - self.taken.keys() == set()
 
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
 
 @pytest.fixture
 def sink() -> Iterator[Sink]:
     sink = Sink()
-    yield sink
-    sink.close()
+    with sink.endpoint:
+        yield sink
 
 
 def ask(method: str, url: str, body: Any = None) -> tuple[int, Any, str]:

@@ -7,13 +7,14 @@ import subprocess
 import threading
 from contextlib import contextmanager
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 import pytest
 
 from hermes_chaos.wanted import subscription_body, topic_body
 from tests.live.conftest import HERMES
+from tests.live.endpoint import Endpoint
+from tests.live.waiting import wait_until
 from tests.otlp_collector import http_collector
 
 pytestmark = pytest.mark.live
@@ -41,28 +42,14 @@ def endpoint(*statuses):
     """
     left, is_done = list(statuses), threading.Event()
 
-    class Answers(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def take(_headers, body):
+        status = left.pop(0) if body == MESSAGE else 200
+        if not left:
+            is_done.set()
+        return status
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(left.pop(0) if body == MESSAGE else 200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            if not left:
-                is_done.set()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/orders", is_done
-    finally:
-        server.shutdown()
-        server.server_close()
+    with Endpoint(take) as served:
+        yield f"{served.url}orders", is_done
 
 
 def publish(url: str, body: bytes) -> tuple[int, str]:
@@ -78,19 +65,17 @@ def publish(url: str, body: bytes) -> tuple[int, str]:
 
 def is_hedged(http, management: str, message_id: str) -> bool:
     """Wait until something is known of it; True if another log was asked."""
-    pause = threading.Event()
-    for _ in range(100):
-        _, found = http("GET", f"{management}/tracking/{message_id}")
-        if found["events"]:
-            break
-        pause.wait(0.1)
-    return "HEDGED" in {each["event"] for each in found["events"]}
+
+    def told() -> list:
+        return http("GET", f"{management}/tracking/{message_id}")[1]["events"]
+
+    return "HEDGED" in {each["event"] for each in wait_until(told, "something is known of it")}
 
 
 def traced(management: str, message_id: str, until: set) -> tuple[int, dict]:
-    """The exit code and the answer of `hermes trace`, once it tells these events, or after 30 s."""
-    pause = threading.Event()
-    for _ in range(30):
+    """The exit code and the answer of `hermes trace`, once it tells these events."""
+
+    def trace() -> tuple[int, dict] | None:
         result = subprocess.run(
             [*HERMES, "trace", message_id, "-o", "json", "--management", management],
             capture_output=True,
@@ -98,11 +83,11 @@ def traced(management: str, message_id: str, until: set) -> tuple[int, dict]:
             timeout=30,
             check=False,
         )
-        found = json.loads(result.stdout) if result.stdout else {}
-        if found and until <= {(each["event"], each["datacenter"]) for each in found["events"]}:
-            break
-        pause.wait(1)
-    return result.returncode, found
+        found = json.loads(result.stdout or '{"events": []}')
+        events = {(each["event"], each["datacenter"]) for each in found["events"]}
+        return (result.returncode, found) if until <= events else None
+
+    return wait_until(trace, f"{until} is told")
 
 
 def told(event) -> tuple:
@@ -110,19 +95,19 @@ def told(event) -> tuple:
 
 
 def spans_of(collector, message_id) -> list:
-    """The spans of the message's trace, once its delivery has ended, or after 10 s."""
-    pause = threading.Event()
-    for _ in range(100):
+    """The spans of the message's trace, once its delivery has ended."""
+
+    def trace_ids() -> set:
         of_message = [
             each
             for each in collector.spans
             if each.attributes.get("messaging.message.id") == message_id
         ]
-        trace_ids = {each.trace_id for each in of_message}
-        if sum(each.name.startswith("deliver") for each in of_message) == 1:
-            break
-        pause.wait(0.1)
-    return [each for each in collector.spans if each.trace_id in trace_ids]
+        is_over = sum(each.name.startswith("deliver") for each in of_message) == 1
+        return {each.trace_id for each in of_message} if is_over else set()
+
+    found = wait_until(trace_ids, "its delivery is a span")
+    return [each for each in collector.spans if each.trace_id in found]
 
 
 def test_a_message_hedged_retried_twice_and_delivered_is_one_life_in_one_command(start, http):

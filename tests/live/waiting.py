@@ -3,17 +3,22 @@
 import http.client
 import threading
 from collections.abc import Callable
+from typing import TypeVar
 
+T = TypeVar("T")
 WAIT_S = 60.0
 
 
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    """Poll another process; a port that is not open yet counts as not holding."""
+def wait_until(look: Callable[[], T], what: str) -> T:
+    """Look again and again until there is something, and return that.
+
+    A port that is not open yet counts as nothing.
+    """
     pause = threading.Event()
     for _ in range(int(WAIT_S / 0.1)):
         try:
-            if holds():
-                return
+            if found := look():
+                return found
         except (OSError, http.client.HTTPException):
             pass
         pause.wait(0.1)
