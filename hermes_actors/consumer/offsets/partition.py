@@ -31,28 +31,35 @@ def _last_read_of(record: StoredRecord) -> LastRead:
 class Trail:
     """Marks of the records of one partition that were read: of the last 16 each, of those before
     the fewer the longer ago, and the first; 32 at most.
-
-    `is_wanted`: nothing was read yet, and what lies before the place to begin at should be.
     """
 
     def __init__(self, told: LastRead | None = None) -> None:
         """`told` is what an earlier owner had read last, by its commit."""
         self._marks: list[_Mark] = []
         self._told = told
-        self.is_wanted = True
+        # Nothing was read yet; and what lies before is gone.
+        self._is_empty = True
+        self._start = 0
 
     @property
     def is_told(self) -> bool:
         """True while the record that an earlier owner had read last has not been seen yet."""
         return self._told is not None
 
-    def look_back(self, position: int) -> int:
-        """How many records before `position`, where reading begins, are to be read again."""
-        if not self.is_wanted:
-            return 0
-        if self._told is None:
-            return LOOK_BACK
-        return min(max(LOOK_BACK, position - self._told.offset), _LOOK_BACK_MAX)
+    def begin_at(self, position: int) -> int:
+        """Where to begin if `position` is to be read next: before it as long as nothing was read,
+        and as the record that an earlier owner had read last there has not been seen.
+        """
+        back = LOOK_BACK if self._is_empty else 0
+        if self._told is not None and self._told.offset < position:
+            back = min(max(LOOK_BACK, position - self._told.offset), _LOOK_BACK_MAX)
+        return max(position - back, min(self._start, position))
+
+    def start_at(self, start: int) -> None:
+        """Note that the log begins at `start`: what was read before that cannot be seen again."""
+        self._is_empty, self._start = False, start
+        if self._told is not None and self._told.offset < start:
+            self._told = None
 
     def recognizes(self, record: StoredRecord) -> bool:
         """False if an earlier owner had read another record at this offset: the log has lost its
@@ -65,7 +72,7 @@ class Trail:
             self._told = None
             return True
         self._marks.clear()
-        self.is_wanted = False
+        self._is_empty = False
         return False
 
     @property
@@ -76,9 +83,11 @@ class Trail:
         return LastRead.of(*self._marks[-1]) if self._marks else None
 
     def note(self, record: StoredRecord) -> None:
-        """The record has been read; records of a partition come in order."""
-        self.is_wanted = False
+        """The record has been read; in order, but that some may be read again."""
+        self._is_empty = False
         marks = self._marks
+        if marks and record.offset <= marks[-1][0]:
+            return
         marks.append((record.offset, record.timestamp_ms, record.headers, len(record.value)))
         if len(marks) == _MARKS_MAX:
             del marks[_THINNED]

@@ -279,11 +279,8 @@ class Intake:
     async def _read_partitions(self) -> None:
         """Read the partitions of `_reads` until their set changes or the log is in trouble."""
         partitions = self._progress.partitions
-        positions = {
-            # Who begins, and reads nothing for long, is to know what it was that lay before it.
-            partition: max(0, position - partitions[partition].trail.look_back(position))
-            for partition, position in self._reads.items()
-        }
+        # Who begins, and reads nothing for long, is to know what it was that lay before it.
+        positions = {each: partitions[each].trail.begin_at(at) for each, at in self._reads.items()}
         self._looks_back = positions != self._reads or any(
             partitions[partition].trail.is_told for partition in self._reads
         )
@@ -319,7 +316,10 @@ class Intake:
             self._looked_at.discard(partition)
             self._doubt([partition])
             return
-        if place < reached and not offsets.is_superseded:
+        if place >= reached:
+            # Of what an earlier owner had read from there on nothing is settled.
+            offsets.trail.cut(place)
+        elif not offsets.is_superseded:
             _logger.warning(
                 "%s/%d: the log was cut; it was read up to %d, and is read again from %d on",
                 self._topic,
@@ -489,7 +489,7 @@ class Intake:
         offsets = self._progress.partitions[error.partition]
         if error.position < error.start:
             # Perhaps it is only gone what lay before the place to begin at.
-            offsets.trail.is_wanted = False
+            offsets.trail.start_at(error.start)
             if lost := offsets.skip_to(error.start):
                 self._measures.expired.add(lost)
                 _logger.warning("%s: retention removed %d records not yet read", error, lost)

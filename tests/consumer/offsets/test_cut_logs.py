@@ -91,6 +91,26 @@ async def test_what_came_instead_while_nobody_consumed_is_delivered(
     assert (await world.committed()).position == kept + new
 
 
+@pytest.mark.parametrize("had", [(1, 5), (5, 1), (5, 3)])
+async def test_what_came_instead_in_one_partition_hides_not_what_came_in_another(
+    make_world, autojump_clock, had
+):
+    """What is read again to know the log is read one by one, and broken off by what is found."""
+    world = make_world(partitions=2, read_batch_bytes_max=1)
+    await world.create()
+    for partition, count in enumerate(had):
+        await world.publish(*bodies(10 * partition, 10 * partition + count), partition=partition)
+    async with world.consuming():
+        await trio.sleep(3)
+    wanted = [bodies(100, 100 + had[0]), bodies(200, 200 + had[1])]
+    for partition, new in enumerate(wanted):
+        world.log.topic_or_raise(world.topic).partitions[partition].cut(0)
+        await world.publish(*new, partition=partition)
+    async with world.consuming():
+        await trio.sleep(60)
+    assert sorted(world.sender.bodies[sum(had) :]) == [*wanted[0], *wanted[1]]
+
+
 async def test_what_was_settled_above_what_waits_hides_nothing_that_came_instead(
     world, autojump_clock
 ):
@@ -107,6 +127,39 @@ async def test_what_was_settled_above_what_waits_hides_nothing_that_came_instead
         await trio.sleep(30)
     assert {b"0", *bodies(100, 110)} <= set(world.sender.bodies)
     assert (await world.committed()).position == 14
+
+
+async def test_what_came_instead_of_the_last_record_alone_is_delivered(world, autojump_clock):
+    """All before it is older than clocks may differ, and nothing of it is settled."""
+    world.sender.script = lambda _push: BUSY
+    await world.publish(*bodies(0, 9))
+    await trio.sleep(10)
+    await world.publish(b"9")
+    async with world.consuming():
+        await trio.sleep(3)
+    assert (await world.committed()).position == 0
+    partition_of(world).cut(9)
+    await world.publish(*bodies(100, 103))
+    world.sender.script = lambda _push: OK
+    world.sender.pushes.clear()
+    async with world.consuming():
+        await trio.sleep(30)
+    assert world.sender.bodies == bodies(0, 9) + bodies(100, 103)
+
+
+async def test_that_retention_was_there_too_hides_not_what_came_instead(world, autojump_clock):
+    await world.publish(*bodies(0, 20))
+    await world.log.alter_topic(world.topic, TopicSettings(retention_ms=1_000_000))
+    async with world.consuming():
+        await trio.sleep(3)
+    await trio.sleep(1_000)
+    partition_of(world).cut(18)
+    await world.publish(*bodies(100, 103))
+    world.log.expire(world.clock.now_ms())
+    assert (await world.log.start_positions(world.topic)) == {0: 18}
+    async with world.consuming():
+        await trio.sleep(30)
+    assert world.sender.bodies[20:] == bodies(100, 103)
 
 
 async def test_a_log_that_was_not_cut_is_gone_on_with_where_the_commit_says(world, autojump_clock):
