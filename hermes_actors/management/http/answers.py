@@ -158,7 +158,7 @@ class WireRules:
             await self._refuse(error, send)
             return
         is_head = scope["method"] == "HEAD"
-        body = self._intake.body(receive, scope["headers"])
+        body = self._intake.body(receive, scope["headers"], scope["http_version"])
 
         async def send_by_the_rules(message: Event) -> None:
             if message["type"] == "http.response.start":

@@ -33,10 +33,13 @@ class BodyIntake:
         """The bytes of bodies in memory, of all requests under way."""
 
     def body(
-        self, receive: Callable[[], Awaitable[Event]], headers: Iterable[tuple[bytes, bytes]]
+        self,
+        receive: Callable[[], Awaitable[Event]],
+        headers: Iterable[tuple[bytes, bytes]],
+        version: str = "1.1",
     ) -> "RequestBody":
-        """A request's body, to be closed when the request has ended."""
-        return RequestBody(self, receive, headers)
+        """A request's body, to be closed when the request has ended. `version` is that of HTTP."""
+        return RequestBody(self, receive, headers, version)
 
 
 class RequestBody:
@@ -47,6 +50,7 @@ class RequestBody:
         intake: BodyIntake,
         receive: Callable[[], Awaitable[Event]],
         headers: Iterable[tuple[bytes, bytes]],
+        version: str,
     ) -> None:
         self._intake = intake
         self._receive = receive
@@ -56,7 +60,8 @@ class RequestBody:
         names = {name.lower(): value for name, value in headers}
         length = names.get(b"content-length", b"")
         self._announced_bytes = int(length) if length.isdigit() and len(length) < 20 else 0
-        self.is_whole = _LENGTHS.isdisjoint(names) or length == b"0"
+        # Over HTTP/2 a body need not announce itself.
+        self.is_whole = (version < "2" and _LENGTHS.isdisjoint(names)) or length == b"0"
         """True when there is nothing of it left to come."""
 
     async def receive(self) -> Event:

@@ -17,6 +17,9 @@ from tests.management.callers import SALES
 class Asked:
     """One request to the app, whose body comes as the test says."""
 
+    framing = ((b"transfer-encoding", b"chunked"),)
+    version = "1.1"
+
     def __init__(self, api, *parts, length=None, path="/groups", method="POST", headers=()):
         self._api = api
         self._parts = list(parts)
@@ -24,11 +27,10 @@ class Asked:
         self.status = 0
         self.headers = {}
         self.body = b""
-        chunked = [(b"transfer-encoding", b"chunked")]
-        framing = chunked if length is None else [(b"content-length", b"%d" % length)]
+        framing = self.framing if length is None else [(b"content-length", b"%d" % length)]
         self._scope = {
             "type": "http",
-            "http_version": "1.1",
+            "http_version": self.version,
             "method": method,
             "path": path,
             "raw_path": path.encode(),
@@ -81,6 +83,26 @@ async def test_a_body_is_refused_by_its_announced_length_unread_and_by_its_bytes
     sent = Asked(api, *[b"x" * 65_536] * 20)
     await sent.run()
     assert (sent.status, sent.read) == (413, 17)
+
+
+class AskedOver2(Asked):
+    """HTTP/2 needs no length for a body, and has no chunks."""
+
+    framing = ()
+    version = "2"
+
+
+async def test_a_body_over_http2_that_says_no_length_is_bounded_as_well(api, autojump_clock):
+    large = AskedOver2(api, *[b"x" * 65_536] * 20)
+    await large.run()
+    assert (large.status, large.read) == (413, 17)
+    tiny = AskedOver2(api, *[b"x"] * 3_000)
+    await tiny.run()
+    assert (tiny.status, tiny.read) == (400, PIECES_MAX + 1)
+    torn = AskedOver2(api, b"{")
+    await torn.run()
+    assert (torn.status, trio.current_time()) == (408, 10)
+    assert b"connection" not in torn.headers
 
 
 async def test_a_body_of_tiny_pieces_is_refused(api):
