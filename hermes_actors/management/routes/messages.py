@@ -93,9 +93,15 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
         limit: FromQuery[int | None] = None,
         last: FromQuery[int | None] = None,
     ) -> Stream:
+        nonlocal open_tails
         if open_tails >= TAILS_MAX:
             raise Unavailable(f"{TAILS_MAX} streams of messages are open already; try again later")
-        tail = await gate.act(request, tails.open, topic, start, follow, limit, last)
+        # Many may be opened together, and `lines` count when they begin.
+        open_tails += 1
+        try:
+            tail = await gate.act(request, tails.open, topic, start, follow, limit, last)
+        finally:
+            open_tails -= 1
         return Stream(lines(tail), media_type=_NDJSON)
 
     return messages

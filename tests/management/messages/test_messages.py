@@ -249,6 +249,18 @@ async def test_no_more_streams_than_the_bound(api, monkeypatch, autojump_clock):
     assert (await api.get(PATH)).status_code == 200
 
 
+async def test_no_more_streams_than_the_bound_that_begin_together(api, monkeypatch, autojump_clock):
+    monkeypatch.setattr(messages_module, "TAILS_MAX", 2)
+    await api.with_topic()
+    clients = [Client(api.app, PATH, "follow=true") for _ in range(5)]
+    async with trio.open_nursery() as nursery:
+        for client in clients:
+            nursery.start_soon(client.run)
+        starts = [await client.events.receive() for client in clients]
+        assert sorted(start["status"] for start in starts) == [200, 200, 503, 503, 503]
+        nursery.cancel_scope.cancel()
+
+
 async def test_retention_that_overtakes_the_reader_skips_what_is_gone(api):
     await api.with_topic()
     await publish(api, *(b"%d" % n for n in range(5)))
