@@ -151,17 +151,20 @@ def full_behind_key(topic: str, *, was_sent: bool) -> Unavailable:
     )
 
 
-def not_written(topic: str, reason: str, *, was_sent: bool) -> Unavailable:
-    """Return the error for a message that the spool took, and its disk did not."""
-    if not was_sent:
+def not_written(topic: str, reason: str, *, was_sent: bool, may_be_kept: bool) -> Unavailable:
+    """Return the error for a message that the spool took, and its disk did not, as far as is known:
+    it `may_be_kept` there all the same, and sent after a restart.
+    """
+    if not was_sent and not may_be_kept:
         # Older messages of its key wait in the spool, or the log did not come round to it in time.
         return Unavailable(
             f"Message for topic {topic} was not given to the log, and this node could not keep it: "
             f"{reason}; it was not stored, try again",
             ErrorCode.OTHER,
         )
+    became = "acknowledged by" if was_sent else "given to"
     return Unavailable(
-        f"Message for topic {topic} was not acknowledged by the log, and this node could not keep "
-        f"it: {reason}; it may have been stored",
+        f"Message for topic {topic} was not {became} the log, and this node could not keep it: "
+        f"{reason}; it may have been stored",
         ErrorCode.SENDING_TO_KAFKA_TIMEOUT,
     )

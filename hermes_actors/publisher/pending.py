@@ -238,7 +238,14 @@ class Pending:
         if error is None:
             self.settle(Buffered())
         else:
-            self.settle(not_written(self.route.name, error.message, was_sent=self.is_sent))
+            self.settle(
+                not_written(
+                    self.route.name,
+                    error.message,
+                    was_sent=self.is_sent,
+                    may_be_kept=error.may_be_kept,
+                )
+            )
 
     # The end.
 

@@ -137,6 +137,50 @@ async def test_what_waits_for_its_key_and_cannot_be_kept_is_503_and_was_never_se
         assert b"OTHER" in answer.body
 
 
+class LateDisk(SimulatedDisk):
+    """Makes a change whole after its process has given it up."""
+
+    def tear(self, change) -> None:
+        change()
+
+
+class UncutDisk(SimulatedDisk):
+    """Fails after it has taken all of a write, of which nothing can be taken back then."""
+
+    def append(self, name, content, *, syncs):
+        fails, self.is_failing = self.is_failing, False
+        super().append(name, content, syncs=syncs)
+        self.is_failing = fails
+        self._check()
+
+
+@pytest.mark.parametrize("kind", [LateDisk, UncutDisk])
+async def test_what_a_disk_may_have_taken_is_not_said_to_be_lost(
+    open_buffered, autojump_clock, kind
+):
+    disk = kind()
+    async with open_buffered(disk, write_timeout_ms=100) as world:
+        world.log.faults.unavailable_rate = 1.0
+        first = world.admit(key=b"k")
+        await trio.sleep(0.01)
+        assert status(first) == 202
+        disk.slow_s, disk.is_failing = (60.0, False) if kind is LateDisk else (0.0, True)
+        second = world.admit(body=b"second", key=b"k")
+        await trio.sleep(0.3)
+        assert status(second) == 503
+        # As if the process had been killed now.
+        files = {name: bytes(file) for name, file in disk.files.items()}
+        disk.heal()
+    left = SimulatedDisk()
+    left.files = {name: bytearray(file) for name, file in files.items()}
+    left._synced = {name: len(file) for name, file in files.items()}
+    async with open_buffered(left) as world:
+        await wait_empty(world)
+        assert b"second" in [record.value for record in world.stored]
+    assert b"may have been stored" in second.answer.body
+    assert b"SENDING_TO_KAFKA_TIMEOUT" in second.answer.body
+
+
 async def test_an_outage_costs_no_answer_but_201_and_202_and_no_message_and_no_order(
     open_buffered, autojump_clock
 ):

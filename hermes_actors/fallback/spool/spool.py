@@ -337,7 +337,9 @@ class Spool:
     async def _write(self, offers: Sequence[Offer]) -> None:
         """Write these with one fsync and say so to each."""
         found: list[Place] | SpoolUnavailable = SpoolUnavailable(
-            "closed", "the spool was stopped while it wrote the message, which may be stored yet"
+            "closed",
+            "the spool was stopped while it wrote the message, which may be stored yet",
+            may_be_kept=True,
         )
         started_s = self.clock.monotonic_s()
         try:
@@ -358,7 +360,7 @@ class Spool:
         """Where they lie, or why not; it may take too long, unless the process stood still."""
         timeout_s = self.config.write_timeout_ms / 1_000
         found: list[Place] | SpoolUnavailable = SpoolUnavailable(
-            "slow", f"the spool's disk did not write within {timeout_s:g} s"
+            "slow", f"the spool's disk did not write within {timeout_s:g} s", may_be_kept=True
         )
 
         async def give_up(scope: trio.CancelScope) -> None:

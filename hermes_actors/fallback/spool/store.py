@@ -52,11 +52,14 @@ _LOCK_PAUSE_S = 0.1
 
 
 class SpoolUnavailable(Unavailable):
-    """The spool did not take it; `reason` is `full`, `disk`, `slow` or `closed`."""
+    """The spool did not take it; `reason` is `full`, `disk`, `slow` or `closed`. `may_be_kept`: the
+    disk may have it all the same, and the next start would find it.
+    """
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, *, may_be_kept: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
+        self.may_be_kept = may_be_kept
 
 
 Blocking = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -245,14 +248,16 @@ class SegmentStore:
         name = segment.name.entries
         try:
             self.disk.append(name, content, syncs=True)
-        except OSError:
+        except OSError as error:
             # What was refused should not be sent. If this fails too, it will be, after a restart:
-            # its publisher was told that it may be stored.
+            # its publisher is told that it may be stored.
             try:
                 self.disk.truncate(name, at)
-            except OSError as error:
-                _logger.warning("spool: %s could not be cut at %d: %s", name, at, error)
-            self.disk.release(name)
+            except OSError as uncut:
+                _logger.warning("spool: %s could not be cut at %d: %s", name, at, uncut)
+                raise _unavailable(error, may_be_kept=True) from error
+            finally:
+                self.disk.release(name)
             raise
         # Should it fail, less is claimed than is there.
         assert segment.listed is not None, "begun by this process"
@@ -329,9 +334,12 @@ async def _done(run: Blocking, work: Callable[[], Any]) -> Any:
     try:
         return await run(work)
     except OSError as error:
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "full" if is_full else "disk"
-        raise SpoolUnavailable(reason, f"the spool's disk: {error}") from error
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: OSError, *, may_be_kept: bool = False) -> SpoolUnavailable:
+    reason = "full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "disk"
+    return SpoolUnavailable(reason, f"the spool's disk: {error}", may_be_kept=may_be_kept)
 
 
 async def _open_folder(folder: Path) -> SpoolDisk:
