@@ -13,6 +13,7 @@ import pytest
 import trio
 from hyperframe.frame import ContinuationFrame, GoAwayFrame, HeadersFrame, PingFrame, SettingsFrame
 
+from hermes_actors.publisher.batches.slices import LINE_BYTES
 from hermes_actors.publisher.edges.http2.connection import Http2Connection
 from hermes_chaos.sim.environment.http_in import Line
 
@@ -177,6 +178,25 @@ async def test_a_batch_waits_for_the_room_that_its_client_gives(world, autojump_
         client.hear()
     answers = [json.loads(line) for line in client.bodies[1].splitlines()]
     assert [each["status"] for each in answers] == [201] * 50
+
+
+async def test_who_reads_each_answer_before_it_sends_on_keeps_its_connection(world, autojump_clock):
+    client = Client(world, window=0)
+    client.frames.acknowledge_received_data = lambda *_: None
+    client.ask(1, path=PATH + "/batch", content_type=BATCH)
+    client.send()
+    await trio.sleep(0.1)
+    client.hear()
+    for count in range(1, 50):
+        client.frames.send_data(1, b'{"message":{}}\n')
+        client.send()
+        await trio.sleep(0.9)
+        assert not client.line.is_closed
+        client.frames.increment_flow_control_window(LINE_BYTES, 1)
+        client.send()
+        await trio.sleep(0.001)
+        client.hear()
+        assert client.bodies[1].count(b"\n") == count
 
 
 async def test_a_batch_that_is_held_back_holds_its_client_back(open_world, autojump_clock):

@@ -90,6 +90,7 @@ class Http2Connection:
     def resumed(self) -> None:
         """Go on: what was written has gone."""
         self.is_paused = False
+        self.advance()
         self.write_due()
         for stream in list(self._streams.values()):
             stream.resumed()
@@ -246,6 +247,10 @@ class Http2Connection:
         self._page_id = stream_id
         return True
 
+    def advance(self) -> None:
+        """Some of what waited has gone: what waits now is timed anew, however many bytes it is."""
+        self._unsent_bytes = 0
+
     def forget(self, stream_id: int) -> None:
         """A stream's answer has gone to its end."""
         if self._streams.pop(stream_id, None) is not None and not self._streams:
@@ -357,6 +362,7 @@ class Stream:
             del self._unsent[:room]
             is_last = self._is_finished and not self._unsent
             frames.send_data(self._id, data, end_stream=is_last)
+            self._connection.advance()
         except ProtocolError:
             # Taken back by its client in the read that is being followed: it will be `gone`.
             self._unsent.clear()
