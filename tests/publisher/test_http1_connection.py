@@ -240,6 +240,26 @@ async def test_who_does_not_read_is_not_read_and_loses_the_connection(
     assert line.is_closed
 
 
+@pytest.mark.parametrize("reads", [True, False])
+async def test_a_batch_whose_answers_are_read_slowly_goes_on(world, reads, autojump_clock) -> None:
+    line = world.connect()
+    line.may_write = trio.Event()
+    head = HEAD.replace(b"orders", b"orders/batch") + b"Content-Type: application/x-ndjson\r\n"
+    line.send(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(b"{}\n" * 100))
+    for _ in range(60):
+        await trio.sleep(1)
+        if reads:
+            line.answered += line._unsent[:50]
+            del line._unsent[:50]
+    assert line.is_closed is not reads
+    if reads:
+        line.read_on()
+        line.send(chunk(b""))
+        await trio.sleep(1)
+        assert line.answered.count(b'{"status":201,') == 100
+        assert line.answered.endswith(b"\r\n0\r\n\r\n")
+
+
 async def test_each_time_that_a_client_does_not_read_is_a_time_of_its_own(
     world, autojump_clock
 ) -> None:

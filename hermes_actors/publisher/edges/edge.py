@@ -108,6 +108,10 @@ class Line(Protocol):
     def is_paused(self) -> bool:
         """The client does not read its answers; `Exchange.sent` is called when it has."""
 
+    @property
+    def unread_bytes(self) -> int:
+        """How much of what was written waits for the client to read."""
+
     def answer(self, answer: Answer, *, is_of_publish: bool = False) -> None:
         """Answer now; the rest of the request is read and dropped."""
 

@@ -174,7 +174,7 @@ class BatchExchange(Exchange):
         self._since_s = edge.now_s
         # What has come and not been taken, and how much was in this turn of the loop.
         self._rest = b""
-        self._taken_bytes = 0
+        self._taken_bytes = self._unread_bytes = 0
         self._is_held = self._is_read = self._is_woken = False
         stream.wake = self._wake
         line.begin(200, [(b"content-type", ANSWERS.encode())])
@@ -203,9 +203,10 @@ class BatchExchange(Exchange):
 
     def sweep(self, now_s: float) -> None:
         """End a batch whose publisher does nothing."""
-        if self._is_held and not self._line.is_paused:
-            # It is the log that it waits for.
-            self._since_s = now_s
+        unread_bytes = self._line.unread_bytes
+        if unread_bytes != self._unread_bytes or (self._is_held and not self._line.is_paused):
+            # It reads, however slowly; or it is the log that is waited for.
+            self._unread_bytes, self._since_s = unread_bytes, now_s
         elif now_s > self._since_s + self._idle_s:
             if self._line.is_paused:
                 self._line.abort()

@@ -194,6 +194,11 @@ class Http1Connection:
         """As `Line.is_paused`."""
         return bool(self._holds & _UNREAD)
 
+    @property
+    def unread_bytes(self) -> int:
+        """As `Line.unread_bytes`."""
+        return self._wire.get_write_buffer_size()
+
     def begin(self, status: int, fields: Fields) -> None:
         """As `Line.begin`; the head goes out with the first piece, or the end."""
         request = self._request

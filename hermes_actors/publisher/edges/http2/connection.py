@@ -131,6 +131,11 @@ class Http2Connection:
         """Close at once, whatever is under way."""
         self._wire.abort()
 
+    @property
+    def wire_bytes(self) -> int:
+        """How much the network has taken and not sent."""
+        return self._wire.get_write_buffer_size()
+
     # Requests.
 
     def _take(self) -> None:
@@ -384,6 +389,12 @@ class Stream:
     def is_paused(self) -> bool:
         """As `Line.is_paused`."""
         return bool(self._unsent) or self._connection.is_paused
+
+    @property
+    def unread_bytes(self) -> int:
+        """As `Line.unread_bytes`."""
+        connection = self._connection
+        return len(self._unsent) + (connection.wire_bytes if connection.is_paused else 0)
 
     def answer(self, answer: Answer, *, is_of_publish: bool = False) -> None:
         """As `Line.answer`."""
