@@ -28,6 +28,10 @@ class Answering:
         self.begun += 1
         self.changed.set()
         path = scope["path"]
+        if path == "/large":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"x" * 100_000})
+            return
         if path == "/wait":
             await self.waits.wait()
         status = int(path[1:]) if path[1:].isdigit() else 200
@@ -45,12 +49,14 @@ class Answering:
 
 
 def serve(
-    client: Callable[[int, Answering], Awaitable[None]], config: FrontendConfig | None = None
+    client: Callable[[int, Answering], Awaitable[None]],
+    config: FrontendConfig | None = None,
+    **times_s: float,
 ) -> None:
     async def main() -> None:
         app = Answering()
         config_ = config or FrontendConfig(port=0)
-        server = AsgiServer(app.serve, config_, SystemClock(), field="management.port")
+        server = AsgiServer(app.serve, config_, SystemClock(), field="management.port", **times_s)
         await server.start()
         try:
             async with asyncio.timeout(10):
@@ -146,3 +152,57 @@ def test_requests_that_were_taken_back_count_until_the_app_is_done_with_them() -
         writer.close()
 
     serve(client, FrontendConfig(port=0, connections_max=20))
+
+
+def test_answers_that_nobody_has_read_count_until_they_are_read() -> None:
+    async def client(port: int, app: Answering) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        frames = h2.connection.H2Connection()
+        frames.initiate_connection()
+        pairs = [(":method", "GET"), (":path", "/large"), (":scheme", "http"), (":authority", "x")]
+        for stream in range(1, 101, 2):
+            frames.send_headers(stream, pairs, end_stream=True)
+            writer.write(frames.data_to_send())
+            await asyncio.sleep(0.005)
+        assert app.begun == 20
+        statuses, ended = [], 0
+        while ended < 50:
+            for event in frames.receive_data(await reader.read(65_536)):
+                if isinstance(event, h2.events.ResponseReceived):
+                    statuses.append(int(dict(event.headers)[b":status"]))
+                elif isinstance(event, h2.events.DataReceived):
+                    size = event.flow_controlled_length
+                    frames.acknowledge_received_data(size, event.stream_id)
+                elif isinstance(event, h2.events.StreamEnded):
+                    ended += 1
+            writer.write(frames.data_to_send())
+        assert sorted(statuses) == [200] * 20 + [503] * 30
+        assert (await over_1(port, "GET /200")).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+    serve(client, FrontendConfig(port=0, connections_max=20))
+
+
+def test_an_answer_that_nobody_reads_gives_its_place_back_though_others_are_read() -> None:
+    async def client(port: int, app: Answering) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        frames = h2.connection.H2Connection()
+        frames.initiate_connection()
+        frames.increment_flow_control_window(1_000_000)
+        pairs = [(":method", "GET"), (":path", "/large"), (":scheme", "http"), (":authority", "x")]
+        frames.send_headers(1, pairs, end_stream=True)
+        reset: list[int] = []
+        stream = 3
+        while not reset:
+            frames.send_headers(
+                stream, [*pairs[:1], (":path", "/200"), *pairs[2:]], end_stream=True
+            )
+            stream += 2
+            writer.write(frames.data_to_send())
+            events = frames.receive_data(await reader.read(65_536))
+            reset = [each.stream_id for each in events if isinstance(each, h2.events.StreamReset)]
+            await asyncio.sleep(0.02)
+        assert reset == [1]
+        writer.close()
+
+    serve(client, unread_s=0.5)

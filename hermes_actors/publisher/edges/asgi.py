@@ -44,7 +44,7 @@ class AsgiEdge(Edge):
 
     def begin(self, line: Line, request: Request) -> None:
         """As `Edge.begin`. As many requests may be under way as connections, those counted that
-        their clients took back: the app goes on with them.
+        their clients took back: the app goes on with them; and those whose answers are not read.
         """
         most = self.config.connections_max
         if request.fields.get(b"upgrade", b"").lower() == b"websocket":
@@ -54,7 +54,7 @@ class AsgiEdge(Edge):
             line.answer(error_answer(Unavailable(text), ""))
         else:
             self._under_way += 1
-            line.take_body(AsgiExchange(self._serve, line, request, self.host))
+            line.take_body(AsgiExchange(self._serve, line, request, self))
 
     async def _serve(self, scope: Event, receive: Any, send: Any) -> None:
         try:
@@ -66,8 +66,10 @@ class AsgiEdge(Edge):
 class AsgiExchange(Exchange):
     """One request, served by the app in a task of its own, which may run on after the answer."""
 
-    def __init__(self, app: AsgiApp, line: Line, request: Request, host: Host) -> None:
+    def __init__(self, app: AsgiApp, line: Line, request: Request, edge: Edge) -> None:
         self._line = line
+        self._unread_max_s = edge.unread_s
+        self._unread_bytes, self._unread_since_s = 0, edge.now_s
         self._pieces: deque[bytes] = deque()
         self._start: Event | None = None
         self._has_begun = self._is_read = self._is_told = self._is_over = False
@@ -90,7 +92,7 @@ class AsgiExchange(Exchange):
         }
         if line.certificate is not None:
             scope["client_certificate"] = line.certificate
-        host.spawn(self._run(app, scope), self._fail)
+        edge.host.spawn(self._run(app, scope), self._fail)
 
     @property
     def owes_answer(self) -> bool:  # type: ignore[override]
@@ -116,7 +118,16 @@ class AsgiExchange(Exchange):
 
     def sent(self) -> None:
         """Let the app go on writing."""
+        self._unread_bytes = 0
         self._changed.set()
+
+    def sweep(self, now_s: float) -> None:
+        """End it when nothing of its answer is read for long: on its connection others may be."""
+        unread_bytes = self._line.unread_bytes
+        if not unread_bytes or unread_bytes != self._unread_bytes:
+            self._unread_bytes, self._unread_since_s = unread_bytes, now_s
+        elif now_s > self._unread_since_s + self._unread_max_s:
+            self._line.abort()
 
     async def _run(self, app: AsgiApp, scope: Event) -> None:
         await app(scope, self._receive, self._send)
@@ -157,14 +168,14 @@ class AsgiExchange(Exchange):
             self._start, self._has_begun = None, True
         if body:
             line.write(body)
-        if not event.get("more_body"):
-            self._is_over = True
-            self._changed.set()
-            line.finish()
-            return
+        # The last piece too: until it has gone, the request is under way, and is counted.
         while line.is_paused and not self._is_over:
             self._changed.clear()
             await self._changed.wait()
+        if not (event.get("more_body") or self._is_over):
+            self._is_over = True
+            self._changed.set()
+            line.finish()
 
 
 class AsgiServer(HttpServer):
