@@ -255,13 +255,15 @@ class Pending:
         """
         if self.state is SETTLED:
             return False
-        known = self._known
+        known, keeper, now_s = self._known, self.keeper, self.started_s
         if known is None:
             self.end(outcome)
         else:
+            assert keeper is not None, "it has the others"
             outcomes = [outcome if each is None else each for each in known]
+            now_s = keeper.clock.monotonic_s()
             self.end(outcomes[0], outcomes)
-        self.route.settled((self,), self.started_s)
+        self.route.settled((self,), now_s)
         return True
 
     def end(self, outcome: Settled, outcomes: Sequence[Settled] | None = None) -> None:

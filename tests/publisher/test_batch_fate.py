@@ -100,6 +100,19 @@ async def test_messages_that_the_log_does_not_take_are_kept_and_others_answered(
     assert keeping.frontend.drain.in_flight == 0
 
 
+async def test_what_is_stored_of_a_batch_whose_rest_is_kept_has_its_true_latency(
+    keeping, autojump_clock
+) -> None:
+    keeping.log.faults.partial_rate = 1.0
+    made, ended = started(keeping, [b"%d" % number for number in range(6)])
+    await trio.sleep(0.25)
+    keeping.keeper.written()
+    assert ended == [made]
+    latency = made.route.measures._latency
+    assert latency.count == len(keeping.stored)
+    assert latency.sum_s == pytest.approx(0.25 * latency.count)
+
+
 async def test_messages_that_the_log_does_not_take_and_the_spool_neither_are_refused_by_name(
     keeping, autojump_clock
 ) -> None:
