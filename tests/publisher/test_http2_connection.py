@@ -474,3 +474,29 @@ async def test_heads_may_be_as_large_as_over_http_1_1(open_world, limits, autoju
         # Clients do not send what is above it.
         announced = client.frames.remote_settings.max_header_list_size
         assert announced >= 8_192 + most
+
+
+async def test_a_client_that_ends_its_sending_side_is_gone(world, autojump_clock):
+    client = Client(world)
+    client.publish(1)
+    client.send()
+    client.line.connection.ended()
+    await client.talk()
+    assert client.line.is_closed
+    assert client.statuses == {}
+    assert len(world.stored) == 1
+
+
+async def test_the_rest_of_what_was_answered_early_is_dropped_while_its_connection_lasts(
+    world, autojump_clock
+):
+    client = Client(world)
+    client.ask(1, path="/topics/no.such", content_length="1000")
+    started_s = trio.current_time()
+    while not client.line.is_closed:
+        client.frames.send_data(1, b"x")
+        client.send()
+        await trio.sleep(1)
+        client.hear()
+    assert client.statuses == {1: 404}
+    assert 60 <= trio.current_time() - started_s <= 62
