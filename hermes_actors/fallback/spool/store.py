@@ -277,8 +277,9 @@ class SegmentStore:
         sizes = dict(self.disk.names())
         for name, starts in marks.items():
             at = sizes.get(name.done, 0)
-            start = b"" if at else header(name.salt)
-            at = at or HEADER_BYTES
+            # Of a header that was cut short the rest.
+            start = header(name.salt)[at:]
+            at = max(at, HEADER_BYTES)
             mark, _places = frames(Kind.DONE, [encode_done(starts)], at, name.salt)
             self.disk.append(name.done, start + mark, syncs=False)
 

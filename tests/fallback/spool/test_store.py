@@ -271,6 +271,21 @@ async def test_an_input_output_error_is_said_to_be_the_disks(entry):
         assert caught.value.reason == "disk"
 
 
+async def test_marks_behind_a_header_that_was_cut_short_count(open_folder_store, tmp_path, entry):
+    async with open_folder_store() as store:
+        await store.load()
+        places = await store.append(payloads(entry, b"1", b"2"))
+        await store.mark_done(places)
+    (marks,) = (tmp_path / "spool").glob("*.done")
+    # As a disk leaves it that was full in the middle of the first marks.
+    marks.write_bytes(marks.read_bytes()[:10])
+    async with open_folder_store() as store:
+        assert len((await store.load()).entries) == 2
+        await store.mark_done(places)
+    async with open_folder_store() as store:
+        assert (await store.load()).entries == []
+
+
 async def test_a_write_that_was_given_up_is_never_followed_in_its_segment(entry, autojump_clock):
     disk = SimulatedDisk(write_s=(1.0, 1.0))
     async with open_store_on(
