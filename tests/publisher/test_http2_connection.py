@@ -448,7 +448,6 @@ async def test_a_head_without_an_end_is_not_gathered(world, autojump_clock):
     assert client.goodbyes == [0]
 
 
-@pytest.mark.slow
 async def test_few_of_the_streams_that_have_ended_are_remembered(world, autojump_clock):
     client = Client(world)
     for number in range(3_000):
@@ -460,7 +459,6 @@ async def test_few_of_the_streams_that_have_ended_are_remembered(world, autojump
     assert len(client.line.connection.frames._closed_streams) <= 1_000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{}, {"header_bytes_max": 70_000}])
 async def test_heads_may_be_as_large_as_over_http_1_1(open_world, limits, autojump_clock):
     async with open_world(**limits) as world:

@@ -50,7 +50,7 @@ class Http2Connection:
         self.is_paused = False
         self.due_s = 0.0
         """The sweep need not look at it before."""
-        self._wire = wire
+        self.wire = wire
         self.frames = Http2Frames(edge.heads.bytes_max)
         # Those whose answers have not gone to their end, in the order of their turns.
         self._streams: dict[int, Stream] = {}
@@ -60,7 +60,8 @@ class Http2Connection:
         self._rest = b""
         self.is_lost = self._is_taking = self._writes_soon = False
         self._since_s = self._unsent_since_s = edge.now_s
-        self._unsent_bytes = 0
+        self.unsent_bytes = 0
+        """What waited at the last look; 0 when some has gone since: the rest is timed anew."""
         self._leaves_at_s = 0.0
         self.write_due()
 
@@ -73,7 +74,7 @@ class Http2Connection:
 
     def ended(self) -> None:
         """The client sends no more: it is gone."""
-        self._wire.close()
+        self.wire.close()
 
     def lost(self) -> None:
         """Drop everything under way: the connection is gone."""
@@ -85,29 +86,29 @@ class Http2Connection:
     def paused(self) -> None:
         """Read nothing more of a client that does not read its answers, until it does."""
         self.is_paused = True
-        self._wire.pause_reading()
+        self.wire.pause_reading()
 
     def resumed(self) -> None:
         """Go on: what was written has gone."""
         self.is_paused = False
-        self.advance()
+        self.unsent_bytes = 0
         self.write_due()
         for stream in list(self._streams.values()):
             stream.resumed()
         # What was written may have filled the wire again.
         if not (self._rest or self.is_paused):
-            self._wire.resume_reading()
+            self.wire.resume_reading()
 
     # The listener.
 
     def sweep(self, now_s: float) -> None:
         """Close what idles or is not read, and look after the exchanges."""
-        unsent_bytes = self._wire.get_write_buffer_size()
+        unsent_bytes = self.wire.get_write_buffer_size()
         for stream in list(self._streams.values()):
             unsent_bytes += stream.unsent_bytes
             stream.sweep(now_s)
-        if not unsent_bytes or unsent_bytes != self._unsent_bytes:
-            self._unsent_bytes, self._unsent_since_s = unsent_bytes, now_s
+        if not unsent_bytes or unsent_bytes != self.unsent_bytes:
+            self.unsent_bytes, self._unsent_since_s = unsent_bytes, now_s
         elif now_s > self._unsent_since_s + self.edge.unread_s:
             self.abort()
             return
@@ -116,7 +117,7 @@ class Http2Connection:
             self.due_s = self._leaves_at_s or self._since_s + self.edge.idle_s
             if now_s > self.due_s:
                 # What comes after the stream that is named was not looked at: it may be sent again.
-                self._wire.write(go_away(self.frames.highest_inbound_stream_id))
+                self.wire.write(go_away(self.frames.highest_inbound_stream_id))
                 self._leave()
 
     def leave(self, now_s: float) -> None:
@@ -125,16 +126,11 @@ class Http2Connection:
         """
         self._leaves_at_s = now_s + LEAVE_S
         self.due_s = 0.0
-        self._wire.write(go_away(LAST_STREAM))
+        self.wire.write(go_away(LAST_STREAM))
 
     def abort(self) -> None:
         """Close at once, whatever is under way."""
-        self._wire.abort()
-
-    @property
-    def wire_bytes(self) -> int:
-        """How much the network has taken and not sent."""
-        return self._wire.get_write_buffer_size()
+        self.wire.abort()
 
     # Requests.
 
@@ -146,7 +142,7 @@ class Http2Connection:
         while at < len(data) and not self.is_lost:
             if self.frames.frames_received >= frames_max or at >= TURN_BYTES:
                 self._rest = data[at:]
-                self._wire.pause_reading()
+                self.wire.pause_reading()
                 self.edge.host.soon(self._go_on)
                 break
             piece = data[at : at + _PIECE_BYTES]
@@ -169,14 +165,14 @@ class Http2Connection:
             return
         self._take()
         if not (self._rest or self.is_paused or self.is_lost):
-            self._wire.resume_reading()
+            self.wire.resume_reading()
 
     def _leave(self) -> None:
         """End a connection whose frames nobody can follow, or whose client has said goodbye."""
         if data := self.frames.data_to_send():
-            self._wire.write(data)
+            self.wire.write(data)
         self.lost()
-        self._wire.close()
+        self.wire.close()
 
     def _refuse(self) -> None:
         """End the connection of a client that wants too much."""
@@ -222,15 +218,8 @@ class Http2Connection:
         method, path = fields[b":method"].decode("latin-1"), fields.get(b":path", b"")
         # The library has seen that it is a number, and the same where it comes twice.
         length = fields.get(b"content-length")
-        request = Request(
-            self.edge.config,
-            "2",
-            method,
-            path.decode("latin-1"),
-            pairs,
-            dict(pairs),
-            ABSENT if length is None else int(length),
-        )
+        target, expected = path.decode("latin-1"), ABSENT if length is None else int(length)
+        request = Request(self.edge.config, "2", method, target, pairs, dict(pairs), expected)
         self._streams[stream_id] = stream = Stream(self, stream_id, request)
         if method not in METHODS:
             stream.answer(Answer(501))
@@ -251,10 +240,6 @@ class Http2Connection:
             return False
         self._page_id = stream_id
         return True
-
-    def advance(self) -> None:
-        """Some of what waited has gone: what waits now is timed anew, however many bytes it is."""
-        self._unsent_bytes = 0
 
     def forget(self, stream_id: int) -> None:
         """A stream's answer has gone to its end."""
@@ -280,7 +265,7 @@ class Http2Connection:
         while streams and not self.is_paused:
             streams = [each for each in streams if each.write_frame()]
         if data := self.frames.data_to_send():
-            self._wire.write(data)
+            self.wire.write(data)
 
 
 class Stream:
@@ -367,7 +352,7 @@ class Stream:
             del self._unsent[:room]
             is_last = self._is_finished and not self._unsent
             frames.send_data(self._id, data, end_stream=is_last)
-            self._connection.advance()
+            self._connection.unsent_bytes = 0
         except ProtocolError:
             # Taken back by its client in the read that is being followed: it will be `gone`.
             self._unsent.clear()
@@ -394,7 +379,8 @@ class Stream:
     def unread_bytes(self) -> int:
         """As `Line.unread_bytes`."""
         connection = self._connection
-        return len(self._unsent) + (connection.wire_bytes if connection.is_paused else 0)
+        wire_bytes = connection.wire.get_write_buffer_size() if connection.is_paused else 0
+        return len(self._unsent) + wire_bytes
 
     def answer(self, answer: Answer, *, is_of_publish: bool = False) -> None:
         """As `Line.answer`."""
