@@ -146,7 +146,7 @@ GOOD: tuple[Event, ...] = (
 
 def make_checks() -> Checks:
     config = Config(frontend=FrontendConfig(waiting_per_topic_max=WAITING_MAX))
-    return Checks(SUBJECT, config, lambda _node, _message_id: False)
+    return Checks(SUBJECT, config, lambda _node, _message_id: False, lambda _place: 10)
 
 
 def violations_of(events: Sequence[Event], *, began: Sequence[int] = (1, 2, 3)) -> list[str]:

@@ -185,6 +185,20 @@ def test_a_late_commit_that_is_the_last_word_is_found(
     assert checker.examined == 1
 
 
+@pytest.mark.parametrize(("last", "is_wrong"), [((), True), ((committed(1, seek=7),), False)])
+def test_a_late_commit_of_before_a_retransmission_says_less_wherever_it_is(
+    last: tuple[Committed, ...], is_wrong: bool
+) -> None:
+    late = commit(9)
+    events = [
+        committed(1, seek=7),
+        Committed(PLACE, "group", late),
+        Overtaken(PLACE, "group", late),
+        *last,
+    ]
+    assert bool(found(LateCommitsAreMended(SUBJECT), events)) is is_wrong
+
+
 @pytest.mark.parametrize(("end", "is_wrong"), [(2, False), (4, True)])
 def test_a_late_commit_takes_nothing_back_of_what_the_log_has_lost(
     end: int, is_wrong: bool

@@ -199,6 +199,20 @@ def test_a_message_is_not_kept_while_its_log_works(
 
 
 @pytest.mark.parametrize(
+    ("changed", "is_found"),
+    [({}, False), ({"key": ""}, True), ({"began_s": 17.0}, True), ({"life": "dc1-n1#0"}, True)],
+)
+def test_after_a_start_messages_may_wait_behind_those_that_an_earlier_life_kept(
+    changed: dict[str, object], is_found: bool
+) -> None:
+    lives = [
+        replace(published(serial, 201), life=f"dc1-n1#{life}") for serial, life in ((5, 0), (11, 1))
+    ]
+    kept = replace(published(12, 202), **{"topic": "g.p", "life": "dc1-n1#1", **changed})
+    assert len(found_by(PublishesAreAnswered(SUBJECT, 100, 100), [*lives, kept])) == is_found
+
+
+@pytest.mark.parametrize(
     ("status", "lasted_s", "is_found"),
     [(201, 0.3, False), (201, 0.45, True), (202, 0.01, True), (500, 0.01, True), (400, 0.0, False)],
 )

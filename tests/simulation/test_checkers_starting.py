@@ -31,7 +31,7 @@ def delivery(serial: int) -> Delivery:
 @pytest.fixture
 def newcomer() -> NothingOfBeforeIsHanded:
     """A checker to which the log has shown message 1 before the subscription was asked for."""
-    checker = NothingOfBeforeIsHanded(SUBJECT, "dc1")
+    checker = NothingOfBeforeIsHanded(SUBJECT, "dc1", lambda _place: 3)
     checker.watch(stored(1))
     checker.creating(NAME)
     return checker
@@ -59,6 +59,18 @@ def test_what_was_there_before_is_handed_to_it_for_a_cause(
     newcomer.watch(cause)
     newcomer.watch(delivery(1))
     assert newcomer.violations == []
+
+
+def test_what_the_log_held_and_let_nobody_read_yet_may_be_handed_to_it() -> None:
+    checker = NothingOfBeforeIsHanded(SUBJECT, "dc1", lambda _place: 2)
+    for serial in (1, 2):
+        checker.watch(stored(serial))
+    checker.creating(NAME)
+    checker.created(NAME, is_exact=True)
+    checker.watch(delivery(2))
+    assert checker.violations == []
+    checker.watch(delivery(1))
+    assert len(checker.violations) == 1
 
 
 def test_one_that_starts_by_its_time_may_be_handed_what_is_older(

@@ -20,7 +20,7 @@ from hermes_chaos.sim.environment.http_in import Response
 from hermes_chaos.sim.environment.subscribers import Endpoint
 from hermes_chaos.sim.environment.watched_log import WatchedLog, watched_log
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.history.events import History, Troubled, coordination_of, disk_of
+from hermes_chaos.sim.history.events import History, Place, Troubled, coordination_of, disk_of
 from hermes_chaos.sim.history.standing import Skewed
 from hermes_chaos.sim.history.trace import Trace
 from hermes_chaos.sim.node_life import NodeLife
@@ -111,6 +111,11 @@ class Cluster:
     def logs_by_dc(self) -> Mapping[str, WatchedLog]:
         """Each DC's log."""
         return self._logs
+
+    def end_of(self, place: Place) -> int:
+        """Up to which offset a partition may be read now: its followers have no more of it."""
+        dc, topic, partition = place
+        return self._logs[dc].topic_or_raise(topic).partitions[partition].replicated
 
     def administrations(self) -> list[Administration | None]:
         """Each DC's administration; None while its node is down."""

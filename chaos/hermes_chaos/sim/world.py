@@ -105,6 +105,7 @@ class World:
             ),
             self._config,
             lambda node, message_id: self.cluster.disk(node).holds(message_id),
+            self.cluster.end_of,
         )
         self.history.watchers += [self._count, self.checks.watch, self._watch_pushed_parts]
 

@@ -21,7 +21,9 @@ _PROMPT_WITHIN_S = 0.4
 _KEPT_WHILE_S = 0.1
 """So long after a trouble a message may be kept that met it on its way."""
 _SPOOL_REPLAY_S = 5.0
-"""So long after both logs were away, messages with keys may still queue in a spool."""
+"""So long after both logs were away, and after a node has started that had kept messages before,
+messages with keys may still queue in a spool.
+"""
 _JOINED_WITHIN_S = 3.0
 """So long a spool may need to send a message to the log that works: its own append is given up
 after a second, the own log is asked first, for another second, then the next one after a pause."""
@@ -42,6 +44,8 @@ class Answering(Checker):
         self._batch_max = batch_max
         self._published: list[Published] = []
         self._at: dict[tuple[str, str], list[Published]] = defaultdict(list)
+        # Node → each of its lives that was asked, in their order, and when that was first.
+        self._lives: dict[str, dict[str, float]] = defaultdict(dict)
         self.troubles = Troubles()
 
     def watch(self, event: Event) -> None:
@@ -50,6 +54,7 @@ class Answering(Checker):
             case Published() if event.topic in self._subject.acks and event.node != event.dc:
                 self._published.append(event)
                 self._at[event.node, event.topic].append(event)
+                self._lives[event.node].setdefault(event.life, event.began_s)
             case Troubled() | Calmed():
                 self.troubles.watch(event)
             case _:
@@ -131,8 +136,17 @@ class PublishesAreAnswered(Answering):
         return (
             published.status == 202
             and not published.is_repeat
+            and not (published.key and self._has_just_come_back(published))
             and not self._is_log_away(published, published.dc, aftermath_s)
         )
+
+    def _has_just_come_back(self, published: Published) -> bool:
+        """True when its node had started again shortly before: an earlier life of it may have kept
+        messages, however long ago.
+        """
+        first, *_ = lives = self._lives[published.node]
+        since_s = lives[published.life]
+        return published.life != first and published.began_s < since_s + _SPOOL_REPLAY_S
 
     def _is_excused(self, published: Published) -> bool:
         if self._is_node_broken(published) or self._is_behind(published):

@@ -40,7 +40,7 @@ from hermes_chaos.sim.checkers.repeating import IdempotencyIsKept
 from hermes_chaos.sim.checkers.sequencing import OrderIsKept
 from hermes_chaos.sim.checkers.starting import NothingOfBeforeIsHanded
 from hermes_chaos.sim.checkers.versioning import WrittenVersionsAreRead
-from hermes_chaos.sim.history.events import Event
+from hermes_chaos.sim.history.events import Event, Place
 from hermes_chaos.sim.workload.subject import Subject
 
 _ROOMY_BATCH_BYTES = 500_000
@@ -79,7 +79,7 @@ class Checks:
     """The checkers, and the events told to all of them.
 
     `config` is what all nodes share. `keeps` (node, message id): whether a crash now would leave
-    the message on that node's disk.
+    the message on that node's disk. `end_of`: up to where a partition may be read now.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class Checks:
         subject: Subject,
         config: Config,
         keeps: Callable[[str, str], bool],
+        end_of: Callable[[Place], int],
     ) -> None:
         frontend, fallback = config.frontend, config.fallback
         balancer = config.consumers.balancer
@@ -96,7 +97,7 @@ class Checks:
         self.stored = AcknowledgedAreStored(subject, keeps)
         self.refused = RefusedAreNowhere()
         self.delivered = AcknowledgedAreDelivered(subject, self.stored)
-        self.newcomers = NothingOfBeforeIsHanded(subject, subject.dcs[0])
+        self.newcomers = NothingOfBeforeIsHanded(subject, subject.dcs[0], end_of)
         self.commits = CommitsPassOnlySettled(subject)
         self.late_commits = LateCommitsAreMended(subject)
         self.payloads = PayloadsAreIntact(subject)

@@ -284,9 +284,9 @@ class LateCommitsAreMended(Checker):
     def _overtake(self, key: tuple[str, Place], late: Commit) -> None:
         before = self._before[key]
         owners = [decode(each).ownership for each in (before, late)]
-        # Of another life of the subscription, or another retransmission's: nothing to compare.
-        lives = [each and (each.incarnation, each.seek) for each in owners]
-        if lives[0] == lives[1] and late.position < before.position:
+        # Of another life of the subscription: nothing to compare.
+        lives = [each and each.incarnation for each in owners]
+        if lives[0] == lives[1] and _says(late) < _says(before):
             self._overtaken[key] = before, late
 
     def _forget(self, name: str) -> None:
@@ -299,10 +299,16 @@ class LateCommitsAreMended(Checker):
             f"{group}: a late commit of {late.position} came over {before.position} in "
             f"{place}, and at the end it says {self._last[group, place].position}"
             for (group, place), (before, late) in self._overtaken.items()
-            if self._last[group, place].position < before.position
+            if _says(self._last[group, place]) < _says(before)
         ]
 
     def finish(self) -> None:
         """Judge what is only known at the end."""
         self.examined += len(self._overtaken)
         self.violations += self.unmended()
+
+
+def _says(commit: Commit) -> tuple[int, int]:
+    """How much a commit says: a position of a later retransmission more than any before it."""
+    owner = decode(commit).ownership
+    return (0 if owner is None else owner.seek), commit.position

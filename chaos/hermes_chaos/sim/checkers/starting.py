@@ -1,13 +1,16 @@
 """The promise to subscriptions that are created: nothing of before, where they are created."""
 
+from collections import defaultdict
+from collections.abc import Callable
+
 from hermes_chaos.sim.checkers.checker import Checker
-from hermes_chaos.sim.history.events import Delivery, Dropped, Event, Stored
+from hermes_chaos.sim.history.events import Delivery, Dropped, Event, Place, Stored
 from hermes_chaos.sim.workload.subject import Subject
 
 
 class NothingOfBeforeIsHanded(Checker):
     """A new subscription is handed nothing that the log of the datacentre where it is created held
-    before anybody asked for it.
+    before anybody asked for it, and let be read: not what its followers had not copied yet.
 
     Told by the world of its first life only: of a later one nobody could tell what the one before
     had under way. A log that has lost its end may give what is older.
@@ -16,12 +19,14 @@ class NothingOfBeforeIsHanded(Checker):
     name = "nothing of before a subscription is handed to it"
     is_rare = True
 
-    def __init__(self, subject: Subject, dc: str) -> None:
-        """`dc` is where they are created."""
+    def __init__(self, subject: Subject, dc: str, end_of: Callable[[Place], int]) -> None:
+        """`dc` is where they are created, `end_of` up to where a log lets be read now."""
         super().__init__()
         self._dc = dc
+        self._end_of = end_of
         self._topic_of = {audience.name: audience.topic for audience in subject.audiences}
-        self._held: dict[str, set[str]] = {}
+        # Topic → message → all its copies.
+        self._held: dict[str, dict[str, list[tuple[Place, int]]]] = defaultdict(dict)
         self._before: dict[str, set[str]] = {}
         self._watched: set[str] = set()
         self._lost: set[str] = set()
@@ -29,7 +34,12 @@ class NothingOfBeforeIsHanded(Checker):
 
     def creating(self, name: str) -> None:
         """Note that the product is about to be asked for it, perhaps not for the first time."""
-        self._before.setdefault(name, set(self._held.get(self._topic_of[name], ())))
+        if name not in self._before:
+            self._before[name] = {
+                message_id
+                for message_id, copies in self._held[self._topic_of[name]].items()
+                if any(offset < self._end_of(place) for place, offset in copies)
+            }
 
     def created(self, name: str, is_exact: bool) -> None:
         """Begin. `is_exact`: it was created while the log told its ends."""
@@ -46,7 +56,8 @@ class NothingOfBeforeIsHanded(Checker):
         """Take note, and check."""
         match event:
             case Stored(place=(self._dc, _, _)):
-                self._held.setdefault(event.topic, set()).add(event.message_id)
+                copies = self._held[event.topic].setdefault(event.message_id, [])
+                copies.append((event.place, event.offset))
                 for name, before in self._before.items():
                     if self._topic_of[name] == event.topic:
                         # Stored once more, it is one of after.
