@@ -3,7 +3,6 @@
 import asyncio  # noqa: TID251 -- the edge lives on the host loop
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import h2.connection
 import h2.settings
@@ -13,6 +12,7 @@ from hyperframe.frame import DataFrame, Frame, GoAwayFrame, RstStreamFrame
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.asgi import AsgiServer
+from hermes_actors.publisher.edges.http2.connection import Http2Connection
 from hermes_actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.live
@@ -186,17 +186,20 @@ def test_a_connection_that_is_just_lost_does_not_keep_its_listener_from_ending(t
             PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
         )
         await server.start()
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        client = h2.connection.H2Connection()
-        client.initiate_connection()
-        writer.write(client.data_to_send())
-        # Its settings: the connection is known to speak HTTP/2.
-        assert await reader.read(9)
-        connections: list[Any] = list(server.connections)
-        connections[0]._wire.abort()
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        await server.stop()
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            client = h2.connection.H2Connection()
+            client.initiate_connection()
+            writer.write(client.data_to_send())
+            # Its settings: the connection is known to speak HTTP/2.
+            assert await reader.read(9)
+            (connection,) = server.connections
+            assert isinstance(connection, Http2Connection)
+            connection.wire.abort()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        finally:
+            await server.stop()
         assert not server.connections
         writer.close()
 
