@@ -20,6 +20,7 @@ from hermes_actors.log.kafka.log import open_kafka_log
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import SystemClock
+from hermes_local.ports import free_ports
 
 pytestmark = pytest.mark.kafka
 
@@ -286,8 +287,7 @@ async def test_a_broker_that_moved_to_another_port_is_found_by_the_configured_na
 ):
     cluster = make_kafka_cluster(folder=tmp_path / "kafka")
     (before,) = cluster.brokers
-    # Two neighbours, so that the one that is free now stays free as likely as not.
-    moved = [before.port + 3]
+    moved = free_ports(1)
     servers = [*cluster.bootstrap_servers, f"{before.host}:{moved[0]}"]
     topic = fresh_name()
     async with opened(servers) as log:

@@ -19,16 +19,12 @@ from hermes_actors.consumer.senders.http1.sender import open_http1_sender
 from hermes_actors.consumer.senders.sender import Failure, Push, SendOutcome
 from hermes_actors.runtime import guest
 from hermes_actors.security.address_guard import AddressGuard
+from hermes_local.ports import free_ports
 
 pytestmark = pytest.mark.live
 
 LOCAL = AddressGuard(EndpointsConfig(allow_loopback=True))
 FOLDER = Path(__file__).parent.parent
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def wait_for(port, process):
@@ -44,7 +40,7 @@ def wait_for(port, process):
 
 @pytest.fixture(scope="module")
 def port():
-    port = free_port()
+    (port,) = free_ports(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "hypercorn", "answering_app:app", "--bind", f"127.0.0.1:{port}"],
         cwd=FOLDER,
