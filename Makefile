@@ -92,8 +92,9 @@ test: check $(SPARK_STAMP) ## check, and every other test: real processes, slow 
 	@# Simulations have the machine for themselves, as there are times to keep. Then real processes, which
 	@# mostly wait: three files at once, each of the three with a broker of its own, and beside them Spark,
 	@# whose one session is all its tests'. At last what nothing may run beside.
-	@# Whatever fails, all is run.
-	@failed=0; run() { $(BIN)/python -m pytest "$$@" || [ $$? -eq 5 ] || failed=1; }; \
+	@# Whatever fails, all is run. A test that ends its process (a hang does, at its time limit) is begun
+	@# anew as often as there are restarts.
+	@failed=0; run() { $(BIN)/python -m pytest --max-worker-restart 2 "$$@" || [ $$? -eq 5 ] || failed=1; }; \
 	run -n auto -m "slow and not (kafka or spark or live)"; \
 	spark="$$(mktemp)"; (run -n 1 -m "spark and not alone"; exit $$failed) > "$$spark" 2>&1 & beside=$$!; \
 	run -n 3 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark)"; \

@@ -32,11 +32,15 @@ def doctor(folder: Path) -> tuple[int, list[dict[str, Any]]]:
 
 
 def against(found: list[dict[str, Any]]) -> list[str]:
-    """All findings that are not OK, without the disk, which depends on the machine."""
+    """All findings that are not OK, but for those of the machine: its disk, and a node that had
+    no CPU for a moment.
+    """
     return [
         f"{each['grade']} {each['about']}: {each['seen']}"
         for each in found
-        if each["grade"] != "OK" and each["check"] != "disk"
+        if each["grade"] != "OK"
+        and each["check"] != "disk"
+        and "which is ready all the same: event loop: " not in each["seen"]
     ]
 
 
@@ -61,7 +65,7 @@ def test_beside_a_healthy_node_all_is_ok_and_a_left_over_process_is_seen(start, 
     assert (code, against(found)) == (0, [])
     held = next(each["seen"] for each in found if each["about"].startswith("frontend.port"))
     assert f"held by node n1 of dc1 (process {process.popen.pid}" in held
-    assert held.endswith("which is ready")
+    assert "which is ready" in held
     assert files_in(tmp_path / "log") == before
     port = int(process.ready["publish"].rpartition(":")[2])
     with socket.socket() as left_over:
