@@ -234,3 +234,30 @@ def test_the_glossary_names_classes_and_files_that_are_there() -> None:
         )
         == []
     )
+
+
+def slugs_in(text: str) -> set[str]:
+    """The anchors of a document's headings, as they are made from their texts."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def test_links_between_documents_lead_to_files_and_headings_that_are_there() -> None:
+    documents = {name: text for name, text in texts() if name.endswith(".md")}
+    # Code is no prose: brackets and round ones beside each other are no link there.
+    prose = {
+        name: re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+        for name, text in documents.items()
+    }
+    links = [
+        (name, *link)
+        for name, text in prose.items()
+        for link in re.findall(r"\]\(([^)#\s:]*)(?:#([^)\s]*))?\)", text)
+    ]
+    assert len(links) > 100
+    lost = []
+    for name, target, anchor in links:
+        path = (ROOT / name).parent / target if target else ROOT / name
+        if not path.exists() or (anchor and anchor not in slugs_in(path.read_text())):
+            lost.append(f"{name}: {target}#{anchor}")
+    assert lost == []
