@@ -47,7 +47,10 @@ def trace(
 def _show(found: dict[str, Any]) -> None:
     events = fields_of(found, "events")
     rows = [_row(event, events[0]) for event in events]
-    nothing = f"nothing is known of message {found.get('messageId')}: is its topic tracked?"
+    nothing = (
+        f"nothing is known of message {found.get('messageId')}: is its topic tracked? "
+        "'hermes topic update TOPIC trackingEnabled=true' has the next ones tracked"
+    )
     show_rows(_COLUMNS, rows, printable(nothing), optional=("Node",))
     for each in fields_of(found, "ended"):
         name = f"{each.get('topicName')}${each.get('subscription')}"

@@ -82,7 +82,7 @@ def test_a_publish_that_an_older_version_told_has_no_partition(hermes, server):
         ({"gaps": [GAP]}, 4, "7 events dropped, 5 of them ends of messages"),
         ({"gaps": [GAP]}, 4, "from its start to 1970-01-01 00:00:01.000 are missing"),
         ({"troubles": ["dc2: the log does not answer"]}, 4, "dc2: the log does not answer"),
-        ({"events": [], "ended": []}, 3, "is its topic tracked?"),
+        ({"events": [], "ended": []}, 3, "hermes topic update TOPIC trackingEnabled=true"),
     ],
 )
 def test_the_exit_code_says_what_is_missing(hermes, server, fields, code, said):
