@@ -35,7 +35,7 @@ SMALL = {
     "hedging": ("--seconds 2 --seeds 1", "adaptive"),
     "publish": (
         (
-            "--logs embedded --seconds 0.6 --bytes 100 --connections 4 "
+            "--logs embedded --seconds 1.2 --bytes 100 --connections 4 "
             "--batch-connections 1 --chunk 20 --rates 300 --spacing constant "
             "--json {folder}/figures.json --svg {folder}/figures.svg"
         ),
