@@ -357,6 +357,7 @@ async def test_a_missing_chunk_is_damage_not_silence(tmp_path):
         with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
             connection.execute("DELETE FROM chunk WHERE id % 1024 = 1")
         async with log.reader("t", {0: 0}) as reader:
+            assert [each.value for each in await reader.next_batch(10, 1_000)] == [b"a"]
             with pytest.raises(LogUnavailable, match="offset 1 is missing"):
                 await reader.next_batch(10, 1_000)
 

@@ -96,8 +96,9 @@ class LogDamage(Struct):
         return f"{self.messages} {noun} missing ({', '.join(parts)})"
 
 
-def find_all_damage(path: Path) -> LogDamage | None:
+def find_all_damage(path: Path, *, reads_all: bool = False) -> LogDamage | None:
     """Look at a log that no process has open; None when it is as it was left, or torn at its end.
+    `reads_all`: also a database above READ_BYTES_MAX is read through.
 
     Nothing is changed. Raises OSError, and StartupError for a file that is no log.
     """
@@ -121,8 +122,8 @@ def find_all_damage(path: Path) -> LogDamage | None:
         reasons.append(f"{wal.name} is gone, although the log was not closed in good order")
     if known is not None and not known.is_whole:
         reasons.append(f"{ACKNOWLEDGED_NAME} is damaged")
-    is_read = path.stat().st_size <= READ_BYTES_MAX
-    content = _look(path, known, with_wal=wal.exists(), reads_all=bool(reasons) or is_read)
+    reads_all = reads_all or bool(reasons) or path.stat().st_size <= READ_BYTES_MAX
+    content = _look(path, known, with_wal=wal.exists(), reads_all=reads_all)
     if content.unreadable:
         reasons.append(f"{path.name} cannot be read: {content.unreadable}")
     elif known is None and content.knows_ends:

@@ -30,6 +30,7 @@ from hermes_actors.log.cursor import Cursor, Room
 from hermes_actors.log.embedded.opening import open_store
 from hermes_actors.log.embedded.schema import (
     FILE_ERRORS,
+    CorruptLog,
     open_read_only,
     read_batch,
     read_commits,
@@ -411,9 +412,15 @@ class _EmbeddedReader:
 
         def read(connection: sqlite3.Connection) -> list[StoredRecord]:
             batch: list[StoredRecord] = []
+            damage: CorruptLog | None = None
             for row, position in wanted:
                 if room.records_left:
-                    batch += read_batch(connection, row, position, room)
+                    try:
+                        batch += read_batch(connection, row, position, room)
+                    except CorruptLog as error:
+                        damage = error
+            if damage is not None and not batch:
+                raise damage
             return batch
 
         try:

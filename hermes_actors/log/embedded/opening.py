@@ -62,7 +62,7 @@ def open_store(directory: Path, *, accepts_damage: bool = False) -> Store:
         ) from error
     try:
         path = directory / FILE_NAME
-        damage = _find_damage(path)
+        damage = _find_damage(path, reads_all=accepts_damage)
         if damage is not None:
             _accept(path, damage, accepts_damage=accepts_damage)
         return _open_file(path, lock, 0 if damage is None else damage.messages)
@@ -71,9 +71,9 @@ def open_store(directory: Path, *, accepts_damage: bool = False) -> Store:
         raise
 
 
-def _find_damage(path: Path) -> LogDamage | None:
+def _find_damage(path: Path, *, reads_all: bool) -> LogDamage | None:
     try:
-        return find_all_damage(path)
+        return find_all_damage(path, reads_all=reads_all)
     except OSError as error:
         raise StartupError(
             f"{path}: the log cannot be read: {error}; repair the disk, or name another directory"
@@ -121,8 +121,10 @@ def _close_gaps(path: Path, gaps: Sequence[Gap]) -> None:
                 "SELECT max(high_ms) FROM chunk WHERE id < ? AND id >= ?",
                 (at, chunk_id(partition_id, 0)),
             ).fetchone()[0]
+            # Retention may have passed the beginning of a damaged chunk: that goes as a whole.
             connection.execute(
-                "DELETE FROM chunk WHERE id >= ? AND id < ?", (at, chunk_id(partition_id, end))
+                "DELETE FROM chunk WHERE id >= ? AND id < ? AND id + records > ?",
+                (chunk_id(partition_id, 0), chunk_id(partition_id, end), at),
             )
             if connection.execute(
                 "SELECT count(*) FROM chunk WHERE id >= ? AND id < ?", (at, behind)

@@ -283,15 +283,21 @@ def read_entries(
 def read_batch(
     connection: sqlite3.Connection, partition: PartitionRow, position: int, room: Room
 ) -> list[StoredRecord]:
-    """Records of [position, partition.end) as far as there is room. Raises as `read_entries`."""
+    """Records of [position, partition.end) as far as there is room, and before damage. Raises as
+    `read_entries`; CorruptLog only where the first one is damaged.
+    """
     batch: list[StoredRecord] = []
     number = partition.number
     with closing(read_entries(connection, partition.id, position, partition.end)) as entries:  # type: ignore[type-var]
-        for offset, (timestamp_ms, key, value, headers) in entries:
-            record = StoredRecord(number, offset, timestamp_ms, key, value, headers)
-            if not room.take(record.size_bytes):
-                break
-            batch.append(record)
+        try:
+            for offset, (timestamp_ms, key, value, headers) in entries:
+                record = StoredRecord(number, offset, timestamp_ms, key, value, headers)
+                if not room.take(record.size_bytes):
+                    break
+                batch.append(record)
+        except CorruptLog:
+            if not batch:
+                raise
     return batch
 
 
