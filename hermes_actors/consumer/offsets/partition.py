@@ -143,8 +143,9 @@ class PartitionOffsets:
     """One partition's progress. `position` is the lowest offset that is not settled. What an
     earlier life had not settled below `recovered_end` it had passed over: it waited, or failed.
 
-    `is_superseded`: a retransmission has taken the partition elsewhere; what is left here ends and
-    is not tried again.
+    `seek` is the number of the retransmission that has moved the partition here, 0 for none.
+    `is_superseded`: a later one has taken it elsewhere; what is left here ends and is not tried
+    again.
 
     Use: `begin` for each record read, in order; then once `settle`, or at once `filter_out`, for
     each that `begin` let through.
@@ -166,11 +167,12 @@ class PartitionOffsets:
         self.trail = Trail(last_read)
         self._recovered = list(recovered)
         self.recovered_end = self._recovered[-1][1] if self._recovered else 0
-        # How many were filtered out or settled in an earlier life; and for each that is unsettled,
-        # how many before it.
+        # How many were filtered out, settled in an earlier life, or never there to be read; and for
+        # each that is unsettled, how many before it.
         self._passed_over = 0
         self._passed_over_before: dict[int, int] = {}
         self._position = position
+        self.seek = 0
         self.is_superseded = False
         self.read_end = position
         # Below this an owner that did not end in good order may have looked at messages.
@@ -191,6 +193,8 @@ class PartitionOffsets:
         count as settled.
         """
         assert offset >= self.read_end, "records of a partition come in order"
+        if offset > self.read_end:
+            self._passed_over += offset - self.read_end
         self.read_end = offset + 1
         if self._recovered and self._is_recovered(offset):
             self._passed_over += 1
@@ -246,6 +250,7 @@ class PartitionOffsets:
         lost = offset - self.read_end
         for start, end in self._recovered:
             lost -= max(0, min(end, offset) - max(start, self.read_end))
+        self._passed_over += offset - self.read_end
         self.read_end = offset
         return lost
 
@@ -292,7 +297,8 @@ class PartitionOffsets:
     @property
     def span(self) -> int:
         """How far reading is ahead of the lowest unsettled offset, without what was filtered out,
-        and what is settled since an earlier life: the most that could have to be sent again.
+        what is settled since an earlier life and what the log did not hold: the most that could
+        have to be sent again.
         """
         if not self._unsettled:
             return 0

@@ -108,7 +108,12 @@ class Resting:
 
     async def _keep_committed(self, name: str, at_work: set[str]) -> None:
         """Commit for one, beside others: a log topic that does not answer holds up no other."""
-        place = self._places[name]
+        place = self._places.get(name)
+        if place is None:
+            # Released since its turn came.
+            at_work.discard(name)
+            self._wakeup.set()
+            return
         is_new = place.committed is not place.live
         try:
             await self._commit(place)

@@ -204,6 +204,17 @@ def test_what_retention_took_counts_without_what_was_settled_already():
     assert offsets.skip_to(20) == 0
 
 
+def test_what_the_log_does_not_hold_does_not_widen_the_span():
+    offsets = PartitionOffsets(0)
+    offsets.begin(0)
+    assert offsets.skip_to(1_000_000) == 999_999
+    assert offsets.span == 1
+    offsets.begin(2_000_000)
+    assert offsets.span == 2
+    offsets.settle(0)
+    assert offsets.span == 1
+
+
 def test_the_span_reaches_from_the_lowest_unsettled_to_the_last_read():
     offsets = PartitionOffsets(100)
     assert offsets.span == 0

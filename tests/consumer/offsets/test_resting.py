@@ -3,7 +3,9 @@
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 import trio
+import trio.testing
 
 from hermes_actors.consumer.offsets.resting import Resting
 from hermes_actors.coordination.owned import Owned
@@ -174,3 +176,22 @@ async def test_a_consumer_that_has_nothing_to_do_commits_after_a_start_and_each_
         assert commits.count == 1
         await trio.sleep(2 * HOUR_S + 10)
         assert commits.count == 3
+
+
+@pytest.mark.parametrize("steps", range(4))
+async def test_those_that_are_released_as_their_turn_comes_end_nobody_elses(
+    world, autojump_clock, steps
+):
+    live = here(world)
+    async with resting_in(world) as resting:
+        await trio.testing.wait_all_tasks_blocked()
+        names = [SubscriptionName.parse(f"shop.orders$push{number}") for number in range(20)]
+        for name in names:
+            resting.keep(msgspec.structs.replace(live, name=name), world.topic, Owned())
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        for name in names:
+            resting.release(str(name))
+        resting.keep(live, world.topic, Owned())
+        await trio.sleep(1)
+        assert set(await world.log.committed(GROUP, world.topic)) == {0}
