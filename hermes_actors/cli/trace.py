@@ -56,6 +56,12 @@ def _show(found: dict[str, Any]) -> None:
         name = f"{each.get('topicName')}${each.get('subscription')}"
         epoch = f" (epoch {each.get('epoch')})" if each.get("epoch") else ""
         say(printable(f"{name}{epoch}: {each.get('event')} in {each.get('datacenter')}"))
+    # Versions before this one did not tell what they left out.
+    for each in found.get("leftOut", ()):
+        name = f"{each.get('topicName')}${each.get('subscription')}".rstrip("$")
+        say_wrapped(
+            f"{name}: {each.get('events')} events between the first and the last are not shown"
+        )
     for gap in fields_of(found, "gaps"):
         say_wrapped(
             f"{gap.get('datacenter')}: events of node {gap.get('node')} from "

@@ -56,14 +56,7 @@ async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterat
     def listen(live: LiveSubscription) -> TrackedDeliveries | None:
         if live.subscription.tracking_mode is TrackingMode.OFF:
             return None
-        full_name = str(live.name)
-        return TrackedDeliveries(
-            buffers[config.dc],
-            live,
-            lambda: node.metadata.catalog.subscriptions.get(full_name),
-            config.dc,
-            environment.clock,
-        )
+        return TrackedDeliveries(buffers[config.dc], live, config.dc, environment.clock)
 
     def cover(live: LiveSubscription) -> Cover | None:
         is_tracked = live.subscription.tracking_mode is not TrackingMode.OFF

@@ -8,7 +8,8 @@ that is set does not matter.
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,8 +25,12 @@ _VERSION = 2
 """Of the tables. Counted up with them, so that no program opens files of another one."""
 
 _FILES = f"tracking-{_VERSION}-{'[0-9]' * 8}.sqlite"
-FOUND_MAX = 1_000
-"""The most events of one message that are given."""
+LOOKED_AT_MAX = 100_000
+"""The most events of one message that a look-up reads."""
+SHOWN_EACH = 100
+"""Of what each subscription, or the publishing, tells of one message beside its ends, so many of
+the first and so many of the last are given.
+"""
 
 _SKEW_MS = 60_000
 """Clocks of nodes and logs differ by less."""
@@ -81,11 +86,50 @@ class Gap(Struct, frozen=True):
     uncovered: int
 
 
+_Key = tuple[str, str, int, int]
+"""The log's datacentre, the node's life, the batch's number there, the event's place in it."""
+
+
 class MessageLife(Struct, frozen=True):
-    """The events of one message, oldest first, and the gaps in which there may be more of it."""
+    """The events of one message, oldest first, and the gaps in which there may be more of it.
+
+    `left_out`: topic and subscription, "" for the publishing → how many events between its first
+    and its last are not given; no end is among them. `is_cut`: it has more than LOOKED_AT_MAX
+    events, and of those above nothing is known.
+    """
 
     events: Sequence[TrackedEvent]
     gaps: Sequence[Gap]
+    left_out: Mapping[tuple[str, str], int] = {}
+    is_cut: bool = False
+
+
+class _Thinned:
+    """The ends that one subscription tells of a message; of the rest, the first and the last."""
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self._ends: list[tuple[_Key, TrackedEvent]] = []
+        self._others: list[tuple[_Key, TrackedEvent]] = []
+
+    def add(self, key: _Key, found: TrackedEvent) -> None:
+        if found.event.is_terminal:
+            self._ends.append((key, found))
+            return
+        self._others.append((key, found))
+        if len(self._others) == 8 * SHOWN_EACH:
+            self._thin()
+
+    def events(self) -> list[tuple[_Key, TrackedEvent]]:
+        self._thin()
+        return self._ends + self._others
+
+    def _thin(self) -> None:
+        over = len(self._others) - 2 * SHOWN_EACH
+        if over > 0:
+            self._others.sort(key=_age)
+            del self._others[SHOWN_EACH:-SHOWN_EACH]
+            self.left_out += over
 
 
 class IndexedBatch(Struct, frozen=True):
@@ -106,8 +150,10 @@ from gap where until_ms >= ? group by log_dc, boot having sum(missing) or sum(dr
 class _Segment:
     """One file, or a database in memory."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, before: "_Segment | None" = None) -> None:
+        """Open it; or begin it, after another one, which may be deleted with what only it says."""
         self.path = path
+        is_new = path is None or not path.exists()
         self.connection = sqlite3.connect(
             ":memory:" if path is None else path, check_same_thread=False, isolation_level=None
         )
@@ -116,9 +162,21 @@ class _Segment:
             self.connection.execute("pragma synchronous=normal")
             self.connection.executescript(_SCHEMA)
             (self.last_ms,) = self.connection.execute("select max(last_ms) from span").fetchone()
+            if before is not None:
+                self._take_over(before)
         except sqlite3.Error:
+            if is_new:
+                # On a full disk this is tried again and again.
+                self.remove()
             self.connection.close()
             raise
+
+    def _take_over(self, before: "_Segment") -> None:
+        with _transaction(self) as connection:
+            for table in ("source", "position"):
+                for row in before.connection.execute(f"select * from {table}"):  # noqa: S608
+                    marks = ", ".join("?" * len(row))
+                    connection.execute(f"insert into {table} values ({marks})", row)  # noqa: S608
 
     @property
     def size_bytes(self) -> int:
@@ -156,14 +214,15 @@ class TrackingIndex:
         beginning.
         """
         with self._lock, self._guarded():
+            # What an older file says was right when the newer one was begun.
             positions = [
                 position
-                for segment in self._opened()
+                for segment in reversed(self._opened())
                 for (position,) in segment.connection.execute(
                     "select position from position where log_dc = ?", (log_dc,)
                 )
             ]
-            return self._readings, max(positions, default=None)
+            return self._readings, positions[0] if positions else None
 
     def restart(self, log_dc: str) -> None:
         """Forget how far the log was read: it is not the one that it was."""
@@ -192,24 +251,35 @@ class TrackingIndex:
     def find(self, message_id: str) -> MessageLife:
         """All that is known of a message; nothing of one that nobody has told of."""
         wanted = as_unicode(message_id).encode()
-        events: dict[tuple[str, str, int, int], TrackedEvent] = {}
+        seen: set[_Key] = set()
+        told: defaultdict[tuple[str, str], _Thinned] = defaultdict(_Thinned)
         gaps: list[Gap] = []
         with self._lock, self._guarded():
             segments = self._opened()
-            for segment in segments:
+            # The newest first: ends are there.
+            for segment in reversed(segments):
                 rows = segment.connection.execute(
                     "select log_dc, boot, sequence, number, node, data from event "
                     "where message_id = ? limit ?",
-                    (wanted, FOUND_MAX),
+                    (wanted, LOOKED_AT_MAX + 1),
                 )
                 for log_dc, boot, sequence, number, node, data in rows:
-                    event = TrackedEvent(_decoder.decode(data), node, boot, log_dc)
-                    events[log_dc, boot, sequence, number] = event
-            ordered = [event for _, event in sorted(events.items(), key=_age)][:FOUND_MAX]
+                    if len(seen) > LOOKED_AT_MAX:
+                        break
+                    key = log_dc, boot, sequence, number
+                    # A log that is read again may have its events in two files.
+                    if key not in seen:
+                        seen.add(key)
+                        event = _decoder.decode(data)
+                        found = TrackedEvent(event, node, boot, log_dc)
+                        told[event.topic, event.subscription].add(key, found)
+            events = [each for thinned in told.values() for each in thinned.events()]
+            ordered = [found for _, found in sorted(events, key=_age)]
             since_ms = _begun_ms(ordered)
             for segment in segments:
                 gaps += [Gap(*row) for row in segment.connection.execute(_GAPS, (since_ms,))]
-        return MessageLife(ordered, gaps)
+        left_out = {who: thinned.left_out for who, thinned in told.items() if thinned.left_out}
+        return MessageLife(ordered, gaps, left_out, len(seen) > LOOKED_AT_MAX)
 
     def close(self) -> None:
         """Close the files."""
@@ -256,14 +326,7 @@ class TrackingIndex:
         path = None
         if self._directory is not None:
             path = self._directory / f"tracking-{_VERSION}-{self._numbers:08d}.sqlite"
-        segment = _Segment(path)
-        if self._segments:
-            # The oldest one may be deleted with what only it says.
-            before = self._segments[-1].connection
-            for table in ("source", "position"):
-                for row in before.execute(f"select * from {table}"):  # noqa: S608
-                    marks = ", ".join("?" * len(row))
-                    segment.connection.execute(f"insert into {table} values ({marks})", row)  # noqa: S608
+        segment = _Segment(path, self._segments[-1] if self._segments else None)
         self._segments.append(segment)
 
     def _make_room(self, timestamp_ms: int) -> None:
@@ -314,7 +377,7 @@ def _remove_other_versions(directory: Path) -> None:
             path.unlink()
 
 
-def _age(item: tuple[tuple[str, str, int, int], TrackedEvent]) -> tuple[int, bool, int, int]:
+def _age(item: tuple[_Key, TrackedEvent]) -> tuple[int, bool, int, int]:
     (_, _, sequence, number), found = item
     # In one millisecond it is published before it is delivered; a node's own order stands.
     return found.event.at_ms, bool(found.event.subscription), sequence, number

@@ -92,6 +92,15 @@ def test_the_exit_code_says_what_is_missing(hermes, server, fields, code, said):
     assert said in " ".join(result.stdout.split())
 
 
+def test_attempts_that_are_too_many_to_show_are_counted_and_nothing_is_missing(hermes, server):
+    left_out = {"topicName": "shop.orders", "subscription": "billing", "events": 1_942}
+    server.on("GET /tracking/m1", (200, answer(leftOut=[left_out])))
+    result = hermes("trace", "m1")
+    assert result.exit_code == 0
+    said = " ".join(result.stdout.split())
+    assert "shop.orders$billing: 1942 events between the first and the last are not shown" in said
+
+
 def test_an_id_of_odd_characters_is_one_part_of_the_path(hermes, server):
     server.on("GET /tracking/a%2Fb%20%3F%E2%82%AC", (200, answer()))
     result = hermes("trace", "a/b ?€", "-o", "json")

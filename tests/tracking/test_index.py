@@ -1,7 +1,12 @@
 """The index finds what the logs hold, within its bounds, whatever happens to its files."""
 
+import resource
+import signal
+from contextlib import contextmanager
+
 import pytest
 
+from hermes_actors.tracking import index as index_module
 from hermes_actors.tracking.buffer import TrackingBuffer
 from hermes_actors.tracking.events import EventKind, TrackingBatch, TrackingEvent, UntoldEvents
 from hermes_actors.tracking.index import (
@@ -184,3 +189,83 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(IndexUnavailable):
         opened(tmp_path / "file" / "index").begin("dc1")
+
+
+def of_attempts(sequence, subscription, begun_ms, count, *, end=None):
+    kinds = [EventKind.INFLIGHT, EventKind.FAILED] * count + ([end] if end else [])
+    events = tuple(
+        TrackingEvent(kind, "m", "shop.orders", begun_ms + at, "dc1", subscription)
+        for at, kind in enumerate(kinds)
+    )
+    return IndexedBatch(
+        begun_ms, TrackingBatch("dc1", "one", "boot", sequence, 0, NOTHING_LOST, events)
+    )
+
+
+def test_of_a_message_that_failed_for_long_the_ends_the_first_and_the_last_are_found():
+    index = opened(None)
+    batches = [
+        of_attempts(0, "mail", 50, 1, end=EventKind.DELIVERED),
+        of_attempts(1, "billing", 100, 2_000),
+        of_attempts(2, "billing", 9_000, 300, end=EventKind.DEAD),
+    ]
+    take(index, batches, 3)
+    found = index.find("m")
+    ends = [
+        (each.event.subscription, each.event.kind)
+        for each in found.events
+        if each.event.is_terminal
+    ]
+    assert ends == [("mail", EventKind.DELIVERED), ("billing", EventKind.DEAD)]
+    told = [each.event.at_ms for each in found.events if each.event.subscription == "billing"]
+    assert told == [*range(100, 200), *range(9_500, 9_601)]
+    assert found.left_out == {("shop.orders", "billing"): 4_600 - 200}
+    assert not found.is_cut
+
+
+def test_what_is_looked_at_for_one_message_is_bounded_and_that_is_said(monkeypatch):
+    monkeypatch.setattr(index_module, "LOOKED_AT_MAX", 50)
+    index = opened(None)
+    take(index, [of_attempts(0, "billing", 100, 25)], 1)
+    assert not index.find("m").is_cut
+    take(index, [of_attempts(1, "billing", 200, 1)], 2)
+    assert index.find("m").is_cut
+
+
+def test_a_disk_that_is_full_at_midnight_leaves_no_file_for_each_try(tmp_path):
+    index = opened(tmp_path)
+    take(index, [batch(0, "m1", at_ms=DAY_MS)], 1)
+    with no_room_for_more():
+        for _ in range(3):
+            with pytest.raises(IndexUnavailable):
+                take(index, [batch(1, "m2", at_ms=2 * DAY_MS)], 2)
+        assert len(list(tmp_path.glob("*.sqlite"))) == 1
+    take(index, [batch(1, "m2", at_ms=2 * DAY_MS)], 2)
+    index.close()
+    assert len(list(tmp_path.glob("*.sqlite"))) == 2
+    index = opened(tmp_path)
+    assert index.begin("dc1") == (0, 2)
+    assert ids(index, "m1") == [("m1", "one")]
+    assert ids(index, "m2") == [("m2", "one")]
+
+
+def test_a_log_that_was_made_anew_is_read_on_from_where_it_was_read_to(tmp_path):
+    index = opened(tmp_path)
+    take(index, [batch(0, "m1", at_ms=DAY_MS)], 1_000)
+    take(index, [batch(1, "m2", at_ms=2 * DAY_MS)], 1_001)
+    take(index, [batch(0, "m3", boot="other", at_ms=2 * DAY_MS)], 10)
+    index.close()
+    assert opened(tmp_path).begin("dc1") == (0, 10)
+
+
+@contextmanager
+def no_room_for_more():
+    """Files may be made and not grow, as on a full disk."""
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)

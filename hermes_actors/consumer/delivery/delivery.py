@@ -258,8 +258,8 @@ class Transitions:
     def read(self, records: Sequence[StoredRecord]) -> None:
         """These came from the log. A reading that is broken off brings some of them again."""
 
-    def filtered(self, records: Sequence[StoredRecord]) -> None:
-        """These are not wanted, and settled."""
+    def filtered(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
+        """The filters do not want this record, which is settled."""
 
     def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
         """A push of these messages begins; a dead letter that is delivered again begins here."""
@@ -285,10 +285,10 @@ class ToEach(Transitions):
         for each in self._listeners:
             each.read(records)
 
-    def filtered(self, records: Sequence[StoredRecord]) -> None:
+    def filtered(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
         """As `Transitions.filtered`."""
         for each in self._listeners:
-            each.filtered(records)
+            each.filtered(record, offsets)
 
     def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
         """As `Transitions.sent`."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.names import SubscriptionName
@@ -129,9 +130,9 @@ class SubscriptionMeasures(Transitions):
         self.latency = latency_of(metrics, name)
         self.recent_latency = RecentLatency(self.latency)
 
-    def filtered(self, records: Sequence[StoredRecord]) -> None:
+    def filtered(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
         """Count what filters leave out."""
-        self.filtered_out.value += len(records)
+        self.filtered_out.value += 1
 
     def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
         """Count a push that is not the first."""

@@ -1,8 +1,9 @@
 """Tracking of delivery: what becomes of the messages of one subscription that is tracked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
+from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
@@ -28,32 +29,28 @@ _SETTLED = {
 class TrackedDeliveries(Transitions):
     """Tells the attempts and the end of each message, or only of those that are given up.
 
-    `latest` gives the subscription as it is now, None when it is gone. Its tracking mode does not
-    change in the life of a consumer.
+    A subscription's tracking mode does not change in the life of a consumer.
     """
 
     def __init__(
         self,
         buffer: TrackingBuffer,
         live: LiveSubscription,
-        latest: Callable[[], LiveSubscription | None],
         dc: str,
         clock: Clock,
     ) -> None:
         self._buffer = buffer
         self._live = live
-        self._latest = latest
         self._dc = dc
         self._clock = clock
         self._tells_all = live.subscription.tracking_mode is TrackingMode.ALL
         # Of those that are given up and not settled yet, which the consumer bounds.
         self._reasons: dict[Delivery, str] = {}
 
-    def filtered(self, records: Sequence[StoredRecord]) -> None:
+    def filtered(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
         """Tell what is not wanted."""
         if self._tells_all:
-            for record in records:
-                self._tell(EventKind.FILTERED, record, _id_of(record), self._epoch(record))
+            self._tell(EventKind.FILTERED, record, _id_of(record), offsets.seek)
 
     def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
         """Tell that an attempt begins."""
@@ -103,7 +100,7 @@ class TrackedDeliveries(Transitions):
         record, message, redriven = delivery.record, delivery.message, delivery.redriven
         message_id = _id_of(record) if message is None else message.id
         # A dead letter that is delivered again has another end beside its first one.
-        epoch = self._epoch(record) if redriven is None else redriven.at_ms
+        epoch = delivery.offsets.seek if redriven is None else redriven.at_ms
         via = "" if message is None else message.via
         self._tell(kind, record, message_id, epoch, attempt, status, reason, via)
 
@@ -136,11 +133,6 @@ class TrackedDeliveries(Transitions):
                 epoch,
             )
         )
-
-    def _epoch(self, record: StoredRecord) -> int:
-        live = self._latest()
-        seek = None if live is None else live.seek
-        return seek.number if seek is not None and seek.moves(self._dc, record.partition) else 0
 
 
 def _id_of(record: StoredRecord) -> str:

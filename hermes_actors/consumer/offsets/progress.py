@@ -155,6 +155,8 @@ class TopicProgress:
         found.update((p, (PartitionOffsets(at), None)) for p, at in positions.items())
         for partition, (offsets, _) in found.items():
             offsets.suspects_end = ends.get(partition, 0) if self.is_after_loss else 0
+            if self._seek is not None and self._is_moved(partition):
+                offsets.seek = self._seek.number
         return found
 
     def _from_creation(self, partition: int) -> PartitionOffsets | None:

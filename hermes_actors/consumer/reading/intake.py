@@ -464,7 +464,7 @@ class Intake:
                     is_made = seen is not None and seen.body is not record.value
                 case Filtered():
                     offsets.filter_out(record.offset)
-                    transitions.filtered((record,))
+                    transitions.filtered(record, offsets)
                     passed -= 1
                 case Exhausted(detail, message, reason):
                     passed -= 1

@@ -10,6 +10,7 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
 from hermes_actors.tracking.events import EventKind, TrackingEvent, terminal_of
 from hermes_actors.tracking.index import (
+    LOOKED_AT_MAX,
     IndexRestarted,
     IndexUnavailable,
     MessageLife,
@@ -48,7 +49,10 @@ class MessageTracking:
         may_see = partial(self._sees, caller)
         events = [each for each in found.events if may_see(each.event)]
         ended = terminal_of([each.event for each in events])
-        following = self._following
+        tellers = {(each.event.topic, each.event.subscription) for each in events}
+        troubles = [] if self._following is None else self._following.troubles()
+        if found.is_cut:
+            troubles.append(f"only {LOOKED_AT_MAX:,} events of the message were looked at")
         return {
             "messageId": message_id,
             "events": [_shown(each) for each in events],
@@ -66,7 +70,12 @@ class MessageTracking:
                 }
                 for gap in found.gaps
             ],
-            "troubles": [] if following is None else following.troubles(),
+            "leftOut": [
+                {"topicName": teller[0], "subscription": teller[1], "events": count}
+                for teller, count in found.left_out.items()
+                if teller in tellers
+            ],
+            "troubles": troubles,
         }
 
     async def of_subscription(

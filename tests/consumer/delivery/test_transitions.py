@@ -37,8 +37,8 @@ class Heard(Transitions):
     def read(self, records):
         self._note("read", records)
 
-    def filtered(self, records):
-        self._note("filtered", records)
+    def filtered(self, record, offsets):
+        self._note("filtered", [record])
 
     def sent(self, deliveries, *, is_retry):
         self._note("retry" if is_retry else "attempt", [each.record for each in deliveries])
