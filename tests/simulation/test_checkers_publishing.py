@@ -40,6 +40,9 @@ SUBJECT = Subject(
     spooled=frozenset(("g.p",)),
     dcs=("dc1", "dc2"),
 )
+MAYBE_KEPT = {"code": "SENDING_TO_KAFKA_TIMEOUT"}
+"""The answer where a disk that fails may have taken the message all the same."""
+
 HOME, AWAY = ("dc1", "g.f", 0), ("dc2", "g.f", 0)
 
 
@@ -170,6 +173,13 @@ def test_a_publish_may_fail_only_when_nothing_that_its_topic_may_use_works(
         ({"topic": "g.f"}, (), False),
         ({}, (Troubled(disk_of("dc1-n1"), Fault.DISK_SLOW.value, 5.0),), False),
         ({"key": ""}, (Troubled(disk_of("dc1-n1"), Fault.DISK_SLOW.value, 5.0),), True),
+        (MAYBE_KEPT, (Troubled(disk_of("dc1-n1"), Fault.DISK_FAILING.value, 5.0),), False),
+        (MAYBE_KEPT, (), True),
+        (
+            {**MAYBE_KEPT, "topic": "g.f"},
+            (Troubled(disk_of("dc1-n1"), Fault.DISK_FAILING.value, 5.0),),
+            True,
+        ),
     ],
 )
 def test_a_key_whose_older_messages_wait_may_be_refused_where_no_more_can_wait(

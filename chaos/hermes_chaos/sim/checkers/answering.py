@@ -88,10 +88,14 @@ class Answering(Checker):
 
     def _is_behind(self, published: Published) -> bool:
         """True when it may have been refused because older messages of its key wait in a spool that
-        takes no more.
+        takes no more; a disk that fails may have taken it all the same, as its code says then.
         """
-        has_room = published.topic in self._subject.spooled and not self._is_disk_broken(published)
-        return published.code == "OTHER" and bool(published.key) and not has_room
+        is_spooled = published.topic in self._subject.spooled
+        is_broken = self._is_disk_broken(published)
+        is_refused = published.code == "OTHER" or (
+            published.code == "SENDING_TO_KAFKA_TIMEOUT" and is_spooled and is_broken
+        )
+        return is_refused and bool(published.key) and (is_broken or not is_spooled)
 
     def _others(self, published: Published, at_s: float) -> int:
         """How many others for the topic were under way on its node at that time."""
