@@ -222,7 +222,8 @@ class Replayer:
         """True when its oldest entry has waited too long, perhaps for a topic that nobody knows."""
         oldest = queue.oldest()
         now_s = self._clock.monotonic_s()
-        return oldest is not None and self.spool.has_expired(oldest, now_s)
+        is_tried = self._live(queue) is not None
+        return oldest is not None and self.spool.has_expired(oldest, now_s, is_tried=is_tried)
 
     async def _replay(
         self, sending: _Sending, lane: int, batch: list[Waiting], failures: int
@@ -235,7 +236,7 @@ class Replayer:
                 await self.spool.set_aside(batch, "topic_gone")
                 return True
             if live is None:
-                await self._set_expired_aside(batch)
+                await self._set_expired_aside(batch, is_tried=False)
                 return False
             log = self._next_log(sending, live, failures)
             items = await self._readable(batch)
@@ -280,16 +281,16 @@ class Replayer:
         """Return the entries of a batch that can be sent; the expired and the unreadable are set
         aside.
         """
-        await self._set_expired_aside(batch)
+        await self._set_expired_aside(batch, is_tried=True)
         read = await self.spool.read([each for each in batch if not each.is_settled])
         damaged = [each for each, entry in read if entry is None]
         if damaged:
             await self.spool.set_aside(damaged, "unreadable")
         return [(each, entry) for each, entry in read if entry is not None]
 
-    async def _set_expired_aside(self, batch: list[Waiting]) -> None:
+    async def _set_expired_aside(self, batch: list[Waiting], *, is_tried: bool) -> None:
         now_s = self._clock.monotonic_s()
-        expired = [each for each in batch if self.spool.has_expired(each, now_s)]
+        expired = [each for each in batch if self.spool.has_expired(each, now_s, is_tried=is_tried)]
         if expired:
             await self.spool.set_aside(expired, "expired")
 

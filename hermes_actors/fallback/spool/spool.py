@@ -223,19 +223,23 @@ class Spool:
 
     # Replaying.
 
-    def has_expired(self, waiting: Waiting, now_s: float) -> bool:
-        """True for what has waited too long to be sent. Called when its turn comes.
+    def has_expired(self, waiting: Waiting, now_s: float, *, is_tried: bool) -> bool:
+        """True for what has waited too long to be sent. Called when its turn comes; `is_tried`: its
+        topic is known, so that it is sent if it has not expired.
 
         Here nobody asks the wall clock, which may jump. For how long an earlier process's entry has
-        waited there is nothing else; so that one is tried for a while before that is believed.
+        waited there is nothing else; so that one is tried for a while before that is believed. One
+        that cannot be tried has waited since the start.
         """
-        if waiting.tried_s is None:
+        if waiting.tried_s is None and is_tried:
             waiting.tried_s = now_s
         age_max_s = self.config.age_max_ms / 1_000
         if now_s - waiting.since_s <= age_max_s:
             return False
         if waiting.since_s >= self._loaded_s:
             return True
+        if waiting.tried_s is None:
+            return now_s - self._loaded_s > age_max_s
         return now_s - waiting.tried_s >= min(_TRIED_MIN_S, age_max_s)
 
     async def read(self, batch: Sequence[Waiting]) -> list[tuple[Waiting, SpoolEntry | None]]:
@@ -257,10 +261,12 @@ class Spool:
         if not batch:
             return
         for each in batch:
-            if each.held_by is not None:
-                self._held.pop(each.held_by, None)
             if self.index.settle(each) and each.place is not None:
                 self._done.append(each.place)
+        for sent_as in {each.held_by for each in batch if each.held_by is not None}:
+            # Of the others the append that is under way may still tell.
+            if all(each.is_settled for each in self._held.get(sent_as, ())):
+                self._held.pop(sent_as, None)
         self._tidy_soon()
 
     async def set_aside(self, batch: Sequence[Waiting], reason: str) -> None:

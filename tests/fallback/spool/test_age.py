@@ -120,3 +120,37 @@ async def test_what_waits_for_a_topic_that_nobody_knows_is_set_aside_when_it_is_
         await trio.sleep(90)
         assert spooling.shown("entries") == 0
     assert expired(disk) == 2
+
+
+async def test_what_seems_old_at_the_start_waits_for_its_topic_to_be_known(
+    open_spooling, entry, live, memory_log, autojump_clock
+):
+    """As while the metadata log is away: nothing can be tried, so nothing is believed."""
+    disk, log = SimulatedDisk(), await memory_log(topics=["shop.new"])
+    async with open_spooling(disk) as spooling:
+        assert spooling.offer(entry(b"1", b"k", topic="shop.new"))
+        await trio.sleep(1)
+    async with open_spooling(disk, seed=2, ahead_ms=2 * WEEK_MS) as spooling:
+        spooling.replay(log)
+        await trio.sleep(600)
+        assert spooling.shown("entries") == 1
+        spooling.live["shop.new"] = live("shop.new")
+        await spooling.wait_empty()
+        assert await spooling.bodies(log, "shop.new") == [b"1"]
+    assert expired(disk) == 0
+
+
+async def test_of_an_earlier_process_what_nobody_knows_is_set_aside_when_this_one_is_old_itself(
+    open_spooling, entry, memory_log, autojump_clock
+):
+    disk, log = SimulatedDisk(), await memory_log()
+    async with open_spooling(disk) as spooling:
+        assert spooling.offer(entry(b"unheard of", b"k", topic="shop.lost"))
+        await trio.sleep(1)
+    async with open_spooling(disk, seed=2, ahead_ms=2 * WEEK_MS, age_max_ms=600_000) as spooling:
+        spooling.replay(log)
+        await trio.sleep(590)
+        assert spooling.shown("entries") == 1
+        await trio.sleep(60)
+        assert spooling.shown("entries") == 0
+    assert expired(disk) == 1

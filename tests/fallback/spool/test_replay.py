@@ -176,6 +176,31 @@ async def test_what_may_still_be_stored_is_not_sent_before_its_append_has_ended(
         assert await spooling.bodies(log) == [b"refused", b"behind", b"silent"]
 
 
+async def test_an_append_that_ends_late_still_tells_of_the_messages_that_were_not_sent_meanwhile(
+    open_spooling, entry, memory_log, autojump_clock
+):
+    log = await memory_log(partitions=1)
+    async with open_spooling(SimulatedDisk(), late_acknowledgement_wait_ms=1_000) as spooling:
+        bodies = [b"%d" % number for number in range(1_000)]
+        assert spooling.offer(*[entry(body) for body in bodies], sent_as="late")
+        await trio.sleep(2)
+        append, calls = log.append, []
+
+        async def append_slowly(*arguments):
+            calls.append(len(arguments[2]))
+            if len(calls) == 2:
+                # The first few were sent; the append of all of them ends now.
+                spooling.spool.concluded("late", [True] * 1_000)
+            return await append(*arguments)
+
+        log.append = append_slowly
+        spooling.replay(log)
+        await spooling.wait_empty()
+        sent = calls[0] + calls[1]
+        assert len(await spooling.bodies(log)) == sent < 1_000
+        assert spooling.spool.measures.late_acknowledgements.value == 1_000 - calls[0]
+
+
 async def test_what_turns_out_to_be_stored_while_it_is_read_back_is_not_sent(
     open_spooling, entry, memory_log, autojump_clock
 ):
