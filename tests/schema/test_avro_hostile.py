@@ -89,5 +89,5 @@ def test_hostile_schemas_and_bodies_raise_what_is_promised_and_soon() -> None:
                 ]
                 works.append(partial(schema.to_json, body[: schema.loop_bytes_max]))
                 for work in works:
-                    # The least of three: others run on this machine too.
-                    assert min(took_s(work) for _ in range(3)) < 0.05
+                    # Once of three times is enough: others run on this machine too.
+                    assert any(took_s(work) < 0.05 for _ in range(3))

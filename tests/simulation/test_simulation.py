@@ -43,7 +43,8 @@ def test_every_promise_holds(seed: int, shape: Shape) -> None:
 @pytest.mark.timeout(600)
 def test_every_promise_is_examined_in_some_seed() -> None:
     examined: Counter[str] = Counter()
-    for seed in SEEDS:
+    # These three have sufficed; what has changed in the product may have changed the histories.
+    for seed in dict.fromkeys((6, 8, 10, *SEEDS)):
         examined.update(run(seed, shape=Shape()).examined)
         if all(examined.values()):
             return

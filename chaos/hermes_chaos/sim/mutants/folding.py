@@ -87,7 +87,7 @@ _STOPS = Shape(
 )
 # Of what lasts for moments only, or comes of orderly stops.
 _PASSING: tuple[tuple[str, str, Callable[[SnapshotContent], Steps], int, Shape], ...] = (
-    ("order", "who was heard of last", _packs(_by_name), 6, _COMING_AND_GOING),
+    ("order", "who was heard of last", _packs(_by_name), 2, _COMING_AND_GOING),
     (
         "stopping",
         "who is stopping",
@@ -110,7 +110,7 @@ FOLDING = (
             f"snapshot-forgets-{name}",
             f"a snapshot does not say {what}",
             ((state, "pack_in_steps", pack),),
-            seed=6,
+            seed=2,
         )
         for name, what, pack in _SNAPSHOTS
     ),
@@ -139,6 +139,6 @@ FOLDING = (
         "deletions-stay-at-home",
         "what one datacentre removes is not removed in the other",
         ((Replicator, "_fold", _copy_no_deletion),),
-        seed=6,
+        seed=5,
     ),
 )

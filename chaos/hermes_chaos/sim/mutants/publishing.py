@@ -204,6 +204,7 @@ PUBLISHING = (
         "probe-goes-alone",
         "the message that probes a log goes there without those of its key",
         ((Decision, "_probes", _probe_alone),),
+        seed=16,
         shape=_BOTH,
     ),
     Mutant(
