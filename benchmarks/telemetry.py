@@ -1,5 +1,6 @@
 """The cost of telemetry: of a publish with it off, with metrics pushed, with one message in a
-hundred traced and with all; and of a scrape of many subscriptions' metrics.
+hundred traced and with all; and of a scrape of many subscriptions' metrics. A second node with it
+off shows how far two equal nodes are apart.
 
     python benchmarks/telemetry.py [--rounds 5] [--seconds 3] [--connections 32]
         [--subscriptions 10000]
@@ -68,6 +69,7 @@ def modes(collector: str) -> dict[str, Mapping[str, str]]:
         "metrics": {**pushed, "OTEL_TRACES_EXPORTER": "none"},
         "1 % traced": {**traced, "OTEL_TRACES_SAMPLER_ARG": "0.01"},
         "all traced": {**traced, "OTEL_TRACES_SAMPLER_ARG": "1"},
+        "off, again": {},
     }
 
 

@@ -84,7 +84,7 @@ class PublishSpans(Transitions):
         """End the span of an append, with what became of it."""
         at = 0
         for pending in pendings:
-            following = min(at + pending.count, len(outcomes))
+            following = at + pending.count
             trace = pending.trace
             if type(trace) is PublishTrace:
                 for append in trace.appends:
