@@ -40,7 +40,9 @@ def reconcile(
     """
     reason = spark_is_missing()
     if reason or not all(dc.log for dc in dcs):
-        console.print(f"no reconciliation by Spark: {reason or 'the logs are not named'}")
+        # The way out has brackets, and is a command to copy.
+        line = f"no reconciliation by Spark: {reason or 'the logs are not named'}"
+        console.print(line, markup=False, soft_wrap=True)
         return True
     console.print("reconciling both datacentres' logs with what was acknowledged, by Spark …")
     report.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,25 @@
+"""What the demonstration says where Spark is not there to reconcile."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+WAY_OUT = "install the extra: pip install 'hermes_actors[spark]' (in a checkout: make spark)"
+
+
+@pytest.fixture
+def reconciling(hermes):
+    from examples.flights import reconciling
+
+    return reconciling
+
+
+def test_without_spark_the_command_that_adds_it_is_shown_whole(reconciling, monkeypatch):
+    reason = f"the Spark jobs need pyspark, pandas, pyarrow; {WAY_OUT}"
+    monkeypatch.setattr(reconciling, "spark_is_missing", lambda: reason)
+    shown = io.StringIO()
+    console = Console(file=shown, width=80)
+    assert reconciling.reconcile([], "a.b", [], Path("report"), console)
+    assert WAY_OUT in shown.getvalue()
