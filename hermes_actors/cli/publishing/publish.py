@@ -264,6 +264,8 @@ class Report:
 def _why(outcome: Outcome) -> str:
     if outcome.status == 0:
         return f"no answer: {outcome.error}; it may have been stored all the same"
+    if outcome.status < 300:
+        return f"answered with {outcome.status}: {outcome.error}"
     return f"refused with {outcome.status}{': ' if outcome.error else ''}{outcome.error}"
 
 

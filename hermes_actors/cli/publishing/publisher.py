@@ -299,6 +299,10 @@ def _error(answer: PostAnswer, url: str) -> str:
         # A publishing side that misses a group or a topic says so by its code.
         hint = f"is {url} a publishing side (default port 8080)?"
         text = f"{text}; {hint}" if text else hint
+    if code == "TOPIC_NOT_EXISTS":
+        text += "; create it with 'hermes topic create', or see 'hermes topic list'"
+    if 200 <= answer.status < 300:
+        text = f"is {url} a publishing side (default port 8080)? Those say 201 or 202"
     if answer.status in _WAYS_OUT:
         reason, way_out = _WAYS_OUT[answer.status]
         text = f"{text or reason}; {way_out}"

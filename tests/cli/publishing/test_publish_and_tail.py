@@ -384,7 +384,17 @@ def test_a_node_that_knows_no_publishing_is_asked_whether_it_is_one(hermes, serv
 
 def test_a_topic_that_is_not_there_is_no_question_of_the_port(hermes, server):
     server.on("POST /topics/a.b", (404, {"message": "no a.b", "code": "TOPIC_NOT_EXISTS"}))
-    assert "publishing side" not in hermes("publish", "a.b", "1").stderr
+    stderr = hermes("publish", "a.b", "1").stderr
+    assert "publishing side" not in stderr
+    assert "no a.b; create it with 'hermes topic create', or see 'hermes topic list'" in stderr
+
+
+def test_what_answers_200_is_no_publishing_side(hermes, server):
+    server.on("POST /topics/a.b", (200, b""))
+    result = hermes("publish", "a.b", "1")
+    assert result.exit_code == 1
+    assert f"answered with 200: is {server.url} a publishing side" in result.stderr
+    assert "refused" not in result.stderr
 
 
 def test_a_summary_has_latencies_only_if_something_was_accepted(hermes, server):
