@@ -84,6 +84,19 @@ def test_ports_that_no_two_listeners_share_are_taken(text: str, tmp_path: Path) 
         ("prot = 1", "prot", "docs/configuration.md"),
         ("[frontend]\nprot = 1", "frontend", "docs/configuration.md"),
         ("[fronted]\nport = 1", "fronted", "docs/configuration.md"),
+        ("nod = 'n1'", "`nod`", "; did you mean node?; docs/"),
+        ("[frontend]\nprot = 1", "`prot`", "; did you mean frontend.port?; docs/"),
+        (
+            "[frontend.tls]\nkeyfile = 'k'",
+            "frontend.tls: ",
+            "; did you mean frontend.tls.key_file?",
+        ),
+        (
+            "[kafka.clusters.dc1]\nbootstrap_server = ['k:1']",
+            "kafka.clusters[dc1]: ",
+            "; did you mean kafka.clusters[dc1].bootstrap_servers?",
+        ),
+        ("[frontend]\nqqq = 1", "`qqq`", "field `qqq`; docs/"),
         ("[frontend]\nport = '80'", "frontend.port", "Expected `int`"),
         (
             "[kafka.clusters.dc1]\nbootstrap_servers = 5",
@@ -193,6 +206,10 @@ def test_a_wrong_file_is_refused_with_the_field_and_the_way_out(
     ("variable", "text", "way_out"),
     [
         ("HERMES_FRONTEND_PROT", "1", "docs/configuration.md"),
+        ("HERMES_FRONTEND_PROT", "1", "no such field; did you mean HERMES_FRONTEND_PORT?; docs/"),
+        ("HERMES_FRONTEND_TSL_PORT", "1", "; did you mean HERMES_FRONTEND_TLS_PORT?"),
+        ("HERMES_MANAGMENT_URL", "http://h", "; did you mean HERMES_MANAGEMENT_URL?"),
+        ("HERMES_QQQ", "1", "HERMES_QQQ: no such field; docs/"),
         ("HERMES_NODE_PORT", "1", "docs/configuration.md"),
         ("HERMES_FRONTEND", "1", "add the field's name"),
         ("HERMES_FRONTEND_PORT", "eighty", "write digits"),

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from hermes_actors.config.checks import check
 from hermes_actors.config.kubernetes import is_injected
+from hermes_actors.config.misspelt import did_you_mean, did_you_mean_variable
 from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
 from hermes_actors.model.places import explained
@@ -40,6 +41,7 @@ _REMOVED = {
 """Fields that were, and what to do about them."""
 
 _PAGE = "docs/configuration.md lists every field"
+_UNKNOWN = re.compile("Object contains unknown field `(.*)`")
 _decode = partial(msgspec.convert, type=Config)
 
 
@@ -82,9 +84,12 @@ def load(
         place, problem = explained(tree, _decode, error)
         field_path = place.removeprefix(".").partition("[")[0]
         source = variables.get(field_path) or str(path or "configuration")
-        where = f"{place.removeprefix('.')}: " if place else ""
+        section = place.removeprefix(".")
+        where = f"{section}: " if section else ""
+        unknown = _UNKNOWN.fullmatch(problem)
+        meant = did_you_mean(Config, section, unknown[1]) if unknown else _choices(field_path)
         raise ConfigError(
-            f"{source}: {where}{problem}{_choices(field_path)}; {_PAGE}, its default and its unit"
+            f"{source}: {where}{problem}{meant}; {_PAGE}, its default and its unit"
         ) from error
     check(config)
     return config
@@ -160,7 +165,7 @@ def _overlay(tree: dict[str, Any], variable: str, text: str) -> str:
             return path + rest
         section = next((n for n in fields if rest.startswith(n + "_")), None)
         if section is None:
-            raise ConfigError(f"{variable}: no such field; {_PAGE}")
+            raise _no_such(variable)
         kind, rest = fields[section].type, rest.removeprefix(section + "_")
         node = _section(node, section)
         path += f"{section}."
@@ -168,13 +173,18 @@ def _overlay(tree: dict[str, Any], variable: str, text: str) -> str:
             kind = typing.get_args(kind)[1]
             entry = _entry(node, rest, kind)
             if entry is None:
-                raise ConfigError(f"{variable}: no such field; {_PAGE}")
+                raise _no_such(variable)
             name, rest = entry
             node = _section(node, name)
             path += f"{name}."
         if not _is_struct(kind):
-            raise ConfigError(f"{variable}: no such field; {_PAGE}")
+            raise _no_such(variable)
         struct = kind
+
+
+def _no_such(variable: str) -> ConfigError:
+    meant = did_you_mean_variable(Config, _ENV_PREFIX, sorted(_CLIENT_VARIABLES), variable)
+    return ConfigError(f"{variable}: no such field{meant}; {_PAGE}")
 
 
 def _section(node: dict[str, Any], name: str) -> dict[str, Any]:

@@ -1,0 +1,53 @@
+"""Which field a misspelt name was meant to be, for the error that refuses it. Pure."""
+
+import difflib
+import re
+import typing
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+_STEP = re.compile(r"[^.\[\]]+")
+
+
+def did_you_mean(root: type[Struct], place: str, name: str) -> str:
+    """Return "; did you mean frontend.port?" for `prot` at `frontend`; "" when nothing is near.
+
+    `place` is the section's path from the root, "" for the root, with `[name]` for tables' entries.
+    """
+    kind: Any = root
+    for step in _STEP.findall(place):
+        # Of a table of sections each entry has the same fields, whatever it is called.
+        kind = _of_entries(kind) or _fields(kind).get(step)
+    near = difflib.get_close_matches(name, _fields(kind), n=1)
+    prefix = f"{place}." if place else ""
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
+
+
+def did_you_mean_variable(
+    root: type[Struct], prefix: str, others: Collection[str], variable: str
+) -> str:
+    """The same for a variable, whose name has the whole path in it; it may be one of the others."""
+    names = [*others, *(prefix + path.upper() for path in _paths(root, ""))]
+    near = difflib.get_close_matches(variable, names, n=1, cutoff=0.8)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _paths(kind: type[Struct], above: str) -> Iterator[str]:
+    for name, each in _fields(kind).items():
+        if _fields(each):
+            yield from _paths(each, f"{above}{name}_")
+        elif not _of_entries(each):
+            yield above + name
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    if not (isinstance(kind, type) and issubclass(kind, Struct)):
+        return {}
+    return {each.name: each.type for each in msgspec.structs.fields(kind)}
+
+
+def _of_entries(kind: Any) -> Any:
+    return typing.get_args(kind)[1] if typing.get_origin(kind) is dict else None
