@@ -1,12 +1,16 @@
 """Where in what somebody wrote the decoder found something wrong, in his own keys. Pure."""
 
 import re
+import types
+import typing
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|(\[\.\.\.\])")
+_HERE = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")
 _KEY = "key` in `"
 
 
@@ -44,6 +48,34 @@ def explained(
         rebuild = _within(rebuild, value, key)
         value = value[key]
     return path, f"the key is wrong: {problem}" if is_key else problem
+
+
+def words_at(kind: Any, path: str) -> list[str]:
+    """The words that may stand at this path within a value of this kind; empty for any others."""
+    for name, _ in _HERE.findall(path):
+        kind = _where_there(kind)
+        if not name:
+            # The values of a list, or of a map by its keys.
+            kind = (typing.get_args(kind) or (None,))[-1]
+        elif _is(kind, msgspec.Struct):
+            fields = msgspec.structs.fields(kind)
+            kind = next((each.type for each in fields if each.encode_name == name), None)
+        else:
+            return []
+    kind = _where_there(kind)
+    return [each.value for each in kind] if _is(kind, StrEnum) else []
+
+
+def _where_there(kind: Any) -> Any:
+    """What `X | None` is when it is not None."""
+    if typing.get_origin(kind) not in (types.UnionType, typing.Union):
+        return kind
+    some = [each for each in typing.get_args(kind) if each is not type(None)]
+    return some[0] if len(some) == 1 else None
+
+
+def _is(kind: Any, wanted: type) -> bool:
+    return isinstance(kind, type) and issubclass(kind, wanted)
 
 
 def _first_wrong(

@@ -1,5 +1,6 @@
 """What the decoder found wrong is told by the client's own keys and indexes."""
 
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from hermes_actors.model.places import explained
+from hermes_actors.model.places import explained, words_at
 
 
 class Part(Struct):
@@ -49,3 +50,28 @@ def test_the_first_part_that_is_wrong_is_named_beside_any_others(
         decode(value)
     path, problem = explained(value, decode, found.value)
     assert (path, problem) == (f"[X][x][{index}].size", "Expected `int`, got `str`")
+
+
+class Colour(StrEnum):
+    """Words that a field may hold."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Painted(Struct, rename="camel"):
+    """Holds them in several ways."""
+
+    first_colour: Colour | None = None
+    by_name: dict[str, list[Colour]] = {}
+    width: int = 0
+
+
+@pytest.mark.parametrize("path", [".firstColour", ".byName[a.b][0]"])
+def test_the_words_that_a_place_may_hold_are_found(path: str) -> None:
+    assert words_at(Painted, path) == ["red", "blue"]
+
+
+@pytest.mark.parametrize("path", ["", ".width", ".byName", ".byName[a]", ".none", ".width.x"])
+def test_a_place_that_holds_other_things_has_no_words(path: str) -> None:
+    assert words_at(Painted, path) == []

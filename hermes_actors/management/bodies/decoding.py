@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.model.places import explained
+from hermes_actors.model.places import explained, words_at
 from hermes_actors.model.subscription import (
     BatchPolicy,
     DeliveryType,
@@ -183,11 +183,14 @@ def _decode(kind: type[S], raw: dict[str, Any], override: Mapping[str, type[Stru
     for each in msgspec.structs.fields(kind):
         if each.encode_name not in raw:
             continue
-        decode = partial(msgspec.convert, type=override.get(each.name, each.type), strict=False)
+        wanted = override.get(each.name, each.type)
+        decode = partial(msgspec.convert, type=wanted, strict=False)
         try:
             values[each.name] = decode(raw[each.encode_name])
         except msgspec.ValidationError as error:
             path, problem = explained(raw[each.encode_name], decode, error)
+            if words := words_at(wanted, path):
+                problem += f"; it is one of {', '.join(words)}"
             raise Refused(
                 f"{kind.__name__}.{each.encode_name}{path}: {problem}", ErrorCode.FORMAT_ERROR
             ) from error

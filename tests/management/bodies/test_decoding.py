@@ -364,3 +364,29 @@ def test_the_key_of_a_map_within_a_topic_is_named():
     assert refused.value.message == (
         "Topic.chaos.datacenterPolicies[dc2].probability: Expected `int`, got `str`"
     )
+
+
+@pytest.mark.parametrize(
+    ("decode", "fields", "place", "words"),
+    [
+        (decode_topic, {**TOPIC, "ack": "NO"}, "Topic.ack", "NONE, LEADER, ALL"),
+        (
+            decode_topic,
+            {**TOPIC, "retentionTime": {"duration": 1, "retentionUnit": "NO"}},
+            "Topic.retentionTime.retentionUnit",
+            "SECONDS, MINUTES, HOURS, DAYS",
+        ),
+        (
+            decode_subscription,
+            {**SUBSCRIPTION, "subscriptionPolicy": {"ttlFrom": "NO"}},
+            "Subscription.subscriptionPolicy.ttlFrom",
+            "READING, PUBLICATION",
+        ),
+    ],
+)
+def test_a_word_that_a_field_may_not_hold_is_refused_with_those_it_may(
+    decode, fields, place, words
+):
+    with pytest.raises(Refused) as refused:
+        decode(fields)
+    assert refused.value.message == f"{place}: Invalid enum value 'NO'; it is one of {words}"
