@@ -159,3 +159,11 @@ def test_check_says_what_is_wrong_with_a_file_that_is_no_avro_schema(hermes, avr
     result = hermes("schema", "check", "shop.orders", file({"type": "object"}))
     assert result.exit_code == 2
     assert "no Avro schema" in result.stderr
+
+
+def test_a_version_that_is_not_there_is_no_question_of_the_port(hermes, known):
+    missing = {"error_code": 40402, "message": "Version 4 not found."}
+    known.on(f"GET {SUBJECT}/versions/4", (404, missing))
+    result = hermes("schema", "show", "shop.orders", "--version", "4")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("(404 40402): Version 4 not found.\n")

@@ -171,7 +171,8 @@ def error_of(content: bytes) -> tuple[str, str]:
     except (ValueError, RecursionError):
         return "", text
     if isinstance(body, dict) and "message" in body:
-        return str(body.get("code", "")), str(body["message"])
+        # The schema registry's errors have a number, as Confluent's do.
+        return str(body.get("code", body.get("error_code", ""))), str(body["message"])
     return "", text
 
 
