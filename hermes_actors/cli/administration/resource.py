@@ -1,5 +1,6 @@
 """The description of a resource of management, and the commands that all have, made of that."""
 
+import difflib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +25,14 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.connection.asking import management_command
 from hermes_actors.cli.connection.management import ManagementClient, quoted
-from hermes_actors.cli.output.render import printable, say, show_names, show_object, write_json
+from hermes_actors.cli.output.render import (
+    flattened,
+    printable,
+    say,
+    show_names,
+    show_object,
+    write_json,
+)
 
 
 def show_changed(
@@ -71,7 +79,17 @@ def show_updated(
     for name in unknown_fields(patch, fields):
         if name in known:
             continue
-        warn(f"unknown field {printable(name)} was ignored by the server")
+        meant = _meant(name, [path for path, _ in flattened(fields)])
+        warn(f"unknown field {printable(name)} was ignored by the server{printable(meant)}")
+
+
+def _meant(name: str, known: list[str]) -> str:
+    """The question whether a known field was meant: one further within, or one spelt alike."""
+    section, _, last = name.rpartition(".")
+    within = [each for each in known if each.endswith(f".{name}")]
+    beside = {each.rpartition(".")[2]: each for each in known if each.rpartition(".")[0] == section}
+    near = within or [beside[each] for each in difflib.get_close_matches(last, beside, 1, 0.65)]
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def unknown_fields(patch: dict[str, Any], shown: Any, prefix: str = "") -> Iterator[str]:

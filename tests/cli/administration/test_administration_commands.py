@@ -346,8 +346,10 @@ def test_an_update_warns_of_each_field_that_the_server_does_not_know(hermes, ser
     )  # fmt: skip
     assert result.exit_code == 0
     assert result.stderr == (
-        "hermes: warning: unknown field subscriptionPolicy.rat was ignored by the server\n"
-        "hermes: warning: unknown field rate was ignored by the server\n"
+        "hermes: warning: unknown field subscriptionPolicy.rat was ignored by the server"
+        "; did you mean subscriptionPolicy.rate?\n"
+        "hermes: warning: unknown field rate was ignored by the server"
+        "; did you mean subscriptionPolicy.rate?\n"
     )
     expected = "updated subscription s of a.b" if output == "table" else json.dumps(SHOWN)
     assert result.stdout == f"{expected}\n"
@@ -376,7 +378,8 @@ def test_a_creation_warns_of_each_field_that_the_server_does_not_know(hermes, se
     result = hermes("subscription", "create", "a.b", "s", "--from-file", str(file))
     assert (result.exit_code, result.stdout) == (0, "created subscription s of a.b\n")
     assert result.stderr == (
-        "hermes: warning: unknown field subscriptionPolicy.rat was ignored by the server\n"
+        "hermes: warning: unknown field subscriptionPolicy.rat was ignored by the server"
+        "; did you mean subscriptionPolicy.rate?\n"
     )
 
 
@@ -411,7 +414,9 @@ def test_topics_and_groups_are_compared_too(hermes, server, kind):
     server.on(f"GET /{kind}s/a.b", (200, {"groupName": "a.b", "ack": "ALL"}))
     result = hermes(kind, "update", "a.b", "ack=ALL", "akc=ALL")
     assert result.exit_code == 0
-    assert result.stderr == "hermes: warning: unknown field akc was ignored by the server\n"
+    assert result.stderr == (
+        "hermes: warning: unknown field akc was ignored by the server; did you mean ack?\n"
+    )
 
 
 def test_a_table_shows_epoch_seconds_with_their_utc_time(hermes, server):
