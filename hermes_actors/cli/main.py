@@ -130,6 +130,8 @@ def _show(failure: typer.TyperException) -> None:
     text = " ".join(failure.format_message().split())
     if not text:
         return
+    # What checks the words of an option says so of each of its errors.
+    text = text.replace(": Value error, ", ": ")
     context = getattr(failure, "ctx", None)
     if failure.exit_code == EXIT_USAGE and context is not None:
         text = f"{text.rstrip('.')}; see '{context.command_path} --help'"

@@ -122,7 +122,7 @@ def test_a_missing_argument_is_one_line_with_exit_code_2(hermes, plugins):
 def test_a_bad_choice_names_the_choices(hermes, plugins):
     result = hermes("topic", "create", "a.b", "--ack", "MOST")
     assert result.exit_code == 2
-    assert "'LEADER'" in result.stderr
+    assert "'--ack': 'MOST' is not one of 'NONE', 'LEADER', 'ALL'; see" in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

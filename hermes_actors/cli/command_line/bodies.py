@@ -102,7 +102,8 @@ def text_from_file(name: str) -> str:
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageWrong(f"{name}: cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageWrong(f"{name}: cannot be read: {reason}") from error
 
 
 def _kind(value: Any) -> str:

@@ -103,3 +103,9 @@ def test_what_nests_too_deep_is_refused(tmp_path):
         bodies.from_file(str(file))
     with pytest.raises(UsageWrong, match="too deep"):
         bodies.patch([f"a={deep}"])
+
+
+def test_a_text_whose_file_is_not_there_is_refused_without_the_system_s_number():
+    with pytest.raises(UsageWrong) as wrong:
+        bodies.text_from_file("/nowhere")
+    assert wrong.value.message == "/nowhere: cannot be read: No such file or directory"
