@@ -7,12 +7,13 @@ import logging
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import httpx
 import pytest
 
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.nodes.dev import plan_nodes
+from hermes_actors.cli.nodes.dev import DEV_DEFAULTS, plan_nodes
 from hermes_actors.cli.nodes.logs import line_handler, named_node
 from hermes_actors.config import Config
 from hermes_chaos.wanted import subscription_body, topic_body
@@ -27,6 +28,22 @@ def node_file(tmp_path):
     file = tmp_path / "node.toml"
     file.write_text("[frontend]\nport = 7000\n[management]\nport = 7100\n")
     return file
+
+
+def leaves(tree, prefix=""):
+    for name, each in tree.items():
+        if isinstance(each, dict):
+            yield from leaves(each, f"{prefix}{name}.")
+        else:
+            yield f"`{prefix}{name}`", f"`{json.dumps(each)}`"
+
+
+@pytest.mark.parametrize(("field", "value"), list(leaves(DEV_DEFAULTS)))
+def test_each_default_that_is_another_on_a_laptop_is_documented(field, value) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    section = page.partition("\n## dev\n")[2].partition("\n## ")[0]
+    (row,) = [line for line in section.splitlines() if line.startswith("|") and field in line]
+    assert value in row
 
 
 def test_the_ports_of_a_laptop_are_8080_and_8090() -> None:
