@@ -7,10 +7,12 @@ A user without a password is one who shows a client certificate.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import Struct, field
 
+from hermes_actors.model.places import explained
 from hermes_actors.security.account import Account
 from hermes_actors.security.passwords import costliest, is_hash
 
@@ -30,6 +32,9 @@ class _User(Struct, frozen=True, forbid_unknown_fields=True):
 
 class _UsersFile(Struct, frozen=True, forbid_unknown_fields=True):
     users: dict[str, _User]
+
+
+_decode = partial(msgspec.convert, type=_UsersFile)
 
 
 class Users:
@@ -67,10 +72,14 @@ NO_USERS = Users({})
 
 def parse_users(content: bytes) -> Users:
     """The users that a file holds. Raises WrongFile, which quotes no password."""
+    tree: object = None
     try:
-        users = msgspec.toml.decode(content, type=_UsersFile).users
+        tree = msgspec.toml.decode(content)
+        users = _decode(tree).users
     except msgspec.ValidationError as error:
-        raise WrongFile(f"{error}; see docs/security.md for the form") from error
+        place, problem = explained(tree, _decode, error)
+        where = f"{place.removeprefix('.')}: " if place else ""
+        raise WrongFile(f"{where}{problem}; see docs/security.md for the form") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WrongFile(f"not valid TOML: {error}") from error
     except RecursionError as error:
