@@ -40,6 +40,12 @@ PROVIDER = Resource(
     "OAuth provider {provider}", "/oauth/providers/{provider}", {"provider": ProviderArgument}
 )
 
+_NEEDED = {
+    "tokenEndpoint": "--token-endpoint",
+    "clientId": "--client-id",
+    "clientSecret": "--client-secret-file",
+}
+
 app = command_group("Providers of OAuth tokens for subscriptions.")
 
 
@@ -66,6 +72,12 @@ def create(
     body = merged(_DEFAULTS, body_from_file(from_file))
     body = merged(body, {key: value for key, value in options.items() if value is not None})
     body = merged(body, _secret(client_secret_file))
+    missing = [field for field in _NEEDED if body.get(field) is None]
+    if missing:
+        raise UsageWrong(
+            f"a provider needs {' and '.join(_NEEDED[field] for field in missing)}, "
+            f"or --from-file with {' and '.join(missing)}"
+        )
     PROVIDER.create(client, body, output, provider=provider)
 
 
