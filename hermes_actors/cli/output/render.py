@@ -160,8 +160,9 @@ def _parsed(content: bytes) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
+        begin = printable(content[:80].decode(errors="replace"))
         raise CommandFailed(
-            f"the server's answer is not JSON: {printable(content[:80].decode(errors='replace'))}; "
+            f"the server's answer is not JSON{f': {begin}' if begin.strip() else ' but empty'}; "
             "is that URL a management API (default port 8090)?"
         ) from error
 

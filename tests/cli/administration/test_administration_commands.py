@@ -284,6 +284,16 @@ def test_an_answer_that_is_not_json_is_one_line(hermes, server, command):
     assert "is that URL a management API (default port 8090)?" in result.stderr
 
 
+def test_an_empty_answer_is_said_to_be_empty(hermes, server):
+    server.on("GET /topics", (200, b""))
+    result = hermes("topic", "list")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "hermes: the server's answer is not JSON but empty; "
+        "is that URL a management API (default port 8090)?\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("command", "request_line"),
     [
