@@ -129,6 +129,10 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw])
 _ENDS = {ord("{"): b"},", ord("["): b"],", ord('"'): b'",'}
 _GUESSES = 2
 _GUESSED_BYTES_MAX = 256 * 1024
+_GUESSED_PIECES_MAX = 4
+"""A guess reads all of an element that has come, so a piece that is a smaller part of it is worth
+none: each of many small ones would have the whole element read again.
+"""
 
 
 class ArraySplitter(Splitter):
@@ -166,6 +170,7 @@ class ArraySplitter(Splitter):
             if data.strip(_SPACE):
                 self.failure = "there is more after the end of the JSON array"
             return []
+        piece_bytes = len(data)
         data = self._rest + data
         if not self._has_begun:
             data = data.lstrip(_SPACE)
@@ -177,7 +182,8 @@ class ArraySplitter(Splitter):
             self._has_begun = True
             data = data[1:]
         self._rest = data
-        found = self._guess() if len(data) <= _GUESSED_BYTES_MAX else []
+        may_guess = len(data) <= min(_GUESSED_BYTES_MAX, _GUESSED_PIECES_MAX * piece_bytes)
+        found = self._guess() if may_guess else []
         return found + self._count()
 
     def finish(self) -> Found:

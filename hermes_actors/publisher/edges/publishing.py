@@ -22,6 +22,10 @@ from hermes_actors.publisher.status import Pages
 
 TURN_BYTES = 4_096
 """After so much of a batch, in pieces of any size, others have their turn of the loop."""
+_PIECE_BYTES = 512
+"""A piece counts as no less: it is laid behind all that has come of its message, however little it
+brings.
+"""
 
 
 class PagesEdge(Edge):
@@ -257,7 +261,7 @@ class BatchExchange(Exchange):
                 return False
             size = stream.form.splitter.size_at_once(rest)
             self._rest = rest[size:]
-            self._taken_bytes += size
+            self._taken_bytes += max(size, _PIECE_BYTES)
             stream.feed(rest[:size])
             if self._rest and not stream.is_over:
                 if stream.go_on():
