@@ -225,7 +225,7 @@ EVENT = b'{"id":"1","source":"s","type":"t","specversion":"1.0","data":1},\n'
     ],
 )
 def test_pieces_of_a_batch(media_type, piece):
-    form = form_of(media_type, 65_536, COMMON, lambda _pairs: (), takes_events=True)
+    form = form_of(media_type, 65_536, 16_384, COMMON, lambda _pairs: (), takes_events=True)
     form.feed(b"[" if "nd" not in media_type else b"")
     # As much as one read of a connection brings.
     rest = piece * (262_144 // len(piece))

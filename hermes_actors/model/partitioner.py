@@ -1,5 +1,7 @@
 """A key always lands in the same partition, and in the one where Kafka's own clients put it."""
 
+from struct import unpack_from
+
 _MASK = 0xFFFFFFFF
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -10,10 +12,9 @@ def murmur2(data: bytes) -> int:
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
-        k ^= k >> 24
-        h = (h * _M & _MASK) ^ (k * _M & _MASK)
+    for word in unpack_from(f"<{whole // 4}I", data):
+        k = word * _M & _MASK
+        h = (h * _M ^ (k ^ k >> 24) * _M) & _MASK
     if whole != length:
         h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
     h ^= h >> 13

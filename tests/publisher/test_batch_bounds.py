@@ -10,6 +10,7 @@ from hermes_actors.config import PropagationConfig, ThroughputConfig
 from hermes_actors.model.topic import Ack
 from tests.publisher.batch_exchange import ENVELOPES, LINES, Exchange, call
 from tests.publisher.in_process import chunk, head_of
+from tests.publisher.test_http2_connection import PATH, Client
 
 
 async def test_a_compressed_batch_is_refused_instead_of_being_cut_at_its_line_feeds(world) -> None:
@@ -38,11 +39,11 @@ async def test_what_a_stream_sends_above_its_quota_does_not_prolong_it(
 
 
 async def test_keys_and_headers_count_as_what_is_under_way(open_world, autojump_clock) -> None:
-    big = "k" * 50_000
+    big = "k" * 8_000
     line = json.dumps({"message": 1, "key": big, "headers": {"trace": big}}).encode() + b"\n"
     async with open_world(
         propagation=PropagationConfig(enabled=True),
-        batch_in_flight_bytes_max=1_000_000,
+        batch_in_flight_bytes_max=160_000,
         max_publish_request_duration_ms=5_000,
     ) as world:
         await world.add_topic("shop.orders")
@@ -53,6 +54,21 @@ async def test_keys_and_headers_count_as_what_is_under_way(open_world, autojump_
         await trio.sleep(0.5)
         assert exchange.unread >= 85
         world.log.faults.silent = False
+
+
+@pytest.mark.parametrize("said", [{"key": "k" * 16_385}, {"headers": {"trace": "t" * 16_385}}])
+async def test_a_line_says_no_more_of_its_message_than_a_head_may(
+    open_world, autojump_clock, said
+) -> None:
+    # Where a key leads is worked out on the loop, byte by byte.
+    async with open_world(propagation=PropagationConfig(enabled=True)) as world:
+        await world.add_topic("shop.orders")
+        fits = {"key": "k" * 8_000, "headers": {"trace": "t" * 8_000}}
+        lines = [json.dumps({"message": 1} | each).encode() + b"\n" for each in (said, fits)]
+        exchange = await call(world, *lines, content_type=ENVELOPES)
+        assert [each["status"] for each in exchange.lines] == [400, 201]
+        assert "at most 16384 (frontend.header_bytes_max)" in exchange.lines[0]["message"]
+        assert len(world.stored) == 1
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -102,3 +118,22 @@ async def test_one_read_of_very_many_lines_does_not_hold_the_loop(
         assert calls <= 40_000
         await trio.sleep(0.01)
         assert world.frontend.drain.in_flight > 1
+
+
+async def test_a_batch_in_frames_of_one_byte_is_taken_in_several_turns_of_the_loop(
+    world, autojump_clock
+):
+    client = Client(world)
+    client.ask(1, path=f"{PATH}/batch", content_type=LINES)
+    for _ in range(50):
+        client.frames.send_data(1, b"7")
+        client.frames.send_data(1, b"\n")
+    world.log.faults.silent = True
+    client.send()
+    # The batch's own request is one of them.
+    assert world.frontend.drain.in_flight < 10
+    world.log.faults.silent = False
+    client.frames.end_stream(1)
+    await client.talk()
+    lines = client.bodies[1].splitlines()
+    assert [json.loads(line)["status"] for line in lines] == [201] * 50

@@ -98,25 +98,6 @@ async def test_what_one_read_brings_is_begun_in_several_turns_of_the_loop(world,
     assert client.statuses == dict.fromkeys(range(1, 1_001, 2), 201)
 
 
-async def test_a_batch_in_frames_of_one_byte_is_taken_in_several_turns_of_the_loop(
-    world, autojump_clock
-):
-    client = Client(world)
-    client.ask(1, path=f"{PATH}/batch", content_type="application/x-ndjson")
-    for _ in range(50):
-        client.frames.send_data(1, b"7")
-        client.frames.send_data(1, b"\n")
-    world.log.faults.silent = True
-    client.send()
-    # The batch's own request is one of them.
-    assert world.frontend.drain.in_flight < 10
-    world.log.faults.silent = False
-    client.frames.end_stream(1)
-    await client.talk()
-    lines = client.bodies[1].splitlines()
-    assert [json.loads(line)["status"] for line in lines] == [201] * 50
-
-
 async def test_a_stream_that_is_taken_back_leaves_the_others(world, autojump_clock):
     client = Client(world)
     client.ask(1, content_length="9")

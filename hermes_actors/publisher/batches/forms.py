@@ -93,14 +93,18 @@ class Form:
         return Parcel(found, refused)  # type: ignore[arg-type]
 
 
+_NONE = msgspec.Raw(b"null")
+
+
 class _Envelope(Struct, forbid_unknown_fields=True):
     message: msgspec.Raw
     key: str | None = None
     id: str | None = None
-    headers: dict[str, str] | None = None
+    headers: msgspec.Raw = _NONE
 
 
 _envelopes = msgspec.json.Decoder(_Envelope)
+_headers = msgspec.json.Decoder(dict[str, str] | None)
 
 Taken = tuple[bytes, bytes | None, bytes, Message]
 """A message's body, key, id (b"" for none) and model."""
@@ -142,13 +146,22 @@ Pick = Callable[[list[tuple[str, str]]], Headers]
 """Chooses which of a message's headers travel with it."""
 
 
-def _envelope(pick: Pick, text: bytes, common: Message) -> Taken:
-    """A line is a JSON object: the message, and what a single publish says in headers."""
+def _envelope(pick: Pick, head_bytes_max: int, text: bytes, common: Message) -> Taken:
+    """A line is a JSON object: the message, and what a single publish says in headers, of which
+    there are no more than of a request's.
+    """
     try:
         envelope = _envelopes.decode(text)
         key = None if envelope.key is None else envelope.key.encode()
+        head_bytes = len(key or b"") + len(envelope.headers)
+        if head_bytes > head_bytes_max:
+            raise Refused(
+                f"key and headers of the line have {head_bytes} bytes; this server takes at most "
+                f"{head_bytes_max} (frontend.header_bytes_max); send less, or have that raised"
+            )
         own_id = b"" if envelope.id is None else _checked_id(envelope.id)
-        model = common if envelope.headers is None else _model(pick, common, envelope.headers)
+        headers = _headers.decode(envelope.headers)
+        model = common if headers is None else _model(pick, common, headers)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Refused(
             f'The line is not {{"message": …, "key": …, "id": …, "headers": …}}: {error}'
@@ -171,19 +184,25 @@ def _event(text: bytes, common: Message) -> Taken:
 def form_of(
     content_type: str | None,
     bytes_max: int,
+    head_bytes_max: int,
     common: Message,
     pick: Pick,
     *,
     takes_events: bool,
 ) -> Form:
-    """The form that the Content-Type names. Raises Refused (415)."""
+    """The form that the Content-Type names. Raises Refused (415).
+
+    A message's body has at most `bytes_max`, what else is said of it at most `head_bytes_max`.
+    """
     media_type = (content_type or "").partition(";")[0].strip().lower()
     if media_type in (LINES, "application/jsonl", "application/ndjson"):
         return Form(LineSplitter(bytes_max))
     if media_type == ARRAY:
         return Form(ArraySplitter(bytes_max))
     if media_type == ENVELOPES:
-        return WrappedForm(LineSplitter(bytes_max), common, partial(_envelope, pick))
+        return WrappedForm(
+            LineSplitter(bytes_max), common, partial(_envelope, pick, head_bytes_max)
+        )
     if media_type == EVENTS and takes_events:
         return WrappedForm(ArraySplitter(bytes_max), common, _event)
     accepted = [LINES, ARRAY, ENVELOPES] + [EVENTS] * takes_events

@@ -119,6 +119,7 @@ class Streams:
         form = form_of(
             head.get("content-type"),
             self.config.body_bytes_max,
+            self.config.header_bytes_max,
             common,
             demands.pick,
             takes_events=self.config.cloud_events,
