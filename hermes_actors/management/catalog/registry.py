@@ -3,6 +3,7 @@
 Its errors have numbers of their own; the first three digits are the HTTP status.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from hermes_actors.model.topic import Owner, Topic
 LATEST = ("latest", "-1")
 
 _VALUE_SUFFIX = "-value"
+_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 class RegistryError(Exception):
@@ -150,9 +152,11 @@ class SchemaRegistry:
         name = self._own_name(subject)
         self._require_changeable(caller, name)
         level = body.get("compatibility")
-        if level not in {each.value for each in Compatibility}:
+        if level not in list(Compatibility):
             known = ", ".join(Compatibility)
-            raise RegistryError(42203, f"compatibility must be one of {known}, not {level!r}")
+            raise RegistryError(
+                42203, f"compatibility must be one of {known}, not {str(level)[:20]!r}"
+            )
         await self._subjects.set_level(name, Compatibility(level))
         return {"compatibility": level}
 
@@ -214,7 +218,7 @@ def _schema_in(body: Mapping[str, Any]) -> Schema:
     text, kind = body.get("schema"), body.get("schemaType") or SchemaKind.AVRO.value
     if not isinstance(text, str):
         raise RegistryError(42201, "schema must be a string: the schema's text")
-    if kind not in {each.value for each in SchemaKind}:
+    if kind not in list(SchemaKind):
         raise RegistryError(42201, f"schemaType must be one of {', '.join(SchemaKind)}")
     if body.get("references"):
         raise RegistryError(42201, "references are not supported: put all into one schema")
@@ -227,7 +231,7 @@ def _kind_of(schema: Schema) -> dict[str, Any]:
 
 
 def _number(version: str) -> int:
-    if not version.isascii() or not version.isdigit() or not 0 < int(version[:10]) < 2**31:
+    if _NUMBER.fullmatch(version) is None or not 0 < int(version) < 2**31:
         raise RegistryError(
             42202,
             f"The specified version '{version[:20]}' is not a valid version id. Allowed values are "
