@@ -200,10 +200,13 @@ def say(text: str) -> None:
 
 
 def say_wrapped(text: str) -> None:
-    """The same for a sentence of any length: broken between words, what follows indented."""
+    """The same for a sentence of any length: on a terminal broken between words, what follows
+    indented. In a pipe it is one line, so that it can be searched, and commands in it copied.
+    """
     from rich.console import Console
 
-    width = max(_SENTENCE_WIDTH_MIN, Console(file=sys.stdout).width)
+    console = Console(file=sys.stdout)
+    width = max(_SENTENCE_WIDTH_MIN, console.width) if console.is_terminal else sys.maxsize
     indent = " " * 2 * len(_GAP)
     say(
         textwrap.fill(

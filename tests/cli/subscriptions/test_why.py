@@ -101,11 +101,25 @@ def test_nodes_whose_endpoints_answer_differently_are_told_of_one_by_one(why):
     assert [cells(row)[1] for row in rows[:2]] == ["n1", "n2"]
 
 
-def test_lines_break_between_words_and_are_indented(hermes, server, monkeypatch):
+@pytest.fixture
+def asked(hermes, server, monkeypatch):
+    """The answer about an endpoint of which there is much to say, in 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
     failing = node("consumers-dc1-1", **FAILING, reason="HTTP 503", lastFailureAt=1)
     server.on(f"GET {PATH}/why", (200, {"state": "ACTIVE", "datacenters": [in_dc("dc1", failing)]}))
-    lines = hermes("subscription", "why", "shop.orders", "billing").stdout.splitlines()
+    return lambda: hermes("subscription", "why", "shop.orders", "billing").stdout.splitlines()
+
+
+def test_in_a_pipe_a_sentence_is_one_line_so_that_it_can_be_searched(asked):
+    (sentence,) = asked()[3:]
+    assert sentence.startswith("dc1 consumers-dc1-1: the endpoint gets a single message")
+    assert sentence.endswith("no success since the node's start")
+
+
+def test_on_a_terminal_lines_break_between_words_and_are_indented(asked, monkeypatch):
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    lines = asked()
     assert max(map(len, lines)) <= 80
     assert lines[3].startswith("dc1 consumers-dc1-1: the endpoint gets a single message")
     assert all(line.startswith("    ") for line in lines[4:])
