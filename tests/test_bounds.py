@@ -22,7 +22,8 @@ from hermes_actors.errors import Refused
 from hermes_actors.filters.aside import Aside
 from hermes_actors.filters.budget import LOOP_BYTES_MAX, Budget, BudgetSpent
 from hermes_actors.filters.compiled import Candidate, Filters
-from hermes_actors.management.bodies.decoding import json_value
+from hermes_actors.management.bodies.constraints import require_valid_subscription
+from hermes_actors.management.bodies.decoding import PARTS_MAX, decode_subscription, json_value
 from hermes_actors.management.bodies.endpoint import require_valid_endpoint
 from hermes_actors.management.bodies.filters import problems_of
 from hermes_actors.management.messages.tail import line_of
@@ -162,6 +163,32 @@ async def test_filters_that_are_compiled(filters):
 )
 def test_bodies_of_management(body):
     assert calls_of(lambda: json_value(body)) <= CALLS_MAX
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"filters": [{}] * 9_900},
+        {"filters": [{"type": "jsonpath", "matcher": "a"}] * 3_900},
+        {"headers": [{"name": "a", "value": "b"}] * 3_900},
+        {"headers": [{"name": "", "value": "b"}] * 3_900},
+        {"signing": {"secrets": ["x"] * 19_000}},
+        {"subscriptionPolicy": {"retryOn": [1] * 19_000}},
+        {"metricsConfig": {"messageProcessing": {"thresholdsMilliseconds": [-1] * 19_000}}},
+    ],
+)
+def test_subscriptions_of_many_parts(said):
+    body = {"topicName": "a.b", "name": "c", "endpoint": "http://h", "description": "d"}
+    body |= {"owner": {"source": "Plaintext", "id": "s"}} | said
+
+    def check():
+        require_valid_subscription(decode_subscription(body), lambda _filters: ())
+
+    # Each part is looked at several times, which takes some 10 ms in all.
+    assert calls_of(check) <= 20 * PARTS_MAX
+    with pytest.raises(Refused) as told:
+        check()
+    assert len(told.value.message) <= 4_096
 
 
 @pytest.mark.parametrize(

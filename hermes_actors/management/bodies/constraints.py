@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from hermes_actors.errors import Refused
+from hermes_actors.management.bodies.decoding import require_none
 from hermes_actors.model.names import (
     NAME_RULE,
     TOPIC_CHARACTERS_MAX,
@@ -48,7 +49,7 @@ _CHAOS_DELAYS = (
 
 def require_valid_topic(topic: Topic) -> None:
     """Raises Refused that names every field of the topic that is out of its range."""
-    _require_none(topic_violations(topic))
+    require_none(topic_violations(topic))
 
 
 FilterProblems = Callable[[Sequence[Filter]], Sequence[str]]
@@ -59,7 +60,7 @@ def require_valid_subscription(subscription: Subscription, filter_problems: Filt
     """Raises Refused that names every field of the subscription that is out of its range, and what
     `filter_problems` raises.
     """
-    _require_none(subscription_violations(subscription, filter_problems))
+    require_none(subscription_violations(subscription, filter_problems))
 
 
 def require_new_name(name: SubscriptionName) -> None:
@@ -67,12 +68,6 @@ def require_new_name(name: SubscriptionName) -> None:
     problem = subscription_problem(name)
     if problem:
         raise Refused(f"Subscription.name {problem}")
-
-
-def _require_none(violations: Iterator[str]) -> None:
-    text = "; ".join(violations)
-    if text:
-        raise Refused(text)
 
 
 def topic_violations(topic: Topic) -> Iterator[str]:

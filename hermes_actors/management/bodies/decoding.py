@@ -8,7 +8,8 @@ import base64
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -36,11 +37,25 @@ PARTS_MAX = 20_000
 INTEGER_MAX = 2**31 - 1
 """The greatest value of the wire's integer fields, as in Hermes."""
 
+PROBLEMS_MAX = 20
+"""How many of a body's problems are told, and looked for: a body may have as many as parts."""
+
 _PARTS = (b",", b"[", b"{", b":")
 
 _READ_ONLY = ("createdAt", "modifiedAt")
 _FREE_MAP = "endpointAddressResolverMetadata"
 _TRACKING_MODES = frozenset(mode.value for mode in TrackingMode)
+
+fields_of = cache(msgspec.structs.fields)
+"""The fields of a kind of value, worked out once: the library takes as long as for a request."""
+
+
+def require_none(problems: Iterator[str]) -> None:
+    """Raises Refused that tells the first of these problems, if there are any."""
+    told = list(islice(problems, PROBLEMS_MAX))
+    if told:
+        more = "; and perhaps more" if len(told) == PROBLEMS_MAX else ""
+        raise Refused("; ".join(told) + more)
 
 
 def json_value(body: bytes) -> Any:
@@ -152,7 +167,7 @@ def _settle_tracking(raw: dict[str, Any]) -> None:
 
 def _cleaned(kind: type[Struct], body: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that the model knows, without nulls; not the free map, which is the client's."""
-    known = {each.encode_name for each in msgspec.structs.fields(kind)} - {_FREE_MAP}
+    known = {each.encode_name for each in fields_of(kind)} - {_FREE_MAP}
     return {
         key: _whole_numbers(without_nulls(value), f"{kind.__name__}.{key}")
         for key, value in body.items()
@@ -176,11 +191,9 @@ def _whole_numbers(value: Any, path: str) -> Any:
 
 
 def _decode(kind: type[S], raw: dict[str, Any], override: Mapping[str, type[Struct]]) -> S:
-    missing = list(_missing(kind, raw, kind.__name__))
-    if missing:
-        raise Refused("; ".join(f"{path} must not be null" for path in missing))
+    require_none(f"{path} must not be null" for path in _missing(kind, raw, kind.__name__))
     values: dict[str, Any] = {}
-    for each in msgspec.structs.fields(kind):
+    for each in fields_of(kind):
         if each.encode_name not in raw:
             continue
         wanted = override.get(each.name, each.type)
@@ -199,7 +212,7 @@ def _decode(kind: type[S], raw: dict[str, Any], override: Mapping[str, type[Stru
 
 def _missing(kind: type[Struct], raw: Mapping[str, Any], path: str) -> Iterator[str]:
     """The paths of required fields that are not there, nested ones too, in the model's order."""
-    for each in msgspec.structs.fields(kind):
+    for each in fields_of(kind):
         here = f"{path}.{each.encode_name}"
         if each.encode_name not in raw:
             if each.required:
@@ -209,7 +222,7 @@ def _missing(kind: type[Struct], raw: Mapping[str, Any], path: str) -> Iterator[
 
 
 def _missing_within(kind: Any, value: Any, path: str) -> Iterator[str]:
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    origin, arguments = _shape(kind)
     if isinstance(kind, type) and issubclass(kind, Struct):
         if isinstance(value, dict):
             yield from _missing(kind, value, path)
@@ -222,6 +235,11 @@ def _missing_within(kind: Any, value: Any, path: str) -> Iterator[str]:
     elif origin in (types.UnionType, typing.Union) and arguments[1:] == (type(None),):
         # Only `X | None`; the two policies have defaults throughout and nothing to miss.
         yield from _missing_within(arguments[0], value, path)
+
+
+@cache
+def _shape(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(kind), typing.get_args(kind)
 
 
 def _kind(value: Any) -> str:

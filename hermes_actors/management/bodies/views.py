@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.management.bodies.decoding import without_nulls
+from hermes_actors.management.bodies.decoding import fields_of, without_nulls
 from hermes_actors.management.bodies.secrets import masked
 from hermes_actors.model.subscription import (
     BEYOND_HERMES,
@@ -53,7 +53,7 @@ def subscription_view(
 
 def _drop_unused(value: Struct, view: dict[str, Any]) -> None:
     """Hermes' clients see only what they know, and what is used beyond it."""
-    fields = {each.name: each for each in msgspec.structs.fields(value)}
+    fields = {each.name: each for each in fields_of(type(value))}
     for name in BEYOND_HERMES[type(value)]:
         each = fields[name]
         default = each.default
