@@ -1,11 +1,21 @@
 """Long computations in steps, so that everybody else has turns between them."""
 
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator, Iterable
 from typing import TypeVar
 
 import trio
 
 T = TypeVar("T")
+
+_IN_A_TURN = 50
+
+
+async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Give one after the other; everybody else has turns between some of them. For trio."""
+    for at, each in enumerate(items):
+        if at % _IN_A_TURN == _IN_A_TURN - 1:
+            await trio.lowlevel.checkpoint()
+        yield each
 
 
 async def in_turns(steps: Generator[None, None, T]) -> T:

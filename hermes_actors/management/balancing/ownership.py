@@ -35,9 +35,7 @@ from hermes_actors.management.balancing.explaining import (
 )
 from hermes_actors.management.balancing.placements import Followed
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.runtime.turns import in_turns
-
-_VIEWS_IN_A_TURN = 50
+from hermes_actors.runtime.turns import each_in_turns, in_turns
 
 
 def unweighed(_state: CoordinationState) -> PlannerWeights:
@@ -277,9 +275,7 @@ class Balancing:
         names = sorted({*catalog.subscriptions, *state.subscriptions})
         shown: list[SubscriptionView] = []
         unassigned: list[dict[str, str]] = []
-        for count, name in enumerate(names):
-            if count % _VIEWS_IN_A_TURN == _VIEWS_IN_A_TURN - 1:
-                await trio.lowlevel.checkpoint()
+        async for name in each_in_turns(names):
             if not _is_wanted(name, wanted.subscription):
                 continue
             view = subscription_view(state, name, weights)

@@ -53,6 +53,7 @@ from hermes_actors.model.subscription import (
 )
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.runtime.turns import each_in_turns
 from hermes_actors.security.address_guard import AddressGuard
 
 _ENDS_TIMEOUT_S = 2.0
@@ -107,11 +108,13 @@ class Subscriptions:
 
     async def of_owner(self, caller: Caller, source: str, owner_id: str) -> list[dict[str, Any]]:
         """The same of all subscriptions of one owner, sorted by name."""
-        catalog = self._metadata.catalog
+        known, owner = self._metadata.catalog.subscriptions, Owner(source, owner_id)
+        names = sorted(name for name, each in known.items() if each.subscription.owner == owner)
         return [
-            self._view(caller, each)
-            for each in (catalog.subscriptions[name] for name in sorted(catalog.subscriptions))
-            if (each.subscription.owner.source, each.subscription.owner.id) == (source, owner_id)
+            self._view(caller, live)
+            async for name in each_in_turns(names)
+            # It may have gone meanwhile.
+            if (live := self._metadata.catalog.subscriptions.get(name)) is not None
         ]
 
     async def create(self, caller: Caller, topic: str, body: Mapping[str, Any]) -> None:

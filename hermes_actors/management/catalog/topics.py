@@ -49,6 +49,7 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import ContentType, Owner, Topic
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.runtime.turns import each_in_turns
 
 _TAKE_BACK_S = 5.0
 
@@ -101,12 +102,10 @@ class Topics:
 
     async def of_owner(self, source: str, owner_id: str) -> list[dict[str, Any]]:
         """The JSON objects of all topics of one owner, sorted by name."""
-        topics = self._metadata.catalog.topics
-        return [
-            topic_view(topics[name].topic)
-            for name in sorted(topics)
-            if (topics[name].topic.owner.source, topics[name].topic.owner.id) == (source, owner_id)
-        ]
+        owner = Owner(source, owner_id)
+        owned = [each.topic for each in self._metadata.catalog.topics.values()]
+        owned = sorted([each for each in owned if each.owner == owner], key=lambda each: each.name)
+        return [topic_view(each) async for each in each_in_turns(owned)]
 
     async def clients(self, name: str) -> list[str]:
         """The distinct ids of the owners of a topic's subscriptions, sorted."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import trio
 from msgspec import Struct
 
 from hermes_actors.management.status.statuses import Statuses
@@ -12,9 +11,7 @@ from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.model.topic import Ack, ContentType
 from hermes_actors.runtime.clock import Clock
-
-_IN_A_TURN = 50
-"""Looked at between two looks at the other actors."""
+from hermes_actors.runtime.turns import each_in_turns
 
 _SPENT_MIN_S = 0.1
 _KEPT_TIMES, _KEPT_MAX_S = 10, 10.0
@@ -128,9 +125,7 @@ class Overview:
         known), sorted by one of SORTS, then by name, the first `limit` of them.
         """
         rows: dict[str, dict[str, Any]] = {}
-        for at, name in enumerate(sorted(self._metadata.catalog.topics)):
-            if at % _IN_A_TURN == _IN_A_TURN - 1:
-                await trio.lowlevel.checkpoint()
+        async for name in each_in_turns(sorted(self._metadata.catalog.topics)):
             rows[name] = self._statuses.topic_summary(name) | _NO_SUBSCRIPTIONS
         for each in await self._rows(OverviewQuery()):
             # It may have come meanwhile.
@@ -148,9 +143,7 @@ class Overview:
         catalog = self._metadata.catalog
         rows: list[dict[str, Any]] = []
         self._made.renew()
-        for at, name in enumerate(sorted(catalog.subscriptions)):
-            if at % _IN_A_TURN == _IN_A_TURN - 1:
-                await trio.lowlevel.checkpoint()
+        async for name in each_in_turns(sorted(catalog.subscriptions)):
             # It may have gone meanwhile.
             live = catalog.subscriptions.get(name)
             if live is None or not wanted.takes(live):

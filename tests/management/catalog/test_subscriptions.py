@@ -1,6 +1,7 @@
 """Subscriptions over HTTP."""
 
 import pytest
+import trio
 
 from hermes_actors.metadata.bodies import activation_body
 from hermes_actors.metadata.commands import put
@@ -460,3 +461,31 @@ async def test_a_subscription_names_the_incarnation_of_its_topic(api):
     live = api.metadata.catalog.subscriptions["shop.orders$billing"]
     assert topic.incarnation > 0
     assert live.topic_incarnation == topic.incarnation
+
+
+@pytest.mark.parametrize("kind", ["subscriptions", "topics"])
+async def test_while_an_owner_of_many_is_shown_what_he_has_others_have_turns(api, nursery, kind):
+    busy = {"source": "Plaintext", "id": "busy"}
+    await api.with_topic()
+    for number in range(250):
+        if kind == "topics":
+            await api.with_topic(f"shop.t{number}", owner=busy)
+        else:
+            await api.with_subscription(f"s{number}", owner=busy)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    nursery.start_soon(others)
+
+    async def turns_for(owner: str) -> int:
+        before = turns
+        answer = await api.get(f"/{kind}/owner/Plaintext/{owner}")
+        assert len(answer.json()) == (250 if owner == "busy" else 0)
+        return turns - before
+
+    assert await turns_for("busy") >= await turns_for("idle") + 2
