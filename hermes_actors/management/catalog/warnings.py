@@ -1,7 +1,7 @@
 """Warnings of what is stored, as Hermes stores it, but will not do what its owner expects."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from hermes_actors.config import Config
 from hermes_actors.config.publishing import PropagationConfig
@@ -11,9 +11,18 @@ from hermes_actors.model.subscription import DeliveryMode, DeliveryType, Filter,
 
 HEADER = "Hermes-Warning"
 """The header of an answer that bears them, joined by `; `."""
+_CHARACTERS_MAX = 2_000
+"""Clients and proxies take some KB of headers, and lose an answer that has more."""
 
 _BUILT_IN = ("http", "https")
 _PLACE = re.compile(r"\{[^{}\s]+\}")
+
+
+def header_of(warnings: Sequence[str]) -> str:
+    """The header's value for these warnings, cut where it is too long for a header."""
+    text = "; ".join(warnings).encode("ascii", "backslashreplace").decode()
+    text = "".join(each for each in text if each.isprintable())
+    return text if len(text) <= _CHARACTERS_MAX else f"{text[:_CHARACTERS_MAX]}..."
 
 
 class StoredWarnings:

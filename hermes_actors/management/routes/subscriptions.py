@@ -9,7 +9,7 @@ from litestar.params import QueryParameter
 
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
-from hermes_actors.management.catalog.warnings import HEADER
+from hermes_actors.management.catalog.warnings import HEADER, header_of
 from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add, JsonObject
 
@@ -26,8 +26,7 @@ def subscription_routes(add: Add, parts: Administration) -> list[HTTPRouteHandle
         answer = empty_answer(status)
         warnings = await parts.warnings.of(topic, name)
         if warnings:
-            text = "; ".join(warnings).encode("ascii", "backslashreplace").decode()
-            answer.headers[HEADER] = "".join(c for c in text if c.isprintable())
+            answer.headers[HEADER] = header_of(warnings)
         return answer
 
     async def create(caller: Caller, topic: str, body: JsonObject) -> Answer:

@@ -53,6 +53,22 @@ async def test_an_update_warns_too_and_so_does_a_test_of_filters(api) -> None:
     assert "lets nothing pass" in found["warnings"][0]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"oAuthPolicy": {**TOKENS, "providerName": "p" * 300_000}},
+        {"filters": [{**BY_HEADER, "header": "h" * 300}] * 100},
+    ],
+)
+async def test_warnings_are_no_longer_than_a_header_that_every_client_takes(api, fields) -> None:
+    await api.with_topic()
+    answer = await api.post(PATH, api.subscription(**fields))
+    assert answer.status_code == 201
+    warning = answer.headers["hermes-warning"]
+    assert len(warning) <= 2_003
+    assert warning.endswith("...")
+
+
 def test_a_header_that_travels_is_not_warned_of() -> None:
     wanted = [Filter(type="header", header="Channel", matcher="web")]
     every = PropagationConfig(enabled=True)
