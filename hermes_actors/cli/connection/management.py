@@ -20,6 +20,8 @@ from hermes_actors.model.endpoints import is_loopback
 from hermes_actors.runtime.network_causes import tls_cause
 
 _TIMEOUT_S = 30.0
+_SILENCE_S = 60.0
+"""A stream without a line for so long is over: management sends an empty one each 15 s."""
 _ERROR_TEXT_MAX = 500
 
 # Only where the server's own text does not say it already.
@@ -98,7 +100,7 @@ class ManagementClient:
 
     def stream_lines(self, path: str, params: dict[str, str]) -> Iterator[str]:
         """The lines of a GET whose answer may never end."""
-        timeout = httpx.Timeout(_TIMEOUT_S, read=None)
+        timeout = httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S)
         try:
             with self._client.stream(
                 "GET", self._url + path, params=params, timeout=timeout
@@ -109,6 +111,11 @@ class ManagementClient:
                 yield from answer.iter_lines()
         except (httpx.ConnectError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
+        except httpx.ReadTimeout as error:
+            raise CommandFailed(
+                f"the stream from {self._url} has said nothing for {_SILENCE_S:.0f} s, which a "
+                "node that runs never does; run the command again"
+            ) from error
         except httpx.HTTPError as error:
             raise CommandFailed(
                 f"the stream from {self._url} broke off: {_reason(error)}; run the command again"
