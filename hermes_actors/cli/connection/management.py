@@ -105,7 +105,7 @@ class ManagementClient:
             with self._client.stream(
                 "GET", self._url + path, params=params, timeout=timeout
             ) as answer:
-                if answer.is_error:
+                if not answer.is_success:
                     answer.read()
                     raise self._refusal("GET", path, answer.status_code, answer.content)
                 yield from answer.iter_lines()
@@ -125,9 +125,12 @@ class ManagementClient:
         try:
             answer = self._client.request(method, self._url + path, timeout=timeout_s, **request)
         except httpx.TimeoutException as error:
+            way_out = "run the command again"
+            if method != "GET":
+                way_out = "whether it was done is unknown: look before you repeat it"
             raise CommandFailed(
                 f"management at {self._url} did not answer {method} {path} within "
-                f"{timeout_s:.0f} s; whether it was done is unknown: look before you repeat it"
+                f"{timeout_s:.0f} s; {way_out}"
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
