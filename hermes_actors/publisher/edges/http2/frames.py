@@ -3,7 +3,13 @@
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import ConnectionTerminated, Event, RemoteSettingsChanged
+from h2.events import (
+    ConnectionTerminated,
+    Event,
+    RemoteSettingsChanged,
+    RequestReceived,
+    TrailersReceived,
+)
 from h2.settings import SettingCodes, Settings
 from hyperframe.frame import Frame, GoAwayFrame
 
@@ -17,9 +23,17 @@ _FRAME_BYTES_MAX = 16_384 + 9
 """With its header; this server announces no more (RFC 9113, 4.2)."""
 
 
+_FIELD_BYTES = 32
+"""Counted of each field beside its name and value (RFC 7541, 4.1); a byte may stand for it all."""
+_HEAD_BYTES_A_FRAME = 256
+"""So much of a head takes the library as long as a frame."""
+_HEADS = (RequestReceived, TrailersReceived)
+
+
 class Http2Frames(H2Connection):
-    """h2's connection of a server, which counts the frames that it is given, and remembers of fewer
-    closed streams how they closed than h2's 10 MB for each connection.
+    """h2's connection of a server, which counts the frames that it is given, large heads for as
+    many as they take the time of, and remembers of fewer closed streams how they closed than
+    h2's 10 MB for each connection.
 
     Its upper bound in pyproject.toml guards the private names that it uses.
     """
@@ -69,8 +83,13 @@ class Http2Frames(H2Connection):
         return self._settings_left >= 0
 
     def _receive_frame(self, frame: Frame) -> list[Event]:
+        events = super()._receive_frame(frame)
         self.frames_received += 1
-        return super()._receive_frame(frame)
+        for event in events:
+            if isinstance(event, _HEADS):
+                sizes = [len(name) + len(value) + _FIELD_BYTES for name, value in event.headers]
+                self.frames_received += sum(sizes) // _HEAD_BYTES_A_FRAME
+        return events
 
     def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
         if frame.error_code:
