@@ -163,6 +163,13 @@ async def test_accounts_have_their_roles(secured):
     assert is_challenge(await secured.get("/roles", headers=BAD))
 
 
+async def test_who_tries_filters_needs_an_account_since_they_cost_time(secured):
+    trial = {"filters": [], "message": "e30="}
+    assert is_challenge(await secured.post("/filters/shop.orders", json=trial))
+    tried = await secured.post("/filters/shop.orders", json=trial, headers=FAY)
+    assert tried.json() == {"status": "MATCHED"}
+
+
 async def test_accounts_may_do_what_they_own(secured):
     patch = {"description": "new"}
     assert (await secured.put(TOPIC, json=patch, headers=SAM)).status_code == 200
