@@ -10,7 +10,16 @@ from hermes_actors.actors.mailbox import Ref
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
 from hermes_actors.management.changes import ATTEMPTS_MAX, Changes, contended
-from hermes_actors.metadata.commands import Absent, Accepted, Change, StampIs, delete, put
+from hermes_actors.metadata.commands import (
+    Absent,
+    Accepted,
+    Alive,
+    Change,
+    StampIs,
+    delete,
+    put,
+)
+from hermes_actors.metadata.keys import topic_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.metadata.schemas import (
     compatibility_body,
@@ -181,20 +190,26 @@ class Subjects:
             raise Refused(f"A subject has at most {SUBJECT_CHARACTERS_MAX} characters")
         for _ in range(ATTEMPTS_MAX):
             self._changes.require_current()
+            owning = self._metadata.catalog.topics.get(subject)
             if is_first:
                 self.require_none(subject)
+            elif topic is not None and owning is None:
+                raise Refused(f"Topic {subject} does not exist", ErrorCode.TOPIC_NOT_EXISTS)
             known = self.find(subject, schema)
             if known is not None:
                 return known[1]
             # What is there may change meanwhile: then the next version is another's.
-            number = max(self._metadata.catalog.subjects.get(subject, {}), default=0) + 1
+            key = self._next_version(subject)
             if len(self.versions(subject)) >= VERSIONS_MAX:
                 raise Refused(f"Subject {subject} has {VERSIONS_MAX} versions; delete some first")
             await self.require_valid(subject, schema, topic)
             await self._require_compatible(subject, schema)
             own_id = await self._store(schema)
-            key = version_key(subject, number)
             change = put(key, version_body(own_id), Absent(key))
+            if owning is not None and not is_first:
+                # What a topic leaves behind would keep its name from everybody.
+                alive = Alive(topic_key(owning.name), owning.incarnation)
+                change = put(key, version_body(own_id), Absent(key), alive)
             if isinstance(await self._changes.attempt(change), Accepted):
                 return own_id
         raise contended()
@@ -225,6 +240,14 @@ class Subjects:
         """The deletions of all versions that a subject has now, and of no later ones."""
         versions = sorted(self._metadata.catalog.subjects.get(subject, {}))
         return [self._deletion(subject, version) for version in versions]
+
+    def has_no_more(self, subject: str) -> Absent:
+        """The condition that no version has come to those that a subject has now."""
+        return Absent(self._next_version(subject))
+
+    def _next_version(self, subject: str) -> str:
+        versions = self._metadata.catalog.subjects.get(subject, {})
+        return version_key(subject, max(versions, default=0) + 1)
 
     async def delete_version(self, subject: str, version: int) -> None:
         """Delete one version of a subject, if it is there."""

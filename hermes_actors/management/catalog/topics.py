@@ -274,7 +274,10 @@ class Topics:
             # Noted before: a topic that is made again at once may have versions of its own.
             versions = self._subjects.deletions(name)
             change = delete(
-                key, Alive(key, topic.incarnation), Childless(subscriptions_below(topic.name))
+                key,
+                Alive(key, topic.incarnation),
+                Childless(subscriptions_below(topic.name)),
+                self._subjects.has_no_more(name),
             )
             if isinstance(await self._changes.attempt(change), Accepted):
                 for each in versions:

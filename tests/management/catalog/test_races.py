@@ -205,3 +205,26 @@ async def test_a_topic_goes_with_the_orphans_of_its_earlier_lives(reborn):
     await orphan(reborn, 0)
     assert (await reborn.delete("/topics/shop.orders")).status_code == 200
     assert reborn.metadata.catalog.orphans == {}
+
+
+SCHEMAS = "/topics/shop.orders/schema"
+
+
+async def test_a_topic_goes_while_its_schema_comes(api):
+    await api.with_topic()
+    # The schema's text is stored first, and then its version.
+    await api.with_topic("shop.other")
+    await api.post("/topics/shop.other/schema", {"type": "object"})
+    beaten_by(api, lambda: api.delete("/topics/shop.orders"))
+    answer = await api.post(SCHEMAS, {"type": "object"})
+    assert api.refusal(answer) == (404, "TOPIC_NOT_EXISTS")
+    await api.with_topic()
+
+
+async def test_a_schema_comes_while_its_topic_goes(api):
+    await api.with_topic(schema='{"type": "object"}')
+    beaten_by(api, lambda: api.post(SCHEMAS, {"type": "object", "title": "late"}))
+    assert (await api.delete("/topics/shop.orders")).status_code == 200
+    # Nothing of it keeps its name from the next one.
+    await api.with_topic()
+    assert (await api.get(SCHEMAS)).status_code == 204
