@@ -1,7 +1,6 @@
-"""Which field a misspelt name was meant to be, for the error that refuses it. Pure."""
+"""Finds the field that a misspelt name was meant to be, for the error that refuses it. Pure."""
 
 import difflib
-import re
 import typing
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-_STEP = re.compile(r"[^.\[\]]+")
+from hermes_actors.model.places import kind_at
 
 
 def did_you_mean(root: type[Struct], place: str, name: str) -> str:
@@ -17,10 +16,7 @@ def did_you_mean(root: type[Struct], place: str, name: str) -> str:
 
     `place` is the section's path from the root, "" for the root, with `[name]` for tables' entries.
     """
-    kind: Any = root
-    for step in _STEP.findall(place):
-        # Of a table of sections each entry has the same fields, whatever it is called.
-        kind = _of_entries(kind) or _fields(kind).get(step)
+    kind = kind_at(root, f".{place}" if place else "")
     near = difflib.get_close_matches(name, _fields(kind), n=1)
     prefix = f"{place}." if place else ""
     return f"; did you mean {prefix}{near[0]}?" if near else ""

@@ -50,10 +50,12 @@ def explained(
     return path, f"the key is wrong: {problem}" if is_key else problem
 
 
-def words_at(kind: Any, path: str) -> list[str]:
-    """The words that may stand at this path within a value of this kind; empty for any others."""
+def kind_at(kind: Any, path: str) -> Any:
+    """The kind of value that stands at this path within a value of this kind, where there is one;
+    None where such a value has no such place.
+    """
     for name, _ in _HERE.findall(path):
-        kind = _where_there(kind)
+        kind = _without_none(kind)
         if not name:
             # The values of a list, or of a map by its keys.
             kind = (typing.get_args(kind) or (None,))[-1]
@@ -61,13 +63,18 @@ def words_at(kind: Any, path: str) -> list[str]:
             fields = msgspec.structs.fields(kind)
             kind = next((each.type for each in fields if each.encode_name == name), None)
         else:
-            return []
-    kind = _where_there(kind)
-    return [each.value for each in kind] if _is(kind, StrEnum) else []
+            return None
+    return _without_none(kind)
 
 
-def _where_there(kind: Any) -> Any:
-    """What `X | None` is when it is not None."""
+def words_at(kind: Any, path: str) -> list[str]:
+    """The words that may stand at this path within a value of this kind; empty for any others."""
+    found = kind_at(kind, path)
+    return [each.value for each in found] if _is(found, StrEnum) else []
+
+
+def _without_none(kind: Any) -> Any:
+    """Return X for `X | None`, None for a union of more, and any other kind as it is."""
     if typing.get_origin(kind) not in (types.UnionType, typing.Union):
         return kind
     some = [each for each in typing.get_args(kind) if each is not type(None)]

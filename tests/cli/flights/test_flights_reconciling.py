@@ -1,4 +1,4 @@
-"""What the demonstration says where Spark is not there to reconcile."""
+"""Without Spark the demonstration says so, and how to add it."""
 
 import io
 from pathlib import Path
