@@ -205,11 +205,11 @@ class Subjects:
             await self.require_valid(subject, schema, topic)
             await self._require_compatible(subject, schema)
             own_id = await self._store(schema)
-            change = put(key, version_body(own_id), Absent(key))
+            conditions: list[Absent | Alive] = [Absent(key)]
             if owning is not None and not is_first:
                 # What a topic leaves behind would keep its name from everybody.
-                alive = Alive(topic_key(owning.name), owning.incarnation)
-                change = put(key, version_body(own_id), Absent(key), alive)
+                conditions.append(Alive(topic_key(owning.name), owning.incarnation))
+            change = put(key, version_body(own_id), *conditions)
             if isinstance(await self._changes.attempt(change), Accepted):
                 return own_id
         raise contended()
