@@ -59,6 +59,16 @@ def sim(
         raise typer.Exit(1)
 
 
+@app.command()
+def mutants() -> None:
+    """List the bugs that `sim --mutant` can plant, with a seed that finds each."""
+    # Imported here: the command's help should not load the broker.
+    from hermes_chaos.sim.mutants.all import MUTANTS
+
+    for name, mutant in sorted(MUTANTS.items()):
+        print(f"{name}  (seed {mutant.seed}): {mutant.bug}")
+
+
 _RATE = typer.Option(help="Messages a second, sent when they are due whatever comes back.")
 _LOST = typer.Option(help="Seconds for which a Kafka is away, each time.")
 
