@@ -39,8 +39,6 @@ FRONTEND = {
     "kafka.clusters[].authentication": "enabled mechanism protocol username password loginModule "
     "jaasConfig",
     "kafka.producer": _PRODUCER,
-    "kafka.fail-fast-producer.local": _PRODUCER,
-    "kafka.fail-fast-producer.remote": _PRODUCER,
     "kafka.fail-fast-producer": "speculativeSendDelay",
     "kafka.fail-fast-producer.fallbackScheduler": "threadPoolSize threadPoolMonitoringEnabled",
     "kafka.chaos.chaosScheduler": "threadPoolSize threadPoolMonitoringEnabled",
