@@ -210,32 +210,6 @@ def test_each_field_of_the_configuration_is_read_by_something() -> None:
     assert unread == []
 
 
-def test_the_glossary_names_classes_and_files_that_are_there() -> None:
-    product = ROOT / "hermes_actors"
-    classes = {
-        name
-        for path in product.rglob("*.py")
-        for name in re.findall(r"^ *class (\w+)[(:]", path.read_text(), re.MULTILINE)
-    }
-    rows = [
-        line.split("|")
-        for line in (ROOT / "docs" / "glossary.md").read_text().splitlines()
-        if line.startswith("| ") and not line.startswith("| term |")
-    ]
-    terms = [row[1].strip() for row in rows]
-    assert len(terms) > 60
-    assert sorted(terms) == sorted(set(terms))
-    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row[3])}
-    assert (
-        sorted(
-            name
-            for name in named
-            if not ((product / name).exists() if "/" in name else name in classes)
-        )
-        == []
-    )
-
-
 def slugs_in(text: str) -> set[str]:
     """The anchors of a document's headings, as they are made from their texts."""
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
