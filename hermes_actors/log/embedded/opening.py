@@ -1,21 +1,13 @@
-"""Opening an embedded log: one process has it, it is whole, and it is told how far it goes."""
+"""Opens an embedded log: for one process, and only if nothing acknowledged is missing."""
 
 import logging
 import os
 import sqlite3
-from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
 from hermes_actors.errors import StartupError
-from hermes_actors.log.embedded.damage import (
-    Gap,
-    LogDamage,
-    find_all_damage,
-    knows_ends,
-    refusal,
-    set_aside,
-)
+from hermes_actors.log.embedded.damage import LogDamage, find_damage, refusal, set_aside
 from hermes_actors.log.embedded.schema import (
     APPLICATION_ID,
     FILE_ERRORS,
@@ -23,7 +15,6 @@ from hermes_actors.log.embedded.schema import (
     LOCK_NAME,
     SCHEMA,
     SCHEMA_VERSION,
-    chunk_id,
 )
 from hermes_actors.log.embedded.store import Store
 from hermes_actors.log.folder import holder_of, sync_folder, take_lock
@@ -62,78 +53,33 @@ def open_store(directory: Path, *, accepts_damage: bool = False) -> Store:
         ) from error
     try:
         path = directory / FILE_NAME
-        damage = _find_damage(path, reads_all=accepts_damage)
+        try:
+            damage = find_damage(path, reads_all=accepts_damage)
+        except OSError as error:
+            raise StartupError(
+                f"{path}: the log cannot be read: {error}; repair the disk, or name another "
+                "directory"
+            ) from error
         if damage is not None:
-            _accept(path, damage, accepts_damage=accepts_damage)
-        return _open_file(path, lock, 0 if damage is None else damage.messages)
+            if not accepts_damage:
+                raise refusal(path, damage)
+            _accept(path, damage)
+        return _open_file(path, lock, 0 if damage is None else damage.missing.total())
     except BaseException:
         os.close(lock)
         raise
 
 
-def _find_damage(path: Path, *, reads_all: bool) -> LogDamage | None:
+def _accept(path: Path, damage: LogDamage) -> None:
+    """Keep the damaged files aside, and make the rest fit to be opened. Raises StartupError."""
     try:
-        return find_all_damage(path, reads_all=reads_all)
-    except OSError as error:
-        raise StartupError(
-            f"{path}: the log cannot be read: {error}; repair the disk, or name another directory"
-        ) from error
-
-
-def _accept(path: Path, damage: LogDamage, *, accepts_damage: bool) -> None:
-    """Keep aside what is damaged, and make the rest fit to be opened. Raises StartupError."""
-    if not accepts_damage:
-        raise refusal(path, damage)
-    number = 1
-    while list(path.parent.glob(f"*.damaged-{number}")):
-        number += 1
-    try:
-        kept = set_aside(path, damage, f"damaged-{number}")
-        if damage.content.gaps:
-            _close_gaps(path, damage.content.gaps)
+        kept = set_aside(path, damage)
     except (*FILE_ERRORS, OSError) as error:
         raise StartupError(
-            f"{path}: what is damaged could not be kept aside: {error}; make room, and try again"
+            f"{path}: the damaged files could not be kept aside: {error}; make room, and try again"
         ) from error
-    _logger.error(
-        "%s: accepted as damaged: %s; kept: %s",
-        path,
-        damage.text,
-        ", ".join(file.name for file in kept) or "nothing was left to keep",
-    )
-    if damage.content.unreadable:
-        _logger.error(
-            "%s: an empty log was begun; all topics and subscriptions of this log are gone here",
-            path,
-        )
-
-
-def _close_gaps(path: Path, gaps: Sequence[Gap]) -> None:
-    """Put rows without content where records are missing: readers pass over them. A partition
-    whose last records are missing ends before them.
-    """
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        # From the last one on: what lies behind it is sound, or has been taken away.
-        for partition_id, first, end in reversed(gaps):
-            at, behind = chunk_id(partition_id, first), chunk_id(partition_id + 1, 0)
-            before = connection.execute(
-                "SELECT max(high_ms) FROM chunk WHERE id < ? AND id >= ?",
-                (at, chunk_id(partition_id, 0)),
-            ).fetchone()[0]
-            # Retention may have passed the beginning of a damaged chunk: that goes as a whole.
-            connection.execute(
-                "DELETE FROM chunk WHERE id >= ? AND id < ? AND id + records > ?",
-                (chunk_id(partition_id, 0), chunk_id(partition_id, end), at),
-            )
-            if connection.execute(
-                "SELECT count(*) FROM chunk WHERE id >= ? AND id < ?", (at, behind)
-            ).fetchone()[0]:
-                connection.execute(
-                    "INSERT INTO chunk VALUES (?, ?, ?, ?, ?)",
-                    (at, end - first, before or 0, 0, b""),
-                )
-        connection.execute("COMMIT")
+    names = ", ".join(file.name for file in kept) or "nothing was left to keep"
+    _logger.error("%s: accepted as damaged: %s; kept: %s", path, damage.text, names)
 
 
 def _open_file(path: Path, lock: int, accepted_missing: int) -> Store:
@@ -154,8 +100,6 @@ def _open_file(path: Path, lock: int, accepted_missing: int) -> Store:
             connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_KEPT}")
             _check(connection, path)
             store = Store(path, lock, connection, accepted_missing=accepted_missing)
-            if not knows_ends(connection):
-                connection.execute("CREATE TABLE ends_are_beside (since INTEGER) STRICT")
             unless_opened.pop_all()
             return store
     except (*FILE_ERRORS, OSError) as error:

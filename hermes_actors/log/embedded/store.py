@@ -82,7 +82,6 @@ class Store:
         self.topics: dict[str, TopicRow] = {}
         self._lock = lock
         self._appended: dict[int, PartitionRow] = {}
-        self._dropped: list[int] = []
         self._is_stale = False
         self._pending: dict[int, _UnstoredRecords] = {}
         # By partition id.
@@ -116,15 +115,7 @@ class Store:
         )
 
     def close(self) -> None:
-        """Fold the write-ahead log into the file, close it, and let another process in.
-
-        From there on the next start needs no write-ahead log: that is said on the disk before
-        SQLite deletes it.
-        """
-        with suppress(*FILE_ERRORS, OSError):
-            is_busy = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-            if not is_busy and not self.files.lost():
-                self._acknowledged.end_in_order()
+        """Close the file, which folds the write-ahead log into it, and let another process in."""
         self._acknowledged.close()
         self.connection.close()
         os.close(self._lock)
@@ -140,9 +131,6 @@ class Store:
 
     def commit(self) -> None:
         """End the transaction; what it wrote is on the disk when this returns."""
-        if self._dropped:
-            self._acknowledged.forget(self._dropped)
-            self._dropped.clear()
         self.connection.execute("COMMIT")
         if self._appended:
             self._acknowledged.advance({key: row.end for key, row in self._appended.items()})
@@ -153,7 +141,6 @@ class Store:
         self._is_stale = True
         self._pending.clear()
         self._appended.clear()
-        self._dropped.clear()
         self._to_expire.clear()
         with suppress(*FILE_ERRORS):
             if self.connection.in_transaction:
@@ -311,7 +298,6 @@ class Store:
         ):
             self.connection.execute(statement, (known.id,))
         self._garbage.extend((partition.id, None) for partition in known.partitions)
-        self._dropped += [partition.id for partition in known.partitions]
         for partition in known.partitions:
             self._append_times.pop(partition.id, None)
             self._appended.pop(partition.id, None)
