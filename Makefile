@@ -84,7 +84,7 @@ check: $(STAMP) ## Format, lint, types, layers and the fast tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -n auto -m "not kafka and not spark and not live and not slow"
+	$(BIN)/python -m pytest -n auto -m "not kafka and not spark and not live and not slow and not soak"
 
 # pytest ends with 5 when a selection is empty, which is no failure here.
 .PHONY: test
@@ -95,12 +95,18 @@ test: check $(SPARK_STAMP) ## check, and every other test: real processes, slow 
 	@# Whatever fails, all is run. A test that ends its process (a hang does, at its time limit) is begun
 	@# anew as often as there are restarts.
 	@failed=0; run() { $(BIN)/python -m pytest --max-worker-restart 2 "$$@" || [ $$? -eq 5 ] || failed=1; }; \
-	run -n auto -m "slow and not (kafka or spark or live)"; \
-	spark="$$(mktemp)"; (run -n 1 -m "spark and not alone"; exit $$failed) > "$$spark" 2>&1 & beside=$$!; \
-	run -n 3 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark)"; \
+	run -n auto -m "slow and not (kafka or spark or live or soak)"; \
+	spark="$$(mktemp)"; (run -n 1 -m "spark and not (alone or soak)"; exit $$failed) > "$$spark" 2>&1 & beside=$$!; \
+	run -n 3 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark or soak)"; \
 	wait $$beside || failed=1; cat "$$spark"; rm "$$spark"; \
-	run -n 1 -m alone; \
+	run -n 1 -m "alone and not soak"; \
 	exit $$failed
+
+SEEDS ?= 1:300
+.PHONY: soak
+soak: $(SPARK_STAMP) ## What is long: soaks, the compose file under faults, SEEDS=1:300 of the simulation
+	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 1 -m soak
+	$(BIN)/hermes chaos sim --seeds $(SEEDS)
 
 .PHONY: bench
 bench: $(SPARK_STAMP) ## The benchmarks, one after another

@@ -91,6 +91,7 @@ def run(name: str, small: tuple[str, str], folder: Path) -> None:
     assert word in ended.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(SMALL.keys() - {"balancer", "publish"}))
 def test_a_benchmark_prints_its_table(name: str, tmp_path: Path) -> None:
     if name == "fsyncs" and not may_trace():
@@ -113,6 +114,7 @@ def test_publish_measures_each_protocol_in_both_loops_and_draws_it(tmp_path: Pat
     assert len(picture.findall(".//{*}polyline")) == 15
 
 
+@pytest.mark.soak
 def test_balancer_compares_the_planner_with_others_and_draws_it(tmp_path: Path) -> None:
     run("balancer", SMALL["balancer"], tmp_path)
     figures = json.loads((tmp_path / "figures.json").read_text())
@@ -125,7 +127,9 @@ def test_balancer_compares_the_planner_with_others_and_draws_it(tmp_path: Path) 
     assert len(picture.findall(".//{*}g")) == len(figures["even"])
 
 
-@pytest.mark.parametrize("log", ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.mark.parametrize(
+    "log", ["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.soak])]
+)
 def test_deliver_measures_each_part_and_a_killed_node_loses_nothing(
     log: str, tmp_path: Path
 ) -> None:
@@ -154,12 +158,14 @@ def test_deliver_measures_each_part_and_a_killed_node_loses_nothing(
 
 
 @pytest.mark.kafka
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(ON_KAFKA))
 def test_a_benchmark_on_kafka_prints_its_table(name: str, tmp_path: Path) -> None:
     run(name, ON_KAFKA[name], tmp_path)
 
 
 @pytest.mark.spark
+@pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(ON_SPARK))
 def test_a_benchmark_on_spark_prints_its_table(name: str, tmp_path: Path) -> None:
     run(name, ON_SPARK[name], tmp_path)

@@ -9,7 +9,13 @@ from time import monotonic, sleep  # noqa: TID251 -- real processes
 
 import pytest
 
-pytestmark = [pytest.mark.kafka, pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.live,
+    pytest.mark.slow,
+    pytest.mark.soak,
+    pytest.mark.timeout(400),
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, str(ROOT / "examples/flights/demo.py")]

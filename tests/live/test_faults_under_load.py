@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.live,
     pytest.mark.slow,
     pytest.mark.alone,
+    pytest.mark.soak,
     pytest.mark.timeout(600),
 ]
 
