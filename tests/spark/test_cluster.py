@@ -113,6 +113,7 @@ def submit(master: str, python: Path, wheel: Path, script: Path, *arguments: str
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(400)
 def test_a_job_runs_on_a_cluster_that_has_our_code_from_the_wheel_alone(
     master, python, wheel, tmp_path

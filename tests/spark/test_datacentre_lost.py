@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.live,
     pytest.mark.slow,
     pytest.mark.spark,
+    pytest.mark.soak,
     pytest.mark.timeout(400),
 ]
 

@@ -83,21 +83,26 @@ def test_the_same_snapshot_gives_the_same_result(spark, one_topic, tmp_path):
 
 
 LISTS = {
-    "a.ndjson": '{"topic":"shop.orders","messageId":"id-1"}\n{"topic":"shop.orders",'
+    "a.ndjson": '{"topic":"shop.a","messageId":"id-1"}\n{"topic":"shop.a",'
     '"messageId":"gone","status":201,"sentMs":5}\n',
-    "b.csv": "topic,messageId,status,sentMs\nshop.orders,id-1,201,1\nshop.orders,gone,201,\n",
+    "b.csv": "topic,messageId,status,sentMs\nshop.b,id-1,201,1\nshop.b,gone,201,\n",
     "c.txt": "id-1\n\n  gone \n",
 }
 
 
-@pytest.mark.parametrize("name", LISTS)
-def test_a_list_is_json_lines_csv_or_plain_ids(spark, one_topic, tmp_path, name):
-    (tmp_path / name).write_text(LISTS[name])
-    option = f"shop.orders={tmp_path / name}" if name.endswith("txt") else str(tmp_path / name)
-    result = reconcile(spark, one_topic, [acknowledged_list(option)], tmp_path / "out", say=silent)
-    (topic,) = result.topics
-    assert (topic.fates, topic.lost_ids) == ({"lost": 1, "stored": 1}, ["gone"])
-    assert result.reasons() == ["1 message is acknowledged and in no datacentre's log: lost"]
+def test_a_list_is_json_lines_csv_or_plain_ids(spark, tmp_path):
+    topics = ("shop.a", "shop.b", "shop.c")
+    fill_embedded(tmp_path / "dc1", {topic: [[native(1), native(2)]] for topic in topics})
+    described = {"dc1": Datacentre(EmbeddedLog(str(tmp_path / "dc1")))}
+    snapshot = take_snapshot(described, TAKEN_AT_MS, lambda: None)
+    for name, content in LISTS.items():
+        (tmp_path / name).write_text(content)
+    options = [str(tmp_path / "a.ndjson"), str(tmp_path / "b.csv"), f"shop.c={tmp_path / 'c.txt'}"]
+    lists = [acknowledged_list(option) for option in options]
+    result = reconcile(spark, snapshot, lists, tmp_path / "out", say=silent)
+    assert {each.topic: (each.fates, each.lost_ids) for each in result.topics} == dict.fromkeys(
+        topics, ({"lost": 1, "stored": 1}, ["gone"])
+    )
 
 
 def test_a_list_can_be_a_topic_of_the_logs(spark, tmp_path):
