@@ -23,7 +23,6 @@ from hermes_actors.cli.doctor.node import NODE, look_at_node
 from hermes_actors.cli.doctor.reach import (
     REGISTRY,
     TELEMETRY,
-    collectors,
     look_at_collector,
     look_at_registry,
 )
@@ -140,8 +139,9 @@ def _checks(
         yield KAFKA, f"Kafka of {dc}", partial(look_at_kafka, config, dc, clock, timeout_s)
     for url in config.schema.urls if config.schema.registry == "http" else ():
         yield REGISTRY, "schema.urls", partial(look_at_registry, config, url)
-    for each in collectors(telemetry_settings(os.environ), os.environ):
-        yield TELEMETRY, "OTLP", partial(look_at_collector, *each, 0.8 * timeout_s)
+    for signal, (host, port) in telemetry_settings(os.environ).collectors.items():
+        look = partial(look_at_collector, signal, host, port, 0.8 * timeout_s)
+        yield TELEMETRY, f"{signal} to {host}:{port}", look
 
 
 async def _in_thread(look: Callable[[], Iterable[Finding]]) -> list[Finding]:

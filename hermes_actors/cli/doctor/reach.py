@@ -1,8 +1,5 @@
 """The servers that a node asks: the schema registry, and the collector of telemetry."""
 
-from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
-
 import msgspec
 import trio
 
@@ -10,7 +7,6 @@ from hermes_actors.cli.doctor.findings import Finding, odd, well, wrong
 from hermes_actors.config import Config
 from hermes_actors.model.redaction import without_user_info
 from hermes_actors.schema.client import BadAnswer, RegistryAway, RegistryClient
-from hermes_actors.telemetry.settings import TelemetrySettings
 
 REGISTRY, TELEMETRY = "registry", "telemetry"
 
@@ -32,25 +28,6 @@ async def look_at_registry(config: Config, url: str) -> list[Finding]:
     finally:
         await client.close()
     return [well(REGISTRY, about, "answers")]
-
-
-def collectors(
-    settings: TelemetrySettings, env: Mapping[str, str]
-) -> Iterator[tuple[str, str, int]]:
-    """The address that each signal is sent to, by the standard variables: signal, host, port."""
-    for signal, exporter, protocol in (
-        ("traces", settings.traces, settings.traces_protocol),
-        ("metrics", settings.metrics, settings.metrics_protocol),
-    ):
-        if exporter != "otlp":
-            continue
-        own = env.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "").strip()
-        endpoint = own or env.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip()
-        parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint or 'localhost'}")
-        usual = {"http": 80, "https": 443}.get(parts.scheme, 0)
-        if protocol == "grpc" or not endpoint:
-            usual = _OTLP_PORTS[protocol]
-        yield signal, parts.hostname or "localhost", parts.port or usual
 
 
 async def look_at_collector(signal: str, host: str, port: int, timeout_s: float) -> list[Finding]:

@@ -8,9 +8,7 @@ from cryptography import x509
 
 from hermes_actors.cli.doctor.certificates import judged
 from hermes_actors.cli.doctor.kafka import judge_clocks, judge_cluster
-from hermes_actors.cli.doctor.reach import collectors
 from hermes_actors.log.kafka.survey import ClusterSeen
-from hermes_actors.telemetry.settings import telemetry_settings
 
 NOW = datetime(2030, 6, 1, tzinfo=UTC)
 
@@ -58,26 +56,3 @@ def test_too_few_brokers_for_the_replicas_are_a_failure():
 )
 def test_clocks_agree_within_the_limit(behind, expected):
     assert grades(judge_clocks("dc1", behind, 1_000)) == expected
-
-
-@pytest.mark.parametrize(
-    ("env", "expected"),
-    [
-        ({}, []),
-        (
-            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:99"},
-            [("traces", "c", 99), ("metrics", "c", 99)],
-        ),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, [("traces", "localhost", 4318)]),
-        (
-            {
-                "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "c",
-                "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc",
-            },
-            [("metrics", "c", 4317)],
-        ),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c/v1"}, [("traces", "c", 443)]),
-    ],
-)
-def test_collectors_are_where_the_standard_says(env, expected):
-    assert list(collectors(telemetry_settings(env), env)) == expected
