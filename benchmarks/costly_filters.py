@@ -43,8 +43,8 @@ TURNING = Path(__file__).parent / "turning"
 _JSON = {"Content-Type": "application/json"}
 _GIVEN_UP = "filter_timeouts"
 _LEASES = "expired_leases_total"
-_STALLS = 'hermes_loop_stalls_total{cause="b'
-_STALLED_S = 'hermes_loop_stalled_seconds_total{cause="b'
+_STALLS = "hermes_loop_stalls_total"
+_STALLED_S = "hermes_loop_stalled_seconds_total"
 _COUNTERS = (_GIVEN_UP, _LEASES, _STALLS, _STALLED_S)
 
 

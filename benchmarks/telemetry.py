@@ -112,7 +112,7 @@ def spans_of(node: Node) -> str:
         lines = answer.read().decode().splitlines()
     counts = {
         name: int(float(line.split()[-1]))
-        for name in ("exported", "failed", "dropped")
+        for name in ("exported", "failed")
         for line in lines
         if line.startswith(f"hermes_telemetry_spans_{name}_total")
     }

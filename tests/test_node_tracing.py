@@ -29,6 +29,7 @@ async def traced(
         "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
         "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
         "OTEL_METRICS_EXPORTER": "none",
+        "OTEL_BSP_SCHEDULE_DELAY": "20",
         **env,
     }
     for name, value in env.items():
@@ -184,23 +185,11 @@ async def test_what_is_not_chosen_is_not_traced_and_says_nothing_further(
 
 
 @pytest.mark.slow
-async def test_metrics_are_pushed_by_grpc_too_with_examples_that_lead_to_their_traces(
-    monkeypatch, autojump_clock
-):
+async def test_metrics_are_pushed_by_grpc_too(monkeypatch, autojump_clock):
     async def work(node, own):
         assert await publish(node, b"1") == 201
 
     with grpc_collector() as collector:
-
-        def exemplars():
-            return [
-                example
-                for metric, _ in collector.metrics
-                if metric.name == "hermes_consumers_subscription_latency_seconds"
-                for point in metric.exponential_histogram.data_points
-                for example in point.exemplars
-            ]
-
         await traced(
             monkeypatch,
             collector,
@@ -208,12 +197,8 @@ async def test_metrics_are_pushed_by_grpc_too_with_examples_that_lead_to_their_t
             work,
             200,
             OTEL_METRICS_EXPORTER="otlp",
-            is_over=lambda: exemplars() and collector.named("POST"),
+            is_over=lambda: collector.metrics and collector.named("POST"),
         )
     data = {metric.name: metric for metric, of in collector.metrics}
     assert {of["service.name"] for _, of in collector.metrics} == {"hermes"}
     assert data["hermes_frontend_topic_published"].sum.data_points[0].as_int == 1
-    (attempt,) = attempts_of(collector.spans)
-    assert {(each.trace_id.hex(), each.span_id.hex()) for each in exemplars()} == {
-        (attempt.trace_id, attempt.span_id)
-    }

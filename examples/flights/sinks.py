@@ -12,7 +12,7 @@ from pathlib import Path
 
 import trio
 
-from hermes_actors.cli.sink.server import Journal, Sink, SinkRules
+from hermes_actors.cli.sink.server import Sink, SinkRules
 from hermes_actors.publisher.edges.endpoint import EndpointServer
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
@@ -30,19 +30,18 @@ async def main(directory: Path) -> None:
     clock = SystemClock()
     stopped = trio.Event()
     ready = []
-    async with trio.open_nursery() as files, AsyncExitStack() as serving:
-        await files.start(stop_on_signal, stopped.set)
+    async with trio.open_nursery() as nursery, AsyncExitStack() as serving:
+        await nursery.start(stop_on_signal, stopped.set)
         for name, rules in RULES.items():
             path = directory / f"{name}.ndjson"
-            journal = Journal(path)
-            files.start_soon(journal.run)
+            journal = path.open("wb", buffering=0)
             server = EndpointServer(Sink(rules, clock.now_ms, journal).respond)
             await serving.enter_async_context(server.serving())
             ready.append({"name": name, "url": server.url + name, "file": str(path)})
         print(json.dumps({"ready": True, "sinks": ready}), flush=True)
         await stopped.wait()
         await serving.aclose()
-        files.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

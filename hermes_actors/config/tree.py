@@ -99,13 +99,10 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a node that does not publish shows its health, readiness and metrics; for every node,
-    how late its event loop has to be to have stood still.
-    """
+    """Where a node that does not publish shows its health, readiness and metrics."""
 
     host: str = "127.0.0.1"
     port: int = 8070
-    loop_stall_ms: int = 100
 
 
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,8 +15,8 @@ from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.cpu import ProcessCpu
-from hermes_actors.runtime.standstills import Standstills
 from hermes_actors.runtime.threads import SystemThreads, Threads
+from hermes_actors.runtime.watchdog import LoopWatch
 from hermes_actors.schema.aside import CheckProcess, Costly
 from hermes_actors.schema.client import RegistryClient
 from hermes_actors.telemetry.metrics import Metrics
@@ -38,7 +38,7 @@ class NodeEnvironment:
     hold its loop up, and `ask_schemas` makes what answers costly questions about schemas;
     `ask_registry` makes what asks an external registry for them.
     `telemetry` says what is traced and pushed.
-    `standstills` are those of the loop that it runs on, for who is asked; somebody else watches it.
+    `loop` is how late the loop is that it runs on.
     """
 
     clock: Clock
@@ -53,7 +53,7 @@ class NodeEnvironment:
     lost: Callable[[], str] = str
     open_spool: OpenStore | None = None
     cpu: NodeCpu = field(default_factory=ProcessCpu)
-    standstills: Standstills = field(default_factory=Standstills)
+    loop: LoopWatch = field(default_factory=LoopWatch)
     threads: Threads = field(default_factory=SystemThreads)
     ask_schemas: Callable[[], Actor[Costly]] = CheckProcess
     ask_registry: Callable[[SchemaConfig], RegistryClient] = RegistryClient

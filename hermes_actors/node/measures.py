@@ -9,7 +9,7 @@ from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.log.backends import LOG
 from hermes_actors.metadata.measures import METADATA
 from hermes_actors.publisher.measures import PUBLISHING
-from hermes_actors.runtime.standstills import StallCause, Standstills
+from hermes_actors.runtime.watchdog import LoopWatch
 from hermes_actors.schema.external import SCHEMAS
 from hermes_actors.security.authenticator import SECURITY
 from hermes_actors.status.measures import STATUS
@@ -20,10 +20,8 @@ from hermes_actors.tracking.measures import TRACKING
 LOOP = meanings(
     "hermes_loop",
     lag_seconds=("seconds", "How late the event loop was at worst just now"),
-    stalls=("standstills", "Times that the event loop stood still, by cause"),
-    stalled_seconds=("seconds", "Time that the event loop stood still, by cause"),
-    held=("standstills", "Times that something of the node held the event loop, by its kind"),
-    held_seconds=("seconds", "Time that something of the node held the event loop, by its kind"),
+    stalls=("standstills", "Times that the event loop stood still"),
+    stalled_seconds=("seconds", "Time that the event loop stood still"),
 )
 
 PARTS: Mapping[str, Meanings] = {
@@ -42,24 +40,12 @@ PARTS: Mapping[str, Meanings] = {
 """All metrics of the product, by the part of a node that they tell of."""
 
 
-def loop_metrics(standstills: Standstills) -> Metrics:
-    """How often and for how long the loop that the node runs on stood still, by cause."""
+def loop_metrics(watch: LoopWatch) -> Metrics:
+    """How late the loop is that the node runs on."""
     metrics = Metrics("hermes_loop", meanings=LOOP)
-    for cause in StallCause:
-        metrics.total("stalls", lambda cause=cause: standstills.counts[cause], cause=cause)  # type: ignore[misc]
-        metrics.total(
-            "stalled_seconds",
-            lambda cause=cause: standstills.seconds[cause],  # type: ignore[misc]
-            cause=cause,
-        )
-    metrics.totals(
-        "held", lambda: [({"actor": kind}, each.times) for kind, each in standstills.held.items()]
-    )
-    metrics.totals(
-        "held_seconds",
-        lambda: [({"actor": kind}, each.seconds) for kind, each in standstills.held.items()],
-    )
-    metrics.gauge("lag_seconds", lambda: standstills.lag_ms / 1_000)
+    metrics.total("stalls", lambda: watch.stalls)
+    metrics.total("stalled_seconds", lambda: watch.stalled_s)
+    metrics.gauge("lag_seconds", lambda: watch.lag_s)
     return metrics
 
 

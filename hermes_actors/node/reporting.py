@@ -57,7 +57,7 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
             clock=environment.clock,
             # Reading the metadata log also shows whether the log is this datacentre's at all.
             may_write=lambda: node.metadata.is_own,
-            loop_lag_ms=lambda: environment.standstills.lag_ms,
+            loop_lag_ms=lambda: 1_000 * environment.loop.lag_s,
         ).run(stop),
     )
     yield

@@ -92,7 +92,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             metrics=[
                 *environment.metrics,
                 metadata_metrics(metadata, duties),
-                loop_metrics(environment.standstills),
+                loop_metrics(environment.loop),
             ],
             duties=duties,
         )

@@ -124,7 +124,7 @@ class Node:
             coordination=self._coordination(),
             remote_logs={dc: environment.remote_trouble(dc) for dc in environment.remote_logs},
             duties={duty: trouble() for duty, trouble in self.duties.items()},
-            loop="; ".join(environment.standstills.words(now_s)),
+            loop=environment.loop.trouble(now_s),
         )
 
     def _standing_in(self) -> str:

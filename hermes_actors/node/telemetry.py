@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from hermes_actors.actors.restart import TENANT
-from hermes_actors.consumer.delivery.measures import latency_of
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
@@ -56,43 +55,35 @@ async def _tracing(
     node: Node, environment: NodeEnvironment, resource: "Resource", metrics: Metrics
 ) -> AsyncIterator[None]:
     """Hang the recording of spans on the transitions of publishes and deliveries."""
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     from hermes_actors.consumer.delivery.tracing import DeliverySpans
     from hermes_actors.publisher.tracing import PublishSpans
-    from hermes_actors.telemetry.exporting import span_exporter
-    from hermes_actors.telemetry.span_queue import SpanQueue
+    from hermes_actors.telemetry.exporting import CountingExporter, span_exporter
     from hermes_actors.telemetry.tracing import Tracing
 
     settings, clock = environment.telemetry, environment.clock
-    exporter = span_exporter(settings)
-    assert exporter is not None, "something is traced"
-    queue = SpanQueue(
-        exporter,
-        environment.threads,
-        queue_max=settings.queue_max,
-        batch_max=settings.batch_max,
-        delay_s=settings.delay_s,
-    )
-    tracing = Tracing(queue, settings.sampling, resource, environment.split_rng())
+    exporter = CountingExporter(span_exporter(settings))
+    # It reads OTEL_BSP_* itself, and drops spans while the collector does not take them.
+    processor = BatchSpanProcessor(exporter)
+    tracing = Tracing(processor, settings.sampling, resource, environment.split_rng())
     publishes = PublishSpans(tracing, node.config.dc, clock)
 
     def of(live: LiveSubscription) -> DeliverySpans:
-        assert node.consumer_parts is not None, "it makes consumers"
-        latency = latency_of(node.consumer_parts.metrics, live.name)
-        return DeliverySpans(tracing, live, latency, clock)
+        return DeliverySpans(tracing, live)
 
     node.publish_listeners.append(lambda _topic: publishes)
     node.delivery_listeners.append(of)
     node.replayed.append(publishes.replayed)
-    metrics.total("spans_exported", lambda: queue.exported)
-    metrics.total("spans_failed", lambda: queue.failed)
-    metrics.total("spans_dropped", lambda: queue.dropped)
-    metrics.gauge("spans_waiting", lambda: len(queue))
+    metrics.total("spans_exported", lambda: exporter.exported)
+    metrics.total("spans_failed", lambda: exporter.failed)
     try:
         yield
-        await trio.to_thread.run_sync(queue.close, FLUSH_S)
+        with trio.move_on_after(FLUSH_S):
+            await trio.to_thread.run_sync(processor.shutdown, abandon_on_cancel=True)
     finally:
-        # A node that is cancelled stops as if it had been killed.
-        queue.close(0)
+        # A node that is cancelled waits for nothing.
+        trio.lowlevel.start_thread_soon(processor.shutdown, lambda _: None)
 
 
 @asynccontextmanager
@@ -104,7 +95,6 @@ async def _pushing(
     from hermes_actors.telemetry.metric_push import LAST_S, MetricPush
 
     exporter = metric_exporter(environment.telemetry)
-    assert exporter is not None, "metrics are pushed"
     push = MetricPush(
         lambda: node.metrics,
         exporter,

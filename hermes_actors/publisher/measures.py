@@ -7,7 +7,7 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.publisher.demands import Demands
 from hermes_actors.status.previews import Previews
 from hermes_actors.status.record import Published
-from hermes_actors.telemetry.metrics import Counter, Exemplar, Metrics, RecentLatency, meanings
+from hermes_actors.telemetry.metrics import Counter, Metrics, RecentLatency, meanings
 
 PUBLISHING = meanings(
     "hermes_frontend",
@@ -130,10 +130,6 @@ class TopicMeasures:
             self._latency.observe(latency_s, count)
             self._global_latency.observe(latency_s, count)
         self.answered(201, sum([count for _, count in latencies]))
-
-    def traced(self, exemplar: Exemplar) -> None:
-        """Show this publish, which a log stored, as an example of its topic's latency."""
-        self._latency.exemplar = exemplar
 
     def published(self) -> Published:
         """Return how much was published to the topic here, and how often 4xx and 5xx were answered

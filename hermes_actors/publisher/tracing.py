@@ -1,7 +1,6 @@
 """The spans of publishing: the publish, each append to a log, and what the spool sends later."""
 
 from collections.abc import Sequence
-from http import HTTPStatus
 
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv.attributes import http_attributes
@@ -14,7 +13,7 @@ from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import status_of
 from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.tracing import Tracing, carried, example, failed, messaging
+from hermes_actors.telemetry.tracing import Tracing, carried, failed, messaging
 
 _SEND = messaging_attributes.MessagingOperationTypeValues.SEND.value
 _SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.value: "fallback"}
@@ -113,9 +112,6 @@ class PublishSpans(Transitions):
                     span.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, status)
                 if status >= 500:
                     failed(span, str(status))
-                elif status == HTTPStatus.CREATED:
-                    latency_s = self._clock.monotonic_s() - pending.started_s
-                    pending.route.measures.traced(example(span, latency_s, self._clock))
                 span.end()
 
     def replayed(

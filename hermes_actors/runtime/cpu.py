@@ -1,29 +1,31 @@
-"""How much CPU the process may use, and has used: the one place that asks the system for it."""
+"""How much CPU the process has used, and how many cores the machine leaves it."""
 
+import math
 import os
-import threading
-import time
+from pathlib import Path
 
-from hermes_actors.runtime.cpu_files import CpuFiles, scheduled
-from hermes_actors.runtime.cpu_share import CpuShare
+from hermes_actors.runtime.cpu_share import CpuSample, CpuShare
 
 
 class ProcessCpu:
-    """The process on its machine. `cores` may be told; less may be left of them."""
+    """The process on its machine, which may leave it less than the cores that it was given.
 
-    def __init__(self, cores: float = 0.0, files: CpuFiles | None = None) -> None:
-        """Take `cores` as told; 0: one, or less where the process is not let use one whole. A node
-        runs in one thread, and is not worth more on a machine of many cores.
+    `root` is where `proc` and `sys` are. Where Linux' files are missing, all cores are left.
+    """
+
+    def __init__(self, cores: float = 0.0, root: Path = Path("/")) -> None:
+        """`cores` 0: one, or less where the process may not use one whole. A node runs in one
+        thread, and is not worth more on a machine of many cores.
         """
-        self._files = files or CpuFiles()
-        # What is let be used may become more again, up to one.
-        self._share = CpuShare(cores or min(1.0, _usable()))
-        self._cores = cores or min(1.0, _usable(), self._files.quota())
+        self._root = root
+        # A quota may be lifted later, so the share is of the whole core.
+        self._share = CpuShare(cores or 1.0)
+        self._cores = cores or min(1.0, self._quota())
         self._left = self._cores
 
     @property
     def cores(self) -> float:
-        """How many it may use, as was told or found at first."""
+        """How many cores it may use, as configured or found at first."""
         return self._cores
 
     def used_s(self) -> float:
@@ -32,52 +34,43 @@ class ProcessCpu:
         return times.user + times.system
 
     def available(self, now_s: float) -> float:
-        """How many cores the machine leaves it, measured: other processes and limits take the rest.
-        To be asked every few seconds by the thread that the process runs in.
+        """How many cores the machine leaves it, measured. To be called every few seconds by the
+        thread that the process runs in.
         """
-        sample = self._files.sample(now_s, self.used_s())
-        if sample is not None:
-            self._left = self._share.update(sample)
+        try:
+            # For how long this thread ran, and waited for a CPU or for its quota.
+            told = (self._root / "proc/thread-self/schedstat").read_text("ascii")
+            ran_ns, waited_ns, _ = map(int, told.split())
+        except (OSError, ValueError):
+            return self._left
+        sample = CpuSample(now_s, ran_ns / 1e9, waited_ns / 1e9, self._quota())
+        self._left = self._share.update(sample)
         return self._left
 
+    def _quota(self) -> float:
+        """How many cores its control group may use; infinite where none is set.
 
-class ThreadCpu:
-    """The thread that makes it, to be looked at from any other while it runs."""
+        Read anew each time, for it may be changed while the process runs.
+        """
+        least = math.inf
+        for group in self._groups():
+            try:
+                allowed, period = map(int, (group / "cpu.max").read_text("ascii").split())
+            except (OSError, ValueError):
+                # There is no such file, or it says "max".
+                continue
+            least = min(least, allowed / period)
+        return least
 
-    def __init__(self) -> None:
-        # Held open, for it is asked many times a second.
+    def _groups(self) -> list[Path]:
+        """The folders of its control group and those around it. In a container it is the root."""
+        mount = self._root / "sys/fs/cgroup"
         try:
-            path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
-            self._scheduled: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self._scheduled = None
-        # Not everywhere: macOS has no such clock, and there the process' counts for the thread's.
-        clock_of = getattr(time, "pthread_getcpuclockid", None)
-        self._clock: int | None = None if clock_of is None else clock_of(threading.get_ident())
-
-    def used_s(self) -> float:
-        """The CPU time that it has used, in seconds."""
-        return self.process_used_s() if self._clock is None else time.clock_gettime(self._clock)
-
-    def process_used_s(self) -> float:
-        """The CPU time that all threads of the process have used, in seconds."""
-        return time.process_time()
-
-    def waited_s(self) -> float:
-        """For how long it could have run and had no CPU; 0 where the system does not say."""
-        if self._scheduled is None:
-            return 0.0
-        try:
-            found = scheduled(os.pread(self._scheduled, 100, 0).decode("ascii"))
-        except OSError:
-            return 0.0
-        return 0.0 if found is None else found[1]
-
-    def close(self) -> None:
-        """Close the system's file: nobody looks at the thread any more."""
-        if self._scheduled is not None:
-            os.close(self._scheduled)
-            self._scheduled = None
+            path = (self._root / "proc/self/cgroup").read_text("ascii").rpartition("::/")[2].strip()
+        except (OSError, ValueError):
+            path = ""
+        group = mount / path
+        return [mount, *(each for each in (group, *group.parents) if mount in each.parents)]
 
 
 class StillCpu:
@@ -86,15 +79,9 @@ class StillCpu:
     cores = 1.0
 
     def used_s(self) -> float:
-        """Give 0: no CPU time is ever used."""
+        """No CPU time is ever used."""
         return 0.0
 
     def available(self, now_s: float) -> float:
-        """Give 1: the whole core is always left."""
+        """The whole core is always left."""
         return 1.0
-
-
-def _usable() -> int:
-    # Not everywhere: macOS has no affinity.
-    ask = getattr(os, "sched_getaffinity", None)
-    return len(ask(0)) if ask is not None else os.cpu_count() or 1

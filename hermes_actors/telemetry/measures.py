@@ -6,8 +6,6 @@ TELEMETRY = meanings(
     "hermes_telemetry",
     spans_exported=("spans", "Spans that the collector took"),
     spans_failed=("spans", "Spans that the collector did not take"),
-    spans_dropped=("spans", "Spans for which there was no room in the queue"),
-    spans_waiting=("spans", "Spans that wait to be exported"),
     points_exported=("points", "Points of metrics that the collector took"),
     points_failed=("points", "Points of metrics that the collector did not take"),
 )

@@ -1,14 +1,13 @@
-"""The metrics of a node on their way to a collector: the same ones that Prometheus scrapes.
+"""Pushes the metrics that Prometheus scrapes to a collector, by an exporter of OpenTelemetry's SDK.
 
-Nothing is counted a second time. Counters become cumulative sums, gauges gauges, timers exponential
-histograms, which several nodes' can be added up.
+Counters become cumulative sums, gauges gauges, timers exponential histograms, which can be added up
+over nodes. The SDK's own meters cannot take timers that are kept elsewhere.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
 import trio
-from opentelemetry.sdk.metrics._internal.exemplar import Exemplar as SdkExemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Buckets,
@@ -32,13 +31,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from hermes_actors import __version__
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.threads import Threads
-from hermes_actors.telemetry.metrics import SCALE, Exemplar, Labels, Metrics, Sizes, Timer
-from hermes_actors.telemetry.span_queue import REST
+from hermes_actors.telemetry.metrics import SCALE, Kind, Metrics, Sizes, Slice, Timer
 
 _logger = logging.getLogger(__name__)
 
 POINTS_MAX = 500
-"""Points of one request; as many are encoded at once, in some 10 ms of a thread."""
+"""Points of one request: they are encoded in a thread in some 10 ms."""
 
 LAST_S = 2.0
 """How long the last push of a node that stops may take."""
@@ -49,10 +47,7 @@ _SCOPE = InstrumentationScope("hermes_actors", __version__)
 
 
 class MetricPush:
-    """Pushes all metrics each `interval_s`, and once more when it is asked to stop.
-
-    A collector that does not take one request is sent the rest again with the next push.
-    """
+    """Pushes all metrics each `interval_s`, and once more when it is asked to stop."""
 
     def __init__(
         self,
@@ -91,7 +86,9 @@ class MetricPush:
             await self.push()
 
     async def push(self) -> None:
-        """Push all metrics as they are now, a few at a time, with turns for everybody else."""
+        """Push all metrics as they are now, a few at a time. After a failure the rest is left for
+        the next push.
+        """
         now_ns = self._clock.now_ms() * 1_000_000
         waiting: list[Metric] = []
         points = 0
@@ -107,87 +104,78 @@ class MetricPush:
             await self._send(waiting, points)
 
     async def _send(self, metrics: Sequence[Metric], points: int) -> bool:
-        data = MetricsData(
-            [ResourceMetrics(self._resource, [ScopeMetrics(_SCOPE, metrics, "")], "")]
-        )
-
-        def export() -> tuple[bool, float]:
-            before_s = self._threads.cpu_s()
-            result = self._exporter.export(data)
-            return result is MetricExportResult.SUCCESS, self._threads.cpu_s() - before_s
-
-        is_taken, cpu_s = await self._threads.run(export, self._limiter)
+        scoped = [ScopeMetrics(_SCOPE, metrics, "")]
+        data = MetricsData([ResourceMetrics(self._resource, scoped, "")])
+        result = await self._threads.run(lambda: self._exporter.export(data), self._limiter)
+        is_taken = result is MetricExportResult.SUCCESS
         if is_taken:
             self.exported += points
         else:
             self.failed += points
         if self._is_failing == is_taken:
             self._is_failing = not is_taken
-            _logger.warning(
-                "the collector takes metrics again"
-                if is_taken
-                else "the collector does not take metrics (OTEL_EXPORTER_OTLP_ENDPOINT)"
-            )
-        await trio.sleep(REST * cpu_s)
+            _logger.warning("the collector takes %s metrics", "the" if is_taken else "no")
         return is_taken
 
     def _metrics(self, now_ns: int) -> Iterator[Metric]:
-        """All metrics, in pieces of at most _CHILDREN_A_TURN points."""
         for part in list(self._parts()):
-            for _, family in part.numbers(_CHILDREN_A_TURN):
-                points = [
-                    NumberDataPoint(each.labels, self._started_ns, now_ns, each.value)
-                    for each in family.samples
+            for each in part.slices(_CHILDREN_A_TURN):
+                if each.children:
+                    yield self._metric(each, now_ns)
+
+    def _metric(self, each: Slice, now_ns: int) -> Metric:
+        times = self._started_ns, now_ns
+        match each.kind:
+            case Kind.TIMER:
+                spread = [
+                    _spread(dict(labels), child, times)
+                    for labels, child in each.children
+                    if isinstance(child, Timer)
                 ]
-                if points and family.type == "counter":
-                    total = Sum(points, _CUMULATIVE, is_monotonic=True)
-                    yield Metric(family.name, family.documentation, "", total)
-                elif points:
-                    yield Metric(family.name, family.documentation, "", Gauge(points))
-            for name, meaning, timers in part.timers(_CHILDREN_A_TURN):
-                for _, timed in timers:
-                    if timed:
-                        spread = [self._spread(*each, now_ns) for each in timed]
-                        data = ExponentialHistogram(spread, _CUMULATIVE)
-                        yield Metric(name, meaning, "s", data)
-            for name, meaning, sizes in part.all_sizes(_CHILDREN_A_TURN):
-                for _, sized in sizes:
-                    if sized:
-                        summed = [self._summed(*each, now_ns) for each in sized]
-                        yield Metric(name, meaning, "By", Histogram(summed, _CUMULATIVE))
-
-    def _spread(self, labels: Labels, timer: Timer, now_ns: int) -> ExponentialHistogramDataPoint:
-        offset, counts = timer.buckets()
-        return ExponentialHistogramDataPoint(
-            dict(labels),
-            self._started_ns,
-            now_ns,
-            sum(counts),
-            timer.sum_s,
-            SCALE,
-            0,
-            Buckets(offset, counts),
-            Buckets(0, []),
-            0,
-            # Nobody keeps them.
-            None,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
-            [] if timer.exemplar is None else [_exemplar(timer.exemplar)],
-        )
-
-    def _summed(self, labels: Labels, sizes: Sizes, now_ns: int) -> HistogramDataPoint:
-        return HistogramDataPoint(
-            dict(labels),
-            self._started_ns,
-            now_ns,
-            sizes.count,
-            sizes.sum,
-            [sizes.count],
-            [],
-            None,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
-        )
+                data = ExponentialHistogram(spread, _CUMULATIVE)
+                return Metric(each.name, each.meaning, "s", data)
+            case Kind.SIZES:
+                summed = [
+                    _summed(dict(labels), child, times)
+                    for labels, child in each.children
+                    if isinstance(child, Sizes)
+                ]
+                return Metric(each.name, each.meaning, "By", Histogram(summed, _CUMULATIVE))
+        points = [NumberDataPoint(dict(labels), *times, value) for labels, value in each.numbers()]
+        if each.kind is Kind.COUNTER:
+            total = Sum(points, _CUMULATIVE, is_monotonic=True)
+            return Metric(each.name, each.meaning, "", total)
+        return Metric(each.name, each.meaning, "", Gauge(points))
 
 
-def _exemplar(exemplar: Exemplar) -> SdkExemplar:
-    return SdkExemplar({}, exemplar.duration_s, exemplar.at_ns, exemplar.span_id, exemplar.trace_id)
+def _spread(
+    labels: dict[str, str], timer: Timer, times: tuple[int, int]
+) -> ExponentialHistogramDataPoint:
+    offset, counts = timer.buckets()
+    return ExponentialHistogramDataPoint(
+        labels,
+        *times,
+        count=sum(counts),
+        sum=timer.sum_s,
+        scale=SCALE,
+        zero_count=0,
+        positive=Buckets(offset, counts),
+        negative=Buckets(0, []),
+        flags=0,
+        # Nobody keeps them.
+        min=None,  # type: ignore[arg-type]
+        max=None,  # type: ignore[arg-type]
+    )
+
+
+def _summed(labels: dict[str, str], sizes: Sizes, times: tuple[int, int]) -> HistogramDataPoint:
+    return HistogramDataPoint(
+        labels,
+        *times,
+        count=sizes.count,
+        sum=sizes.sum,
+        bucket_counts=[sizes.count],
+        explicit_bounds=[],
+        min=None,  # type: ignore[arg-type]
+        max=None,  # type: ignore[arg-type]
+    )

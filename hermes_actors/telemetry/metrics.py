@@ -9,34 +9,26 @@ import sys
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import zip_longest
 from math import exp2, isnan, nan
 from types import MappingProxyType
-from typing import TypeVar
 
-import anyio
 import anyio.lowlevel
 from msgspec import Struct
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    SummaryMetricFamily,
-)
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from hermes_actors.runtime.clock import SystemClock
 
-T = TypeVar("T")
 Labels = tuple[tuple[str, str], ...]
-Slices = Iterator[tuple[bool, list[tuple[Labels, T]]]]
-"""(is it the first slice, some children with their labels)"""
+Rows = Callable[[], Iterable[tuple[Mapping[str, str], float]]]
 
 Meanings = Mapping[str, tuple[str, str]]
 """The unit and the meaning of each metric, by its name as it is shown, without `_total`."""
-
 
 _QUANTILES = (0.5, 0.99, 0.999)
 _RECENT = (0.5, 0.99)
@@ -49,7 +41,6 @@ by 2^(1/4), some 19 %, than the one before."""
 # most a cell.
 _FIRST = -54
 _BOUNDS_S = tuple(exp2(n / 2**SCALE) for n in range(_FIRST, 49))
-
 
 WINDOW_S = 60.0
 """How far back the quantiles of timers look."""
@@ -108,29 +99,18 @@ class _Mark(Struct, frozen=True):
 _START = _Mark(0.0, 0, ())
 
 
-class Exemplar(Struct, frozen=True, gc=False):
-    """One duration with the span that it is of; when, in nanoseconds of the Unix epoch."""
-
-    duration_s: float
-    trace_id: int
-    span_id: int
-    at_ns: int
-
-
 class Timer:
     """A distribution of durations in seconds, in cells 19 % wide; quantiles are upper bounds.
-    `exemplar` is the last one that was traced.
 
     Looking at it costs, adding to it does not: each look leaves a mark of what there was, and
     quantiles are of what came since the newest mark that is WINDOW_S old.
     """
 
-    __slots__ = ("_cells", "_marks", "count", "exemplar", "sum_s")
+    __slots__ = ("_cells", "_marks", "count", "sum_s")
 
     def __init__(self) -> None:
         self.count = 0
         self.sum_s = 0.0
-        self.exemplar: Exemplar | None = None
         self._cells = [0] * (len(_BOUNDS_S) + 1)
         self._marks: deque[_Mark] = deque()
 
@@ -191,6 +171,60 @@ class Sizes:
         self.sum += total
 
 
+class Kind(StrEnum):
+    """The kinds of metrics, by their Prometheus suffix."""
+
+    COUNTER = "_total"
+    GAUGE = ""
+    TIMER = "_seconds"
+    SIZES = "_sizes"
+
+
+Child = Counter | Timer | Sizes | Callable[[], float]
+
+
+class Slice(Struct, frozen=True):
+    """Some of a family's children with their labels. A number is read when it is looked at."""
+
+    kind: Kind
+    name: str
+    meaning: str
+    is_first: bool
+    children: list[tuple[Labels, Child]]
+
+    def numbers(self) -> Iterator[tuple[Labels, float]]:
+        """The values of counters and gauges."""
+        for labels, child in self.children:
+            if isinstance(child, Counter):
+                yield labels, child.value
+            elif callable(child):
+                yield labels, child()
+
+    def family(self, now_s: float) -> Metric:
+        """The slice in prometheus_client's terms."""
+        name = self.name
+        if self.kind in (Kind.COUNTER, Kind.GAUGE):
+            is_counter = self.kind is Kind.COUNTER
+            make = CounterMetricFamily if is_counter else GaugeMetricFamily
+            numbers: Metric = make(name, self.meaning)
+            for labels, value in self.numbers():
+                numbers.samples.append(Sample(name + self.kind, dict(labels), value))
+            return numbers
+        summary = SummaryMetricFamily(name, self.meaning)
+        for key, child in self.children:
+            labels_of = dict(key)
+            if isinstance(child, Timer):
+                found = child.quantiles_s(_QUANTILES, now_s)
+                for quantile, bound_s in zip(_QUANTILES, found, strict=True):
+                    shown = {**labels_of, "quantile": str(quantile)}
+                    summary.samples.append(Sample(name, shown, bound_s))
+            if isinstance(child, (Timer, Sizes)):
+                total = child.sum_s if isinstance(child, Timer) else child.sum
+                summary.samples.append(Sample(f"{name}_count", labels_of, child.count))
+                summary.samples.append(Sample(f"{name}_sum", labels_of, total))
+        return summary
+
+
 class Metrics(Collector):
     """All metrics of one component of a node, under one prefix, e.g. `hermes_frontend`."""
 
@@ -204,154 +238,101 @@ class Metrics(Collector):
         self._prefix = prefix
         self._now_s = now_s
         self._meanings = meanings
-        self._counters: dict[str, dict[Labels, Counter]] = {}
-        self._timers: dict[str, dict[Labels, Timer]] = {}
-        self._sizes: dict[str, dict[Labels, Sizes]] = {}
-        self._gauges: dict[str, dict[Labels, Callable[[], float]]] = {}
-        self._totals: dict[str, dict[Labels, Callable[[], float]]] = {}
-        self._tables: dict[str, Callable[[], Iterable[tuple[Mapping[str, str], float]]]] = {}
-        self._total_tables: dict[str, Callable[[], Iterable[tuple[Mapping[str, str], float]]]] = {}
+        self._families: dict[tuple[Kind, str], dict[Labels, Child]] = {}
+        self._tables: dict[tuple[Kind, str], Rows] = {}
 
     def counter(self, name: str, **labels: str) -> Counter:
         """The counter of that name and labels, the same one each time; shown as `…_total`."""
-        return self._counters.setdefault(name, {}).setdefault(_key(labels), Counter())
+        found = self._family(Kind.COUNTER, name).setdefault(_key(labels), Counter())
+        assert isinstance(found, Counter), "this name is counted elsewhere"
+        return found
 
     def counted(self, name: str) -> int:
         """All counters of that name together; those that were forgotten count no more."""
-        return sum(each.value for each in self._counters.get(name, {}).values())
+        found = self._family(Kind.COUNTER, name).values()
+        return sum(each.value for each in found if isinstance(each, Counter))
 
     def timer(self, name: str, **labels: str) -> Timer:
         """The timer of that name and labels; shown as `…_seconds` with quantiles over
         the last minute, and with count and sum since the start.
         """
-        return self._timers.setdefault(name, {}).setdefault(_key(labels), Timer())
+        found = self._family(Kind.TIMER, name).setdefault(_key(labels), Timer())
+        assert isinstance(found, Timer)
+        return found
 
     def sizes(self, name: str, **labels: str) -> Sizes:
         """The sizes of that name and labels; shown as a summary without quantiles."""
-        return self._sizes.setdefault(name, {}).setdefault(_key(labels), Sizes())
+        found = self._family(Kind.SIZES, name).setdefault(_key(labels), Sizes())
+        assert isinstance(found, Sizes)
+        return found
 
     def gauge(self, name: str, read: Callable[[], float], **labels: str) -> None:
         """A number that is read when scraped; a later one of the same labels replaces it."""
-        self._gauges.setdefault(name, {})[_key(labels)] = read
-
-    def gauges(
-        self, name: str, read: Callable[[], Iterable[tuple[Mapping[str, str], float]]]
-    ) -> None:
-        """Numbers that somebody else keeps, all of a name, with their labels, read when scraped."""
-        self._tables[name] = read
-
-    def totals(
-        self, name: str, read: Callable[[], Iterable[tuple[Mapping[str, str], float]]]
-    ) -> None:
-        """As `gauges`, of numbers that only grow, shown as `…_total`."""
-        self._total_tables[name] = read
+        self._family(Kind.GAUGE, name)[_key(labels)] = read
 
     def total(self, name: str, read: Callable[[], float], **labels: str) -> None:
-        """A number that only grows and that somebody else counts, read when scraped and shown as
-        `…_total`; a later one of the same labels replaces it. Not for a `counter`'s name.
-        """
-        assert name not in self._counters, "this name is counted here"
-        self._totals.setdefault(name, {})[_key(labels)] = read
+        """As `gauge`, of a number that only grows, shown as `…_total`."""
+        self._family(Kind.COUNTER, name)[_key(labels)] = read
+
+    def gauges(self, name: str, read: Rows) -> None:
+        """Numbers that somebody else keeps, all of a name, with their labels, read when scraped."""
+        self._tables[Kind.GAUGE, name] = read
+
+    def totals(self, name: str, read: Rows) -> None:
+        """As `gauges`, of numbers that only grow, shown as `…_total`."""
+        self._tables[Kind.COUNTER, name] = read
 
     def forget(self, **labels: str) -> None:
         """Drop every metric that carries all of these labels (a topic or subscription is gone)."""
         gone = set(labels.items())
-        kinds = (self._counters, self._totals, self._timers, self._gauges, self._sizes)
-        for families in kinds:
-            for children in families.values():
-                for key in [key for key in children if gone <= set(key)]:
-                    del children[key]
+        for children in self._families.values():
+            for key in [key for key in children if gone <= set(key)]:
+                del children[key]
 
     def collect(self) -> Iterator[Metric]:
         """The families in prometheus_client's terms."""
-        for _, family in self.slices(sys.maxsize):
+        for _, family in self.families(sys.maxsize):
             yield family
 
-    def slices(self, children_max: int) -> Iterator[tuple[bool, Metric]]:
-        """(is its family's first, a family with at most that many children), all of them.
+    def families(self, children_max: int) -> Iterator[tuple[bool, Metric]]:
+        """(is its family's first, a family with at most that many children), all of them."""
+        for each in self.slices(children_max):
+            yield each.is_first, each.family(self._now_s())
+
+    def slices(self, children_max: int) -> Iterator[Slice]:
+        """All metrics, at most that many children at a time.
 
         Metrics may come and go between two slices.
         """
-        yield from self.numbers(children_max)
-        for name, help_text, timers in self.timers(children_max):
-            for is_first, timed in timers:
-                yield is_first, _summary(name, help_text, timed, self._now_s())
-        for name, help_text, sizes in self.all_sizes(children_max):
-            for is_first, sized in sizes:
-                plain = SummaryMetricFamily(name, help_text)
-                for key, each in sized:
-                    labels = dict(key)
-                    plain.samples.append(Sample(f"{name}_count", labels, each.count))
-                    plain.samples.append(Sample(f"{name}_sum", labels, each.sum))
-                yield is_first, plain
+        for kind, name in sorted({**self._families, **self._tables}):
+            children = self._families.get((kind, name), {})
+            if (kind, name) in self._tables:
+                rows = self._tables[kind, name]()
+                children = {_key(labels): lambda value=value: value for labels, value in rows}  # type: ignore[misc]
+            shown = f"{self._prefix}_{name}" + (kind if kind is Kind.TIMER else "")
+            unit, meaning = self._meanings.get(shown, ("", ""))
+            help_text = f"{meaning}; in {unit}." if meaning else shown
+            items = list(children.items())
+            for at in range(0, max(len(items), 1), children_max):
+                yield Slice(kind, shown, help_text, at == 0, items[at : at + children_max])
 
-    def timers(self, children_max: int) -> Iterator[tuple[str, str, Slices[Timer]]]:
-        """(name, help, its timers in slices of at most that many), of all families of timers."""
-        for name, timers in sorted(self._timers.items()):
-            yield *self._head(f"{name}_seconds"), _sliced(timers, children_max)
-
-    def all_sizes(self, children_max: int) -> Iterator[tuple[str, str, Slices[Sizes]]]:
-        """As `timers`, of all families of sizes."""
-        for name, sizes in sorted(self._sizes.items()):
-            yield *self._head(name), _sliced(sizes, children_max)
-
-    def numbers(self, children_max: int) -> Iterator[tuple[bool, Metric]]:
-        """As `slices`, of counters and gauges alone."""
-        for name, counters in sorted(self._counters.items()):
-            for is_first, some in _sliced(counters, children_max):
-                family = CounterMetricFamily(*self._head(name))
-                for key, counter in some:
-                    family.samples.append(
-                        Sample(f"{self._prefix}_{name}_total", dict(key), counter.value)
-                    )
-                yield is_first, family
-        for make, suffix, families in (
-            (CounterMetricFamily, "_total", self._totals),
-            (GaugeMetricFamily, "", self._gauges),
-        ):
-            for name, readings in sorted(families.items()):
-                for is_first, reads in _sliced(readings, children_max):
-                    shown: Metric = make(*self._head(name))
-                    for key, read in reads:
-                        sample = Sample(f"{self._prefix}_{name}{suffix}", dict(key), read())
-                        shown.samples.append(sample)
-                    yield is_first, shown
-        for make, suffix, tables in (
-            (CounterMetricFamily, "_total", self._total_tables),
-            (GaugeMetricFamily, "", self._tables),
-        ):
-            for name, table in sorted(tables.items()):
-                rows = {_key(labels): number for labels, number in table()}
-                for is_first, numbers in _sliced(rows, children_max):
-                    levels: Metric = make(*self._head(name))
-                    for key, number in numbers:
-                        sample = Sample(f"{self._prefix}_{name}{suffix}", dict(key), number)
-                        levels.samples.append(sample)
-                    yield is_first, levels
-
-    def _head(self, name: str) -> tuple[str, str]:
-        """The name as it is shown, and what it means."""
-        shown = f"{self._prefix}_{name}"
-        unit, meaning = self._meanings.get(shown, ("", ""))
-        return shown, f"{meaning}; in {unit}." if meaning else shown
+    def _family(self, kind: Kind, name: str) -> dict[Labels, Child]:
+        return self._families.setdefault((kind, name), {})
 
 
 def render(parts: Iterable[Metrics]) -> bytes:
     """Prometheus' text form (version 0.0.4) of several components' metrics."""
-    registry = CollectorRegistry(auto_describe=False)
-    for part in parts:
-        registry.register(part)
-    return generate_latest(registry)
+    return b"".join(map(generate_latest, parts))
 
 
 async def render_in_turns(parts: Iterable[Metrics]) -> bytes:
-    """Render as `render` does, with a turn for everybody else on the loop every few milliseconds.
+    """As `render`, with a turn for everything else on the loop every few milliseconds.
 
-    At 10,000 topics `render` takes more than a second, in which nobody would be answered.
+    At 10,000 topics rendering takes more than a second.
     """
     pieces = []
     for part in list(parts):
-        for is_first, family in part.slices(_CHILDREN_A_TURN):
+        for is_first, family in part.families(_CHILDREN_A_TURN):
             piece = generate_latest(_Only(family))
             # The lines with help and type stand once above each family.
             pieces.append(piece if is_first else piece.split(b"\n", 2)[2])
@@ -369,26 +350,5 @@ class _Only(Collector):
         yield self._family
 
 
-def _sliced(
-    children: Mapping[Labels, T], children_max: int
-) -> Iterator[tuple[bool, list[tuple[Labels, T]]]]:
-    items = list(children.items())
-    for at in range(0, max(len(items), 1), children_max):
-        yield at == 0, items[at : at + children_max]
-
-
 def _key(labels: Mapping[str, str]) -> Labels:
     return tuple(sorted(labels.items()))
-
-
-def _summary(
-    name: str, help_text: str, timers: Iterable[tuple[Labels, Timer]], now_s: float
-) -> SummaryMetricFamily:
-    family = SummaryMetricFamily(name, help_text)
-    for key, timer in timers:
-        labels = dict(key)
-        for quantile, bound_s in zip(_QUANTILES, timer.quantiles_s(_QUANTILES, now_s), strict=True):
-            family.samples.append(Sample(name, {**labels, "quantile": str(quantile)}, bound_s))
-        family.samples.append(Sample(f"{name}_count", labels, timer.count))
-        family.samples.append(Sample(f"{name}_sum", labels, timer.sum_s))
-    return family

@@ -16,9 +16,6 @@ from hermes_actors.telemetry.sampling import Sampling
 Exporter = typing.Literal["otlp", "console", "none"]
 Protocol = typing.Literal["http/protobuf", "grpc"]
 
-QUEUE_MAX = 65_536
-"""The most spans that may be allowed to wait: about 200 MB."""
-
 _SAMPLERS: Mapping[str, tuple[float | None, bool]] = {
     "always_on": (1.0, False),
     "always_off": (0.0, False),
@@ -30,21 +27,15 @@ _SAMPLERS: Mapping[str, tuple[float | None, bool]] = {
 
 
 class TelemetrySettings(Struct, frozen=True):
-    """The wishes of an operator for traces and for metrics that are pushed.
-
-    `queue_max` spans wait at most, for up to `delay_s`, and `batch_max` leave together; metrics are
-    pushed each `metrics_interval_s`.
-    """
+    """What leaves a node, how, and where to: host and port of each collector, by its signal."""
 
     traces: Exporter = "none"
     metrics: Exporter = "none"
     traces_protocol: Protocol = "http/protobuf"
     metrics_protocol: Protocol = "http/protobuf"
     sampling: Sampling = Sampling(1.0, follows_parent=True)
-    queue_max: int = 2_048
-    batch_max: int = 64
-    delay_s: float = 1.0
     metrics_interval_s: float = 60.0
+    collectors: Mapping[str, tuple[str, int]] = {}
 
 
 def telemetry_settings(env: Mapping[str, str]) -> TelemetrySettings:
@@ -54,23 +45,22 @@ def telemetry_settings(env: Mapping[str, str]) -> TelemetrySettings:
     """
     if _get(env, "OTEL_SDK_DISABLED").lower() == "true":
         return TelemetrySettings()
-    default = TelemetrySettings()
-    queue_max = _number(env, "OTEL_BSP_MAX_QUEUE_SIZE", default.queue_max, QUEUE_MAX)
-    batch_max = _number(env, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", default.batch_max, 4_096)
-    delay_ms = _number(env, "OTEL_BSP_SCHEDULE_DELAY", round(default.delay_s * 1_000), 600_000)
-    interval_ms = _number(
-        env, "OTEL_METRIC_EXPORT_INTERVAL", round(default.metrics_interval_s * 1_000), 86_400_000
-    )
+    traces, metrics = _exporter(env, "TRACES"), _exporter(env, "METRICS")
+    interval = _get(env, "OTEL_METRIC_EXPORT_INTERVAL") or "60000"
+    if not (interval.isascii() and interval.isdigit() and len(interval) < 12):
+        raise ConfigError(f"OTEL_METRIC_EXPORT_INTERVAL={interval}: write milliseconds")
     return TelemetrySettings(
-        traces=_exporter(env, "TRACES"),
-        metrics=_exporter(env, "METRICS"),
+        traces=traces,
+        metrics=metrics,
         traces_protocol=_protocol(env, "TRACES"),
         metrics_protocol=_protocol(env, "METRICS"),
         sampling=_sampling(env),
-        queue_max=queue_max,
-        batch_max=min(batch_max, queue_max),
-        delay_s=delay_ms / 1_000,
-        metrics_interval_s=max(interval_ms / 1_000, 1.0),
+        metrics_interval_s=max(int(interval) / 1_000, 1.0),
+        collectors={
+            signal: _collector(env, signal.upper())
+            for signal, exporter in (("traces", traces), ("metrics", metrics))
+            if exporter == "otlp"
+        },
     )
 
 
@@ -78,39 +68,45 @@ def _get(env: Mapping[str, str], name: str) -> str:
     return env.get(name, "").strip()
 
 
+def _endpoint(env: Mapping[str, str], signal: str) -> tuple[str, str]:
+    """The variable that names the signal's collector, and what it says."""
+    own = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
+    name = own if _get(env, own) else "OTEL_EXPORTER_OTLP_ENDPOINT"
+    return name, _get(env, name)
+
+
 def _exporter(env: Mapping[str, str], signal: str) -> Exporter:
     """The standard's default is OTLP to this machine; here it takes an endpoint to begin."""
-    own = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
-    endpoints = [name for name in (own, "OTEL_EXPORTER_OTLP_ENDPOINT") if _get(env, name)]
     name = f"OTEL_{signal}_EXPORTER"
     match _get(env, name).lower():
+        case "otlp":
+            return "otlp"
+        case "console":
+            return "console"
+        case "":
+            return "otlp" if _endpoint(env, signal)[1] else "none"
         case "none":
             return "none"
         case "prometheus" if signal == "METRICS":
             # The node shows that in any case.
             return "none"
-        case "console":
-            return "console"
-        case "otlp":
-            pass
-        case "":
-            if not endpoints:
-                return "none"
         case other:
             raise ConfigError(f"{name}={other}: not known here; use otlp, console or none")
-    for variable in endpoints[:1]:
-        endpoint = _get(env, variable)
-        scheme = endpoint.partition("://")[0]
-        try:
-            parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
-            host, _ = parts.hostname, parts.port
-        except ValueError as error:
-            raise ConfigError(f"{variable}: no URL: {error}; write http://host:port") from error
-        if host is None:
-            raise ConfigError(f"{variable}: no host in it; write http://host:port")
-        if scheme not in ("http", "https") and _protocol(env, signal) != "grpc":
-            raise ConfigError(f"{variable}: not an http:// or https:// URL; write http://host:port")
-    return "otlp"
+
+
+def _collector(env: Mapping[str, str], signal: str) -> tuple[str, int]:
+    name, endpoint = _endpoint(env, signal)
+    is_grpc = _protocol(env, signal) == "grpc"
+    if not endpoint:
+        return "localhost", 4317 if is_grpc else 4318
+    try:
+        parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        scheme, host, port = "", None, None
+    if host is None or not (is_grpc or scheme in ("http", "https")):
+        raise ConfigError(f"{name}: not a URL of http or https; write http://host:port")
+    return host, port or (4317 if is_grpc else {"https": 443}.get(scheme, 80))
 
 
 def _protocol(env: Mapping[str, str], signal: str) -> Protocol:
@@ -146,12 +142,3 @@ def _sampling(env: Mapping[str, str]) -> Sampling:
                 f"OTEL_TRACES_SAMPLER_ARG={text}: not a share; write a number from 0 to 1"
             )
     return Sampling(ratio, follows_parent=follows_parent)
-
-
-def _number(env: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = _get(env, name)
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 12 and 1 <= int(text) <= most):
-        raise ConfigError(f"{name}={text}: write a whole number from 1 to {most}")
-    return int(text)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.semconv._incubating.attributes import messaging_attributes
@@ -22,10 +22,7 @@ from opentelemetry.util.types import AttributeValue
 
 from hermes_actors import __version__
 from hermes_actors.model.trace_context import TraceContext, is_traceparent
-from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.metrics import Exemplar
 from hermes_actors.telemetry.sampling import Sampling
-from hermes_actors.telemetry.span_queue import SpanQueue
 
 SYSTEM = "hermes"
 DATACENTER = "hermes.datacenter"
@@ -51,14 +48,11 @@ class _ChosenIds(RandomIdGenerator):
 
 
 class Tracing:
-    """Makes spans and gives what they are carried on by. `queue` takes them when they have ended,
-    `rng` draws the ids of traces that begin here.
-    """
+    """Makes spans. `processor` takes them when they have ended, `rng` draws the ids of traces."""
 
     def __init__(
-        self, queue: SpanQueue, sampling: Sampling, resource: Resource, rng: random.Random
+        self, processor: SpanProcessor, sampling: Sampling, resource: Resource, rng: random.Random
     ) -> None:
-        self.queue = queue
         self._sampling = sampling
         self._draw = rng.getrandbits
         self._bound = sampling.bound
@@ -66,7 +60,7 @@ class Tracing:
         provider = TracerProvider(
             ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=self._ids
         )
-        provider.add_span_processor(queue)
+        provider.add_span_processor(processor)
         self._tracer = provider.get_tracer("hermes_actors", __version__)
 
     def is_chosen(self, context: TraceContext | None) -> bool:
@@ -138,12 +132,6 @@ def _context_in(context: TraceContext) -> SpanContext:
         trace_flags=TraceFlags(int(traceparent[53:55], 16) | TraceFlags.SAMPLED),
         trace_state=TraceState.from_header([tracestate]) if tracestate else None,
     )
-
-
-def example(span: trace.Span, duration_s: float, clock: Clock) -> Exemplar:
-    """Return a duration that ends now as an example that leads to its trace."""
-    context = span.get_span_context()
-    return Exemplar(duration_s, context.trace_id, context.span_id, clock.now_ms() * 1_000_000)
 
 
 def failed(span: trace.Span, error_type: str) -> None:

@@ -176,16 +176,6 @@ def test_each_alert_has_its_panel_that_asks_for_the_same_metrics():
         assert selectors(alerts()[name]["expr"]).keys() <= asked, name
 
 
-def test_who_holds_the_loop_for_the_first_time_is_told_though_the_series_begins_with_it():
-    name = "hermes_loop_held_seconds_total"
-    asking = [query for query in queries().values() if name in query]
-    assert len(asking) == 2
-    for query in asking:
-        first, _, later = query.partition(" or ")
-        assert re.search(rf"\({name}\S* unless {name}\S* offset 10m\)", first)
-        assert "increase(" in later
-
-
 def test_a_panels_line_is_where_its_alert_begins():
     lines = 0
     for panel in panels()["hermes-alerts"]:

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.log.base import Stored, UnavailableRecord
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
 from hermes_actors.publisher.tracing import PublishSpans
-from hermes_actors.runtime.threads import SystemThreads
 from hermes_actors.telemetry.sampling import Sampling
-from hermes_actors.telemetry.span_queue import SpanQueue
 from hermes_actors.telemetry.tracing import Tracing
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
@@ -32,33 +30,21 @@ class Kept(SpanExporter):
 
 
 class Recording:
-    """A frontend's spans: `ended` ends the recording and returns them."""
+    """A frontend's spans."""
 
     def __init__(self, ratio: float) -> None:
         self._kept = Kept()
-        self._queue = SpanQueue(
-            self._kept, SystemThreads(), queue_max=100, batch_max=10, delay_s=10
-        )
         sampling = Sampling(ratio, follows_parent=True)
-        tracing = Tracing(self._queue, sampling, Resource({}), random.Random(1))
+        tracing = Tracing(SimpleSpanProcessor(self._kept), sampling, Resource({}), random.Random(1))
         self.spans = PublishSpans(tracing, "dc1", SimulatedClock())
 
     def ended(self) -> list[ReadableSpan]:
-        self._queue.close(10)
         return self._kept.spans
 
 
 @pytest.fixture
 def recording():
-    made = []
-
-    def record(ratio=1.0):
-        made.append(Recording(ratio))
-        return made[-1]
-
-    yield record
-    for each in made:
-        each.ended()
+    return lambda ratio=1.0: Recording(ratio)
 
 
 def entry(traceparent):

@@ -1,56 +1,11 @@
-"""Long collections set aside what they leave, and not for good."""
+"""Long full collections set aside what they leave, and not for good."""
 
 import gc
 from typing import Any
 
 import pytest
 
-from hermes_actors.runtime.collecting import ALL_INTERVAL_S, LongLived, long_lived_set_aside
-
-
-class Heap:
-    """A collector whose full collections take as long as a test says."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-        self.done: list[str] = []
-        self.callback = LongLived(
-            lambda: self.now_s,
-            lambda: self.done.append("freeze"),
-            lambda: self.done.append("unfreeze"),
-        )
-
-    def collect(self, takes_s: float, generation: int = 2) -> list[str]:
-        self.done.clear()
-        self.callback("start", {"generation": generation})
-        self.now_s += takes_s
-        self.callback("stop", {"generation": generation, "collected": 0})
-        return self.done
-
-
-@pytest.fixture
-def heap() -> Heap:
-    return Heap()
-
-
-def test_what_a_long_full_collection_leaves_is_set_aside(heap: Heap) -> None:
-    assert heap.collect(0.019) == []
-    assert heap.collect(0.021) == ["freeze"]
-
-
-def test_young_collections_set_nothing_aside(heap: Heap) -> None:
-    assert heap.collect(1.0, generation=1) == []
-    assert heap.collect(1.0, generation=0) == []
-
-
-def test_after_ten_minutes_one_looks_at_everything_again(heap: Heap) -> None:
-    heap.now_s += ALL_INTERVAL_S - 1
-    assert heap.collect(0.05) == ["freeze"]
-    heap.now_s += 1
-    # Before it begins, so that this very one finds what has become garbage meanwhile.
-    assert heap.collect(0.4) == ["unfreeze", "freeze"]
-    heap.now_s += 60
-    assert heap.collect(0.05) == ["freeze"]
+from hermes_actors.runtime.collecting import ALL_INTERVAL_S, LONG_S, long_lived_set_aside
 
 
 class _Cycle:
@@ -60,25 +15,34 @@ class _Cycle:
         self.me = self
 
 
-@pytest.mark.slow
-def test_garbage_that_was_set_aside_is_found_later() -> None:
-    now_s, before = 0.0, gc.get_freeze_count()
-    collector = LongLived(lambda: now_s)
-    cycle = _Cycle()
-    found: list[bool] = []
-    cycle.gone = type("Gone", (), {"__del__": lambda _self: found.append(True)})()
-    gc.collect()
-    collector("start", {"generation": 2})
-    now_s = 1.0
-    collector("stop", {"generation": 2})
-    assert gc.get_freeze_count() > before
-    del cycle
-    gc.collect()
-    assert found == []
-    now_s = ALL_INTERVAL_S
-    collector("start", {"generation": 2})
-    gc.collect()
-    assert found == [True]
+def test_garbage_that_was_set_aside_is_found_after_ten_minutes() -> None:
+    now_s, found = 0.0, list[bool]()
+
+    def taking_long() -> float:
+        nonlocal now_s
+        now_s += 2 * LONG_S
+        return now_s
+
+    with long_lived_set_aside(taking_long):
+        cycle = _Cycle()
+        cycle.gone = type("Gone", (), {"__del__": lambda _self: found.append(True)})()
+        gc.collect()
+        assert gc.get_freeze_count() > 0
+        del cycle
+        gc.collect()
+        assert found == []
+        now_s += ALL_INTERVAL_S
+        gc.collect()
+        assert found == [True]
+    gc.unfreeze()
+
+
+def test_short_and_young_collections_set_nothing_aside() -> None:
+    before = gc.get_freeze_count()
+    with long_lived_set_aside(lambda: 0.0):
+        gc.collect()
+        gc.collect(1)
+    assert gc.get_freeze_count() == before
 
 
 def test_the_collector_is_as_before_after_the_block() -> None:

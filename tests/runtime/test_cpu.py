@@ -1,13 +1,10 @@
 """What a node takes for its share of CPU, and what it finds to be left of it."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from hermes_actors.runtime.cpu import ProcessCpu, StillCpu
-from hermes_actors.runtime.cpu_files import CpuFiles
 
 
 class Files:
@@ -30,12 +27,12 @@ def test_a_node_counts_for_one_core_at_most_unless_it_is_told_otherwise(tmp_path
     assert 0 < ProcessCpu().cores <= 1.0
     assert ProcessCpu(4.0).cores == 4.0
     Files(tmp_path).say(0.0, 0.0, "50000")
-    assert ProcessCpu(files=CpuFiles(tmp_path)).cores == 0.5
+    assert ProcessCpu(root=tmp_path).cores == 0.5
 
 
 def test_what_others_take_is_not_there_though_nobody_told(tmp_path: Path) -> None:
     files = Files(tmp_path)
-    cpu = ProcessCpu(files=CpuFiles(tmp_path))
+    cpu = ProcessCpu(root=tmp_path)
     assert cpu.available(0.0) == 1.0
     files.say(300.0, 300.0)
     assert cpu.available(600.0) == pytest.approx(0.5, rel=0.02)
@@ -45,7 +42,7 @@ def test_what_others_take_is_not_there_though_nobody_told(tmp_path: Path) -> Non
 def test_a_quota_that_is_lifted_leaves_a_whole_core_again(tmp_path: Path) -> None:
     files = Files(tmp_path)
     files.say(0.0, 0.0, "50000")
-    cpu = ProcessCpu(files=CpuFiles(tmp_path))
+    cpu = ProcessCpu(root=tmp_path)
     assert (cpu.cores, cpu.available(0.0)) == (0.5, 0.5)
     files.say(1.0, 0.0)
     assert (cpu.cores, cpu.available(10.0)) == (0.5, 1.0)
@@ -53,7 +50,7 @@ def test_a_quota_that_is_lifted_leaves_a_whole_core_again(tmp_path: Path) -> Non
 
 def test_when_nothing_can_be_read_what_was_known_stays(tmp_path: Path) -> None:
     files = Files(tmp_path)
-    cpu = ProcessCpu(files=CpuFiles(tmp_path))
+    cpu = ProcessCpu(root=tmp_path)
     cpu.available(0.0)
     files.say(100.0, 300.0)
     known = cpu.available(400.0)
@@ -62,43 +59,9 @@ def test_when_nothing_can_be_read_what_was_known_stays(tmp_path: Path) -> None:
 
 
 def test_where_there_are_no_such_files_all_its_cores_are_there(tmp_path: Path) -> None:
-    cpu = ProcessCpu(files=CpuFiles(tmp_path))
+    cpu = ProcessCpu(root=tmp_path)
     assert [cpu.available(at_s) for at_s in (0.0, 10.0, 20.0)] == [1.0] * 3
 
 
 def test_in_a_simulation_the_machine_is_nobody_elses() -> None:
     assert StillCpu().available(1.0) == StillCpu().cores == 1.0
-
-
-_BESIDE_A_RIVAL = """
-import os, subprocess, sys, time
-from hermes_actors.runtime.cpu_files import CpuFiles
-from hermes_actors.runtime.cpu_share import CpuShare
-os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-files, share = CpuFiles(), CpuShare(1.0, window_s=1.0)
-def left():
-    return share.update(files.sample(time.monotonic(), time.process_time()))
-rival = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-try:
-    start_s = time.monotonic()
-    while time.monotonic() - start_s < 2.5:
-        left()
-        for _ in range(100_000):
-            pass
-    print(left())
-finally:
-    rival.kill()
-    rival.wait()
-"""
-
-
-@pytest.mark.live
-@pytest.mark.skipif(
-    not Path("/proc/thread-self/schedstat").exists(), reason="the system does not tell of waiting"
-)
-def test_a_busy_process_on_the_same_core_is_noticed() -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", _BESIDE_A_RIVAL], capture_output=True, text=True, check=True
-    )
-    # Half of it, and less where the machine has other work as well.
-    assert 0 < float(told.stdout) < 0.7

@@ -15,7 +15,7 @@ from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.runtime.threads import SystemThreads
 from hermes_actors.telemetry import metric_push
 from hermes_actors.telemetry.metric_push import MetricPush
-from hermes_actors.telemetry.metrics import SCALE, Exemplar, Metrics, Timer
+from hermes_actors.telemetry.metrics import SCALE, Metrics, Timer
 from tests.otlp_collector import Collector, http_collector
 
 
@@ -51,7 +51,6 @@ def some_metrics() -> Metrics:
         metrics.counter("published", topic=f"t{number}").add(number)
     metrics.gauge("lag", lambda: 2.5)
     metrics.timer("latency", topic="t").observe(0.1, 3)
-    metrics.timer("latency", topic="t").exemplar = Exemplar(0.1, 17, 18, 19)
     metrics.sizes("size_bytes", topic="t").add(2, 300)
     return metrics
 
@@ -66,8 +65,6 @@ async def test_each_metric_is_pushed_under_its_name_with_its_value(collector: Co
     timer = found["hermes_frontend_latency_seconds", "t"]
     assert (timer.count, timer.scale, list(timer.positive.bucket_counts)) == (3, SCALE, [3])
     assert 2 ** (timer.positive.offset / 4) < 0.1 <= 2 ** ((timer.positive.offset + 1) / 4)
-    (exemplar,) = timer.exemplars
-    assert (exemplar.trace_id, exemplar.span_id) == ((17).to_bytes(16), (18).to_bytes(8))
     sizes = found["hermes_frontend_size_bytes", "t"]
     assert (sizes.count, sizes.sum) == (2, 300)
     (description,) = {

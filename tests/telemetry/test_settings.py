@@ -68,9 +68,6 @@ def test_each_signal_has_its_protocol() -> None:
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.test:99999/"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://[::1"),
         ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
-        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
-        ("OTEL_BSP_MAX_QUEUE_SIZE", "1e9"),
-        ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "\u0661"),
     ],
 )
@@ -85,6 +82,31 @@ def test_a_share_is_between_nothing_and_all(share: str) -> None:
         telemetry_settings(
             {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": share}
         )
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, {}),
+        (
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:99"},
+            {"traces": ("c", 99), "metrics": ("c", 99)},
+        ),
+        ({"OTEL_TRACES_EXPORTER": "otlp"}, {"traces": ("localhost", 4318)}),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "c",
+                "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc",
+            },
+            {"metrics": ("c", 4317)},
+        ),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://c/v1"}, {"traces": ("c", 443)}),
+    ],
+)
+def test_collectors_are_where_the_standard_says(
+    env: dict[str, str], expected: dict[str, tuple[str, int]]
+) -> None:
+    assert telemetry_settings(env).collectors == expected
 
 
 TRACE = "00-{:032x}-b7ad6b7169203331-{}"

@@ -79,17 +79,9 @@ def show_updated(
     for name in unknown_fields(patch, fields):
         if name in known:
             continue
-        meant = _meant(name, [path for path, _ in flattened(fields)])
-        warn(f"unknown field {printable(name)} was ignored by the server{printable(meant)}")
-
-
-def _meant(name: str, known: list[str]) -> str:
-    """The question whether a known field was meant: one further within, or one spelt alike."""
-    section, _, last = name.rpartition(".")
-    within = [each for each in known if each.endswith(f".{name}")]
-    beside = {each.rpartition(".")[2]: each for each in known if each.rpartition(".")[0] == section}
-    near = within or [beside[each] for each in difflib.get_close_matches(last, beside, 1, 0.65)]
-    return f"; did you mean {near[0]}?" if near else ""
+        near = difflib.get_close_matches(name, [path for path, _ in flattened(fields)], 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        warn(printable(f"unknown field {name} was ignored by the server{meant}"))
 
 
 def unknown_fields(patch: dict[str, Any], shown: Any, prefix: str = "") -> Iterator[str]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.administration.arguments import Named, completed
+from hermes_actors.cli.administration.arguments import completed
 from hermes_actors.cli.administration.resource import TOPIC
 from hermes_actors.cli.command_line import bodies
 from hermes_actors.cli.command_line.failures import UsageWrong
@@ -142,9 +142,7 @@ def list_topics(
     client: ManagementClient,
     group: Annotated[
         str | None,
-        typer.Option(
-            metavar="GROUP", help="Only this group's.", autocompletion=completed(Named.GROUP)
-        ),
+        typer.Option(metavar="GROUP", help="Only this group's.", autocompletion=completed("group")),
     ] = None,
     tracked: Annotated[bool, typer.Option("--tracked", help="Only those with tracking.")] = False,
     output: OutputOption = Output.TABLE,

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import trio
 import typer
 
-from hermes_actors.cli.administration.arguments import Named, TopicArgument, completed
+from hermes_actors.cli.administration.arguments import TopicArgument, completed
 from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.balancer.tables import drained
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
@@ -178,7 +178,7 @@ def constrain(
         typer.Argument(
             metavar="SUBSCRIPTION",
             help="By default all of the topic.",
-            autocompletion=completed(Named.SUBSCRIPTION),
+            autocompletion=completed("subscription"),
         ),
     ] = "",
     nodes: Annotated[

@@ -64,12 +64,13 @@ def checked_url(url: str, option: str, example: str) -> str:
 class ManagementClient:
     """One management API. Every failure is CommandFailed with what, why and a way out."""
 
-    def __init__(self, url: str, *, asks: bool = True) -> None:
+    def __init__(self, url: str, *, asks: bool = True, timeout_s: float = _TIMEOUT_S) -> None:
         """`asks`: a password that no file holds may be asked for on the terminal."""
+        self._timeout_s = timeout_s
         self._url = checked_url(url, "--management", MANAGEMENT_URL_DEFAULT)
         shown = authorization(asks=asks)
         self._client = httpx.Client(
-            timeout=_TIMEOUT_S,
+            timeout=timeout_s,
             trust_env=not is_loopback(urlsplit(self._url).hostname or ""),
             # Loading whom the machine trusts takes longer than a plain request.
             verify=tls_context() or self._url.startswith("https:"),
@@ -90,7 +91,7 @@ class ManagementClient:
         """The body of the answer to a POST of JSON."""
         return self._call("POST", path, json=body)
 
-    def put(self, path: str, body: Any, *, timeout_s: float = _TIMEOUT_S) -> bytes:
+    def put(self, path: str, body: Any, *, timeout_s: float | None = None) -> bytes:
         """The body of the answer to a PUT of JSON."""
         return self._call("PUT", path, timeout_s, json=body)
 
@@ -121,7 +122,10 @@ class ManagementClient:
                 f"the stream from {self._url} broke off: {_reason(error)}; run the command again"
             ) from error
 
-    def _call(self, method: str, path: str, timeout_s: float = _TIMEOUT_S, **request: Any) -> bytes:
+    def _call(
+        self, method: str, path: str, timeout_s: float | None = None, **request: Any
+    ) -> bytes:
+        timeout_s = timeout_s or self._timeout_s
         try:
             answer = self._client.request(method, self._url + path, timeout=timeout_s, **request)
         except httpx.TimeoutException as error:

@@ -1,1 +1,1 @@
-"""`hermes doctor`: looks at all that a node needs, and says what is wrong and the way out."""
+"""`hermes doctor`: looks at a node and at all that it needs, and says what is wrong."""

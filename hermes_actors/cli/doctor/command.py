@@ -1,31 +1,45 @@
-"""`hermes doctor`: the checks of one node, for whoever is on call."""
+"""`hermes doctor`: all checks of one node, side by side, each for a bounded time."""
 
+import logging
 import os
-import sys
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+import trio
 import typer
 
 from hermes_actors import config as configuration
 from hermes_actors.cli.command_line.failures import EXIT_FAILED, UsageWrong
 from hermes_actors.cli.command_line.options import JsonOption, Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
-from hermes_actors.cli.doctor.checkup import Checkup, broken_configuration
-from hermes_actors.cli.doctor.diagnosis import Diagnosis, Grade, fine
+from hermes_actors.cli.doctor import machine
+from hermes_actors.cli.doctor.findings import Finding, Grade, failed, odd, well, wrong
+from hermes_actors.cli.doctor.kafka import KAFKA, look_at_kafka
+from hermes_actors.cli.doctor.node import NODE, look_at_node
+from hermes_actors.cli.doctor.reach import (
+    REGISTRY,
+    TELEMETRY,
+    look_at_collector,
+    look_at_registry,
+)
 from hermes_actors.cli.output.render import printable, write_json
 from hermes_actors.config import Config
-from hermes_actors.errors import ConfigError
+from hermes_actors.errors import ConfigError, HermesError
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
+from hermes_actors.telemetry.settings import telemetry_settings
+
+CONFIG = "config"
+_COLOURS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
+
+Look = Callable[[], Awaitable[Iterable[Finding]]]
+"""One check. Raises HermesError or OSError, which is a failure."""
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
-
-_COLOURS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
-_INDENT = 16
 
 
 @app.command(
@@ -56,60 +70,118 @@ def doctor(
 ) -> None:
     """Say what is wrong with a node and what it needs, and the way out. Changes nothing.
 
-    Run it where the node runs, beside it or in its place, as its user.
-    It looks at configuration, ports, files, disks, log, spool and Kafka,
-    at clocks, the schema registry and the collector, all side by side.
-    Exit code 0: nothing has failed, 1: something has.
+    Run it on the node's machine, as the node's user. It looks at the configuration,
+    files, disks, the running node and the certificates that it serves, Kafka, clocks,
+    the schema registry and the collector. Exit code 0: nothing has failed, 1: something has.
     """
     if file and option:
         raise UsageWrong("the configuration is named twice: leave out CONFIG or --config")
-    loaded: Config | None = None
-    found: list[Diagnosis] = []
+    named: dict[str, str] = {}
     try:
-        loaded = configuration.load(file or option, os.environ)
+        config = configuration.load(file or option, os.environ)
+        found = [_source(config, file or option), *guest.run(_look, config, timeout_s)]
+        named = {"dc": config.dc, "node": config.node}
     except ConfigError as error:
-        found.append(broken_configuration(error))
-    if loaded is not None:
-        checkup = Checkup(loaded, os.environ, SystemClock(), timeout_s=timeout_s)
-        source = str(file or option or "defaults and HERMES_… variables")
-        about = f"{source}: node {loaded.node} of {loaded.dc}, {', '.join(loaded.roles)}"
-        found += [fine("config", about, "valid"), *guest.run(checkup.run)]
+        found = [failed(CONFIG, "configuration", error.message)]
+    grade = max((each.grade for each in found), key=list(Grade).index)
     if json or output is Output.JSON:
-        write_json(_as_json(loaded, found))
+        write_json(msgspec.json.encode({**named, "grade": grade, "diagnoses": found}))
     else:
         _show(found)
-    if worst_of(found) is Grade.FAIL:
+    if grade is Grade.FAIL:
         raise typer.Exit(EXIT_FAILED)
 
 
-def worst_of(found: Sequence[Diagnosis]) -> Grade:
-    """The grade of all together."""
-    return max((each.grade for each in found), key=list(Grade).index, default=Grade.OK)
+def _source(config: Config, file: Path | None) -> Finding:
+    about = f"node {config.node} of {config.dc}, {', '.join(config.roles)}"
+    if config == Config():
+        seen = "no file is named and no variable is set: these are the defaults"
+        return odd(CONFIG, about, seen, "name the node's file: hermes doctor FILE")
+    return well(CONFIG, about, f"{file or 'HERMES_… variables'}: valid")
 
 
-def _as_json(config: Config | None, found: Sequence[Diagnosis]) -> bytes:
-    named = {} if config is None else {"dc": config.dc, "node": config.node}
-    return msgspec.json.encode({**named, "grade": worst_of(found), "diagnoses": found})
+async def _look(config: Config, timeout_s: float) -> list[Finding]:
+    """Run all checks; the findings are in the order of the checks."""
+    clock = SystemClock()
+    checks = list(_checks(config, clock, timeout_s))
+    found: list[list[Finding]] = [[] for _ in checks]
+
+    async def run(place: list[Finding], check: str, about: str, look: Look) -> None:
+        with trio.move_on_after(timeout_s) as limit:
+            try:
+                place += await look()
+            except HermesError as error:
+                place.append(failed(check, about, error.message))
+            except OSError as error:
+                place.append(failed(check, about, str(error)))
+        if limit.cancelled_caught:
+            seen = f"no answer within {timeout_s:g} s"
+            place.append(wrong(check, about, seen, "see whether it hangs, or raise --timeout-s"))
+
+    with _warnings_kept() as kept:
+        async with trio.open_nursery() as nursery:
+            for place, check in zip(found, checks, strict=True):
+                nursery.start_soon(run, place, *check)
+    return [each for place in (*found, kept) for each in place]
 
 
-def _show(found: Sequence[Diagnosis]) -> None:
+def _checks(
+    config: Config, clock: SystemClock, timeout_s: float
+) -> Iterator[tuple[str, str, Look]]:
+    """Each check with the words for its failure."""
+    now_ms = clock.now_ms()
+    files = partial(machine.look_at_files, config, now_ms)
+    yield machine.FILES, "the files that the configuration names", partial(_in_thread, files)
+    folders = partial(machine.look_at_folders, config)
+    yield machine.DISK, "the node's folders", partial(_in_thread, folders)
+    yield NODE, "the node's ports", partial(look_at_node, config, 0.8 * timeout_s, now_ms)
+    for dc in config.kafka.clusters:
+        yield KAFKA, f"Kafka of {dc}", partial(look_at_kafka, config, dc, clock, timeout_s)
+    for url in config.schema.urls if config.schema.registry == "http" else ():
+        yield REGISTRY, "schema.urls", partial(look_at_registry, config, url)
+    for signal, (host, port) in telemetry_settings(os.environ).collectors.items():
+        look = partial(look_at_collector, signal, host, port, 0.8 * timeout_s)
+        yield TELEMETRY, f"{signal} to {host}:{port}", look
+
+
+async def _in_thread(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    # A disk that hangs keeps its thread, not this command.
+    return await trio.to_thread.run_sync(lambda: list(look()), abandon_on_cancel=True)
+
+
+class _Kept(logging.Handler):
+    """Keeps what the product's own code warns of, as it would at the node's start."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.found: list[Finding] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take one warning."""
+        seen, _, way_out = record.getMessage().partition("; ")
+        self.found.append(odd("start", record.name.removeprefix("hermes_actors."), seen, way_out))
+
+
+@contextmanager
+def _warnings_kept() -> Iterator[list[Finding]]:
+    kept, logger = _Kept(), logging.getLogger("hermes_actors")
+    logger.addHandler(kept)
+    try:
+        yield kept.found
+    finally:
+        logger.removeHandler(kept)
+
+
+def _show(found: Sequence[Finding]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(file=sys.stdout, highlight=False)
-    # In a pipe a line is whole, so that it can be searched.
-    room = max(40, console.width - _INDENT) if console.is_terminal else sys.maxsize
+    console = Console(highlight=False)
     for each in found:
-        head = Text(f"{each.grade:<6}", _COLOURS[each.grade])
-        head.append(f"{each.check:<{_INDENT - 6}}")
-        lines = [f"{each.about}: {each.seen}", f"-> {each.way_out}" if each.way_out else ""]
-        for line in filter(None, lines):
-            for part in textwrap.wrap(printable(line), room, break_on_hyphens=False):
-                console.print(Text.assemble(head, part), soft_wrap=True)
-                head = Text(" " * _INDENT)
-    counts = ", ".join(
-        f"{count} {grade}"
-        for grade in reversed(Grade)
-        if (count := sum(each.grade is grade for each in found))
-    )
-    console.print(Text(counts, "bold"))
+        line = Text(f"{each.grade:<6}", _COLOURS[each.grade])
+        line.append(printable(f"{each.check:<12}{each.about}: {each.seen}"), "default")
+        console.print(line, soft_wrap=True)
+        if each.way_out:
+            console.print(Text(f"{'':18}-> {printable(each.way_out)}"), soft_wrap=True)
+    counts = [(sum(each.grade is grade for each in found), grade) for grade in reversed(Grade)]
+    console.print(Text(", ".join(f"{count} {grade}" for count, grade in counts if count), "bold"))

@@ -13,7 +13,7 @@ from hermes_actors import config
 from hermes_actors.cli.command_line.failures import EXIT_FAILED
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.cli.doctor.files import file_problems
+from hermes_actors.cli.doctor.machine import file_problems
 from hermes_actors.runtime.clock import SystemClock
 
 app = command_group("A node's configuration.")
@@ -46,7 +46,7 @@ def check(
 ) -> None:
     """Check a file, with the HERMES_… variables of the environment over it, and what it names."""
     loaded = config.load(file or option, os.environ)
-    problems = list(file_problems(loaded, SystemClock())) if files else []
+    problems = list(file_problems(loaded, SystemClock().now_ms())) if files else []
     for problem in problems:
         print(f"hermes: {problem}", file=sys.stderr)
     if problems:

@@ -28,8 +28,7 @@ from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.collecting import long_lived_set_aside
 from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.runtime.signals import call_on_signal, stop_on_signal
-from hermes_actors.runtime.standstills import Standstills
-from hermes_actors.runtime.watchdog import watching
+from hermes_actors.runtime.watchdog import LoopWatch, watching
 from hermes_actors.telemetry.settings import telemetry_settings
 
 _Plan = TypeVar("_Plan")
@@ -66,7 +65,7 @@ async def serve_nodes(
     """
     stop = trio.Event()
     # One thread runs them all.
-    standstills = Standstills(nodes[0][0].status.loop_stall_ms / 1_000)
+    loop = LoopWatch()
     async with trio.open_nursery() as signals:
 
         def begin_drain() -> None:
@@ -78,7 +77,7 @@ async def serve_nodes(
         async with AsyncExitStack() as until_end, trio.open_nursery() as serving:
             addresses = []
             for config, found in nodes:
-                environment = replace(found, standstills=standstills)
+                environment = replace(found, loop=loop)
                 life = trio.CancelScope()
                 addresses.append(await serving.start(_serve, config, environment, stop, life))
                 if config.node == ends_at_usr1:
@@ -90,7 +89,7 @@ async def serve_nodes(
             if not stop.is_set():
                 announce(addresses)
             # Only now: what start-up computes keeps nobody waiting.
-            until_end.enter_context(watching(standstills, SystemClock().monotonic_s, signals))
+            until_end.enter_context(watching(loop, SystemClock().monotonic_s, signals))
         signals.cancel_scope.cancel()
 
 

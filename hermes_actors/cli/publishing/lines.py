@@ -4,7 +4,7 @@ import gzip
 import json
 import sys
 import zlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -138,19 +138,3 @@ def open_lines(name: str) -> BinaryIO:
         return Path(name).open("rb")
     except OSError as error:
         raise UsageWrong(f"{name}: cannot be read: {error.strerror}") from error
-
-
-def count_lines(name: str) -> int | None:
-    """How many messages a file holds, for a progress bar; None for stdin."""
-    if name == "-":
-        return None
-    try:
-        with open_lines(name) as file:
-            return sum(1 for line in _lines(file) if line.strip())
-    except (OSError, EOFError, zlib.error):
-        # Whoever reads it next says what is wrong with it.
-        return None
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    yield from file

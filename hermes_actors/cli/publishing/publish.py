@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +22,6 @@ from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.connection.management import checked_url, quoted
 from hermes_actors.cli.publishing.lines import (
     KeyOf,
-    count_lines,
     header_value,
     messages_of_lines,
     only,
@@ -31,7 +29,6 @@ from hermes_actors.cli.publishing.lines import (
 )
 from hermes_actors.cli.publishing.publisher import (
     BATCH_MAX,
-    BatchPublisher,
     BulkPublisher,
     Outcome,
     OutgoingMessage,
@@ -123,18 +120,16 @@ def publish(
     )
     if batch > 1 and (file is not None or message not in (None, "-")):
         raise UsageWrong("--batch is for many messages: give --lines, or pipe lines in")
-    messages, total = _source(message, file, lines, KeyOf(key, key_field))
+    messages = _source(message, file, lines, KeyOf(key, key_field))
     report = Report(topic, output)
-    with _progress(total) as advance:
-        report.advance = advance
-        guest.run(_run, plan, messages, report)
+    guest.run(_run, plan, messages, report)
     report.finish()
 
 
 def _source(
     message: str | None, file: Path | None, lines: str | None, keys: KeyOf
-) -> tuple[AsyncGenerator[OutgoingMessage, None], int | None]:
-    """The messages, and how many they are if that is known. Raises UsageWrong."""
+) -> AsyncGenerator[OutgoingMessage, None]:
+    """The messages. Raises UsageWrong."""
     if sum(each is not None for each in (message, file, lines)) > 1:
         raise UsageWrong("MESSAGE, --file and --lines exclude each other; give one")
     if file is not None:
@@ -142,18 +137,16 @@ def _source(
             body = file.read_bytes()
         except OSError as error:
             raise UsageWrong(f"--file {file}: cannot be read: {error.strerror}") from error
-        return only(OutgoingMessage(1, body, keys.key(body, 1))), 1
+        return only(OutgoingMessage(1, body, keys.key(body, 1)))
     if message is not None and message != "-":
         body = message.encode("utf-8", "surrogateescape")
-        return only(OutgoingMessage(1, body, keys.key(body, 1))), 1
+        return only(OutgoingMessage(1, body, keys.key(body, 1)))
     if message is None and lines is None and sys.stdin.isatty():
         raise UsageWrong(
             "nothing to publish: give MESSAGE, --file or --lines, or pipe lines in "
             "('-' reads them from the terminal)"
         )
-    name = lines or "-"
-    total = count_lines(name) if sys.stderr.isatty() else None
-    return messages_of_lines(open_lines(name), keys), total
+    return messages_of_lines(open_lines(lines or "-"), keys)
 
 
 def _credentials() -> list[tuple[str, str]]:
@@ -173,8 +166,7 @@ async def _run(
 ) -> None:
     clock = SystemClock()
     began_s = clock.monotonic_s()
-    kind = BulkPublisher if plan.batch == 1 else BatchPublisher
-    publisher = kind(plan, report.take, clock, system_rng())
+    publisher = BulkPublisher(plan, report.take, clock, system_rng())
     try:
         await publisher.run(messages)
         if publisher.is_cut_short:
@@ -200,7 +192,6 @@ class Report:
         self._kept = 0
         self._refused = 0
         self._retried = 0
-        self.advance: Callable[[], None] = _nothing
         self.failure = ""
         self.seconds = 0.0
 
@@ -215,7 +206,6 @@ class Report:
         else:
             self._refused += 1
         self._print(outcome)
-        self.advance()
 
     def _print(self, outcome: Outcome) -> None:
         if self._output is Output.JSON:
@@ -267,31 +257,3 @@ def _why(outcome: Outcome) -> str:
     if outcome.status < 300:
         return f"answered with {outcome.status}: {outcome.error}"
     return f"refused with {outcome.status}{': ' if outcome.error else ''}{outcome.error}"
-
-
-def _nothing() -> None:
-    """No progress bar."""
-
-
-@contextmanager
-def _progress(total: int | None) -> Iterator[Callable[[], None]]:
-    """A progress bar on stderr if that is a terminal and there is more than one message. Results
-    on the same terminal show by themselves how far it is.
-    """
-    if not sys.stderr.isatty() or sys.stdout.isatty() or total == 1:
-        yield _nothing
-        return
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    with Progress(
-        *Progress.get_default_columns()[:2],
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        # Results are for who reads stdout, and not part of what the bar draws over.
-        redirect_stdout=False,
-    ) as bar:
-        task = bar.add_task("publishing", total=total)
-        yield lambda: bar.advance(task)

@@ -12,7 +12,7 @@ from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.output.render import printable
-from hermes_actors.cli.sink.server import Journal, ReceivedPush, Sink, SinkCounts, SinkRules
+from hermes_actors.cli.sink.server import ReceivedPush, Sink, SinkCounts, SinkRules
 from hermes_actors.errors import StartupError
 from hermes_actors.publisher.edges.endpoint import EndpointServer
 from hermes_actors.runtime import guest
@@ -66,7 +66,7 @@ def sink(
     rules = SinkRules(status=status, delay_ms=delay_ms, fail_first_percent=percent(fail_first))
     show = None if quiet else (_show_json if as_json else _show_text)
     try:
-        journal = None if write is None else Journal(write)
+        journal = None if write is None else write.open("wb", buffering=0)
     except OSError as error:
         raise CommandFailed(
             f"--write {write}: cannot be written: {error.strerror}; name another file"
@@ -99,8 +99,6 @@ async def _run(endpoint: Sink, server: EndpointServer, as_json: bool) -> None:
     stopped = trio.Event()
     async with trio.open_nursery() as nursery:
         await nursery.start(stop_on_signal, stopped.set)
-        if endpoint.journal is not None:
-            nursery.start_soon(endpoint.journal.run)
         async with server.serving(_DRAIN_S):
             _ready(server.url, as_json)
             await stopped.wait()

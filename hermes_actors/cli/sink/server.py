@@ -3,14 +3,10 @@
 import hashlib
 import json
 from base64 import b64encode
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from io import FileIO
-from pathlib import Path
-
-import trio
+from io import RawIOBase
 
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.endpoint import Reply
@@ -96,74 +92,18 @@ class SinkCounts:
     last_ms: int = 0
 
 
-class Journal:
-    """A file of lines, empty when made; those that it has not been given yet wait in memory, at
-    most `lines_max`.
-
-    `run` writes them until it is cancelled, and what is left then as well. Raises OSError.
-    """
-
-    def __init__(self, path: Path, *, interval_s: float = 0.1, lines_max: int = 10_000) -> None:
-        self._file = path.open("wb", buffering=0)
-        self._interval_s = interval_s
-        self._lines_max = lines_max
-        self._lines: list[bytes] = []
-        self._waiting: deque[tuple[bytes, Callable[[], None]]] = deque()
-        self._filled = trio.Event()
-
-    def add(self, line: bytes, taken: Callable[[], None]) -> None:
-        """Take one line, with its line end, and call `taken`: at once, or when there is room."""
-        self._waiting.append((line, taken))
-        self._take_waiting()
-        self._filled.set()
-
-    async def run(self) -> None:
-        """Write the lines. Raises OSError."""
-        with self._file:
-            try:
-                while True:
-                    await self._filled.wait()
-                    await self._write(self._file)
-                    await trio.sleep(self._interval_s)
-            finally:
-                while self._lines:
-                    await self._write(self._file)
-
-    def _take_waiting(self) -> None:
-        while self._waiting and len(self._lines) < self._lines_max:
-            line, taken = self._waiting.popleft()
-            self._lines.append(line)
-            taken()
-
-    async def _write(self, file: FileIO) -> None:
-        batch, self._lines = b"".join(self._lines), []
-        self._filled = trio.Event()
-        self._take_waiting()
-        if self._lines:
-            self._filled.set()
-        if batch:
-            # Shielded: once taken off the list, the lines are nowhere but in this call.
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(_write_all, file, batch)
-
-
-def _write_all(file: FileIO, data: bytes) -> None:
-    # A raw file may take less than it is given.
-    while data:
-        data = data[file.write(data) :]
-
-
 @dataclass(slots=True)
 class Sink:
     """Counts and answers the pushes to one path: `take` chooses the status by the rules, `respond`
-    sends it too, at the moment that they say.
+    sends it too, after their delay.
 
-    `now_ms` gives the wall-clock time in milliseconds.
+    `now_ms` gives the wall-clock time in milliseconds; each push is a line of `journal`, an
+    unbuffered file.
     """
 
     rules: SinkRules
     now_ms: Callable[[], int]
-    journal: Journal | None = None
+    journal: RawIOBase | None = None
     show: Callable[[ReceivedPush], None] | None = None
     counts: SinkCounts = field(default_factory=SinkCounts)
     _accepted: RecentIds = field(default_factory=RecentIds)
@@ -207,12 +147,14 @@ class Sink:
             counts.refused += 1
 
     def respond(self, request: Request, body: bytes, reply: Reply) -> None:
-        """Answer one request after the delay of the rules; it is written down before."""
+        """Answer one request; it is written down before. 507: it could not be written."""
         delivery = self.take(request, body)
+        status = delivery.status
         if self.show is not None:
             self.show(delivery)
-        answer = partial(reply, Answer(delivery.status), self.rules.delay_ms / 1_000)
-        if self.journal is None:
-            answer()
-        else:
-            self.journal.add(delivery.line(), answer)
+        if self.journal is not None:
+            try:
+                self.journal.write(delivery.line())
+            except OSError:
+                status = 507
+        reply(Answer(status), self.rules.delay_ms / 1_000)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hermes_actors.cli.administration.arguments import Named, TopicArgument, completed
+from hermes_actors.cli.administration.arguments import TopicArgument, completed
 from hermes_actors.cli.administration.resource import show_changed, subscription_path
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import Output, OutputOption, YesOption, confirm
@@ -24,7 +24,7 @@ SubscriptionsArgument = Annotated[
     typer.Argument(
         metavar="SUBSCRIPTION",
         help="One or more names; with * and ? (in quotes) all that fit, after a question.",
-        autocompletion=completed(Named.SUBSCRIPTION),
+        autocompletion=completed("subscription"),
     ),
 ]
 _WILD = "*?["

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.administration.arguments import Named, completed
+from hermes_actors.cli.administration.arguments import completed
 from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import Output, OutputOption, Sort
@@ -31,7 +31,7 @@ def list_subscriptions(
         typer.Argument(
             metavar="[TOPIC]",
             help="Of this topic; else of all.",
-            autocompletion=completed(Named.TOPIC),
+            autocompletion=completed("topic"),
         ),
     ] = None,
     unhealthy: Annotated[

@@ -1,14 +1,13 @@
 """`hermes subscription filter-test|test`: filters and an endpoint tried with one message."""
 
 import base64
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.administration.arguments import Named, TopicArgument, completed
+from hermes_actors.cli.administration.arguments import TopicArgument, completed
 from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
 from hermes_actors.cli.command_line.options import Output, OutputOption
@@ -25,12 +24,8 @@ from hermes_actors.cli.output.render import (
     show_answer,
 )
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
-from hermes_actors.management.http.intake import BODY_BYTES_MAX
 
 app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
-
-_SPARE_BYTES = 1_024
-"""Bytes left free for the JSON around the message, which are not counted one by one."""
 
 MessageOption = Annotated[
     str | None, typer.Option("--message", "-m", metavar="TEXT", help="The message's body.")
@@ -64,7 +59,7 @@ def filter_test(
         typer.Argument(
             metavar="SUBSCRIPTION",
             help="Whose filters; not together with --filter.",
-            autocompletion=completed(Named.SUBSCRIPTION),
+            autocompletion=completed("subscription"),
         ),
     ] = None,
     message: MessageOption = None,
@@ -86,21 +81,7 @@ def filter_test(
     if subscription is not None:
         found = parsed_object(client.get(subscription_path(topic, subscription)))
         given = found.get("filters") or []
-    asked = {**body, "filters": given}
-    _require_fitting(asked, len(body["message"]) * 3 // 4)
-    return client.post(f"/filters/{quoted(topic)}", asked)
-
-
-def _require_fitting(asked: dict[str, Any], message_bytes: int) -> None:
-    """Raises UsageWrong for what management would break off reading, with an unclear error."""
-    excess_bytes = len(json.dumps(asked)) - BODY_BYTES_MAX
-    if excess_bytes > 0:
-        most = max(0, message_bytes - excess_bytes * 3 // 4 - _SPARE_BYTES)
-        raise UsageWrong(
-            f"the message of {message_bytes} bytes is too large to be tried: management takes "
-            f"{BODY_BYTES_MAX} bytes, in which it travels as Base64 beside its filters and headers;"
-            f" give one of at most {most} bytes, with the same fields and shorter values, say"
-        )
+    return client.post(f"/filters/{quoted(topic)}", {**body, "filters": given})
 
 
 def body_of(message: str | None, file: str | None) -> bytes:

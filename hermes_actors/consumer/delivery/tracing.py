@@ -15,9 +15,7 @@ from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import trace_of
 from hermes_actors.model.subscription import BatchPolicy, DeliveryMode
 from hermes_actors.model.trace_context import TraceContext
-from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.metrics import Timer
-from hermes_actors.telemetry.tracing import Attributes, Tracing, carried, example, failed, messaging
+from hermes_actors.telemetry.tracing import Attributes, Tracing, carried, failed, messaging
 
 _PROCESS = MessagingOperationTypeValues.PROCESS.value
 _SETTLE = MessagingOperationTypeValues.SETTLE.value
@@ -58,13 +56,8 @@ class DeliverySpans(Transitions):
     to those of its messages, and which its first message's delivery holds.
     """
 
-    def __init__(
-        self, tracing: Tracing, live: LiveSubscription, latency: Timer, clock: Clock
-    ) -> None:
-        """`latency` is the subscription's, which gets an example now and then."""
+    def __init__(self, tracing: Tracing, live: LiveSubscription) -> None:
         self._tracing = tracing
-        self._latency = latency
-        self._clock = clock
         self._topic = str(live.name.topic)
         self._subscription = live.name.name
         self._is_batch = isinstance(live.subscription.subscription_policy, BatchPolicy)
@@ -105,7 +98,6 @@ class DeliverySpans(Transitions):
             attempt.set_attribute(server_attributes.SERVER_PORT, origin.port)
         if outcome.status:
             attempt.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, outcome.status)
-        self._latency.exemplar = example(attempt, took_s, self._clock)
         if not outcome.is_success:
             failure = outcome.failure
             failed(attempt, str(outcome.status) if failure is None else failure.value)

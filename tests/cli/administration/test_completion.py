@@ -11,7 +11,7 @@ from hypercorn.config import Config as HypercornConfig
 from hypercorn.trio import serve
 from typer.testing import CliRunner
 
-from hermes_actors.cli.administration import names
+from hermes_actors.cli.administration import arguments
 from hermes_actors.cli.command_line import credentials
 from hermes_actors.cli.main import app
 from hermes_actors.config import Config
@@ -137,7 +137,7 @@ def test_who_cannot_be_asked_completes_nothing_and_says_nothing(listed, monkeypa
 
 
 def test_a_management_that_is_late_is_not_waited_for(listed, monkeypatch):
-    monkeypatch.setattr(names, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(arguments, "TIMEOUT_S", 0.05)
     is_over, answered, answer = threading.Event(), [], listed.answer
 
     def late(call):
@@ -163,4 +163,4 @@ def test_nobody_is_asked_for_a_password_while_he_types(listed, monkeypatch):
 
 def test_only_so_many_names_are_told(listed):
     listed.on("GET /topics", (200, [f"shop.t{number}" for number in range(3_000)]))
-    assert len(completed("hermes topic show ")) == names.NAMES_MAX
+    assert len(completed("hermes topic show ")) == arguments.NAMES_MAX

@@ -53,10 +53,9 @@ JWT = "[security.jwt]\nissuer = 'i'\naudiences = ['a']\njwks_file = '@text'\n"
 def test_what_is_not_there_or_not_right_is_told_by_its_field(hermes, pems, text, field, why):
     result = check(hermes, pems, text)
     assert result.exit_code == 1
-    (line,) = result.stderr.splitlines()
-    assert line.startswith(f"hermes: {field}: {pems}")
-    assert why in line
-    assert "_ssl.c" not in line
+    told = [line for line in result.stderr.splitlines() if why in line]
+    assert any(line.startswith(f"hermes: {field}: {pems}") for line in told)
+    assert "_ssl.c" not in result.stderr
     assert check(hermes, pems, text, "--no-files").stdout == "ok\n"
 
 

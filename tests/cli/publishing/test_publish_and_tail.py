@@ -1,14 +1,9 @@
 import gzip
-import io
 import json
-import os
-import sys
-from contextlib import suppress
 
 import pytest
 
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
-from hermes_actors.cli.main import app
 from hermes_actors.cli.publishing.lines import KeyOf, LineReader
 from hermes_actors.cli.tail import place, row
 from hermes_actors.management.messages.tail import line_of
@@ -64,37 +59,6 @@ def test_json_output_has_a_line_for_each_message_with_its_line_number(hermes, se
         (1, 201, "id-1"),
         (3, 201, "id-2"),
     ]
-
-
-def test_on_a_terminal_results_go_to_stdout_all_the_same_and_a_bar_to_stderr(
-    server, monkeypatch, tmp_path
-):
-    server.on("POST /topics/a.b", ACCEPTED, REFUSED, ACCEPTED)
-    results = tmp_path / "results"
-    arguments = ["publish", "a.b", "-", "-o", "json", "--connections", "1"]
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\n2\n3\n")))
-    screen, terminal = os.openpty()
-    with (
-        monkeypatch.context() as patched,
-        os.fdopen(terminal, "w") as stderr,
-        results.open("w") as stdout,
-    ):
-        patched.setattr(sys, "stderr", stderr)
-        patched.setattr(sys, "stdout", stdout)
-        with pytest.raises(SystemExit) as ended:
-            app([*arguments, "--publish-url", server.url], prog_name="hermes")
-    shown = ""
-    # A terminal that nobody has open any more ends with an error.
-    with suppress(OSError):
-        while data := os.read(screen, 65_536):
-            shown += data.decode()
-    os.close(screen)
-    assert ended.value.code == 1
-    told = [json.loads(line) for line in results.read_text().splitlines()]
-    assert [each["status"] for each in told] == [201, 400, 201]
-    assert told[1]["error"] == "VALIDATION_ERROR: no such thing"
-    assert "publishing" in shown
-    assert "accepted 2, not accepted 1" in shown
 
 
 def test_one_refused_message_makes_the_exit_code_1_and_the_others_go_on(hermes, server):

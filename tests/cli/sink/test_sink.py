@@ -8,12 +8,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-import trio
-import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.cli.sink.server import Journal, RecentIds, Sink, SinkRules
+from hermes_actors.cli.sink.server import RecentIds, Sink, SinkRules
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.http1.wire import Heads
@@ -116,33 +114,22 @@ def test_the_answer_has_the_status_and_the_delay_of_the_rules():
     assert replies == [(Answer(503), 0.02)]
 
 
-async def test_a_journal_holds_all_lines_when_it_is_cancelled(tmp_path):
-    path = tmp_path / "j.ndjson"
-    journal = Journal(path)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(journal.run)
-        for number in range(100):
-            journal.add(b"%d\n" % number, lambda: None)
-        await trio.testing.wait_all_tasks_blocked()
-        nursery.cancel_scope.cancel()
-    assert path.read_bytes() == b"".join(b"%d\n" % number for number in range(100))
-
-
-async def test_a_full_journal_makes_the_answer_wait(tmp_path, autojump_clock):
-    path = tmp_path / "j.ndjson"
-    journal = Journal(path, lines_max=2)
-    endpoint = Sink(SinkRules(), lambda: 1_000, journal)
-    replies = []
-    for body in (b"1", b"2", b"3", b"4", b"5"):
-        endpoint.respond(push(), body, lambda answer, _: replies.append(answer.status))
+def test_each_push_is_a_line_of_the_journal_before_it_is_answered(tmp_path):
+    path, replies = tmp_path / "j.ndjson", []
+    with path.open("wb", buffering=0) as journal:
+        endpoint = Sink(SinkRules(), lambda: 1_000, journal)
+        for body in (b"1", b"2"):
+            endpoint.respond(push(), body, lambda answer, _: replies.append(answer.status))
+            assert json.loads(path.read_text().splitlines()[-1])["body"] == body.decode()
     assert replies == [200, 200]
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(journal.run)
-        await trio.sleep(10)
-        nursery.cancel_scope.cancel()
-    assert replies == [200] * 5
-    bodies = [json.loads(line)["body"] for line in path.read_text().splitlines()]
-    assert bodies == ["1", "2", "3", "4", "5"]
+
+
+def test_what_cannot_be_written_down_is_not_accepted():
+    replies = []
+    with open("/dev/full", "wb", buffering=0) as journal:  # noqa: PTH123 -- no path of a file
+        endpoint = Sink(SinkRules(), lambda: 1_000, journal)
+        endpoint.respond(push(), b"1", lambda answer, _: replies.append(answer.status))
+    assert replies == [507]
 
 
 def test_a_file_that_cannot_be_written_is_one_line(hermes, tmp_path):

@@ -64,22 +64,3 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_sent(hermes, server,
     assert result.exit_code == 2
     assert words in result.stderr
     assert server.calls == []
-
-
-def test_a_message_that_management_would_not_read_is_refused_with_what_fits(
-    hermes, server, tmp_path
-):
-    server.on(TRY, (200, {"status": "MATCHED"}))
-    file = tmp_path / "large.json"
-    options = ["--filter", json.dumps(COUNTRY), "--file", str(file)]
-    file.write_bytes(b"x" * 900_000)
-    refused = hermes("subscription", "filter-test", "shop.orders", *options)
-    assert refused.exit_code == 2
-    said = " ".join(refused.stderr.split())
-    assert "the message of 900000 bytes is too large to be tried" in said
-    assert server.calls == []
-    most = int(said.partition("at most ")[2].split()[0])
-    assert most > 780_000
-    file.write_bytes(b"x" * most)
-    assert hermes("subscription", "filter-test", "shop.orders", *options).stdout == "MATCHED\n"
-    assert len(server.calls[0].body) <= 1_048_576
