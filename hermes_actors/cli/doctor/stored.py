@@ -94,12 +94,12 @@ def judge_spool(
 ) -> Iterator[Diagnosis]:
     """Whether messages wait, and whether a start finds all that was acknowledged."""
     about = content.folder
-    if content.losses:
+    if content.damaged:
         yield wrong(
             SPOOL,
             about,
-            f"{content.missing} acknowledged messages are missing or damaged: {content.losses[0]}",
-            "restore the folder from a copy, or start once with --accept-damage",
+            f"{content.damaged} damaged places: their messages are lost",
+            "restore the folder from a copy; see whether the disk is sound",
         )
     if content.set_aside:
         listed = ", ".join(f"{count} {why}" for why, count in content.set_aside.items())
@@ -107,7 +107,7 @@ def judge_spool(
             SPOOL,
             about,
             f"set aside: {listed}",
-            f"see {about}/set-aside, then delete what is there",
+            f"see {about}/set-aside.jsonl, then delete it",
         )
     waits = f"{content.entries} messages wait, {size_of(content.size_bytes)}"
     if content.oldest_ms is not None:

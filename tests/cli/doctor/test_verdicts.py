@@ -269,7 +269,7 @@ def test_beside_a_node_that_runs_what_it_does_not_have_open_is_not_taken_for_its
     path = Path("/d/log.sqlite")
     whole = LogFile(path, 4_096, True, APPLICATION_ID, SCHEMA_VERSION)
     assert judge_log(whole, ()).grade is Grade.OK
-    empty = SpoolContent("/s", "", 3, 0, 0, None, [], {}, 0, 0, [])
+    empty = SpoolContent("/s", "", 3, 0, 0, None, [], {}, 0)
     (spool,) = judge_spool(empty, {7}, 0)
     for found in (judge_log(LogFile(path), {7}), judge_log(whole, {7}), spool):
         assert found.grade is Grade.WARN
@@ -277,13 +277,13 @@ def test_beside_a_node_that_runs_what_it_does_not_have_open_is_not_taken_for_its
 
 
 def test_a_spool_that_has_lost_what_it_acknowledged_is_the_worst() -> None:
-    empty = SpoolContent("/s", "7", 0, 0, 0, None, [], {}, 0, 0, [])
+    empty = SpoolContent("/s", "7", 0, 0, 0, None, [], {}, 0)
     assert grades(judge_spool(empty, {7}, 0)) == [Grade.OK]
     assert grades(judge_spool(empty, {8}, 0)) == [Grade.OK, Grade.FAIL]
     waiting = msgspec.structs.replace(empty, entries=3, oldest_ms=1_000)
     (found,) = judge_spool(waiting, {7}, 61_000)
     assert (found.grade, "the oldest for 60.0 s" in found.seen) == (Grade.WARN, True)
-    lost = msgspec.structs.replace(empty, losses=["0001.spool is gone"], missing=2)
+    lost = msgspec.structs.replace(empty, damaged=2)
     assert grades(judge_spool(lost, {7}, 0)) == [Grade.FAIL, Grade.OK]
 
 
