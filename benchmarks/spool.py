@@ -26,7 +26,7 @@ import trio
 
 from hermes_actors.fallback.spool.format import SpoolEntry, encode_entry
 from hermes_actors.fallback.spool.index import SpoolIndex
-from hermes_actors.fallback.spool.store import open_segment_store
+from hermes_actors.fallback.spool.opening import open_segment_store
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import IdSource
@@ -40,11 +40,10 @@ def payloads(count: int, size_bytes: int) -> list[bytes]:
     ids = IdSource()
     return [
         encode_entry(
-            number,
             SpoolEntry(
                 "shop.orders", "shop.orders", 0, Ack.LEADER, 1_700_000_000_000,
                 Message(ids.message_id(), b"x" * size_bytes, 1_700_000_000_000, b"%d" % number),
-            ),
+            )
         )
         for number in range(count)
     ]  # fmt: skip
@@ -67,9 +66,7 @@ async def open_bare(stack: AsyncExitStack, folder: Path) -> Append:
 
 async def open_segments(stack: AsyncExitStack, folder: Path) -> Append:
     """The product's store."""
-    store = await stack.enter_async_context(
-        open_segment_store(folder / "segments", IdSource(), segment_bytes_max=16_777_216)
-    )
+    store = await stack.enter_async_context(open_segment_store(folder / "segments", 2**40))
     await store.load()
     return store.append
 
@@ -157,9 +154,7 @@ async def load(options: argparse.Namespace) -> None:
     """Measure how a new process takes over a spool, and reads it back for the replay."""
     count = options.entries
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
-        opened = partial(
-            open_segment_store, Path(folder) / "s", IdSource(), segment_bytes_max=16_777_216
-        )
+        opened = partial(open_segment_store, Path(folder) / "s", 2**40)
         async with opened() as store:
             await store.load()
             entries = payloads(count, options.bytes)
@@ -168,21 +163,16 @@ async def load(options: argparse.Namespace) -> None:
             del entries
         async with opened() as store:
             begin_s = time.perf_counter()
-            found = (await store.load()).entries
+            found, _damaged = await store.load()
             load_s = time.perf_counter() - begin_s
             begin_s = time.perf_counter()
             for at in range(0, count, 1_000):
-                await store.read([each.place for each in found[at : at + 1_000]])
+                await store.read([place for place, _entry in found[at : at + 1_000]])
             read_s = time.perf_counter() - begin_s
             tracemalloc.start()
             index = SpoolIndex()
-            for each in found:
-                waiting = index.reserve(
-                    "shop.orders", "shop.orders", 0, bytes(each.key or b""),
-                    sequence=each.sequence, since_s=each.spooled_at_ms / 1_000,
-                    size_bytes=each.place.size_bytes,
-                )  # fmt: skip
-                index.written(waiting, each.place)
+            for place, each in found:
+                index.written(index.reserve(each, each.spooled_at_ms / 1_000), place)
             used, _peak = tracemalloc.get_traced_memory()
             tracemalloc.stop()
     print(

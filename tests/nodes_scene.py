@@ -1,7 +1,6 @@
 """Whole nodes in one process, on memory logs: many of one datacentre, or one in each of two."""
 
 import json
-import random
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,7 +17,6 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
 from hermes_actors.publisher.batches.forms import ENVELOPES
 from hermes_actors.publisher.demands import Head
-from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.security.account import Credentials
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
@@ -172,12 +170,9 @@ class Endpoint(ScriptedSender):
         ]
 
 
-def memory_spool(mounted=None, seed=1):
+def memory_spool(mounted=None):
     """Opens a spool on that disk, or on one of its own."""
-    mounted = mounted or Mount(SimulatedDisk())
-    return partial(
-        open_store_on, mounted, seeded_ids(random.Random(seed)), segment_bytes_max=10_000
-    )
+    return partial(open_store_on, mounted or Mount(SimulatedDisk()), 1_000_000)
 
 
 async def create_billing(administration, topic, endpoint="http://shop.test/x", **subscription):

@@ -22,7 +22,6 @@ from hermes_actors.node import open_node, root
 from hermes_actors.status.dependencies import reasons
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import SimulatedClock
-from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk
 from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 from tests.nodes_scene import memory_spool
 
@@ -169,19 +168,16 @@ async def test_mechanisms_that_somebody_asks_for_are_not_warned_of(caplog, autoj
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize("what", ["log", "spool"])
 async def test_a_node_whose_files_were_taken_away_is_not_ready_though_its_spool_would_keep(
-    autojump_clock, what
+    autojump_clock,
 ):
     clock = SimulatedClock()
-    disk, gone = SimulatedDisk(), []
-    mounted = Mount(disk)
-    disk.lost_file = lambda: "".join(gone) if what == "spool" else ""
+    gone = []
     environment = replace(
         surroundings(clock, MemoryLog("dc1", clock)),
-        log_trouble=lambda: "".join(gone) if what == "log" else "",
-        lost=lambda: "".join(gone) if what == "log" else "",
-        open_spool=memory_spool(mounted),
+        log_trouble=lambda: "".join(gone),
+        lost=lambda: "".join(gone),
+        open_spool=memory_spool(),
     )
     async with open_node(Config(roles=["frontend"]), environment) as node:
         await node.wait_prepared()
@@ -192,7 +188,7 @@ async def test_a_node_whose_files_were_taken_away_is_not_ready_though_its_spool_
         await trio.sleep(1.1)
         assert not node.frontend.drain.is_ready
         (reason,) = reasons(node.drain.dependencies())
-        assert reason.startswith(f"{what}: ")
+        assert reason.startswith("log: ")
         assert "log.sqlite-wal" in reason
 
 

@@ -28,7 +28,6 @@ FACTS = st.builds(
     log=TROUBLE,
     log_lost=TROUBLE,
     spool=MAYBE,
-    spool_lost=TROUBLE,
     traffic=st.sampled_from([(), (Dependency("datacentre dc1", "marked", is_needed=True),)]),
     coordination=MAYBE,
     remote_logs=SOME,
@@ -55,8 +54,6 @@ def test_nothing_is_ready_without_its_metadata_nor_with_files_that_are_gone(fact
         assert any(each.startswith("metadata: ") for each in found)
     if facts.log_lost:
         assert f"log: {facts.log_lost}" in found
-    if facts.spool_lost and facts.spool is not None:
-        assert f"spool: {facts.spool_lost}" in found
 
 
 @given(FACTS)
@@ -84,7 +81,7 @@ def test_every_trouble_is_told_and_no_name_stands_twice(facts):
         (
             *(facts.metadata, facts.standing_in, facts.behind, facts.lacking, facts.loop),
             *(facts.log, facts.log_lost, facts.traffic, facts.coordination),
-            *(facts.spool is not None and (facts.spool or facts.spool_lost),),
+            facts.spool,
             *facts.remote_logs.values(),
             *facts.duties.values(),
         )

@@ -39,7 +39,7 @@ class Datacenters:
         self.lives += 1
         environment = replace(
             surroundings(SimulatedClock(), self.own, self.other, seed=self.lives),
-            open_spool=memory_spool(Mount(self.disk), self.lives),
+            open_spool=memory_spool(Mount(self.disk)),
         )
         config = Config(
             roles=list(roles),

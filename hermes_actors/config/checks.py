@@ -243,16 +243,9 @@ def _check_kafka(config: Config) -> None:
 
 def _check_spool(config: Config) -> None:
     """Where messages wait that no log took."""
-    spool = config.spool
     _require(
-        bool(spool.directory),
+        bool(config.spool.directory),
         "spool.directory: is empty; name a directory, or set spool.enabled to false",
-    )
-    _require(
-        spool.segment_bytes_max * 4 <= spool.disk_bytes_max,
-        f"spool.segment_bytes_max: {spool.segment_bytes_max} is more than a quarter of "
-        f"spool.disk_bytes_max ({spool.disk_bytes_max}), and space comes back a segment at a time; "
-        "lower it",
     )
 
 

@@ -13,9 +13,9 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     `metadata` is that nothing can be read, `standing_in` that what is read is another datacentre's,
     `behind` that something of theirs may be missing, for a bounded time, and `lacking` the same
     when that is over. `log` is that it cannot be used now, `log_lost` that it takes nothing more
-    before the node's next start; of the spool alike. `spool` and `coordination` are None where the
-    node has none. `traffic` is what the readiness check of publishing has found. `remote_logs` are
-    the other datacentres', `duties` what the node does beside its work.
+    before the node's next start. `spool` and `coordination` are None where the node has none.
+    `traffic` is what the readiness check of publishing has found. `remote_logs` are the other
+    datacentres', `duties` what the node does beside its work.
     """
 
     publishes: bool
@@ -27,7 +27,6 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     log: str = ""
     log_lost: str = ""
     spool: str | None = None
-    spool_lost: str = ""
     traffic: tuple[Dependency, ...] = ()
     coordination: str | None = None
     remote_logs: Mapping[str, str] = {}
@@ -58,8 +57,7 @@ def dependencies_of(facts: NodeFacts) -> list[Dependency]:
         Dependency("log", facts.log_lost or facts.log, bool(facts.log_lost) or not is_kept),
     ]
     if facts.spool is not None:
-        stands_in = bool(facts.spool_lost or facts.log)
-        found.append(Dependency("spool", facts.spool_lost or facts.spool, stands_in))
+        found.append(Dependency("spool", facts.spool, bool(facts.log)))
     found += facts.traffic
     if facts.coordination is not None:
         needed = facts.consumes and not facts.publishes

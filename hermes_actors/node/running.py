@@ -119,7 +119,6 @@ class Node:
             log=environment.log_trouble(),
             log_lost=environment.lost(),
             spool=None if spool is None else spool.trouble,
-            spool_lost="" if spool is None else spool.lost,
             traffic=tuple(self.traffic()),
             coordination=self._coordination(),
             remote_logs={dc: environment.remote_trouble(dc) for dc in environment.remote_logs},

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.fallback.spool.format import SpoolEntry
-from hermes_actors.fallback.spool.spool import Spool
+from hermes_actors.fallback.spool.spool import Offer, Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.log.base import Outcome, Stored, UnavailableRecord, UnknownRecord, stored_count
 from hermes_actors.metadata.keys import parse_log_topic
@@ -106,6 +106,7 @@ class Pending:
     messages: Sequence[Message] = ()
     body_bytes: int = 0
     keeper: Spool | None = None
+    offer: Offer | None = None
     trace: TraceContext | None = None
     outcome: Settled | None = None
     outcomes: Sequence[Settled] | None = None
@@ -157,8 +158,8 @@ class Pending:
         batch.
         """
         keeper = self.keeper
-        if keeper is not None:
-            keeper.concluded(self, [type(each) is Stored for each in outcomes])
+        if keeper is not None and self.offer is not None:
+            keeper.concluded(self.offer, [type(each) is Stored for each in outcomes])
         if self.state is SETTLED:
             return False
         assert self._known is None, "its fate is told once"
@@ -183,7 +184,7 @@ class Pending:
         """Have the spool keep all of its messages; False when it has to be answered without."""
         if self.is_done:
             return False
-        return self._keep(self.messages, self if self.is_sent else None)
+        return self._keep(self.messages, is_sent=self.is_sent)
 
     def join_kept(self) -> None:
         """Be kept like older messages of its key, or be answered that this cannot be."""
@@ -197,15 +198,13 @@ class Pending:
             for each in outcomes
         ]
         left = [each for each, is_known in zip(self.messages, known, strict=True) if not is_known]
-        if not left or not self._keep(left, None):
+        if not left or not self._keep(left, is_sent=False):
             return False
         self._known = known
         return True
 
-    def _keep(self, messages: Sequence[Message], sent_as: object) -> bool:
-        """Offer these to the spool, all or none. `sent_as` is what their append is known by; None
-        when none is under way.
-        """
+    def _keep(self, messages: Sequence[Message], *, is_sent: bool) -> bool:
+        """Offer these to the spool, all or none. `is_sent`: an append of them is under way."""
         assert self.state in (QUEUED, SENT), "only what was found good is kept, and once"
         route, spool = self.route, self.route.spool
         if spool is None:
@@ -222,8 +221,10 @@ class Pending:
             )
             for message in messages
         ]
-        if not spool.offer(entries, self._written, sent_as=sent_as):
+        offer = spool.offer(entries, self._written, is_sent=is_sent)
+        if offer is None:
             return False
+        self.offer = offer if is_sent else None
         self.state = KEPT
         self.is_done = True
         self.keeper = spool

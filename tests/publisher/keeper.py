@@ -6,6 +6,7 @@ import trio
 
 from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
+from hermes_actors.fallback.spool.spool import Offer
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.model.message import Message
 from hermes_actors.runtime.clock import Clock
@@ -51,17 +52,17 @@ class Keeper:
         entries: Sequence[SpoolEntry],
         done: Callable[[SpoolUnavailable | None], None],
         *,
-        sent_as: object,
-    ) -> bool:
+        is_sent: bool,
+    ) -> Offer | None:
         if self.room < len(entries):
-            return False
+            return None
         self.room -= len(entries)
         self.taken += [entry.message for entry in entries]
         self.keys.update(each.message.key for each in entries if each.message.key is not None)
         self._done.append(done)
         if self._nursery is not None:
             self._nursery.start_soon(self._write)
-        return True
+        return Offer([], [], done)
 
     async def _write(self) -> None:
         await trio.sleep(0.001)
@@ -76,7 +77,7 @@ class Keeper:
     async def catch_up(self, log_topic: str, is_behind: Callable[[], bool]) -> None:
         await trio.lowlevel.checkpoint()
 
-    def concluded(self, sent_as: object, are_stored: Sequence[bool]) -> None:
+    def concluded(self, _offer: Offer, are_stored: Sequence[bool]) -> None:
         self.concluded_as.append(list(are_stored))
 
     def written(self, error: SpoolUnavailable | None = None) -> None:

@@ -20,7 +20,7 @@ from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config, FallbackConfig, FrontendConfig, SecurityConfig, SpoolConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.fallback.node import Fallback
-from hermes_actors.fallback.spool.opening import open_spool, open_spool_store
+from hermes_actors.fallback.spool.opening import open_segment_store, open_spool, spool_folder
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import Catalog, LiveTopic
@@ -92,7 +92,7 @@ async def serve(
     async with (
         open_supervisor(system_rng()) as supervisor,
         open_spool(
-            lambda: open_spool_store(whole, IdSource()),
+            lambda: open_segment_store(spool_folder(whole), whole.spool.disk_bytes_max),
             whole,
             metadata,
             log,

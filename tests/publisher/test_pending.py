@@ -36,14 +36,15 @@ class Disk:
         self.is_written = False
         self.concluded_as: list[bool] = []
 
-    def offer(self, entries, done, *, sent_as) -> bool:
-        if self.takes:
-            assert self.done is None, "offered twice"
-            self.offered = [entry.message.body for entry in entries]
-            self.done = done
-        return self.takes
+    def offer(self, entries, done, *, is_sent) -> object:
+        if not self.takes:
+            return None
+        assert self.done is None, "offered twice"
+        self.offered = [entry.message.body for entry in entries]
+        self.done = done
+        return self
 
-    def concluded(self, _sent_as, are_stored) -> None:
+    def concluded(self, _offer, are_stored) -> None:
         self.concluded_as += are_stored
 
 

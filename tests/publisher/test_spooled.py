@@ -16,7 +16,6 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.message import from_record
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Topic
-from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
 from tests.values import a_topic
@@ -42,9 +41,8 @@ def open_buffered(open_world):
                 catalog=SimpleNamespace(topics={ORDERS: live}), has_ended=lambda *_: False
             )
             mounted = Mount(disk)
-            ids = seeded_ids(random.Random(4))
             async with open_spool(
-                lambda: open_store_on(mounted, ids, segment_bytes_max=10_000),
+                lambda: open_store_on(mounted, config.spool.disk_bytes_max),
                 config,
                 metadata,
                 log,
@@ -67,7 +65,7 @@ def status(publication) -> int:
 
 
 async def wait_empty(world) -> None:
-    while world.spool.index.entries or world.spool.index.being_written:  # noqa: ASYNC110
+    while world.spool.index.queues:  # noqa: ASYNC110
         await trio.sleep(0.05)
 
 
@@ -147,9 +145,9 @@ class LateDisk(SimulatedDisk):
 class UncutDisk(SimulatedDisk):
     """Fails after it has taken all of a write, of which nothing can be taken back then."""
 
-    def append(self, name, content, *, syncs):
+    def write(self, name, at, content, *, syncs=True):
         fails, self.is_failing = self.is_failing, False
-        super().append(name, content, syncs=syncs)
+        super().write(name, at, content, syncs=syncs)
         self.is_failing = fails
         self._check()
 
@@ -159,14 +157,14 @@ async def test_what_a_disk_may_have_taken_is_not_said_to_be_lost(
     open_buffered, autojump_clock, kind
 ):
     disk = kind()
-    async with open_buffered(disk, write_timeout_ms=100) as world:
+    async with open_buffered(disk) as world:
         world.log.faults.unavailable_rate = 1.0
         first = world.admit(key=b"k")
         await trio.sleep(0.01)
         assert status(first) == 202
         disk.slow_s, disk.is_failing = (60.0, False) if kind is LateDisk else (0.0, True)
         second = world.admit(body=b"second", key=b"k")
-        await trio.sleep(0.3)
+        await trio.sleep(1.1)
         assert status(second) == 503
         # As if the process had been killed now.
         files = {name: bytes(file) for name, file in disk.files.items()}

@@ -358,9 +358,7 @@ class NodeLife:
             cpu=StillCpu(),
             threads=NoThreads(),
             ask_schemas=CheckInPlace,
-            open_spool=partial(
-                open_store_on, mount, ids, segment_bytes_max=config.spool.segment_bytes_max
-            ),
+            open_spool=partial(open_store_on, mount, config.spool.disk_bytes_max),
         )
         async with open_node(config, environment) as node:
             front = node.frontend

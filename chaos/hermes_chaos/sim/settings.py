@@ -96,6 +96,4 @@ def _spool(rng: random.Random, is_tight: bool) -> SpoolConfig:
         enabled=is_enabled,
         for_fallback_topics=for_fallback,
         disk_bytes_max=rng.choice((100_000, _ROOMY_BYTES)),
-        segment_bytes_max=rng.choice((1_000, 20_000)),
-        late_acknowledgement_wait_ms=rng.choice((500, 10_000)),
     )

@@ -221,15 +221,7 @@ async def _run(plan: DevPlan) -> None:
         }
         nodes = _spooling_to(data / "spool", [*plan.nodes, *plan.more])
         await serve_nodes(
-            [
-                (
-                    node,
-                    environment_of(
-                        node, embedded_logs(logs, node.dc), accepts_damage=plan.accepts_damage
-                    ),
-                )
-                for node in nodes
-            ],
+            [(node, environment_of(node, embedded_logs(logs, node.dc))) for node in nodes],
             lambda addresses: _announce(plan, addresses, data),
             before_exit=lambda: None if plan.data else shutil.rmtree(data, ignore_errors=True),
             ends_at_usr1=plan.consumers(plan.nodes[0].dc)[-1] if plan.more else "",

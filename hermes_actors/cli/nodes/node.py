@@ -83,12 +83,12 @@ async def open_environment(
 ) -> NodeEnvironment:
     """The node's logs and all that it finds around it, open until the stack closes.
 
-    `accepts_damage`: an embedded log or a spool that has lost messages is opened all the same.
+    `accepts_damage`: an embedded log that has lost messages is opened all the same.
     """
     logs = await stack.enter_async_context(
         open_logs(config, SystemClock(), accepts_damage=accepts_damage)
     )
-    return environment_of(config, logs, accepts_damage=accepts_damage)
+    return environment_of(config, logs)
 
 
 def _announce(plan: NodePlan, addresses: Addresses) -> None:

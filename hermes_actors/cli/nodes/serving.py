@@ -18,7 +18,7 @@ from hermes_actors.cli.nodes.logs import named_node
 from hermes_actors.config import Config
 from hermes_actors.consumer.opening import open_senders
 from hermes_actors.errors import HermesError, StartupError
-from hermes_actors.fallback.spool.opening import open_spool_store
+from hermes_actors.fallback.spool.opening import open_segment_store, spool_folder
 from hermes_actors.listeners import Addresses, serve_node
 from hermes_actors.log.backends import NodeLogs
 from hermes_actors.node import NodeEnvironment
@@ -93,11 +93,8 @@ async def serve_nodes(
         signals.cancel_scope.cancel()
 
 
-def environment_of(config: Config, logs: NodeLogs, *, accepts_damage: bool) -> NodeEnvironment:
-    """Return what a node finds around it, with these logs.
-
-    `accepts_damage`: a spool that has lost messages is opened all the same.
-    """
+def environment_of(config: Config, logs: NodeLogs) -> NodeEnvironment:
+    """Return what a node finds around it, with these logs."""
     return NodeEnvironment(
         clock=SystemClock(),
         ids=IdSource(),
@@ -110,7 +107,7 @@ def environment_of(config: Config, logs: NodeLogs, *, accepts_damage: bool) -> N
         log_trouble=logs.trouble,
         remote_trouble=logs.remote_trouble,
         lost=logs.lost,
-        open_spool=lambda: open_spool_store(config, IdSource(), accepts_damage=accepts_damage),
+        open_spool=lambda: open_segment_store(spool_folder(config), config.spool.disk_bytes_max),
         telemetry=telemetry_settings(os.environ),
     )
 

@@ -20,6 +20,7 @@ from hermes_actors.cli.output.render import age, counted, say, show_rows, write_
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool.opening import spool_folder
 from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
+from hermes_actors.fallback.spool.store import SET_ASIDE
 from hermes_actors.runtime.clock import SystemClock
 
 app = command_group("What a node keeps on its disk until a log takes it.")
@@ -33,7 +34,6 @@ ConfigOption = Annotated[
     ),
 ]
 
-_LOSSES_SHOWN_MAX = 5
 _COLUMNS = ("Topic", "Messages", "Bytes", "Oldest")
 
 
@@ -44,14 +44,14 @@ _COLUMNS = ("Topic", "Messages", "Bytes", "Oldest")
 def status(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
     """Show what waits in a node's spool, whether the node runs or not. Changes nothing.
 
-    Exit code 1 when acknowledged messages are missing or damaged, so that a start is refused.
+    Exit code 1 when messages are damaged.
     """
     content = read_spool(_existing_folder(configuration.load(config, os.environ)))
     if output is Output.JSON:
         write_json(msgspec.json.encode(content))
     else:
         _show(content, SystemClock().now_ms())
-    if content.losses:
+    if content.damaged:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -93,10 +93,8 @@ def _existing_folder(config: Config) -> Path:
         f"name the node by --config or HERMES_DC and HERMES_NODE (this is {node}), and run this in "
         "the directory where the node runs or set spool.directory (HERMES_SPOOL_DIRECTORY)"
     )
-    if not config.spool.enabled:
-        way_out = f"spool.enabled is false, and {node} then keeps nothing; else {way_out}"
-    elif "frontend" not in config.roles:
-        way_out = f"{node} has no role frontend, and then keeps nothing; else {way_out}"
+    if not (config.spool.enabled and "frontend" in config.roles):
+        way_out = f"with spool.enabled = false or without role frontend it keeps nothing; {way_out}"
     raise CommandFailed(f"there is no spool in {folder.absolute()}: {way_out}")
 
 
@@ -109,11 +107,6 @@ def _show(content: SpoolContent, now_ms: int) -> None:
     runs = f"in use by process {content.pid}" if content.pid else "its node does not run"
     say(f"{content.folder}: {content.disk_bytes} bytes on the disk, {runs}")
     for reason, count in content.set_aside.items():
-        say(f"set aside: {count} {reason}; see {content.folder}/set-aside")
-    if content.losses:
-        say(content.damage)
-        for reason in content.losses[:_LOSSES_SHOWN_MAX]:
-            say(f"  {reason}")
-    elif content.damaged_ranges:
-        ranges = counted(content.damaged_ranges, "range")
-        say(f"damaged: {ranges}, which the node sets aside when it starts")
+        say(f"set aside: {count} {reason}; see {content.folder}/{SET_ASIDE}")
+    if content.damaged:
+        say(f"damaged: {counted(content.damaged, 'place')}, with at least a message each, is lost")

@@ -3,17 +3,21 @@
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
+
+import trio
 
 from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.config import Config
+from hermes_actors.fallback.spool.disk import open_folder
 from hermes_actors.fallback.spool.replay import Appended, Replayer
 from hermes_actors.fallback.spool.spool import Spool
-from hermes_actors.fallback.spool.store import SegmentStore, open_segment_store
+from hermes_actors.fallback.spool.store import Blocking, SegmentStore
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.runtime.clock import Clock
 from hermes_actors.telemetry.metrics import Metrics
 
 _STOP_GRACE_S = 5.0
@@ -26,16 +30,27 @@ def spool_folder(config: Config) -> Path:
     return Path(config.spool.directory) / f"{config.dc}.{config.node}"
 
 
-def open_spool_store(
-    config: Config, ids: IdSource, *, accepts_damage: bool = False
-) -> AbstractAsyncContextManager[SegmentStore]:
-    """The store in that folder. Raises StartupError when it cannot be used."""
-    return open_segment_store(
-        spool_folder(config),
-        ids,
-        segment_bytes_max=config.spool.segment_bytes_max,
-        accepts_damage=accepts_damage,
-    )
+@asynccontextmanager
+async def open_segment_store(folder: Path, disk_bytes_max: int) -> AsyncIterator[SegmentStore]:
+    """The spool kept in a folder, which is made when it is not there.
+
+    Raises StartupError when the folder cannot be used or another process uses it.
+    """
+    disk = await trio.to_thread.run_sync(open_folder, folder)
+
+    # A hung disk must not keep a process from ending. The next write waits for an abandoned one all
+    # the same: its thread still has the limiter's token.
+    def in_threads(count: int) -> Blocking:
+        limiter = trio.CapacityLimiter(count)
+        return partial(trio.to_thread.run_sync, abandon_on_cancel=True, limiter=limiter)
+
+    write = in_threads(1)
+    try:
+        yield SegmentStore(disk, disk_bytes_max, write, in_threads(2))
+    finally:
+        # A hung write keeps the folder until the process ends.
+        with trio.move_on_after(_STOP_GRACE_S, shield=True):
+            await write(disk.close)
 
 
 @asynccontextmanager

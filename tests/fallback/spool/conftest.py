@@ -12,7 +12,7 @@ from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.replay import Replayer
-from hermes_actors.fallback.spool.spool import Spool
+from hermes_actors.fallback.spool.spool import Offer, Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.log.base import Log, TopicSettings
 from hermes_actors.log.faults import Faults
@@ -21,7 +21,6 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.model.message import Message, Via
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack
-from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import Metrics, render
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
@@ -72,14 +71,14 @@ class Spooling:
         self.logs: list[Log] = []
         self.crashes: list[Crash] = []
 
-    def offer(self, *entries: SpoolEntry, sent_as: str | None = None) -> bool:
+    def offer(self, *entries: SpoolEntry, is_sent: bool = False) -> Offer | None:
         """Offer these together; what becomes of them is in `answers`."""
         name = entries[0].message.body.decode()
 
         def done(error: SpoolUnavailable | None) -> None:
             self.answers.append((name, "kept" if error is None else error.reason))
 
-        return self.spool.offer(entries, done, sent_as=sent_as)
+        return self.spool.offer(entries, done, is_sent=is_sent)
 
     def replay(self, *logs: Log) -> None:
         """Start the replayer, which sends to these logs."""
@@ -121,30 +120,26 @@ class Spooling:
         return 0.0
 
     async def wait_empty(self) -> None:
-        index = self.spool.index
-        while index.entries or index.being_written:  # noqa: ASYNC110
+        while self.spool.index.queues:  # noqa: ASYNC110
             await trio.sleep(0.05)
 
 
 @asynccontextmanager
 async def _open_spooling(
-    disk: SimulatedDisk, *, seed: int = 1, ahead_ms: int = 0, **settings: int | bool
+    disk: SimulatedDisk, *, ahead_ms: int = 0, **settings: int | bool
 ) -> AsyncIterator[Spooling]:
     """A life of the spool on this disk, which ends as a killed one does unless it was closed."""
     clock, metrics = SimulatedClock(ahead_ms), Metrics("hermes_frontend")
     config = SpoolConfig(**settings)  # type: ignore[arg-type]
     mounted = Mount(disk)
-    ids = seeded_ids(random.Random(seed))
     crashes: list[Crash] = []
     async with (
-        open_store_on(mounted, ids, segment_bytes_max=config.segment_bytes_max) as store,
+        open_store_on(mounted, config.disk_bytes_max) as store,
         open_supervisor(random.Random(3), crashes.append) as supervisor,
     ):
         spool = Spool(store, config, clock, metrics)
         await spool.load()
         spool.start(supervisor)
-        while not spool.is_open:  # noqa: ASYNC110
-            await trio.sleep(0.001)
         spooling = Spooling(spool, mounted, metrics, supervisor, clock)
         spooling.crashes = crashes
         yield spooling

@@ -12,11 +12,11 @@ import trio
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config.fallback import SpoolConfig
 from hermes_actors.fallback.spool.format import SpoolEntry
+from hermes_actors.fallback.spool.opening import open_segment_store
 from hermes_actors.fallback.spool.spool import Spool
-from hermes_actors.fallback.spool.store import open_segment_store
 from hermes_actors.model.message import Message
 from hermes_actors.model.topic import Ack
-from hermes_actors.runtime.clock import IdSource, SystemClock
+from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.telemetry.metrics import Metrics
 
 CALLERS = 4
@@ -44,15 +44,13 @@ async def offer_for_ever(spool: Spool, clock: SystemClock, first: int) -> None:
 async def main(folder: str) -> None:
     clock = SystemClock()
     async with (
-        open_segment_store(Path(folder), IdSource(), segment_bytes_max=50_000) as store,
+        open_segment_store(Path(folder), 64 * 50_000) as store,
         open_supervisor(random.Random(1)) as supervisor,
         trio.open_nursery() as nursery,
     ):
-        spool = Spool(store, SpoolConfig(), clock, Metrics("hermes_frontend"))
+        spool = Spool(store, SpoolConfig(disk_bytes_max=10**9), clock, Metrics("hermes_frontend"))
         await spool.load()
         spool.start(supervisor)
-        while not spool.is_open:  # noqa: ASYNC110
-            await trio.sleep(0.001)
         sys.stdout.write("open\n")
         sys.stdout.flush()
         for first in range(1, CALLERS + 1):

@@ -6,7 +6,7 @@ order are the production ones.
 
 import errno
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -14,7 +14,6 @@ import trio
 
 from hermes_actors.fallback.spool.disk import SpoolDisk
 from hermes_actors.fallback.spool.store import SegmentStore
-from hermes_actors.runtime.clock import IdSource
 
 WRITE_S = (0.0005, 0.004)
 READ_S = (0.0, 0.001)
@@ -46,7 +45,7 @@ class SimulatedDisk(SpoolDisk):
         self.read_s = read_s
         self.files: dict[str, bytearray] = {}
         self._synced: dict[str, int] = {}
-        self._overwritten: dict[str, list[tuple[int, bytes]]] = {}
+        self._marked: dict[str, list[tuple[int, bytes]]] = {}
         self._tears = False
         self.is_full = False
         self.is_failing = False
@@ -66,23 +65,16 @@ class SimulatedDisk(SpoolDisk):
             if name.endswith(".spool")
         )
 
-    @property
-    def set_aside(self) -> list[str]:
-        """The files that the product has set aside."""
-        return [name for name in self.files if name.startswith("set-aside/")]
-
     def lose_power(self) -> None:
-        """Lose what was not synced, from some byte on, and undo what was written over something
-        else, from some write on.
-        """
+        """Lose what was not synced, from some byte on, and undo marks, from some mark on."""
         for name, file in self.files.items():
             del file[self._rng.randint(self._synced[name], len(file)) :]
             self._synced[name] = len(file)
-        for name, writes in self._overwritten.items():
-            undone = self._rng.randint(0, len(writes))
-            for at, before in reversed(writes[len(writes) - undone :]):
+        for name, marks in self._marked.items():
+            undone = self._rng.randint(0, len(marks))
+            for at, before in reversed(marks[len(marks) - undone :]):
                 self.files[name][at : at + len(before)] = before
-        self._overwritten.clear()
+        self._marked.clear()
 
     def tear(self, change: Callable[[], Any]) -> None:
         """Apply a change that was under way when its process ended: whole, half, or not at all."""
@@ -97,52 +89,35 @@ class SimulatedDisk(SpoolDisk):
         """Sleep a random time within the bounds, in seconds, but `least_s` at least."""
         await trio.sleep(max(least_s, self._rng.uniform(*bounds_s)))
 
-    def names(self, folder: str = "") -> list[tuple[str, int]]:
-        """As `SpoolDisk.names`."""
-        found = []
-        for name, file in self.files.items():
-            at, _, last = name.rpartition("/")
-            if at == folder:
-                found.append((last, len(file)))
-        return sorted(found)
+    def sizes(self) -> dict[str, int]:
+        """As `SpoolDisk.sizes`."""
+        return {name: len(self.files[name]) for name in sorted(self.files)}
 
-    def create(self, name: str, content: bytes) -> None:
-        """As `SpoolDisk.create`."""
-        self._check()
-        if name in self.files:
-            raise FileExistsError(errno.EEXIST, "it is there already", name)
-        self._end_here_perhaps()
-        self.files[name] = bytearray(content)
-        self._synced[name] = len(content)
-
-    def append(self, name: str, content: bytes, *, syncs: bool) -> None:
-        """As `SpoolDisk.append`. What fails may leave a part of it."""
+    def write(self, name: str, at: int, content: bytes, *, syncs: bool = True) -> None:
+        """As `SpoolDisk.write`. What fails may leave a part of it."""
+        if at:
+            self._file(name)
         file = self.files.setdefault(name, bytearray())
         self._synced.setdefault(name, 0)
         if self._tears or self.is_full or self.is_failing:
-            file += content[: self._rng.randrange(len(content) + 1)]
+            part = content[: self._rng.randrange(len(content) + 1)]
+            file[at : at + len(part)] = part
             self._check()
             raise _Ended
-        file += content
+        file[at : at + len(content)] = content
         if syncs:
             self._synced[name] = len(file)
 
-    def write_at(self, name: str, at: int, content: bytes, *, syncs: bool) -> None:
-        """As `SpoolDisk.write_at`: whole or not at all, as a sector is. A full disk has room for
-        what is written over something else.
-        """
-        if self.is_failing or at + len(content) > len(self.files.get(name, b"")):
+    def mark(self, name: str, places: Sequence[int], content: bytes) -> None:
+        """As `SpoolDisk.mark`: a full disk has room for it."""
+        if self.is_failing:
             self._check()
-        self._end_here_perhaps()
-        file = self.files.setdefault(name, bytearray())
-        file += bytes(max(at + len(content) - len(file), 0))
-        if syncs:
-            self._overwritten.pop(name, None)
-        else:
-            before = bytes(file[at : at + len(content)])
-            self._overwritten.setdefault(name, []).append((at, before))
-        file[at : at + len(content)] = content
-        self._synced[name] = len(file)
+        file = self.files.get(name, bytearray())
+        for at in places if file else ():
+            if self._tears and self._rng.random() < 0.5:
+                raise _Ended
+            self._marked.setdefault(name, []).append((at, bytes(file[at : at + len(content)])))
+            file[at : at + len(content)] = content
 
     def truncate(self, name: str, size_bytes: int) -> None:
         """As `SpoolDisk.truncate`; also on a full disk."""
@@ -162,14 +137,7 @@ class SimulatedDisk(SpoolDisk):
             self._check()
         self.files.pop(name, None)
         self._synced.pop(name, None)
-        self._overwritten.pop(name, None)
-
-    def release(self, name: str) -> None:
-        """As `SpoolDisk.release`."""
-
-    def lost_file(self) -> str:
-        """As `SpoolDisk.lost_file`."""
-        return ""
+        self._marked.pop(name, None)
 
     def close(self) -> None:
         """As `SpoolDisk.close`."""
@@ -178,10 +146,6 @@ class SimulatedDisk(SpoolDisk):
         if name not in self.files:
             raise FileNotFoundError(errno.ENOENT, "no such file", name)
         return self.files[name]
-
-    def _end_here_perhaps(self) -> None:
-        if self._tears and self._rng.random() < 0.5:
-            raise _Ended
 
     def _check(self) -> None:
         if self.is_full:
@@ -226,15 +190,6 @@ class Mount:
 
 
 @asynccontextmanager
-async def open_store_on(
-    mount: Mount, ids: IdSource, *, segment_bytes_max: int, accepts_damage: bool = False
-) -> AsyncIterator[SegmentStore]:
+async def open_store_on(mount: Mount, disk_bytes_max: int) -> AsyncIterator[SegmentStore]:
     """The production store on a simulated disk, without a thread."""
-    yield SegmentStore(
-        mount.disk,
-        ids,
-        segment_bytes_max=segment_bytes_max,
-        run_write=mount.write,
-        run_read=mount.read,
-        accepts_damage=accepts_damage,
-    )
+    yield SegmentStore(mount.disk, disk_bytes_max, mount.write, mount.read)

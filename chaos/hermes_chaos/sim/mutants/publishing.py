@@ -1,7 +1,7 @@
 """Seeded bugs of publishing: answers, fallback, breaker, spool and idempotency keys."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import trio
@@ -11,6 +11,7 @@ from hermes_actors.fallback.account import HedgeBudget
 from hermes_actors.fallback.breaker import Breaker
 from hermes_actors.fallback.spool.index import SpoolIndex, Waiting
 from hermes_actors.fallback.spool.replay import Item, Replayer
+from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import PartitionBatch
@@ -26,7 +27,7 @@ from hermes_chaos.sim.world import Shape
 
 _store = TopicProducer._store
 _replay: Callable[..., Any] = Replayer._append
-_readable = Replayer._readable
+_read = Spool.read
 _start = Hedge._start
 
 
@@ -59,10 +60,8 @@ async def _wait_beside_another(self: Inbox[Any]) -> bool:
     return True
 
 
-def _append_without_fsync(
-    self: SegmentStore, segment: Any, _at: int, content: bytes, _claim: object
-) -> None:
-    self.disk.append(segment.name.entries, content, syncs=False)
+def _append_without_fsync(self: SegmentStore, name: str, at: int, content: bytes) -> None:
+    self.disk.write(name, at, content, syncs=False)
 
 
 def _hold_nothing(_self: SpoolIndex, _log_topic: str, _key: bytes) -> bool:
@@ -101,8 +100,8 @@ def _never_done(_self: Part) -> bool:
     return False
 
 
-async def _readable_backwards(self: Replayer, batch: list[Waiting]) -> list[Item]:
-    return (await _readable(self, batch))[::-1]
+async def _read_backwards(self: Spool, batch: Sequence[Waiting]) -> list[Item]:
+    return (await _read(self, batch))[::-1]
 
 
 def _start_backwards(self: Hedge, remote: Remote) -> None:
@@ -192,7 +191,7 @@ PUBLISHING = (
     Mutant(
         "replay-backwards",
         "what waits in the spool is sent with the last message first",
-        ((Replayer, "_readable", _readable_backwards),),
+        ((Spool, "read", _read_backwards),),
     ),
     Mutant(
         "remote-backwards",
