@@ -18,9 +18,9 @@ from hermes_actors.config import ConsumersConfig, EndpointTlsConfig
 from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.http1.pool import PoolLimits
 from hermes_actors.consumer.senders.http1.sender import open_http1_sender
-from hermes_actors.consumer.senders.httpx.net import HostConnections, HttpxNet
+from hermes_actors.consumer.senders.httpx.net import HttpxNet
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
-from hermes_actors.consumer.senders.oauth.request import ANSWER_BYTES_MAX, ask_for_token
+from hermes_actors.consumer.senders.oauth.request import ANSWER_BYTES_MAX, request_token
 from hermes_actors.consumer.senders.oauth.sender import OAuthSender, ProviderOf
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
 from hermes_actors.consumer.senders.plugins import SenderProvider, load_providers
@@ -75,7 +75,6 @@ async def open_senders(
             connections_max=config.connections_per_origin_max,
             idle_s=idle_s,
             proxy=proxy,
-            host_connections=HostConnections(config.connections_per_host_max),
             response_bytes_max=config.response_bytes_max,
         )
 
@@ -93,22 +92,18 @@ async def open_senders(
                 tls=await new_tls("http/1.1"),
             )
         )
-        faults = metrics.counter("sender_faults")
-
-        def on_fault(_error: Exception) -> None:
-            faults.add()
-
-        open_other = partial(open_httpx_sender, on_fault=on_fault)
-        http2 = await stack.enter_async_context(open_other(await new_net()))
+        http2 = await stack.enter_async_context(open_httpx_sender(await new_net()))
         proxied: Sender | None = None
         if proxy is not None:
-            proxied = await stack.enter_async_context(open_other(await new_net(), http2=False))
+            proxied = await stack.enter_async_context(
+                open_httpx_sender(await new_net(), http2=False)
+            )
         token_net = replace(await new_net(), response_bytes_max=ANSWER_BYTES_MAX)
-        token_sender = await stack.enter_async_context(open_other(token_net, http2=False))
+        token_sender = await stack.enter_async_context(open_httpx_sender(token_net, http2=False))
         nursery = await stack.enter_async_context(trio.open_nursery())
-        asking = PushTasks(nursery, TOKEN_REQUESTS_MAX, on_fault)
-        tokens = Tokens(asking, partial(ask_for_token, token_sender), metrics)
-        waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX, on_fault)
+        asking = PushTasks(nursery, TOKEN_REQUESTS_MAX)
+        tokens = Tokens(asking, partial(request_token, token_sender), metrics)
+        waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX)
         # One that stays broken takes neither the others nor the node down.
         supervisor = await stack.enter_async_context(open_supervisor(system_rng(), _log_crash))
         for scheme, each in providers.items():
@@ -127,7 +122,6 @@ async def open_senders(
         try:
             yield choice.sender_of
         finally:
-            tokens.close()
             asking.close()
             waiting.close()
             nursery.cancel_scope.cancel()

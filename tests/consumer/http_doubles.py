@@ -8,7 +8,7 @@ from hypercorn.trio import serve
 
 from hermes_actors.config import EndpointsConfig
 from hermes_actors.consumer.senders.connecting import Resolver
-from hermes_actors.consumer.senders.httpx.net import HostConnections, HttpxNet
+from hermes_actors.consumer.senders.httpx.net import HttpxNet
 from hermes_actors.consumer.senders.sender import Push
 from hermes_actors.security.address_guard import AddressGuard
 
@@ -148,7 +148,6 @@ def net_of(
     proxy=None,
     connect_timeout_s=5.0,
     idle_s=30.0,
-    per_host_max=1_000,
     response_bytes_max=65_536,
 ):
     return HttpxNet(
@@ -159,7 +158,6 @@ def net_of(
         connections_max=10,
         idle_s=idle_s,
         proxy=proxy,
-        host_connections=HostConnections(per_host_max),
         response_bytes_max=response_bytes_max,
     )
 

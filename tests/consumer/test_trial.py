@@ -9,9 +9,9 @@ import trio
 
 from hermes_actors.config import ConsumersConfig, RecipientsConfig
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
+from hermes_actors.consumer.senders.oauth.request import Grant
 from hermes_actors.consumer.senders.oauth.sender import OAuthSender
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
-from hermes_actors.consumer.senders.oauth.wire import Granted
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome, parse_lines
 from hermes_actors.consumer.trial import PUSHES_SHOWN_MAX, TIMEOUT_MS_MAX, try_push
@@ -150,7 +150,7 @@ async def test_a_token_is_asked_for_shown_as_sent_and_masked(world, nursery):
     )
 
     async def ask(_credentials):
-        return Granted(SECRET, 100.0)
+        return Grant(SECRET, 100.0)
 
     tokens = Tokens(PushTasks(nursery, 10), ask, world.metrics)
     policy = OAuthPolicy(grant_type="clientCredentials", provider_name="sso")

@@ -72,7 +72,6 @@ DELIVERING = meanings(
         "tasks",
         "What all nodes of the datacentre own together; only its leader tells",
     ),
-    sender_faults=("faults", "Defects in senders that a push met"),
     oauth_token_requests=("requests", "Requests for OAuth tokens, by result"),
     oauth_token_request_latency_seconds=(
         "seconds",

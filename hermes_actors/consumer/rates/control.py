@@ -1,58 +1,55 @@
-"""How fast an endpoint may be pushed to now, learned from each answer. Pure: times are arguments.
+"""How fast an endpoint may be pushed to, learned from its answers. Pure: times are arguments.
 
-Four levels: full rate ↔ adapting ↔ one a second ↔ one a minute. While adapting, the rate follows
-additive increase and multiplicative decrease (Chiu and Jain 1989, as in TCP), judged in rounds, and
-falls only as long as that makes fewer fail; after an outage it begins low and doubles (slow start).
-The two lowest levels are half-open: a single push is under way at a time, and the first that
-succeeds opens. An endpoint that answers with errors is sick and stays at one a second; one that
-does not answer at all is dead, gets one a minute, and is probed with a mere connection in between.
-No answers are no evidence: an idle subscription keeps its level.
+Four levels: full rate, adapting, one a second, one a minute. While adapting, the rate follows
+additive increase and multiplicative decrease (Chiu and Jain 1989, as in TCP), judged in rounds of
+half a second. The two lowest levels are half-open: one push at a time, and the first that succeeds
+opens. An endpoint that answers with errors stays at one a second. One that does not answer gets one
+a minute, and a mere connection is tried in between. No answers are no evidence: an idle
+subscription keeps its level.
+
+Messages are counted, not attempts: one that fails again while others succeed is itself what is
+wrong. Errors that come from the load (429, 502 to 504, no answer) or that most messages meet lower
+the rate as far as it goes; other errors of a smaller share lower it to a quarter at most, for it
+may be that share of the messages which is wrong.
 """
 
 from enum import StrEnum
 from typing import NamedTuple
 
-from hermes_actors.consumer.rates.cause import (
-    EVIDENCE_AGE_S,
-    FailureCause,
-    Finding,
-    Round,
-    RoundCounts,
-    Verdict,
-)
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.model.moments import span
 
+ROUND_S = 0.5
+"""How long outcomes are gathered before the rate is judged, at least."""
+
+IN_AN_EARLIER_LIFE_S = float("-inf")
+"""When a message failed that its consumer's earlier life passed over."""
+
+# With fewer outcomes, some of them failures, a round goes on for longer and lowers nothing.
+_OUTCOMES_MIN = 20
+_ROUND_S_MAX = 2.0
+# So many failures in a row, for as long as a round, are an outage.
+_ROW_MIN = 10
+# Above this share of failures the rate falls, below it rises. A few failures may be chance.
+_FALL_SHARE, _FALL_CHANCE = 0.05, 6
+_RISE_SHARE, _RISE_CHANCE = 0.01, 1
+_DECREASE = 0.8
+_INCREASES = 10
+_FLOOR_SHARE = 1 / 64
+_FLOOR_SHARE_OF_MESSAGES = 1 / 4
+_START_PER_S = 4.0
 # A message that goes on failing while nothing succeeds is counted again after so long.
 _RECOUNT_S = 3.0
+# The full rate is back after so long without a failure, or with few of them.
 _CALM_S = 10.0
-_DECREASE = 0.8
-_STEPS = 10
-_FLOOR_SHARE = 64
-# The least after an outage, or a rise: fewer would only make rounds wait for answers to judge by.
-_START_PER_S = 4.0
+_CALM_S_AFTER_FAILURES = 60.0
 _UNANSWERED_MAX = 5
-_SLOW_S = 1.0
-_HEARTBEAT_S = 60.0
-_NEVER_S = float("inf")
-# An owner of a small part of the rate tries a sick endpoint so much more rarely, and no more.
+_SLOW_S, _HEARTBEAT_S = 1.0, 60.0
+# The owner of a small share of the rate tries a sick endpoint more rarely, up to so much.
 _SHARE_MIN = 0.1
-
-IN_AN_EARLIER_LIFE_S = -_NEVER_S
-"""When a message failed that an earlier life of its consumer passed over."""
-
-
-def noted_s(failed_before_s: float | None, now_s: float) -> float:
-    """Return when a message is said to have failed that fails now.
-
-    One that an earlier life passed over is counted when nothing has succeeded for a whole minute of
-    this one: where nothing new is published, all that is tried is what had failed.
-    """
-    if failed_before_s == IN_AN_EARLIER_LIFE_S:
-        return now_s + EVIDENCE_AGE_S - _RECOUNT_S
-    return now_s
+_NEVER_S = float("inf")
 
 
 class Level(StrEnum):
@@ -69,39 +66,45 @@ class Level(StrEnum):
         return self is Level.SLOW or self is Level.HEARTBEAT
 
 
+class Round:
+    """Outcomes since `begin`; the row of failures without a success goes on over rounds."""
+
+    def __init__(self, now_s: float) -> None:
+        self.row = 0
+        self.failed_s = now_s
+        self.begin(now_s)
+
+    def begin(self, now_s: float) -> None:
+        self.begun_s = now_s
+        self.failures = self.pressed = self.successes = self.sent = 0
+
+
 class RateControl:
     """The rate of one endpoint, up to `maximum` a second.
 
-    Use: `available` before each push and `take` at each, while not `is_full`; then one of
-    `on_success`, `on_failure`, `on_neutral` for each, with the `epoch` in which it was sent: what
-    was sent before a fall says nothing of the lower rate. Successes need be told only while
-    `is_watching`, but their time always: in `success_s`. Times are monotonic seconds.
+    While not `is_full`, ask `available` before each push and call `take` at each. Then call one of
+    `on_success`, `on_failure`, `on_neutral` for each, with the `epoch` in which it was sent: a push
+    from before a fall says nothing of the lower rate. Successes matter only while `is_watching`,
+    but set `success_s` at each. Times are monotonic seconds.
     """
 
     def __init__(self, maximum: float, now_s: float) -> None:
-        self.maximum = self.rate = float(maximum)
+        self.maximum = float(maximum)
         self.share = 1.0
         self.success_s = -_NEVER_S
         self.epoch = 0
-        self.level = Level.FULL
-        self.is_full = True
         self.is_watching = False
-        self.since_s = now_s
-        self._unanswered = 0
-        self._round = Round(now_s)
-        self._cause = FailureCause()
-        self._limit = RateLimit(self.rate)
+        self._limit = RateLimit(self.maximum)
         self.reset(now_s)
 
     def reset(self, now_s: float) -> None:
-        """Trust fully, for nothing is known: a new subscription, or another endpoint."""
-        self._is_pushing = self._is_connecting = self._is_slow_start = False
-        self._has_connected = False
-        self._connect_s = self._next_s = now_s
+        """Trust fully: the endpoint is new."""
+        self._is_pushing = self._is_connecting = self._has_connected = False
+        self._is_slow_start = False
         self._unanswered = 0
+        self._connect_s = self._next_s = now_s
+        self._round = Round(now_s)
         self.epoch += 1
-        self._cause.clear()
-        self._round.clear(now_s)
         self._move(Level.FULL, self.maximum, now_s)
 
     def change(self, maximum: float, now_s: float) -> None:
@@ -113,9 +116,7 @@ class RateControl:
             self._set_rate(min(self.rate, self.maximum), now_s)
 
     def divide(self, maximum: float, share: float, now_s: float) -> None:
-        """Use another share of the subscription's rate as the maximum: the endpoint is trusted with
-        as much as before, so that what this owner may send changes in proportion.
-        """
+        """Use another share of the subscription's rate; what may be sent changes in proportion."""
         factor, self.share = maximum / self.maximum, share
         self.maximum = float(maximum)
         if self.level is Level.FULL:
@@ -127,28 +128,23 @@ class RateControl:
             self._next_s = min(self._next_s, now_s + self._pause_s)
 
     def take_over(self, known: RateState, now_s: float) -> None:
-        """Begin with what an owner before knew of the endpoint; a half-open level may push at once.
-
-        Nothing is taken at once: what the owner before took in this second is not known.
-        """
+        """Begin with what the owner before knew; a half-open level may push at once."""
         level = _LEVELS.get(known.level, Level.FULL)
         if level.is_half_open:
             self._fall(level, now_s)
             self._next_s = now_s
         elif level is Level.ADAPTING and known.rate * self.share < self.maximum:
             self._move(level, max(self._floor, known.rate * self.share), now_s)
+            # What the owner before took in this second is not known.
             self._limit.drain(now_s)
 
     def known(self) -> RateState:
-        """Return the level and the rate of all owners together, for the next owner to begin
-        with.
-        """
+        """The level, and the rate of all owners together, for the next owner to begin with."""
         return RateState(self.level.value, self.rate / self.share)
 
     def resume(self, now_s: float) -> None:
-        """Go on after a pause in which nothing was pushed: of what was under way none returns.
-
-        A half-open level may push at once.
+        """Go on after a pause. Of the pushes under way none returns; a half-open level may push at
+        once.
         """
         self._is_pushing = self._is_connecting = self._has_connected = False
         self._next_s = self._connect_s = now_s
@@ -156,13 +152,13 @@ class RateControl:
         self.epoch += 1
 
     def push_at_once(self, now_s: float) -> None:
-        """Let a half-open level push at once: somebody has done something about the endpoint."""
+        """Let a half-open level push at once: somebody may have repaired the endpoint."""
         self._next_s = now_s
 
     # Asking.
 
     def available(self, now_s: float) -> int:
-        """How many may be pushed now, beside the subscription's maximum; while not `is_full`."""
+        """How many may be pushed now, while not `is_full`, beside the subscription's maximum."""
         if self.level.is_half_open:
             return int(not self._is_pushing and now_s >= self._next_s)
         self.recover(now_s)
@@ -188,11 +184,9 @@ class RateControl:
         return _NEVER_S if self._is_pushing else max(0.0, self._next_s - now_s)
 
     def recover(self, now_s: float) -> None:
-        """Back to full rate once nothing has failed for long, however little was pushed."""
-        calm_s = EVIDENCE_AGE_S if self._round.failures else _CALM_S
-        is_calm = self._round.age_s(now_s) >= calm_s
-        if self.level is Level.ADAPTING and is_calm:
-            self._cause.clear()
+        """Go back to the full rate when nothing has failed for long, however little was pushed."""
+        calm_s = _CALM_S_AFTER_FAILURES if self._round.failures else _CALM_S
+        if self.level is Level.ADAPTING and now_s - self._round.begun_s >= calm_s:
             self._move(Level.FULL, self.maximum, now_s)
 
     # Probing a dead endpoint with a mere connection.
@@ -220,21 +214,20 @@ class RateControl:
     # Answers.
 
     def on_success(self, now_s: float, epoch: int) -> None:
-        """Take in that a push was taken, or given up by no fault of the endpoint's."""
+        """A push was taken, or was given up by no fault of the endpoint's."""
         self.success_s = now_s
         if epoch != self.epoch:
             return
         if self.level.is_half_open:
             self._open(now_s)
             return
-        self._round.on_success(now_s)
+        self._round.row = 0
+        self._round.successes += 1
         self._round.sent += self.is_full
         self._judge(now_s)
 
     def on_neutral(self, now_s: float, epoch: int, *, is_answered: bool) -> None:
-        """Take in a push that says nothing of the endpoint's strength: not sent, or asked for a
-        pause.
-        """
+        """A push says nothing of the endpoint's strength: not sent, or asked for a pause."""
         if self.level.is_half_open and epoch == self.epoch:
             self._is_pushing = False
             if is_answered and self.level is Level.HEARTBEAT:
@@ -249,12 +242,10 @@ class RateControl:
         is_answered: bool,
         is_pressed: bool = False,
     ) -> bool:
-        """A push failed, as did the same message at `failed_before_s` (None: never before). True
-        if this is the time to hand over for its next failure.
+        """A push failed, as did the same message at `failed_before_s` (None: never before).
 
-        Messages are counted, not attempts: one that fails again after others succeeded is itself
-        what is wrong, and one that is tried ten times a second is not ten. `is_pressed`: the answer
-        itself says that it is too much.
+        True if `now_s` is to be given as `failed_before_s` at its next failure. `is_pressed`: the
+        failure comes from the load.
         """
         if epoch != self.epoch:
             return True
@@ -263,19 +254,23 @@ class RateControl:
             return True
         self._round.sent += self.is_full
         if failed_before_s is not None:
-            # After a restart all that failed before comes first, one after the other: that is no
-            # news of the endpoint, or each restart would slow down what is healthy behind it.
-            if failed_before_s == IN_AN_EARLIER_LIFE_S or failed_before_s < self.success_s:
+            # After a restart the messages that failed before come first: no news of the endpoint.
+            is_old = failed_before_s == IN_AN_EARLIER_LIFE_S
+            if is_old or failed_before_s < self.success_s:
                 return True
             if now_s - failed_before_s < _RECOUNT_S:
-                if self._round.is_outage(now_s, self.success_s, is_open=self._cause.is_open):
-                    self._judge(now_s)
+                if self._is_outage(now_s):
+                    self._fall(Level.SLOW, now_s)
                 return False
-        if not self.is_watching:
+        if not self.is_watching or now_s - self._round.begun_s >= _CALM_S_AFTER_FAILURES:
             self.is_watching = True
             self._round.begin(now_s)
             self._round.sent = 1
-        self._round.on_failure(now_s, self.success_s, is_pressed=is_pressed)
+        this = self._round
+        this.row = 1 if self.success_s >= this.failed_s else this.row + 1
+        this.failed_s = now_s
+        this.failures += 1
+        this.pressed += is_pressed
         self._judge(now_s)
         return True
 
@@ -303,76 +298,60 @@ class RateControl:
 
     @property
     def _floor(self) -> float:
-        return min(self.maximum, max(1.0, self.maximum / _FLOOR_SHARE))
+        return min(self.maximum, max(1.0, self.maximum * _FLOOR_SHARE))
+
+    def _is_outage(self, now_s: float) -> bool:
+        return self._round.row >= _ROW_MIN and now_s - self.success_s >= ROUND_S
 
     def _judge(self, now_s: float) -> None:
-        finding = self._round.find(
-            now_s, self.success_s, is_full=self.is_full, is_open=self._cause.is_open
-        )
-        if finding is Finding.OUTAGE:
-            self._cause.on_outage(now_s)
+        this = self._round
+        age_s, outcomes = now_s - this.begun_s, this.failures + this.successes
+        if self._is_outage(now_s):
             self._fall(Level.SLOW, now_s)
-        elif finding is Finding.OVERLOAD:
-            self._yield(now_s)
-        elif finding is Finding.SHARE:
-            self._follow(now_s)
-        elif finding is Finding.CALM:
-            self._cause.abandon()
-            self._increase(now_s)
-            self._begin_round(now_s)
-        elif finding is Finding.FEW:
-            self._begin_round(now_s)
-
-    def _yield(self, now_s: float) -> None:
-        """Most fails: send from now on what the endpoint takes, or if that is next to nothing, a
-        probe.
-        """
-        tally = self._round.tally(now_s)
-        self._cause.on_overload(tally.taken_per_s, now_s)
-        rate = tally.taken_per_s / (1.0 - self._cause.excused)
-        if min(self.rate, rate) > self._floor:
-            self._decrease(min(rate, self._lowered(tally)), now_s)
-        else:
-            self._fall(Level.SLOW, now_s)
-
-    def _follow(self, now_s: float) -> None:
-        tally = self._round.tally(now_s)
-        verdict = self._cause.judge(tally, now_s, is_lowest=self.rate <= self._floor)
-        if verdict is Verdict.FALL:
-            self._decrease(self._lowered(tally), now_s)
+        elif this.row >= _ROW_MIN or age_s < ROUND_S:
+            # A row may become an outage: until then nothing else is judged.
             return
-        if verdict is Verdict.RISE:
-            self._increase(now_s)
+        elif outcomes < _OUTCOMES_MIN and this.failures and age_s < _ROUND_S_MAX:
+            return
+        elif outcomes >= _OUTCOMES_MIN and this.failures > this.successes:
+            self._yield(this.successes / age_s, this.sent / age_s, now_s)
+        elif outcomes >= _OUTCOMES_MIN and _exceed(this.pressed, outcomes):
+            self._lower(self._floor, this.sent / age_s, now_s)
+        elif outcomes >= _OUTCOMES_MIN and _exceed(this.failures, outcomes):
+            floor = max(self._floor, self.maximum * _FLOOR_SHARE_OF_MESSAGES)
+            self._lower(floor, this.sent / age_s, now_s)
         else:
-            self._is_slow_start = False
-        self._begin_round(now_s)
+            is_calm = this.failures <= _RISE_SHARE * outcomes + _RISE_CHANCE
+            if is_calm and (outcomes >= _OUTCOMES_MIN or not this.failures):
+                self._increase(now_s)
+            else:
+                self._is_slow_start = False
+            self._begin_round(now_s)
 
-    def _lowered(self, tally: RoundCounts) -> float:
-        # To allow less than before, but more than is sent, would change nothing (RFC 7661).
-        return min(self.rate, tally.sent_per_s) * _DECREASE
+    def _yield(self, taken_per_s: float, sent_per_s: float, now_s: float) -> None:
+        """Most fails: send what the endpoint takes, or a probe if that is next to nothing."""
+        if min(self.rate, taken_per_s) > self._floor:
+            self._lower(self._floor, min(taken_per_s / _DECREASE, sent_per_s), now_s)
+        else:
+            self._fall(Level.SLOW, now_s)
 
-    def _begin_round(self, now_s: float) -> None:
-        self._round.begin(now_s)
-        # At full rate successes alone could change nothing: nobody need count them.
-        self.is_watching = not self.is_full
-
-    def _decrease(self, rate: float, now_s: float) -> None:
+    def _lower(self, floor: float, sent_per_s: float, now_s: float) -> None:
         self._is_slow_start = False
-        rate = max(self._floor, rate)
+        # To allow less than before, but more than is sent, would change nothing (RFC 7661).
+        rate = max(min(floor, self.rate), min(self.rate, sent_per_s) * _DECREASE)
         if self.level is Level.FULL:
             self._move(Level.ADAPTING, rate, now_s)
         else:
             self._set_rate(rate, now_s)
         self.epoch += 1
-        if not self.is_full:
-            self._round.begin_with_an_answer(now_s)
+        self._begin_round(now_s)
 
     def _increase(self, now_s: float) -> None:
         if self.level is Level.ADAPTING:
-            # A tenth of a maximum that is far off is many times what a small endpoint can take.
-            step = self.rate if self._is_slow_start else min(self.rate / 2, self.maximum / _STEPS)
-            rate = max(self.rate + step, _START_PER_S)
-            self._set_rate(min(self.maximum, rate), now_s)
+            # A tenth of a distant maximum is many times what a small endpoint can take.
+            step = min(self.rate / 2, self.maximum / _INCREASES)
+            rate = self.rate + (self.rate if self._is_slow_start else step)
+            self._set_rate(min(self.maximum, max(rate, _START_PER_S)), now_s)
 
     def _set_rate(self, rate: float, now_s: float) -> None:
         """Set another rate of the level ADAPTING, which ends at the maximum."""
@@ -394,7 +373,7 @@ class RateControl:
         self._is_pushing = self._is_connecting = self._is_slow_start = False
         self._has_connected = False
         self._unanswered = 0
-        self._round.clear(now_s)
+        self._round = Round(now_s)
         self.epoch += 1
         self._move(level, 1 / _SLOW_S if level is Level.SLOW else 1 / _HEARTBEAT_S, now_s)
         self._next_s = now_s + self._pause_s
@@ -412,6 +391,11 @@ class RateControl:
         if self._unanswered >= _UNANSWERED_MAX:
             self._fall(Level.HEARTBEAT, now_s)
 
+    def _begin_round(self, now_s: float) -> None:
+        self._round.begin(now_s)
+        # At full rate successes alone could change nothing: nobody need count them.
+        self.is_watching = not self.is_full
+
     def _move(self, level: Level, rate: float, now_s: float) -> None:
         self.level = level
         self.rate = rate
@@ -420,6 +404,10 @@ class RateControl:
         self._begin_round(now_s)
         if level is Level.ADAPTING:
             self._limit.change(rate)
+
+
+def _exceed(failures: int, outcomes: int) -> bool:
+    return failures > _FALL_SHARE * outcomes + _FALL_CHANCE
 
 
 class _Kept(NamedTuple):
@@ -431,16 +419,14 @@ class _Kept(NamedTuple):
 class RateControls:
     """The rate control of each subscription, by name.
 
-    Bounded by the subscriptions that exist: `forget` what does not.
+    Bounded by the subscriptions that exist: call `forget` for one that is gone.
     """
 
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
 
     def find(self, name: str, identity: object, *, epoch: int = 0) -> RateControl | None:
-        """The rate control of the subscription; None when it, its endpoint or the grant (`epoch`)
-        is another: what happened between two grants is for another owner to tell.
-        """
+        """The rate control of the subscription; None for another endpoint or grant (`epoch`)."""
         kept = self._kept.get(name)
         is_same = kept is not None and (kept.identity, kept.epoch) == (identity, epoch)
         return kept.control if kept is not None and is_same else None

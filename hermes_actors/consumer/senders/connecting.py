@@ -1,15 +1,11 @@
-"""The way from an endpoint's host to a connection: look-up, guard, and the first address that
-answers (Happy Eyeballs, RFC 8305). Runs on either loop.
-
-Look-ups run in a bounded number of threads, one for each name at a time. What `getaddrinfo` waits
-for cannot be cancelled: whoever asked may give up, but the thread ends by itself. The bound keeps
-dead name servers from taking threads without end, and a bound for each domain keeps one of them
-from taking them all.
+"""From an endpoint's host to a connection: look-up, guard, and the first address that answers
+(Happy Eyeballs, RFC 8305). Works on both event loops.
 """
 
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import zip_longest
 from typing import TypeVar
 
 import anyio
@@ -19,14 +15,17 @@ from hermes_actors.consumer.senders.sender import Origin
 from hermes_actors.runtime.network_causes import name_cause
 from hermes_actors.security.address_guard import AddressGuard, literal_address
 
-LOOK_UPS_MAX = 16
-"""Look-ups under way at once; more names wait their turn."""
-
-OF_DOMAIN_MAX = 4
-"""Look-ups under way at once for names with the same last two labels."""
+LOOK_UPS_MAX = 32
+"""Look-ups at once. A thread in `getaddrinfo` cannot be cancelled, so their number is bounded."""
 
 KEPT_S = 1.0
 """How long an answer is used again: a burst of connections asks the name server once."""
+
+NEXT_ADDRESS_S = 0.25
+"""How long to wait for one address before the next one is tried beside it."""
+
+ADDRESSES_MAX = 8
+"""How many addresses of a name are tried."""
 
 _NAMES_KEPT_MAX = 1_000
 
@@ -35,7 +34,7 @@ LookUp = Callable[[str], Sequence[str]]
 
 
 def look_up(host: str) -> Sequence[str]:
-    """A name's addresses in the order of preference (RFC 6724). Waits. Raises OSError."""
+    """Return a name's addresses in order of preference (RFC 6724). Blocks. Raises OSError."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
@@ -46,7 +45,10 @@ def look_up(host: str) -> Sequence[str]:
 
 
 class Resolver:
-    """Looks names up. `post` runs a callback on the thread of the loops, from another thread."""
+    """Looks names up in threads, each name once at a time.
+
+    `post` runs a callback on the event loops' thread; it is called from other threads.
+    """
 
     def __init__(
         self,
@@ -59,12 +61,9 @@ class Resolver:
         self._post = post
         self._now_s = now_s
         self._look_up = look_up
-        self._look_ups_max = look_ups_max
-        self._under_way = 0
+        self._free = look_ups_max
         self._asked: dict[str, list[Callable[[Found], None]]] = {}
-        # By domain; the first is the next whose turn it is.
-        self._waiting: dict[str, deque[str]] = {}
-        self._busy: dict[str, int] = {}
+        self._waiting: deque[str] = deque()
         self._kept: dict[str, tuple[float, Sequence[str]]] = {}
 
     def resolve(self, host: str, done: Callable[[Found], None]) -> None:
@@ -73,31 +72,20 @@ class Resolver:
         if literal is not None:
             done([str(literal)])
             return
-        kept = self._kept.get(host)
-        if kept is not None and kept[0] > self._now_s():
-            done(kept[1])
+        expires_s, addresses = self._kept.get(host, (float("-inf"), ()))
+        if expires_s > self._now_s():
+            done(addresses)
             return
-        asked = self._asked.get(host)
-        if asked is not None:
-            asked.append(done)
-            return
-        self._asked[host] = [done]
-        self._waiting.setdefault(_domain(host), deque()).append(host)
-        self._start()
+        asked = self._asked.setdefault(host, [])
+        asked.append(done)
+        if len(asked) == 1:
+            self._waiting.append(host)
+            self._start()
 
     def _start(self) -> None:
-        while self._under_way < self._look_ups_max:
-            may = (each for each in self._waiting if self._busy.get(each, 0) < OF_DOMAIN_MAX)
-            domain = next(may, None)
-            if domain is None:
-                return
-            hosts = self._waiting.pop(domain)
-            host = hosts.popleft()
-            if hosts:
-                self._waiting[domain] = hosts
-            self._busy[domain] = self._busy.get(domain, 0) + 1
-            self._under_way += 1
-            self._run(host)
+        while self._free and self._waiting:
+            self._free -= 1
+            self._run(self._waiting.popleft())
 
     def _run(self, host: str) -> None:
         found: list[Found] = []
@@ -119,33 +107,16 @@ class Resolver:
         trio.lowlevel.start_thread_soon(in_thread, deliver, name="hermes look-up")
 
     def _on_found(self, host: str, found: Found) -> None:
-        self._under_way -= 1
-        domain = _domain(host)
-        self._busy[domain] -= 1
-        if not self._busy[domain]:
-            del self._busy[domain]
+        self._free += 1
         if not isinstance(found, OSError):
-            self._keep(host, found)
+            self._kept.pop(host, None)
+            if len(self._kept) >= _NAMES_KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            self._kept[host] = (self._now_s() + KEPT_S, found)
         for done in self._asked.pop(host):
             done(found)
         self._start()
 
-    def _keep(self, host: str, found: Sequence[str]) -> None:
-        self._kept.pop(host, None)
-        while len(self._kept) >= _NAMES_KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
-        self._kept[host] = (self._now_s() + KEPT_S, found)
-
-
-def _domain(host: str) -> str:
-    return ".".join(host.lower().removesuffix(".").rsplit(".", 2)[-2:])
-
-
-NEXT_ADDRESS_S = 0.25
-"""How long an address is waited for before the next one is tried beside it."""
-
-ADDRESSES_MAX = 8
-"""How many addresses of a name are tried."""
 
 T = TypeVar("T")
 
@@ -228,9 +199,8 @@ async def connect_to_first(
 
 
 def interleaved(addresses: Sequence[str]) -> list[str]:
-    """The addresses with their families in turns, the first one's first (RFC 8305, section 4)."""
-    first = [each for each in addresses if (":" in each) == (":" in addresses[0])]
-    others = [each for each in addresses if (":" in each) != (":" in addresses[0])]
-    shared = min(len(first), len(others))
-    pairs = [each for pair in zip(first, others, strict=False) for each in pair]
-    return [*pairs, *first[shared:], *others[shared:]]
+    """The addresses, IPv4 and IPv6 alternating, the first one's family first (RFC 8305, 4)."""
+    is_six = ":" in addresses[0]
+    first = [each for each in addresses if (":" in each) is is_six]
+    others = [each for each in addresses if (":" in each) is not is_six]
+    return [each for pair in zip_longest(first, others) for each in pair if each is not None]

@@ -1,109 +1,85 @@
-"""A sender's trio tasks: bounded in number, and each one's end is told exactly once.
+"""The trio tasks of a sender: bounded in number, and each push ends with exactly one outcome.
 
-This is the edge towards endpoints. What a transport or a plug-in raises that nobody has listed
-fails the one push that met it, and is counted and logged as the fault that it is; it ends nothing
+An exception that no sender expects fails one push and is logged with its traceback. It ends nothing
 that pushes for others.
 """
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import trio
 
-T = TypeVar("T")
+from hermes_actors.consumer.senders.sender import Done, Failure, SendOutcome
 
 _logger = logging.getLogger(__name__)
 
 
 class PushTasks:
-    """Tasks in a nursery. `start` may be called from either loop, and never waits.
+    """Tasks in a nursery, at most `tasks_max`. `start` works on both event loops."""
 
-    `on_fault` is told of each exception that a task did not expect; it must not raise.
-    """
-
-    def __init__(
-        self,
-        nursery: trio.Nursery,
-        tasks_max: int,
-        on_fault: Callable[[Exception], object] = lambda _error: None,
-    ) -> None:
+    def __init__(self, nursery: trio.Nursery, tasks_max: int) -> None:
         self._nursery = nursery
         self._tasks_max = tasks_max
-        self._on_fault = on_fault
         self._count = 0
-        # Dictionaries for their order.
+        # The inner dictionaries serve as ordered sets.
         self._scopes: dict[str, dict[trio.CancelScope, None]] = {}
-        self.is_closed = False
+        self._is_closed = False
 
     def start(
-        self,
-        work: Callable[[], Awaitable[T]],
-        done: Callable[[T], object],
-        *,
-        closed: T,
-        overloaded: T,
-        broken: Callable[[Exception], T],
-        subscription: str = "",
+        self, subscription: str, work: Callable[[], Awaitable[SendOutcome]], done: Done
     ) -> None:
-        """Tell `done` what `work` makes, later: `closed` when it was broken off, `overloaded` when
-        too many others are at work, and what `broken` makes of an exception of it.
+        """Call `done` later with the outcome of `work`. The outcome is CLOSED when the task was
+        cancelled or comes too late, OVERLOADED when too many tasks run.
         """
-        if self.is_closed:
+        if self._is_closed:
             # A closed nursery takes no tasks.
-            trio.lowlevel.spawn_system_task(self._tell, done, closed)
+            trio.lowlevel.spawn_system_task(_tell, done, SendOutcome(0, "", Failure.CLOSED))
         elif self._count >= self._tasks_max:
-            self._nursery.start_soon(self._tell, done, overloaded)
+            outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")
+            self._nursery.start_soon(_tell, done, outcome)
         else:
             self._count += 1
             scope = trio.CancelScope()
             self._scopes.setdefault(subscription, {})[scope] = None
-            self._nursery.start_soon(self._run, work, done, closed, broken, subscription, scope)
+            self._nursery.start_soon(self._run, subscription, scope, work, done)
 
     def forget(self, subscription: str) -> None:
-        """Break off what is at work for the subscription; each ends with its `closed`, later."""
+        """Cancel the subscription's tasks; each ends with CLOSED, later."""
         for scope in self._scopes.get(subscription, {}):
             scope.cancel()
 
     def close(self) -> None:
-        """End later tasks at once; those at work end when the nursery is cancelled."""
-        self.is_closed = True
+        """Take no more tasks. The running ones end when the nursery is cancelled."""
+        self._is_closed = True
 
     async def _run(
         self,
-        work: Callable[[], Awaitable[T]],
-        done: Callable[[T], object],
-        closed: T,
-        broken: Callable[[Exception], T],
         subscription: str,
         scope: trio.CancelScope,
+        work: Callable[[], Awaitable[SendOutcome]],
+        done: Done,
     ) -> None:
-        made = closed
+        outcome = SendOutcome(0, "", Failure.CLOSED)
         try:
             with scope:
-                made = await work()
+                outcome = await work()
         # All of them: no endpoint's bytes may end what pushes for all.
-        except Exception as error:  # noqa: BLE001
-            self._note(error)
-            made = broken(error)
+        except Exception as error:
+            _logger.error("a push met what it did not expect: %r", error, exc_info=error)
+            detail = f"the sender failed: {type(error).__name__}"
+            outcome = SendOutcome(0, "", Failure.MALFORMED, detail)
         finally:
             self._count -= 1
-            of_subscription = self._scopes[subscription]
-            del of_subscription[scope]
-            if not of_subscription:
+            scopes = self._scopes[subscription]
+            del scopes[scope]
+            if not scopes:
                 del self._scopes[subscription]
-            await self._tell(done, made)
+            await _tell(done, outcome)
 
-    async def _tell(self, done: Callable[[T], object], made: T) -> None:
-        """Tell `done` at once; what that raises is counted and logged as a fault, and ends
-        nothing.
-        """
-        try:
-            done(made)
-        # Whoever is told has come to his end by it; the others have not.
-        except Exception as error:  # noqa: BLE001
-            self._note(error)
 
-    def _note(self, error: Exception) -> None:
-        _logger.error("a push met what it did not expect: %r", error, exc_info=error)
-        self._on_fault(error)
+async def _tell(done: Done, outcome: SendOutcome) -> None:
+    try:
+        done(outcome)
+    # A consumer whose code fails must not take the other subscriptions' pushes down.
+    except Exception as error:
+        _logger.error("an outcome could not be taken in: %r", error, exc_info=error)

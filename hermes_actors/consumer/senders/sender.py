@@ -69,8 +69,8 @@ class SendOutcome(Struct, frozen=True, gc=False):
 
     @property
     def is_pressed(self) -> bool:
-        """True for an answer which says that the endpoint is sent too much: 429 and 503."""
-        return self.status in (429, 503)
+        """True for a failure that comes from the load: no answer, 429 and 502 to 504."""
+        return self.failure is not None or self.status in (429, 502, 503, 504)
 
     def reason(self) -> str:
         """Return the outcome as one short line for people."""

@@ -18,7 +18,7 @@ from hermes_actors.consumer.delivery.retry import (
     asked_pause_ms,
     is_refused,
 )
-from hermes_actors.consumer.rates.control import Level, RateControl, noted_s
+from hermes_actors.consumer.rates.control import Level, RateControl
 from hermes_actors.consumer.rates.limit import LEAST_PER_S, RateLimit
 from hermes_actors.consumer.senders.sender import Failure, PushRoute, Sender, SendOutcome
 from hermes_actors.consumer.serial.queue import SerialQueue
@@ -173,7 +173,7 @@ class Pacing:
                     is_answered=is_answered,
                     is_pressed=outcome.is_pressed,
                 ):
-                    delivery.failed_s = noted_s(delivery.failed_s, now_s)
+                    delivery.failed_s = now_s
                 self._last_route = delivery.route
             case Discard(reason) if reason.is_the_messages:
                 control.on_success(now_s, delivery.epoch)
@@ -194,33 +194,28 @@ class Pacing:
         delivery: Delivery,
         now_s: float,
     ) -> None:
-        """Tell the rate control what each recipient's answer to an attempt says of the endpoint. A
-        half-open one, which tries whether anybody is there, hears the best of them only.
-        """
+        """Tell the rate control what each recipient's answer to an attempt says of the endpoint."""
         control, epoch, now_ms = self.control, delivery.epoch, self._clock.now_ms()
         well = [each for each in outcomes if each.is_success or is_refused(each, policy)]
-        ill = [each for each in outcomes if not each.is_success and not is_refused(each, policy)]
-        failed = [each for each in ill if _is_failure(each, now_ms)]
+        failed = [each for each in outcomes if each not in well and _is_failure(each, now_ms)]
         is_answered = any(each.failure is None for each in outcomes)
         if control.level.is_half_open:
+            # It tries whether anybody is there: the best answer counts.
             well, failed = well[:1], [] if well else failed[:1]
         if not well and not failed:
             control.on_neutral(now_s, epoch, is_answered=is_answered)
         for _ in well:
             control.on_success(now_s, epoch)
-        counts = [
-            control.on_failure(
+        before_s = delivery.failed_s
+        for each in failed:
+            if control.on_failure(
                 now_s,
                 epoch,
-                failed_before_s=delivery.failed_s,
+                failed_before_s=before_s,
                 is_answered=is_answered,
                 is_pressed=each.is_pressed,
-            )
-            for each in failed
-        ]
-        # True when this is the time to hand over for the next failure.
-        if any(counts):
-            delivery.failed_s = noted_s(delivery.failed_s, now_s)
+            ):
+                delivery.failed_s = now_s
             self._last_route = delivery.route
         self._note_level()
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.consumer.rates.cause import ROUND_S
-from hermes_actors.consumer.rates.control import Level, RateControl, RateControls
+from hermes_actors.consumer.rates.control import ROUND_S, Level, RateControl, RateControls
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.coordination.commands import RateState
 
@@ -82,7 +81,11 @@ class Endpoint:
                     self.control.on_success(self.now_s, epoch)
             else:
                 self.control.on_failure(
-                    self.now_s, epoch, failed_before_s=None, is_answered=how == "sick"
+                    self.now_s,
+                    epoch,
+                    failed_before_s=None,
+                    is_answered=how != "dead",
+                    is_pressed=how != "sick",
                 )
             self._note()
 
@@ -206,11 +209,26 @@ def test_one_percent_of_failing_messages_slows_nothing(seed, maximum):
     assert run.rates == [(0.0, float(maximum))]
 
 
-def test_thirty_percent_of_failing_messages_slow_it_only_while_that_may_help():
+def test_a_share_of_failing_messages_lowers_the_rate_to_a_quarter_and_no_further():
     run = Endpoint(1_000, fails=chance(0.3, "sick")).run(60)
     assert {level for _, level in run.levels} == {Level.FULL, Level.ADAPTING}
-    assert min(rate for _, rate in run.rates) > 300
-    assert run.sent_between(30, 60) > 0.9 * 30 * 980
+    assert min(rate for _, rate in run.rates) == 250
+
+
+@pytest.mark.parametrize("how", ["busy", "dead"])
+@pytest.mark.parametrize("capacity", [30, 100, 500, 900])
+def test_an_endpoint_that_is_sent_too_much_is_sent_about_what_it_can_take(capacity, how):
+    limit = RateLimit(capacity)
+
+    def fails(now_s):
+        if not limit.available(now_s):
+            return how
+        limit.take(now_s)
+        return None
+
+    run = Endpoint(1_000, fails=fails).run(120)
+    assert Level.HEARTBEAT not in {level for _, level in run.levels}
+    assert 0.6 * capacity < run.sent_between(60, 120) / 60 < 1.5 * capacity
 
 
 def test_the_rate_doubles_each_round_after_an_outage():

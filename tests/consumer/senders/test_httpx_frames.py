@@ -1,73 +1,69 @@
-import itertools
+"""Frames of HTTP/2: a graceful GOAWAY is taken out, wherever the network cuts, and floods end."""
 
+import pytest
+from hyperframe.frame import (
+    DataFrame,
+    GoAwayFrame,
+    HeadersFrame,
+    PingFrame,
+    RstStreamFrame,
+    SettingsFrame,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.consumer.senders.httpx.frames import (
-    FRAMES_BURST,
-    FRAMES_OF_A_REQUEST,
-    UNASKED_BURST,
-    UNASKED_PER_S,
-    FrameBudget,
-    FrameWalk,
+    FRAMES_AT_FIRST,
+    REFUSED_STREAM,
+    STREAMS_MAX,
+    FrameFilter,
+    TooManyFrames,
 )
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-PING, HEADERS, DATA, WINDOW = 6, 1, 0, 8
 
 
-def frame(kind, stream_id=0, payload=b""):
-    return (
-        len(payload).to_bytes(3, "big") + bytes([kind, 0]) + stream_id.to_bytes(4, "big") + payload
+def head(stream_id, flags=()):
+    return HeadersFrame(stream_id, b"h" * 30, flags=flags).serialize()
+
+
+def goaway(last_stream_id, error_code=0):
+    return GoAwayFrame(0, last_stream_id, error_code, b"why").serialize()
+
+
+@given(st.data())
+def test_a_graceful_goaway_refuses_the_later_streams_and_touches_no_other(data):
+    heard = []
+    frames = FrameFilter(lambda: heard.append(1))
+    frames.sent(PREFACE + SettingsFrame(0).serialize() + head(1) + DataFrame(1, b"x").serialize())
+    frames.sent(head(3) + head(5) + head(7))
+    ended = head(1, ("END_STREAM",))
+    received = (
+        SettingsFrame(0).serialize() + ended + goaway(3) + DataFrame(3, b"y" * 99).serialize()
     )
+    kept, at = b"", 0
+    while at < len(received):
+        step = data.draw(st.integers(1, 40))
+        kept += frames.received(received[at : at + step])
+        at += step
+    refused = b"".join(RstStreamFrame(each, REFUSED_STREAM).serialize() for each in (5, 7))
+    settings = SettingsFrame(0, {SettingsFrame.MAX_CONCURRENT_STREAMS: STREAMS_MAX}).serialize()
+    given_settings = SettingsFrame(0).serialize()
+    assert kept == received.replace(goaway(3), refused).replace(given_settings, settings)
+    assert heard == [1]
 
 
-FRAMES = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40)), max_size=20)
+@pytest.mark.parametrize("frame", [goaway(3, 2), b"\0\0\1\7\0\0\0\0\0x"])
+def test_a_goaway_with_an_error_or_without_sense_is_passed_on(frame):
+    frames = FrameFilter(lambda: pytest.fail("not graceful"))
+    frames.sent(PREFACE + head(5))
+    assert frames.received(frame) == frame
 
 
-@given(FRAMES, st.lists(st.integers(0, 400), max_size=20))
-def test_frames_are_found_however_the_stream_is_cut(frames, cuts):
-    data = b"".join(frame(kind, 1, payload) for kind, payload in frames)
-    at = [0, *sorted(min(each, len(data)) for each in cuts), len(data)]
-    walk = FrameWalk()
-    pieces = [walk.kinds(data[a:b]) for a, b in itertools.pairwise(at)]
-    assert [kind for piece in pieces for kind in piece] == [kind for kind, _ in frames]
-
-
-def test_pings_are_bounded_in_each_second_whatever_is_answered():
-    budget = FrameBudget(0.0, 65_536)
-    now_s, count = 0.0, 0
-    while budget.on_received(frame(PING), now_s):
-        count += 1
-        budget.to_send(frame(PING))
-        now_s += 1e-4
-    assert UNASKED_BURST <= count <= UNASKED_BURST + UNASKED_PER_S * now_s
-    # One each second is nobody's harm.
-    calm = FrameBudget(0.0, 65_536)
-    assert all(calm.on_received(frame(PING), float(second)) for second in range(10_000))
-
-
-def test_who_is_pushed_much_may_answer_much():
-    budget, now_s = FrameBudget(0.0, 65_536), 0.0
-    for stream_id in range(1, 40_000, 2):
-        now_s += 1e-4
-        budget.to_send(frame(HEADERS, stream_id, b"h") + frame(DATA, stream_id, b"d"))
-        answer = frame(WINDOW) + frame(HEADERS, stream_id) + frame(DATA, stream_id)
-        assert budget.on_received(answer * int(FRAMES_OF_A_REQUEST / 3), now_s)
-    flood, count = frame(WINDOW), 0
-    while budget.on_received(flood, now_s):
-        count += 1
-    assert count <= FRAMES_BURST
-
-
-def test_only_streams_windows_are_made_smaller():
-    budget = FrameBudget(0.0, 1_000)
-    huge = (1 << 24).to_bytes(4, "big")
-    first = PREFACE + frame(4, 0, b"\0\2\0\0\0\0") + frame(WINDOW, 0, huge)
-    assert budget.to_send(first) == first
-    head = frame(HEADERS, 1, b"h" * 50)
-    assert budget.to_send(head + frame(WINDOW, 1, huge)) == head + frame(
-        WINDOW, 1, (1_000).to_bytes(4, "big")
-    )
-    small = frame(WINDOW, 1, (7).to_bytes(4, "big")) + frame(DATA, 1, b"x")
-    assert budget.to_send(small) == small
+def test_frames_that_answer_no_request_are_bounded_and_requests_earn_more():
+    frames, ping = FrameFilter(lambda: None), PingFrame(0, b"12345678").serialize()
+    for stream_id in range(1, 20_001, 2):
+        frames.sent(head(stream_id))
+        frames.received(ping * 50 + head(stream_id, ("END_STREAM",)))
+    with pytest.raises(TooManyFrames):
+        FrameFilter(lambda: None).received(ping * (FRAMES_AT_FIRST + 1))

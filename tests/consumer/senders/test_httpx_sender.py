@@ -172,28 +172,6 @@ async def test_streams_left_without_an_end_do_not_use_the_connection_up(answer_b
             assert (await pushed(sender, route_to(port))).status == 200
 
 
-@pytest.mark.slow
-async def test_all_lanes_together_have_no_more_connections_to_a_host_than_may_be():
-    sink = Sink()
-    sink.delay_s = 0.3
-    async with served(sink) as port, open_httpx_sender(net_of(per_host_max=2)) as sender:
-        outcomes = {}
-        for lane in ("a", "b", "c"):
-            push = Push(route_to(port, lane=lane), LINES, b"{}", 5_000)
-            sender.send(push, lambda each, lane=lane: outcomes.setdefault(lane, each))
-            await trio.testing.wait_all_tasks_blocked(0.02)
-        assert outcomes["c"].failure is Failure.OVERLOADED
-        assert "connections_per_host_max" in outcomes["c"].detail
-        await trio.sleep(0.5)
-        assert [outcomes[each].status for each in ("a", "b")] == [200, 200]
-        # What another has no use for is closed for who needs it, and a host that failed is no debt.
-        for lane in ("c", "d", "e", "c"):
-            assert (await pushed(sender, route_to(port, lane=lane))).status == 200
-        dead = route_to(await closed_port())
-        for _ in range(5):
-            assert (await pushed(sender, dead)).failure is Failure.CONNECT
-
-
 async def test_a_push_that_found_no_free_connection_is_no_failure_of_the_endpoints():
     sink = Sink()
     sink.delay_s = 60.0

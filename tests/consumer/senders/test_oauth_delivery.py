@@ -3,9 +3,9 @@
 import msgspec
 import trio
 
+from hermes_actors.consumer.senders.oauth.request import Grant, TokenDenied
 from hermes_actors.consumer.senders.oauth.sender import OAuthSender
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
-from hermes_actors.consumer.senders.oauth.wire import Denied, Granted
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.model.oauth import OAuthProvider
@@ -42,9 +42,9 @@ class Authority:
 
     async def _ask(self, _credentials):
         if self.is_down:
-            return Denied("HTTP 503")
+            raise TokenDenied("HTTP 503")
         self.given_s.append(trio.current_time())
-        return Granted(str(len(self.given_s)), LIFE_S)
+        return Grant(str(len(self.given_s)), LIFE_S)
 
     def _check(self, push):
         number = int(push.lines.partition(b"Authorization: Bearer ")[2].split(b"\r\n")[0])

@@ -1,77 +1,53 @@
-import pytest
+"""Pushes as tasks: each ends once, and none ends another."""
+
 import trio
+import trio.testing
 
 from hermes_actors.consumer.senders.push_tasks import PushTasks
+from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 
 
-class Scene:
-    def __init__(self, nursery, tasks_max=10):
-        self.faults = []
-        self.told = []
-        self.tasks = PushTasks(nursery, tasks_max, self.faults.append)
-
-    def start(self, work, done=None, lane=""):
-        self.tasks.start(
-            work,
-            done or self.told.append,
-            closed="closed",
-            overloaded="overloaded",
-            broken=lambda error: f"broken: {error!r}",
-            subscription=lane,
-        )
-
-
-@pytest.fixture
-async def scene(nursery):
-    return Scene(nursery)
-
-
-async def done():
-    return "done"
+async def quick():
+    return SendOutcome(200)
 
 
 async def slow():
     await trio.sleep(1)
-    return "slow"
+    return SendOutcome(201)
 
 
 async def bad():
     raise ZeroDivisionError("secret")
 
 
-async def test_what_nobody_expects_fails_its_push_is_counted_and_ends_no_other(
-    scene, autojump_clock, caplog
-):
-    scene.start(slow)
-    scene.start(bad)
+async def test_a_defect_fails_its_push_is_logged_and_ends_no_other(nursery, autojump_clock, caplog):
+    outcomes = []
+    tasks = PushTasks(nursery, 10)
+    tasks.start("a", slow, outcomes.append)
+    tasks.start("a", bad, outcomes.append)
+    tasks.start("a", quick, lambda _outcome: 1 / 0)
     await trio.sleep(2)
-    assert scene.told == ["broken: ZeroDivisionError('secret')", "slow"]
-    assert [type(each) for each in scene.faults] == [ZeroDivisionError]
+    assert [each.failure for each in outcomes] == [Failure.MALFORMED, None]
+    assert "secret" not in outcomes[0].detail
     assert "a push met what it did not expect" in caplog.text
+    assert "an outcome could not be taken in" in caplog.text
 
 
-async def test_who_raises_when_he_is_told_ends_no_other(scene, autojump_clock):
-    def told(_made):
-        raise KeyError
+async def test_a_forgotten_subscriptions_tasks_end_and_no_others(nursery, autojump_clock):
+    outcomes = {}
+    tasks = PushTasks(nursery, 2)
 
-    scene.start(done, told)
+    def start(name, work):
+        tasks.start(name, work, lambda outcome: outcomes.setdefault(name, outcome.failure))
+
+    start("a", trio.sleep_forever)
+    start("b", slow)
+    start("c", quick)
+    tasks.forget("a")
+    tasks.forget("nobody")
     await trio.testing.wait_all_tasks_blocked()
-    scene.start(done)
-    await trio.testing.wait_all_tasks_blocked()
-    assert scene.told == ["done"]
-    assert [type(each) for each in scene.faults] == [KeyError]
-
-
-async def test_a_forgotten_lanes_tasks_end_and_no_others(nursery, autojump_clock):
-    scene = Scene(nursery, 2)
-    scene.start(trio.sleep_forever, lane="a")
-    scene.start(slow, lane="b")
-    scene.start(done, lane="c")
-    scene.tasks.forget("a")
-    scene.tasks.forget("nobody")
-    await trio.testing.wait_all_tasks_blocked()
-    assert sorted(scene.told) == ["closed", "overloaded"]
+    assert outcomes == {"a": Failure.CLOSED, "c": Failure.OVERLOADED}
     # Its place is free again.
-    scene.start(done, lane="a")
+    start("d", quick)
     await trio.sleep(2)
-    assert sorted(scene.told) == ["closed", "done", "overloaded", "slow"]
+    assert (outcomes["b"], outcomes["d"]) == (None, None)

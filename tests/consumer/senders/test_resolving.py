@@ -8,7 +8,6 @@ import pytest
 
 from hermes_actors.consumer.senders.connecting import (
     KEPT_S,
-    OF_DOMAIN_MAX,
     Resolver,
     look_up,
 )
@@ -57,25 +56,6 @@ def names():
 @pytest.fixture
 def resolver(names):
     return Resolver(names.posted.put, names.now_s, look_up=names.look_up, look_ups_max=2)
-
-
-def test_a_domain_whose_name_server_is_dead_leaves_look_ups_to_others(names):
-    resolver = Resolver(names.posted.put, names.now_s, look_up=names.look_up)
-    found = []
-    for number in range(40):
-        resolver.resolve(f"x{number}.dead.example", found.append)
-    resolver.resolve("quick.example.org", found.append)
-    asked = [names.asked.get(timeout=10) for _ in range(OF_DOMAIN_MAX + 1)]
-    assert "quick.example.org" in {host for host, _ in asked}
-    assert names.asked.empty()
-    # Each of them has its turn.
-    for _, answer in asked:
-        answer.put(["10.0.0.1"])
-        names.posted.get(timeout=10)()
-    for _ in range(40 - OF_DOMAIN_MAX):
-        names.answer(["10.0.0.1"])
-    assert found == [["10.0.0.1"]] * 41
-    assert names.running_high <= OF_DOMAIN_MAX + 1
 
 
 def test_an_address_needs_no_look_up(resolver, names):

@@ -267,27 +267,3 @@ async def test_what_failed_before_a_restart_slows_nothing_that_is_healthy_behind
     ]
     assert len(fresh_s) == 2_000
     assert fresh_s[-1] - restarted_s < 2
-
-
-@pytest.mark.slow
-async def test_a_quiet_restart_with_much_that_failed_before_slows_nothing_either(
-    world, autojump_clock
-):
-    """Where nothing new is published, all that is tried again and again is what had failed."""
-    world.sender.script = lambda push: (0.005, SICK if push.body.startswith(b"bad") else OK)
-    policy = {"inflight_size": 100, "rate": 200}
-    async with world.consuming(world.live(policy=policy | {"rate": 10_000})):
-        for n in range(500):
-            await world.publish(b"bad %d" % n, *(b"good %d %d" % (n, i) for i in range(20)))
-        await trio.sleep(20)
-    world.parts = replace(world.parts, rate_controls=RateControls())
-    async with world.consuming(world.live(policy=policy)) as consumer:
-        await trio.sleep(20)
-        assert consumer.status().level is Level.FULL
-        await world.publish(*(b"fresh %d" % n for n in range(100)))
-        await trio.sleep(3)
-        assert sum(push.body.startswith(b"fresh") for push in world.sender.pushes) == 100
-        # An endpoint that takes nothing at all is found out, if later.
-        world.sender.script = lambda _push: (0.005, SICK)
-        await trio.sleep(120)
-        assert consumer.status().level is Level.SLOW

@@ -224,7 +224,7 @@ DELIVERING = (
         "an endpoint at which everything fails is pushed to as fast as before",
         (
             (RateControl, "_fall", _stay),
-            (RateControl, "_decrease", lambda _self, _sent_per_s, _now_s: None),
+            (RateControl, "_lower", lambda _self, _floor, _sent_per_s, _now_s: None),
         ),
     ),
     Mutant(

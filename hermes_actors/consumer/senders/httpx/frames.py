@@ -1,114 +1,130 @@
-"""How much of HTTP/2 a peer may make us read: frames that no request of ours brings about are
-bounded in each second, and so are all others, beside what requests earn. Pure: time is an argument.
-
-Each frame costs tens of microseconds here, however short it is, and some are answered. Also, the
-transport grants each stream 16 MiB of an answer, of which no more is read than an answer may have.
-So streams are granted less. A bound of the bytes that are read would not do instead: one long
-answer would end the connection, and the pushes of all its other streams with it.
+"""HTTP/2 frames as they pass between a connection and httpcore: a graceful GOAWAY ends no open
+stream, an endpoint that names no limit gets streams side by side, and a peer cannot make us read
+frames without end. Pure.
 """
 
-UNASKED_PER_S = 100.0
-UNASKED_BURST = 300.0
-"""Frames that no request brings about: settings, pings, priorities, and kinds that nobody knows."""
+from collections.abc import Callable
 
-FRAMES_PER_S = 500.0
-FRAMES_BURST = 2_000.0
-FRAMES_OF_A_REQUEST = 32.0
-"""All others. Each frame of ours that carries a request earns that many, so whoever pushes much may
-be answered much.
-"""
+from hyperframe.exceptions import HyperframeError
+from hyperframe.frame import GoAwayFrame, RstStreamFrame, SettingsFrame
 
+REFUSED_STREAM = 7
+"""The error code of a stream that the peer has certainly not processed (RFC 9113, 7)."""
+
+FRAMES_MAX = 10_000
+FRAMES_AT_FIRST = 1_000
+FRAMES_OF_A_REQUEST = 100
+"""How many frames a peer may send: some at first, and more for each frame of a request, up to a
+bound."""
+
+STREAMS_MAX = 100
+"""How many streams a peer gets at once that names no limit."""
+
+_DATA, _HEADERS, _RST_STREAM, _SETTINGS, _GOAWAY = 0, 1, 3, 4, 7
+_END_STREAM = 1
 _HEAD_BYTES = 9
-_CONNECTION = bytes(4)
+_CHANGED_BYTES_MAX = 16_384
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
-# The types of frames that are told apart (RFC 9113, section 6).
-_DATA, _HEADERS, _RST_STREAM, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION = 0, 1, 3, 7, 8, 9
-_ASKED = frozenset((_DATA, _HEADERS, _RST_STREAM, _GOAWAY, _WINDOW_UPDATE, _CONTINUATION))
-_REQUESTS = frozenset((_DATA, _HEADERS))
+class TooManyFrames(Exception):
+    """The peer sends more frames than requests account for."""
 
 
-class FrameWalk:
-    """Finds the frames in a stream of bytes, however it is cut."""
+class FrameFilter:
+    """The frames of one client connection.
 
-    def __init__(self) -> None:
+    httpcore fails all streams of a connection at its first GOAWAY, and h2 reads nothing after it.
+    So a GOAWAY without an error is taken out of what they read. Streams up to its last one go on;
+    a RST_STREAM that says "refused" takes its place for each later one. `on_goaway` is called.
+
+    httpcore opens one stream at a time until the peer names its limit, which it need not. So a
+    limit is added to its first settings.
+    """
+
+    def __init__(self, on_goaway: Callable[[], None]) -> None:
+        self._on_goaway = on_goaway
+        self._open: set[int] = set()
+        self._pending = b""
         self._skip_bytes = 0
-        self._head = b""
+        self._has_settings = False
+        self._frames_left = FRAMES_AT_FIRST
 
-    def kinds(self, data: bytes) -> list[int]:
-        """The types of the frames whose heads are complete with this piece."""
-        kinds: list[int] = []
+    def sent(self, data: bytes) -> None:
+        """Note the requests in these bytes of ours, which are whole frames."""
+        at = len(_PREFACE) if data.startswith(_PREFACE) else 0
+        while at + _HEAD_BYTES <= len(data):
+            kind = data[at + 3]
+            if kind in (_DATA, _HEADERS):
+                self._frames_left = min(FRAMES_MAX, self._frames_left + FRAMES_OF_A_REQUEST)
+            if kind == _HEADERS:
+                self._open.add(_stream_id(data, at))
+            at += _HEAD_BYTES + int.from_bytes(data[at : at + 3], "big")
+
+    def received(self, data: bytes) -> bytes:
+        """Return what httpcore is to read of these bytes, perhaps nothing. Raises TooManyFrames."""
+        data, self._pending = self._pending + data, b""
+        kept: list[bytes] = []
         at = 0
         while at < len(data):
             if self._skip_bytes:
                 step = min(self._skip_bytes, len(data) - at)
                 self._skip_bytes -= step
-                at += step
-                continue
-            step = min(_HEAD_BYTES - len(self._head), len(data) - at)
-            self._head += data[at : at + step]
+            else:
+                head = data[at : at + _HEAD_BYTES]
+                size_bytes = int.from_bytes(head[:3], "big")
+                is_changed = self._is_changed(head, size_bytes)
+                whole_bytes = _HEAD_BYTES + size_bytes * is_changed
+                if len(head) < _HEAD_BYTES or at + whole_bytes > len(data):
+                    self._pending = data[at:]
+                    break
+                self._count(head)
+                if is_changed:
+                    kept.append(self._change(data[at : at + whole_bytes]))
+                    at += whole_bytes
+                    continue
+                step, self._skip_bytes = whole_bytes, size_bytes
+            kept.append(data[at : at + step])
             at += step
-            if len(self._head) == _HEAD_BYTES:
-                kinds.append(self._head[3])
-                self._skip_bytes = int.from_bytes(self._head[:3], "big")
-                self._head = b""
-        return kinds
+        return b"".join(kept)
+
+    def _count(self, head: bytes) -> None:
+        self._frames_left -= 1
+        if self._frames_left < 0:
+            raise TooManyFrames("too many frames that answer no request")
+        kind, flags = head[3], head[4]
+        if kind == _RST_STREAM or (kind in (_DATA, _HEADERS) and flags & _END_STREAM):
+            self._open.discard(_stream_id(head, 0))
+
+    def _is_changed(self, head: bytes, size_bytes: int) -> bool:
+        """True for a frame that `_change` has to see whole."""
+        kind = head[3:4]
+        is_first_settings = kind == bytes([_SETTINGS]) and not self._has_settings
+        is_of_them = is_first_settings or kind == bytes([_GOAWAY])
+        return is_of_them and size_bytes <= _CHANGED_BYTES_MAX
+
+    def _change(self, frame: bytes) -> bytes:
+        body = memoryview(frame)[_HEAD_BYTES:]
+        try:
+            if frame[3] == _GOAWAY:
+                goaway = GoAwayFrame(0)
+                goaway.parse_body(body)
+                return self._refusals(goaway.last_stream_id) if not goaway.error_code else frame
+            self._has_settings = True
+            settings = SettingsFrame(0)
+            settings.parse_body(body)
+        except HyperframeError:
+            # h2 says what is wrong with it.
+            return frame
+        settings.settings.setdefault(SettingsFrame.MAX_CONCURRENT_STREAMS, STREAMS_MAX)
+        return settings.serialize()
+
+    def _refusals(self, last_stream_id: int) -> bytes:
+        self._on_goaway()
+        refused = sorted(each for each in self._open if each > last_stream_id)
+        self._open.difference_update(refused)
+        return b"".join(RstStreamFrame(each, REFUSED_STREAM).serialize() for each in refused)
 
 
-class _Bucket:
-    def __init__(self, per_s: float, burst: float, now_s: float) -> None:
-        self._per_s = per_s
-        self._burst = burst
-        self._left = burst
-        self._filled_s = now_s
-
-    def earn(self, count: float) -> None:
-        self._left = min(self._burst, self._left + count)
-
-    def take(self, count: int, now_s: float) -> bool:
-        """Take so much; False when there was less."""
-        self.earn((now_s - self._filled_s) * self._per_s)
-        self._filled_s = now_s
-        self._left -= count
-        return self._left >= 0
-
-
-class FrameBudget:
-    """The budget of one connection for the frames that it makes us read. `stream_window_bytes`: how
-    much a peer may send of an answer's body before we have read any of it, beside the 65,535 bytes
-    that are everybody's.
-    """
-
-    def __init__(self, now_s: float, stream_window_bytes: int) -> None:
-        self._stream_window_bytes = stream_window_bytes
-        self._received = FrameWalk()
-        self._unasked = _Bucket(UNASKED_PER_S, UNASKED_BURST, now_s)
-        self._asked = _Bucket(FRAMES_PER_S, FRAMES_BURST, now_s)
-
-    def to_send(self, data: bytes) -> bytes:
-        """Return whole frames of ours as they are to be written: with smaller windows for streams.
-
-        Requests earn what they may be answered by; what answers a peer's frames earns nothing.
-        """
-        at = len(_PREFACE) if data.startswith(_PREFACE) else 0
-        requests = 0
-        while at + _HEAD_BYTES <= len(data):
-            end = at + _HEAD_BYTES + int.from_bytes(data[at : at + 3], "big")
-            kind = data[at + 3]
-            requests += kind in _REQUESTS
-            if kind == _WINDOW_UPDATE and data[at + 5 : at + _HEAD_BYTES] != _CONNECTION:
-                asked = int.from_bytes(data[end - 4 : end], "big")
-                granted = min(asked, self._stream_window_bytes).to_bytes(4, "big")
-                data = data[: end - 4] + granted + data[end:]
-            at = end
-        if requests:
-            self._asked.earn(FRAMES_OF_A_REQUEST * requests)
-        return data
-
-    def on_received(self, data: bytes, now_s: float) -> bool:
-        """Count what was read; False when it is too much, and the connection is to be closed."""
-        kinds = self._received.kinds(data)
-        asked = sum(kind in _ASKED for kind in kinds)
-        is_within = self._asked.take(asked, now_s)
-        return self._unasked.take(len(kinds) - asked, now_s) and is_within
+def _stream_id(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at + 5 : at + _HEAD_BYTES], "big") & 0x7FFF_FFFF

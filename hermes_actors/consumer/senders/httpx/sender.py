@@ -1,10 +1,8 @@
-"""Pushes over httpx' transport (httpcore): HTTP/2, with ALPN for https and with prior knowledge for
-http, and whatever goes through a proxy.
-
-A trio task for each push, bounded; for what the plain sender does not speak.
+"""Pushes over httpcore, httpx' transport: HTTP/2, and whatever goes through a proxy. One trio task
+for each push, bounded.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -12,14 +10,13 @@ from typing import Any
 import httpcore
 import trio
 
-from hermes_actors.consumer.senders.connecting import ForbiddenAddress
 from hermes_actors.consumer.senders.httpx.net import (
-    PIECE_BYTES_MIN,
-    TRANSPORT_ERRORS,
-    CrowdedHost,
+    ERRORS,
+    GuardedBackend,
     HttpxNet,
-    PushBody,
+    failure_of,
     said,
+    was_unprocessed,
 )
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import (
@@ -38,387 +35,363 @@ from hermes_actors.consumer.senders.sender import (
     parse_lines,
 )
 
-POOLS_MAX = 1_000
-"""Pools that are kept, unless more are in use."""
+PUSHES_MAX = 1_000
+
+LANES_MAX = 1_000
+"""With so many lanes the idle ones are closed at once."""
 
 ABANDONED_MAX = 8
-"""Streams without an end that a pool may hold before it is taken out of use."""
+"""HTTP/2 streams without an end that a lane may hold before it gets new connections."""
+
+_REPEATS_MAX = 2
+# HTTP/2 forbids these in a request.
+_NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_PIECE_BYTES_MIN = 64
+_BEGINS = ".send_request_headers.started"
+_PROXY_ASKS_FOR_CREDENTIALS = 407
 
 
-class Pool:
-    """The connections of one subscription to one origin. `abandoned` counts streams that were left
-    without their end: the transport does not reset them, so they go on counting against the
-    server's limit. `is_spoilt`: nothing good comes of these connections any more.
+class Lane:
+    """The connections of one subscription to one origin. A retired lane is closed after its last
+    push.
+
+    `abandoned` counts streams that were left without an end, by a time-out or a long answer:
+    httpcore does not reset them, so they count against the server's limit.
     """
 
-    def __init__(self, connections: httpcore.AsyncConnectionPool) -> None:
-        self.connections = connections
+    def __init__(self, net: HttpxNet, origin: Origin, *, http2: bool) -> None:
+        self.pool = net.open_pool(origin, http2=http2, retire=self.retire)
         self.pushes = 0
         self.abandoned = 0
-        self.is_spoilt = False
+        self.is_retired = False
         self.free_since_s = 0.0
 
+    def retire(self) -> None:
+        """Take no new pushes."""
+        self.is_retired = True
 
-class Pools:
-    """All pools of a sender; `open_pool` makes one. Idle ones are closed by `close_idle`."""
+    def abandon(self) -> None:
+        """Note a stream without an end."""
+        self.abandoned += 1
+        self.is_retired |= self.abandoned >= ABANDONED_MAX
 
-    def __init__(
-        self, open_pool: Callable[[Origin], httpcore.AsyncConnectionPool], idle_s: float
-    ) -> None:
-        self._open_pool = open_pool
-        self._idle_s = idle_s
-        self._pools: dict[tuple[str, Origin], Pool] = {}
-        # Out of use, but not out of pushes. A dictionary for its order.
-        self._retired: dict[Pool, None] = {}
+    async def close(self) -> None:
+        """Close all connections; errors of the transport are ignored."""
+        with trio.CancelScope(shield=True), suppress(*ERRORS):
+            await self.pool.aclose()
 
-    async def take(self, route: PushRoute) -> Pool:
-        """The pool for one push, to be given back."""
+
+class Lanes:
+    """The lanes of a sender."""
+
+    def __init__(self, net: HttpxNet, *, http2: bool) -> None:
+        self._net = net
+        self._http2 = http2
+        self._lanes: dict[tuple[str, Origin], Lane] = {}
+        # An ordered set.
+        self._retired: dict[Lane, None] = {}
+
+    async def take(self, route: PushRoute) -> Lane:
+        """The lane for one push, to be given back."""
+        if len(self._lanes) >= LANES_MAX:
+            await self.close_idle(0.0)
         key = (route.subscription, route.origin)
-        if key not in self._pools:
-            await self._make_room()
-        pool = self._pools.get(key)
-        if pool is None:
-            pool = self._pools[key] = Pool(self._open_pool(route.origin))
-        pool.pushes += 1
-        return pool
+        lane = self._lanes.get(key)
+        if lane is None or lane.is_retired:
+            if lane is not None:
+                self._retired[lane] = None
+            lane = self._lanes[key] = Lane(self._net, route.origin, http2=self._http2)
+        lane.pushes += 1
+        return lane
 
-    async def give_back(self, route: PushRoute, pool: Pool) -> None:
-        """Give back the pool of a push that is over. One that has gone bad takes no more, and is
-        closed after its last push.
-        """
-        pool.pushes -= 1
-        pool.free_since_s = trio.current_time()
+    async def give_back(self, route: PushRoute, lane: Lane) -> None:
+        """Give back the lane of a push that is over."""
         key = (route.subscription, route.origin)
-        is_bad = pool.is_spoilt or pool.abandoned >= ABANDONED_MAX
-        if is_bad and self._pools.get(key) is pool:
-            del self._pools[key]
-            self._retired[pool] = None
-        if not pool.pushes and pool in self._retired:
-            del self._retired[pool]
-            with trio.CancelScope(shield=True):
-                await _close(pool.connections)
+        lane.pushes -= 1
+        lane.free_since_s = trio.current_time()
+        if lane.is_retired and not lane.pushes:
+            self._retired.pop(lane, None)
+            if self._lanes.get(key) is lane:
+                del self._lanes[key]
+            await lane.close()
 
-    async def close_idle(self) -> None:
-        """Close the connections that nothing has used for as long as they are kept."""
+    async def close_idle(self, idle_s: float) -> None:
+        """Close the connections that no push has used for so long."""
         now_s = trio.current_time()
-        for key, pool in list(self._pools.items()):
-            is_idle = not pool.pushes and now_s - pool.free_since_s >= self._idle_s
+        for key, lane in list(self._lanes.items()):
+            is_idle = not lane.pushes and now_s - lane.free_since_s >= idle_s
             # Asked again: others go on while one is being closed.
-            if is_idle and self._pools.get(key) is pool:
-                del self._pools[key]
-                await _close(pool.connections)
-
-    async def close_idle_of(self, origin: Origin) -> bool:
-        """Close the connections to this host and port that have been idle for longest; False when
-        there are none.
-        """
-        place = (origin.host, origin.port)
-        free = [
-            key
-            for key, pool in self._pools.items()
-            if not pool.pushes and (key[1].host, key[1].port) == place
-        ]
-        if not free:
-            return False
-        longest = min(free, key=lambda key: self._pools[key].free_since_s)
-        await _close(self._pools.pop(longest).connections)
-        return True
+            if is_idle and self._lanes.get(key) is lane:
+                del self._lanes[key]
+                await lane.close()
 
     async def close(self) -> None:
         """Close all connections, whoever uses them."""
-        pools, self._pools = [*self._pools.values(), *self._retired], {}
-        for pool in pools:
-            await _close(pool.connections)
-
-    async def _make_room(self) -> None:
-        while len(self._pools) >= POOLS_MAX:
-            free = [key for key, pool in self._pools.items() if not pool.pushes]
-            if not free:
-                return
-            longest = min(free, key=lambda key: self._pools[key].free_since_s)
-            await _close(self._pools.pop(longest).connections)
-
-
-async def _close(connections: httpcore.AsyncConnectionPool) -> None:
-    """Close connections that nobody uses any more; errors of the transport are ignored."""
-    with suppress(*TRANSPORT_ERRORS):
-        await connections.aclose()
-
-
-PUSHES_MAX = 1_000
-
-# What HTTP/2 forbids in a request, or knows by another name.
-_NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-_BEGINS = ".send_request_headers.started"
-_PROXY_ASKS_FOR_CREDENTIALS = 407
+        for lane in (*self._lanes.values(), *self._retired):
+            await lane.close()
 
 
 class _NotBegun(Exception):
     """The push may not begin any more."""
 
 
-_EXPECTED: tuple[type[Exception], ...] = (*TRANSPORT_ERRORS, _NotBegun)
+class _LaneRetired(Exception):
+    """The lane was retired before the push began."""
 
 
-class _PushProgress:
-    """Hears from the transport how far a request has come; `answer` is there with its head."""
+class _Unprocessed(Exception):
+    """The endpoint has not processed the push, which may be sent again."""
 
-    is_begun = False
-    answer: SendOutcome | None = None
+    def __init__(self, outcome: SendOutcome) -> None:
+        super().__init__(outcome.reason())
+        self.outcome = outcome
+
+
+class _Progress:
+    """How far a push has come. `answer` is there with the answer's head."""
 
     def __init__(self, push: Push) -> None:
         self._push = push
+        self.lane: Lane | None = None
+        self.is_begun = False
+        self.answer: SendOutcome | None = None
 
     async def __call__(self, event: str, _info: Any) -> None:
-        """Hear that a connection is being made for the push, or that it is sent. Raises
-        _NotBegun.
+        """Hear from httpcore that a connection is being made, or that the push begins.
+
+        Nothing here may wait: two requests would get the same stream.
         """
         self.is_begun = True
-        # The last word before its head is written: it may have waited for a connection.
-        if event.endswith(_BEGINS) and not may_begin(self._push):
-            raise _NotBegun
+        if event.endswith(_BEGINS):
+            # It may have waited for a connection.
+            if not may_begin(self._push):
+                raise _NotBegun
+            if self.lane is not None and self.lane.is_retired:
+                raise _LaneRetired
+
+
+class _Body:
+    """A request's body in one piece. A generator would be left in its middle by a connection that
+    breaks, and trio complains of those.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._left = [content]
+
+    def __aiter__(self) -> "_Body":
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Give the piece, once."""
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
 
 
 class HttpxSender(Sender):
-    """Pushes over httpcore's pools, on trio. Open it with `open_httpx_sender`."""
+    """The sender over httpcore, on trio. Open it with `open_httpx_sender`."""
 
-    def __init__(self, tasks: PushTasks, net: HttpxNet, *, http2: bool) -> None:
+    def __init__(self, tasks: PushTasks, net: HttpxNet, lanes: Lanes, *, http2: bool) -> None:
         self._tasks = tasks
         self._net = net
+        self._lanes = lanes
         self._http2 = http2
-        self.pools = Pools(partial(net.open_pool, http2=http2), net.idle_s)
 
     def send(self, push: Push, done: Done) -> None:
         """Start the push; `done` is called exactly once, later."""
-        self._tasks.start(
-            partial(self._attempt, push),
-            done,
-            closed=SendOutcome(0, "", Failure.CLOSED),
-            overloaded=SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait"),
-            broken=lambda error: _failure(Failure.MALFORMED, said(error)),
-            subscription=push.route.subscription,
-        )
+        self._tasks.start(push.route.subscription, partial(self._attempt, push), done)
 
     def forget(self, subscription: str) -> None:
         """End all pushes of the subscription with CLOSED, soon."""
         self._tasks.forget(subscription)
 
     def probe(self, route: PushRoute, done: Probed) -> bool:
-        """Connect, to a proxy where there is one, and close again; `done` is called once, later."""
-        closed: Failure | None = Failure.CLOSED
-        overloaded: Failure | None = Failure.OVERLOADED
+        """Connect, to the proxy where there is one, and close again."""
         self._tasks.start(
+            route.subscription,
             partial(self._connect, route.origin),
-            done,
-            closed=closed,
-            overloaded=overloaded,
-            broken=lambda _error: Failure.CONNECT,
-            subscription=route.subscription,
+            lambda outcome: done(outcome.failure),
         )
         return True
 
-    async def _connect(self, origin: Origin) -> Failure | None:
-        net, proxy = self._net, self._net.proxy
-        is_proxied = net.is_proxied(origin)
-        to = proxy.origin if proxy is not None and is_proxied else origin
-        if is_proxied and net.guard.refusal_of_host(origin.host):
-            return Failure.FORBIDDEN
-        failure: Failure | None = Failure.TIMEOUT
+    def _refusal(self, origin: Origin) -> str:
+        """Why the proxy, which would go there for us, is not asked; "" when it may be."""
+        is_proxied = self._net.is_proxied(origin)
+        return self._net.guard.refusal_of_host(origin.host) if is_proxied else ""
+
+    async def _connect(self, origin: Origin) -> SendOutcome:
+        if refusal := self._refusal(origin):
+            return _failure(Failure.FORBIDDEN, refusal)
+        net, backend = self._net, GuardedBackend(self._net, origin)
+        # A push finds out what lies behind a proxy.
+        is_tls = origin.scheme == "https" and not net.is_proxied(origin)
         with trio.move_on_after(min(net.connect_timeout_s, PROBE_TIMEOUT_S)):
             try:
-                stream = await net.backend(origin).connect_tcp(to.host, to.port)
+                stream = await backend.connect_tcp(origin.host, origin.port)
                 try:
-                    # What lies behind a proxy is found out by a push.
-                    if to.scheme == "https" and not is_proxied:
-                        stream = await stream.start_tls(net.tls, to.host)
-                    failure = None
+                    if is_tls:
+                        stream = await stream.start_tls(net.tls, origin.host)
                 finally:
                     await stream.aclose()
-            except ForbiddenAddress:
-                failure = Failure.FORBIDDEN
-            except TRANSPORT_ERRORS:
-                failure = Failure.CONNECT if failure is not None else None
-        return failure
+            except ERRORS as error:
+                is_forbidden = failure_of(error) is Failure.FORBIDDEN
+                return _failure(Failure.FORBIDDEN if is_forbidden else Failure.CONNECT, said(error))
+            return SendOutcome(200)
+        return _failure(Failure.TIMEOUT, "no connection in time")
 
     async def _attempt(self, push: Push) -> SendOutcome:
-        timeout_s = push.request_timeout_ms / 1_000
-        origin = push.route.origin
-        is_proxied = self._net.is_proxied(origin)
-        if is_proxied and (refusal := self._net.guard.refusal_of_host(origin.host)):
-            # The proxy would look it up and go there for us.
+        if refusal := self._refusal(push.route.origin):
             return _failure(Failure.FORBIDDEN, refusal)
+        timeout_s = push.request_timeout_ms / 1_000
+        progress = _Progress(push)
         outcome: SendOutcome | None = None
-        is_expected = False
-        progress = _PushProgress(push)
-        pool = await self.pools.take(push.route)
-        try:
-            with trio.move_on_after(timeout_s):
+        with trio.move_on_after(timeout_s):
+            repeats = 0
+            while outcome is None:
                 try:
-                    outcome = await self._exchange(push, pool, progress)
-                except CrowdedHost:
-                    # Another subscription may have connections there that it has no use for.
-                    if not await self.pools.close_idle_of(origin):
-                        raise
-                    outcome = await self._exchange(push, pool, progress)
-            is_expected = True
-        except _EXPECTED as error:
-            outcome = self._failed(push, pool, error)
-            is_expected = True
-        finally:
-            failure = Failure.TIMEOUT if outcome is None else outcome.failure
-            pool.is_spoilt |= not is_expected or failure is Failure.MALFORMED
-            if self._http2 and failure in (Failure.TIMEOUT, Failure.IDLE):
-                pool.abandoned += 1
-            await self.pools.give_back(push.route, pool)
-        # The head decides, as in the plain sender, whatever becomes of the body.
+                    outcome = await self._exchange(push, progress)
+                except _LaneRetired:
+                    continue
+                except _Unprocessed as error:
+                    repeats += 1
+                    if repeats > _REPEATS_MAX:
+                        outcome = error.outcome
+        # As in the plain sender the head decides, whatever becomes of the body.
         outcome = progress.answer or outcome
         if outcome is None and not progress.is_begun:
             return _failure(Failure.OVERLOADED, f"no connection was free within {timeout_s:g} s")
         if outcome is None:
             return _failure(Failure.TIMEOUT, f"no answer within {timeout_s:g} s")
-        if is_proxied and outcome.status == _PROXY_ASKS_FOR_CREDENTIALS:
-            # No word of the endpoint's, which would give the message up.
+        if outcome.status == _PROXY_ASKS_FOR_CREDENTIALS and self._net.is_proxied(
+            push.route.origin
+        ):
+            # Not the endpoint's answer: it must not give the message up.
             return _failure(Failure.CONNECT, "the proxy asks for credentials (HTTP 407)")
         return outcome
 
-    def _failed(self, push: Push, pool: Pool, error: Exception) -> SendOutcome:
-        """Return the outcome that an exception of the transport means."""
-        text, origin = said(error), push.route.origin
-        match error:
-            case _NotBegun():
-                return NOT_BEGUN
-            case ForbiddenAddress():
-                return _failure(Failure.FORBIDDEN, text)
-            case CrowdedHost():
-                return _failure(Failure.OVERLOADED, text)
-            case httpcore.LocalProtocolError() if _is_full(error):
-                pool.is_spoilt = True
-                return _failure(Failure.OVERLOADED, "all streams of the connection are taken")
-            case httpcore.ConnectTimeout():
-                limit_s = self._net.connect_timeout_s
-                return _failure(Failure.CONNECT, f"{origin}: no connection within {limit_s:g} s")
-            case httpcore.TimeoutException():
-                return _failure(Failure.IDLE, f"silent for {push.socket_timeout_ms / 1_000:g} s")
-            case httpcore.ProxyError():
-                return _failure(Failure.CONNECT, f"the proxy refused: {text}")
-            case httpcore.ConnectError() | httpcore.UnsupportedProtocol():
-                return _failure(Failure.CONNECT, f"{origin}: {text}")
-            case httpcore.RemoteProtocolError() if not _is_reset(error):
-                return _failure(Failure.MALFORMED, text)
-            case httpcore.RemoteProtocolError() | httpcore.NetworkError() | OSError():
-                return _failure(Failure.RESET, text)
-            case trio.BrokenResourceError() | trio.ClosedResourceError():
-                return _failure(Failure.RESET, text)
-            case _:
-                return _failure(Failure.MALFORMED, text)
-
-    async def _exchange(self, push: Push, pool: Pool, progress: _PushProgress) -> SendOutcome:
-        request = self._request(push, progress)
-        response = await pool.connections.handle_async_request(request)
-        retry_after = next(
-            (value for name, value in response.headers if name.lower() == b"retry-after"), b""
-        )
-        progress.answer = SendOutcome(response.status, retry_after.decode("latin-1"))
-        if push.witness is not None:
-            push.witness.begin()
-            push.witness.headers += response.headers
+    async def _exchange(self, push: Push, progress: _Progress) -> SendOutcome:
+        """Send the push once. Raises _LaneRetired and _Unprocessed."""
+        lane = progress.lane = await self._lanes.take(push.route)
+        is_ended = False
         try:
-            if not await self._drain(response, push.witness):
-                pool.abandoned += 1
-                if push.witness is not None:
-                    push.witness.is_cut = True
+            response = await lane.pool.handle_async_request(self._request(push, progress))
+            progress.answer = _outcome_of(response, push.witness)
+            is_ended = await self._read_body(response, push.witness)
+            return progress.answer
+        except _NotBegun:
+            is_ended = True
+            return NOT_BEGUN
+        except _LaneRetired:
+            is_ended = True
+            raise
+        except ERRORS as error:
+            failure = failure_of(error)
+            is_ended = failure is not Failure.IDLE
+            if failure in (Failure.MALFORMED, Failure.OVERLOADED):
+                lane.retire()
+            silence = f"silent for {push.socket_timeout_ms / 1_000:g} s"
+            detail = silence if failure is Failure.IDLE else said(error)
+            outcome = _failure(failure, detail)
+            if was_unprocessed(error):
+                raise _Unprocessed(outcome) from error
+            return outcome
         finally:
-            with trio.CancelScope(shield=True):
-                await response.aclose()
-        return progress.answer
+            if self._http2 and not is_ended:
+                lane.abandon()
+            await self._lanes.give_back(push.route, lane)
 
-    def _request(self, push: Push, progress: _PushProgress) -> httpcore.Request:
+    def _request(self, push: Push, progress: _Progress) -> httpcore.Request:
         origin = push.route.origin
-        scheme, host = origin.scheme.encode("ascii"), origin.host.encode("ascii")
+        host = origin.host.encode("ascii")
         authority = b"[%b]" % host if b":" in host else host
         if origin.port != _DEFAULT_PORTS[origin.scheme]:
             authority += b":%d" % origin.port
-        own = parse_lines(push.lines)
+        lines = parse_lines(push.lines)
         if self._http2:
-            own = [each for each in own if each[0].lower() not in _NOT_IN_HTTP2]
+            lines = [each for each in lines if each[0].lower() not in _NOT_IN_HTTP2]
         silence_s = push.socket_timeout_ms / 1_000 or None
         return httpcore.Request(
             b"POST",
             httpcore.URL(
-                scheme=scheme, host=host, port=origin.port, target=push.route.target.encode("ascii")
+                scheme=origin.scheme.encode("ascii"),
+                host=host,
+                port=origin.port,
+                target=push.route.target.encode("ascii"),
             ),
             headers=[
                 (b"Host", authority),
-                *own,
+                *lines,
                 (b"Content-Length", b"%d" % len(push.body)),
             ],
-            content=PushBody(push.body),
-            extensions={"timeout": self._net.time_outs(silence_s), "trace": progress},
+            content=_Body(push.body),
+            extensions={
+                "timeout": {
+                    "connect": self._net.connect_timeout_s,
+                    "read": silence_s,
+                    "write": silence_s,
+                },
+                "trace": progress,
+            },
         )
 
-    async def _drain(self, response: httpcore.Response, witness: Witness | None) -> bool:
-        """Read the body, and no more than its bound; False when there is more."""
+    async def _read_body(self, response: httpcore.Response, witness: Witness | None) -> bool:
+        """Read no more of the body than its bound; False when there is more."""
         seen = 0
-        # Cancelled rather than left: nested generators only close by what is raised inside.
-        with trio.CancelScope() as scope:
-            async for piece in response.aiter_stream():
-                seen += max(len(piece), PIECE_BYTES_MIN)
-                if witness is not None:
-                    witness.hear(piece)
-                if seen > self._net.response_bytes_max:
-                    scope.cancel()
-                # What has come already is parsed without a wait.
-                await trio.lowlevel.cancel_shielded_checkpoint()
+        try:
+            # Cancelled rather than left: otherwise httpcore's nested generators would not close.
+            with trio.CancelScope() as scope:
+                async for piece in response.aiter_stream():
+                    # Thousands of tiny chunks cost more than their bytes.
+                    seen += max(len(piece), _PIECE_BYTES_MIN)
+                    if witness is not None:
+                        witness.hear(piece)
+                    if seen > self._net.response_bytes_max:
+                        scope.cancel()
+                    # httpcore gives what has come already without a checkpoint.
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+        finally:
+            with trio.CancelScope(shield=True):
+                await response.aclose()
+        if witness is not None:
+            witness.is_cut |= scope.cancelled_caught
         return not scope.cancelled_caught
+
+
+def _outcome_of(response: httpcore.Response, witness: Witness | None) -> SendOutcome:
+    if witness is not None:
+        witness.begin()
+        witness.headers += response.headers
+    for name, value in response.headers:
+        if name.lower() == b"retry-after":
+            return SendOutcome(response.status, value.decode("latin-1"))
+    return SendOutcome(response.status)
 
 
 def _failure(failure: Failure, detail: str) -> SendOutcome:
     return SendOutcome(0, "", failure, detail)
 
 
-def _is_full(error: Exception) -> bool:
-    """True when streams that were left without their end take up what the server allows."""
-    return "TooManyStreamsError" in {type(each).__name__ for each in error.args}
-
-
-def _is_reset(error: Exception) -> bool:
-    """True for the end of a connection or of a stream, as against an answer without sense."""
-    # In HTTP/2 the frame that said so, which has the peer's reason.
-    return "disconnect" in str(error) or any(hasattr(each, "error_code") for each in error.args)
-
-
 @asynccontextmanager
 async def open_httpx_sender(
-    net: HttpxNet,
-    *,
-    http2: bool = True,
-    pushes_max: int = PUSHES_MAX,
-    on_fault: Callable[[Exception], object] = lambda _error: None,
+    net: HttpxNet, *, http2: bool = True, pushes_max: int = PUSHES_MAX
 ) -> AsyncIterator[HttpxSender]:
-    """A sender for the length of the block; pushes under way at its end end with CLOSED.
-
-    `on_fault` is told of each exception of a push that nobody expects of the transport.
-    """
-    opened: list[HttpxSender] = []
+    """A sender for the length of the block; pushes under way at its end end with CLOSED."""
+    lanes = Lanes(net, http2=http2)
     try:
         async with trio.open_nursery() as nursery:
-            tasks = PushTasks(nursery, pushes_max, on_fault)
-            sender = HttpxSender(tasks, net, http2=http2)
-            opened.append(sender)
-            nursery.start_soon(_keep_tidy, sender, net.idle_s)
+            tasks = PushTasks(nursery, pushes_max)
+            nursery.start_soon(_keep_tidy, lanes, net.idle_s)
             try:
-                yield sender
+                yield HttpxSender(tasks, net, lanes, http2=http2)
             finally:
                 tasks.close()
                 nursery.cancel_scope.cancel()
     finally:
-        with trio.CancelScope(shield=True):
-            for each in opened:
-                await each.pools.close()
+        await lanes.close()
 
 
-async def _keep_tidy(sender: HttpxSender, interval_s: float) -> None:
+async def _keep_tidy(lanes: Lanes, interval_s: float) -> None:
     while True:
         await trio.sleep(interval_s / 2)
-        await sender.pools.close_idle()
+        await lanes.close_idle(interval_s)

@@ -1,11 +1,19 @@
-"""One token request: a push of HTTP/1.1, guarded and bounded as any other, whose answer is read."""
+"""A token request (RFC 6749, sections 4.3, 4.4 and 5): authlib writes it and reads the answer, the
+guarded sender carries it.
+"""
 
+import re
 from urllib.parse import urlsplit
 
+import httpx
 import trio
+from authlib.oauth2 import OAuth2Client, OAuth2Error  # type: ignore[import-untyped]
+from authlib.oauth2.rfc6749.parameters import (  # type: ignore[import-untyped]
+    prepare_token_request,
+)
+from msgspec import Struct
 
 from hermes_actors import __version__
-from hermes_actors.consumer.senders.oauth.wire import Answer, Denied, OAuthCredentials, read_answer
 from hermes_actors.consumer.senders.sender import (
     Origin,
     Push,
@@ -14,10 +22,17 @@ from hermes_actors.consumer.senders.sender import (
     SendOutcome,
     Witness,
 )
+from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.model.redaction import HIDDEN, redacted
+from hermes_actors.model.subscription import OAuthPolicy
 
 ANSWER_BYTES_MAX = 65_536
+LIFETIME_S_MAX = 10**9
 
 _PORTS = {"http": 80, "https": 443}
+_GRANTS = {"clientCredentials": "client_credentials", "password": "password"}
+_USABLE = re.compile(r"[\x21-\x7e]{1,16384}")
+_ERROR_CODE = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]{1,100}")
 _LINES = (
     f"User-Agent: hermes_actors/{__version__}\r\n"
     "Accept: application/json\r\n"
@@ -26,11 +41,45 @@ _LINES = (
 ).encode("ascii")
 
 
-async def ask_for_token(sender: Sender, credentials: OAuthCredentials) -> Answer:
-    """Ask the provider for a token, within its time-outs. Redirects are not followed.
+class OAuthCredentials(Struct, frozen=True):
+    """All that a token depends on. Subscriptions with equal credentials share their token."""
 
-    A trio coroutine: what goes wrong is a `Denied` that says what. `sender` needs no route's
-    `start`.
+    provider: OAuthProvider
+    policy: OAuthPolicy
+
+    @property
+    def form(self) -> bytes:
+        """The body of the token request."""
+        provider, policy = self.provider, self.policy
+        body: str = prepare_token_request(
+            _GRANTS[policy.grant_type],
+            scope=policy.scope,
+            client_id=provider.client_id,
+            client_secret=provider.client_secret,
+            username=policy.username,
+            password=policy.password,
+        )
+        return body.encode("ascii")
+
+
+class Grant(Struct, frozen=True):
+    """A token, and how long it is good; infinity when the provider does not say."""
+
+    access_token: str
+    lifetime_s: float = float("inf")
+
+    def __repr__(self) -> str:
+        return redacted(self, access_token=HIDDEN)
+
+
+class TokenDenied(Exception):
+    """No token. The message is for people and repeats nothing that may be a secret."""
+
+
+async def request_token(sender: Sender, credentials: OAuthCredentials) -> Grant:
+    """Ask the provider for a token, within its time-outs. Raises TokenDenied.
+
+    Redirects are not followed.
     """
     provider = credentials.provider
     parts = urlsplit(provider.token_endpoint)
@@ -38,7 +87,7 @@ async def ask_for_token(sender: Sender, credentials: OAuthCredentials) -> Answer
         host = (parts.hostname or "").encode("idna").decode("ascii")
         origin = Origin(parts.scheme, host, parts.port or _PORTS[parts.scheme])
     except (ValueError, KeyError):
-        return Denied("its tokenEndpoint cannot be read")
+        raise TokenDenied("its tokenEndpoint cannot be read") from None
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     target = target.encode("ascii", "xmlcharrefreplace").decode("ascii")
     witness = Witness(ANSWER_BYTES_MAX)
@@ -50,18 +99,54 @@ async def ask_for_token(sender: Sender, credentials: OAuthCredentials) -> Answer
         provider.socket_timeout,
         witness=witness,
     )
+    outcome = await pushed(sender, push)
+    if outcome.failure is not None:
+        raise TokenDenied(f"{origin}: {outcome.detail}")
+    if witness.is_cut:
+        raise TokenDenied(f"its answer is longer than {ANSWER_BYTES_MAX} bytes")
+    return read_answer(outcome.status, witness.body)
+
+
+async def pushed(sender: Sender, push: Push) -> SendOutcome:
+    """Send a push and wait for its outcome, on trio."""
     outcomes: list[SendOutcome] = []
-    answered = trio.Event()
+    ended = trio.Event()
 
     def done(outcome: SendOutcome) -> None:
         outcomes.append(outcome)
-        answered.set()
+        ended.set()
 
     sender.send(push, done)
-    await answered.wait()
-    (outcome,) = outcomes
-    if outcome.failure is not None:
-        return Denied(f"{origin}: {outcome.detail}")
-    if witness.is_cut:
-        return Denied(f"its answer is longer than {ANSWER_BYTES_MAX} bytes")
-    return read_answer(outcome.status, witness.body)
+    await ended.wait()
+    return outcomes[0]
+
+
+def read_answer(status: int, body: bytes) -> Grant:
+    """Read the provider's answer. Raises TokenDenied."""
+    # Without the request, which httpx' errors would quote.
+    response = httpx.Response(status, content=body, request=httpx.Request("POST", "http://-"))
+    try:
+        said = OAuth2Client(None).parse_response_token(response)
+    except OAuth2Error as error:
+        code = error.error
+        is_code = isinstance(code, str) and _ERROR_CODE.fullmatch(code)
+        shown = f": {code}" if is_code else ""
+        raise TokenDenied(f"HTTP {status}{shown}") from None
+    # Whatever a provider answers, it must not take a consumer down.
+    except (httpx.HTTPError, ValueError, TypeError, ArithmeticError, RecursionError):
+        raise TokenDenied(f"HTTP {status} without a token in JSON") from None
+    token = said.get("access_token")
+    if not 200 <= status < 300 or not isinstance(token, str) or not token:
+        raise TokenDenied(f"HTTP {status} without an access_token")
+    if not _USABLE.fullmatch(token):
+        raise TokenDenied("the access_token cannot stand in a header")
+    return Grant(token, _lifetime_s(said.get("expires_in")))
+
+
+def _lifetime_s(expires_in: object) -> float:
+    """Seconds, perhaps written as text. 0 or less means that the token does not expire."""
+    try:
+        lifetime_s = min(int(expires_in), LIFETIME_S_MAX)  # type: ignore[call-overload]
+    except (ValueError, TypeError, ArithmeticError):
+        return float("inf")
+    return float(lifetime_s) if lifetime_s > 0 else float("inf")

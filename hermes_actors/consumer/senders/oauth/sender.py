@@ -1,23 +1,22 @@
-"""Pushes with a token: `Authorization: Bearer` of the subscription's oAuthPolicy, over any sender.
+"""Pushes with `Authorization: Bearer` of the subscription's oAuthPolicy, over any sender.
 
-A push that finds no token waits for one within its own request time-out, and ends as a failure of
-the node's own: it says nothing of the endpoint. A 401 is tried again at once, with the next token.
+A push without a token waits for one within its own time-out, and then fails as a failure of the
+node's own. After a 401 it goes out once more, with the next token.
 """
 
 from collections.abc import Callable
 from functools import partial
 
 import trio
-from msgspec import Struct
+from msgspec.structs import replace
 
-from hermes_actors.consumer.senders.oauth.tokens import SharedToken, Token, Tokens
-from hermes_actors.consumer.senders.oauth.wire import OAuthCredentials
+from hermes_actors.consumer.senders.oauth.request import OAuthCredentials, pushed
+from hermes_actors.consumer.senders.oauth.tokens import Token, Tokens, TokenSource
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
     Done,
     Failure,
-    Origin,
     Probed,
     Push,
     PushRoute,
@@ -29,27 +28,15 @@ from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import OAuthPolicy
 
 UNAUTHORIZED = 401
-_LOOKED_FOR_EACH_S = 1.0
-_TIME_LEFT_S_MIN = 0.001
-_ORIGINS_MAX = 1_000
+_PROVIDER_LOOKED_FOR_S = 1.0
 
-_Found = tuple[SharedToken, Token] | SendOutcome
 ProviderOf = Callable[[str], OAuthProvider | None]
 
 
-class _WaitingPush(Struct, eq=False):
-    """A push until its outcome; `first` is the 401 that it has got before."""
-
-    push: Push
-    done: Done
-    deadline_s: float
-    first: SendOutcome | None = None
-
-
 class OAuthSender(Sender):
-    """`Sender`'s promise over `inner`. One for each version of a subscription.
+    """Keeps `Sender`'s promise over `inner`. One for each version of a subscription.
 
-    A push that says already who sends it (credentials of its endpoint) goes as it is.
+    A push with credentials of its endpoint goes out as it is.
     """
 
     def __init__(
@@ -66,44 +53,37 @@ class OAuthSender(Sender):
         self._tokens = tokens
         self._tasks = tasks
         self._provider: OAuthProvider | None = None
-        self._shared: SharedToken | None = None
-        # The last token that each origin has refused. Others may still be well served by it.
-        self._refused: dict[Origin, int] = {}
-        self._current()
+        self._known_source: TokenSource | None = None
+        self._refused = 0
 
     @property
     def trouble(self) -> str:
         """Why there is no token now; "" when there is one, or nobody has asked yet."""
-        shared = self._current()
-        if shared is None:
-            return f"OAuth provider {self._policy.provider_name} does not exist"
-        slot = shared.slot
-        refused = max(self._refused.values(), default=0)
-        if slot.token(self._tokens.now_s(), refused) is not None:
+        name, source = self._policy.provider_name, self._source()
+        if source is None:
+            return f"OAuth provider {name} does not exist"
+        if source.current(self._refused) is not None:
             return ""
-        name = self._policy.provider_name
-        if slot.problem:
-            return f"OAuth provider {name} gives no token: {slot.problem}"
-        if refused:
+        if source.problem:
+            return f"OAuth provider {name} gives no token: {source.problem}"
+        if self._refused:
             return f"the endpoint does not take the token of OAuth provider {name}"
-        return f"waits for a token of OAuth provider {name}" if slot.is_asking else ""
+        return f"waits for a token of OAuth provider {name}" if source.is_asking else ""
 
     def send(self, push: Push, done: Done) -> None:
         """Start the push; `done` is called exactly once, later."""
-        if _names_its_sender(push):
+        if b"\r\nauthorization:" in b"\r\n" + push.lines.lower():
             self._inner.send(push, done)
             return
-        shared = self._current()
-        now_s = self._tokens.now_s()
-        waiting = _WaitingPush(push, done, now_s + push.request_timeout_ms / 1_000)
-        after = self._refused.get(push.route.origin, 0) if self._refused else 0
-        token = None if shared is None else shared.slot.token(now_s, after)
-        if shared is None or token is None:
-            self._wait(waiting)
+        source = self._source()
+        token = None if source is None else source.current(self._refused)
+        deadline_s = trio.current_time() + push.request_timeout_ms / 1_000
+        if source is None or token is None:
+            self._wait(push, deadline_s, None, done)
             return
-        if now_s >= token.renewed_s:
-            self._tokens.hasten(shared)
-        self._push(waiting, push.request_timeout_ms, shared, token)
+        source.renew()
+        on_outcome = partial(self._on_outcome, source, token, push, deadline_s, done)
+        self._inner.send(_with(token, push, push.request_timeout_ms), on_outcome)
 
     def forget(self, subscription: str) -> None:
         """End all pushes of the subscription with CLOSED, those that wait for a token too."""
@@ -114,115 +94,75 @@ class OAuthSender(Sender):
         """As `inner` does: a connection needs no token."""
         return self._inner.probe(route, done)
 
-    def _push(
-        self, waiting: _WaitingPush, timeout_ms: int, shared: SharedToken, token: Token
-    ) -> None:
-        push = waiting.push
-        with_token = Push(
-            push.route,
-            push.lines + token.authorization,
-            push.body,
-            timeout_ms,
-            push.socket_timeout_ms,
-            push.may_begin,
-            push.witness,
-        )
-        if push.witness is not None:
-            push.witness.lines = token.authorization
-        self._inner.send(with_token, partial(self._on_outcome, waiting, shared, token))
-
     def _on_outcome(
-        self, waiting: _WaitingPush, shared: SharedToken, token: Token, outcome: SendOutcome
+        self,
+        source: TokenSource,
+        token: Token,
+        push: Push,
+        deadline_s: float,
+        done: Done,
+        outcome: SendOutcome,
     ) -> None:
-        if outcome.status != UNAUTHORIZED:
-            if outcome.failure is None:
-                shared.slot.accept(token.number)
-            waiting.done(outcome)
-            return
-        shared.slot.reject(token.number)
-        self._note_refused(waiting.push.route.origin, token.number)
-        if waiting.first is not None:
-            # A new token was no better: the consumer's own back-off is next.
-            waiting.done(outcome)
-            return
-        waiting.first = outcome
-        self._wait(waiting)
+        if self._note(source, token, outcome):
+            self._wait(push, deadline_s, outcome, done)
+        else:
+            done(outcome)
 
-    def _note_refused(self, origin: Origin, number: int) -> None:
-        number = max(number, self._refused.pop(origin, 0))
-        if len(self._refused) >= _ORIGINS_MAX:
-            del self._refused[next(iter(self._refused))]
-        self._refused[origin] = number
+    def _wait(self, push: Push, deadline_s: float, first: SendOutcome | None, done: Done) -> None:
+        work = partial(self._push_with_a_new_token, push, deadline_s, first)
+        self._tasks.start(push.route.subscription, work, done)
 
-    def _wait(self, waiting: _WaitingPush) -> None:
-        """Go on with the push when there is a token."""
-        push, done, first = waiting.push, waiting.done, waiting.first
+    async def _push_with_a_new_token(
+        self, push: Push, deadline_s: float, first: SendOutcome | None
+    ) -> SendOutcome:
+        """`first` is the 401 that the push has got before."""
+        found: tuple[TokenSource, Token] | None = None
+        with trio.move_on_at(deadline_s):
+            found = await self._next_token()
+        left_ms = int((deadline_s - trio.current_time()) * 1_000)
+        if found is None or left_ms < 1:
+            detail = self.trouble or f"none within {push.request_timeout_ms / 1_000:g} s"
+            return first or SendOutcome(0, "", Failure.TOKENLESS, detail)
+        if not may_begin(push):
+            return NOT_BEGUN
+        outcome = await pushed(self._inner, _with(found[1], push, left_ms))
+        if self._note(*found, outcome) and first is None:
+            return await self._push_with_a_new_token(push, deadline_s, outcome)
+        return outcome
 
-        def go_on(found: _Found) -> None:
-            left_s = waiting.deadline_s - self._tokens.now_s()
-            if isinstance(found, SendOutcome):
-                # Of the two, the endpoint's answer says more than that there was no other token.
-                is_closed = found.failure is Failure.CLOSED
-                done(found if first is None or is_closed else first)
-            elif left_s <= _TIME_LEFT_S_MIN:
-                done(first or self._no_token(push))
-            elif not may_begin(push):
-                done(NOT_BEGUN)
-            else:
-                self._push(waiting, max(1, int(left_s * 1_000)), *found)
+    async def _next_token(self) -> tuple[TokenSource, Token]:
+        while True:
+            # Looked for again: the provider may be made, or changed, meanwhile.
+            source = self._source()
+            with trio.move_on_after(_PROVIDER_LOOKED_FOR_S):
+                if source is not None:
+                    return source, await source.get(self._refused)
+                await trio.sleep_forever()
 
-        async def wait() -> SendOutcome | None:
-            # The push begins in here: what a sender below raises is no end of the others.
-            go_on(await self._token_until(push, waiting.deadline_s))
-            return None
+    def _note(self, source: TokenSource, token: Token, outcome: SendOutcome) -> bool:
+        """Note what the endpoint made of the token; True if it was refused."""
+        if outcome.status == UNAUTHORIZED:
+            source.refuse(token.number)
+            # Of this subscription only: others may still be well served by it.
+            self._refused = max(self._refused, token.number)
+            return True
+        if outcome.failure is None:
+            source.accept(token.number)
+        return False
 
-        def tell(ended: SendOutcome | None) -> None:
-            if ended is not None:
-                go_on(ended)
-
-        closed: SendOutcome | None = SendOutcome(0, "", Failure.CLOSED)
-        overloaded: SendOutcome | None = SendOutcome(
-            0, "", Failure.OVERLOADED, "too many pushes wait for tokens"
-        )
-        self._tasks.start(
-            wait,
-            tell,
-            closed=closed,
-            overloaded=overloaded,
-            broken=lambda error: SendOutcome(
-                0, "", Failure.CLOSED, f"the sender failed: {type(error).__name__}"
-            ),
-            subscription=push.route.subscription,
-        )
-
-    async def _token_until(self, push: Push, deadline_s: float) -> "_Found":
-        with trio.move_on_after(deadline_s - self._tokens.now_s()):
-            while True:
-                shared = self._current()
-                # Looked for again: the provider may be made, or changed, meanwhile.
-                with trio.move_on_after(_LOOKED_FOR_EACH_S):
-                    if shared is not None:
-                        after = self._refused.get(push.route.origin, 0)
-                        return shared, await self._tokens.get(shared, after)
-                    await trio.sleep_forever()
-        return self._no_token(push)
-
-    def _no_token(self, push: Push) -> SendOutcome:
-        detail = self.trouble or f"none within {push.request_timeout_ms / 1_000:g} s"
-        return SendOutcome(0, "", Failure.TOKENLESS, detail)
-
-    def _current(self) -> SharedToken | None:
-        """Return the shared token of the credentials as they are now, for the provider may have
-        changed; None without a provider.
-        """
+    def _source(self) -> TokenSource | None:
+        """The token source of the provider as it is now; None without a provider."""
         provider = self._provider_of(self._policy.provider_name)
         if provider is not self._provider:
             self._provider = provider
-            self._shared = None
+            self._refused = 0
+            self._known_source = None
             if provider is not None:
-                self._shared = self._tokens.of(OAuthCredentials(provider, self._policy))
-        return self._shared
+                self._known_source = self._tokens.of(OAuthCredentials(provider, self._policy))
+        return self._known_source
 
 
-def _names_its_sender(push: Push) -> bool:
-    return b"\r\nauthorization:" in b"\r\n" + push.lines.lower()
+def _with(token: Token, push: Push, timeout_ms: int) -> Push:
+    if push.witness is not None:
+        push.witness.lines = token.authorization
+    return replace(push, lines=push.lines + token.authorization, request_timeout_ms=timeout_ms)
