@@ -5,7 +5,7 @@ import re
 import pytest
 import trio
 
-from tests.publisher.in_process import Answers, head_of
+from tests.publisher.in_process import Answers, chunk, head_of
 from tests.publisher.test_http2_connection import PATH, Client
 
 BATCH = {"content-type": "application/vnd.hermes.messages+ndjson"}
@@ -101,3 +101,15 @@ async def test_both_answer_and_store_the_same(world, method, path, headers, body
             headers = {**headers, "idempotency-key": headers["idempotency-key"] + "2"}
     assert found[0] == found[1]
     assert found[0][0][0]
+
+
+@pytest.mark.parametrize("size", [2, 900, 2_000, 60_000])
+async def test_a_body_without_a_length_is_taken_like_chunks(world, size, autojump_clock):
+    body = b"x" * size
+    chunks = await over_1(
+        world, "POST", PATH, {"transfer-encoding": "chunked"}, chunk(body) + chunk(b"")
+    )
+    frames = await over_2(world, "POST", PATH, {}, body)
+    assert without_ids(*frames) == without_ids(*chunks)
+    assert frames[0] == (201 if size < 1_000 else 400)
+    assert [each.value for each in world.stored] == ([body, body] if size < 1_000 else [])

@@ -2,9 +2,11 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import ssl
+import subprocess
 import time  # noqa: TID251 -- real processes take real time
 from collections.abc import Iterator
 from pathlib import Path
@@ -257,9 +259,19 @@ def test_http2_by_prior_knowledge(frontend: Process) -> None:
             # Answered before its body has come; the connection goes on.
             lost = client.post(f"{frontend.url}/topics/shop.nothing", content=bytes(size))
             assert lost.json()["code"] == "TOPIC_NOT_EXISTS"
-        request = client.build_request("POST", f"{frontend.url}/topics/shop.orders", content=b"{}")
-        del request.headers["content-length"]
-        assert client.send(request).status_code == 400
+        streamed = client.post(f"{frontend.url}/topics/shop.orders", content=iter([b"{", b"}"]))
+        assert streamed.status_code == 201
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not there")
+@pytest.mark.parametrize("body", [["-d", "{}"], ["-X", "POST", "-T", "-"]])
+def test_curl_publishes_over_http2_with_and_without_a_length(frontend: Process, body) -> None:
+    url = f"{frontend.url}/topics/shop.orders"
+    tells = ["-s", "-w", "%{http_version} %{http_code}", "--http2-prior-knowledge"]
+    answer = subprocess.run(
+        ["curl", *tells, *body, url], input=b"{}", capture_output=True, check=True
+    )
+    assert answer.stdout == b"2 201"
 
 
 def tls_of(folder: Path) -> tuple[dict[str, object], ssl.SSLContext]:

@@ -1,104 +1,95 @@
-"""The frames of one HTTP/2 connection, by h2, with the bounds that the library leaves out."""
+"""What a client's frames may cost: how many, how large, and how much in one turn of the loop.
 
-from h2.config import H2Configuration
-from h2.connection import H2Connection
+Only the nine bytes before each frame are read here; h2 reads the frames.
+"""
+
 from h2.errors import ErrorCodes
-from h2.events import (
-    ConnectionTerminated,
-    Event,
-    RemoteSettingsChanged,
-    RequestReceived,
-    TrailersReceived,
-)
-from h2.settings import SettingCodes, Settings
-from hyperframe.frame import Frame, GoAwayFrame
 
 LAST_STREAM = 2**31 - 1
-STREAMS_MAX = 1_000
+TURN_FRAMES = 64
+"""What one turn of the loop takes. Two frames are a publish; a read may bring thousands."""
+TURN_BYTES = 65_536
+_HEAD_BYTES_A_FRAME = 16
+"""So many bytes of a head count as a frame: a byte may stand for a whole field."""
+_FRAME_BYTES_MAX = 16_384
+"""The server announces no more (RFC 9113, 4.2)."""
 _SETTINGS_MAX = 1_000
 """Settings that one client may send in all; each costs as much as all its streams."""
-_TABLE_BYTES_MAX = 4_096
-"""HPACK's default. What is in the table is searched for each header of each answer."""
-_FRAME_BYTES_MAX = 16_384 + 9
-"""With its header; this server announces no more (RFC 9113, 4.2)."""
+
+_PREFACE_BYTES = 24
+_HEADERS, _SETTINGS, _GOAWAY, _CONTINUATION = 1, 4, 7, 9
+_ACK = 1
 
 
-_FIELD_BYTES = 32
-"""Counted of each field beside its name and value (RFC 7541, 4.1); a byte may stand for it all."""
-_HEAD_BYTES_A_FRAME = 256
-"""So much of a head takes the library as long as a frame."""
-_HEADS = (RequestReceived, TrailersReceived)
+class TooMuch(Exception):
+    """The client's connection must end, with this error."""
+
+    def __init__(self, error: ErrorCodes) -> None:
+        super().__init__(error)
+        self.error = error
 
 
-class Http2Frames(H2Connection):
-    """h2's connection of a server, which counts the frames that it is given, large heads for as
-    many as they take the time of, and remembers of fewer closed streams how they closed than
-    h2's 10 MB for each connection.
-
-    Its upper bound in pyproject.toml guards the private names that it uses.
-    """
-
-    MAX_CLOSED_STREAMS = STREAMS_MAX
-    frames_received = 0
+class FrameGuard:
+    """The bytes that a client has sent and that nobody has taken yet."""
 
     def __init__(self, head_bytes_max: int) -> None:
         """`head_bytes_max` bounds the head of a request."""
-        super().__init__(H2Configuration(client_side=False, header_encoding=None))
-        self.local_settings = Settings(
-            client=False,
-            initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: STREAMS_MAX,
-                SettingCodes.MAX_HEADER_LIST_SIZE: head_bytes_max,
-            },
-        )
-        # Of initial values the library does not tell it.
-        self.decoder.max_header_list_size = head_bytes_max
-        self._gathered_bytes_max = _FRAME_BYTES_MAX + head_bytes_max
+        self._head_bytes_max = _FRAME_BYTES_MAX + head_bytes_max
+        self._data = b""
+        # What is still to come of the frame that was taken last.
+        self._left_bytes = _PREFACE_BYTES
+        self._head_bytes = 0
         self._settings_left = _SETTINGS_MAX
-        self.initiate_connection()
+        self.is_full = False
+        """More has come than one turn may take."""
+        self.is_leaving = False
+        """The client has said, without an error, that it asks for no more."""
 
-    @property
-    def gathers_too_much(self) -> bool:
-        """True when more of a frame or a head is here, without its end, than either may have.
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the client."""
+        self._data = self._data + data if self._data else data
 
-        The library would gather up to 16 MiB of a frame before it says that it is too long, and
-        1 MiB of a head in frames that are not.
+    def take(self) -> bytes:
+        """Give what may be taken in this turn. Raises TooMuch.
+
+        A goodbye without an error is left out: the client still wants its answers (RFC 9113, 6.8),
+        and h2 would send none.
         """
-        buffer = self.incoming_buffer
-        heads_bytes = sum([len(each.data) for each in buffer._headers_buffer])
-        return len(buffer._data) + heads_bytes > self._gathered_bytes_max
+        data, at, cost = self._data, self._left_bytes, 0
+        end = len(data)
+        while at + 9 <= end and cost < TURN_FRAMES and at < TURN_BYTES:
+            length, kind = int.from_bytes(data[at : at + 3]), data[at + 3]
+            if kind == _GOAWAY and length <= _FRAME_BYTES_MAX:
+                if at + 9 + length > end:
+                    break
+                is_connections = not any(data[at + 5 : at + 9])
+                if is_connections and length >= 8 and not any(data[at + 13 : at + 17]):
+                    self.is_leaving = True
+                    data = data[:at] + data[at + 9 + length :]
+                    end = len(data)
+                    cost += 1
+                    continue
+            cost += self._cost_of(kind, data[at + 4], length)
+            at += 9 + length
+        self.is_full = cost >= TURN_FRAMES or (at >= TURN_BYTES and at < end)
+        self._left_bytes = max(0, at - end)
+        self._data = data[at:]
+        return data[:at]
 
-    def bound_settings(self, event: RemoteSettingsChanged) -> bool:
-        """Keep what a client sets from growing; False when it has set too much.
-
-        The library would keep settings that nobody knows, go through all of them for each further
-        one, and let its table of headers have any size.
-        """
-        self._settings_left -= max(1, len(event.changed_settings))
-        for code in event.changed_settings:
-            if not isinstance(code, SettingCodes):
-                self.remote_settings.pop(code, None)
-        if self.encoder.header_table_size > _TABLE_BYTES_MAX:
-            self.encoder.header_table_size = _TABLE_BYTES_MAX
-        return self._settings_left >= 0
-
-    def _receive_frame(self, frame: Frame) -> list[Event]:
-        events = super()._receive_frame(frame)
-        self.frames_received += 1
-        for event in events:
-            if isinstance(event, _HEADS):
-                sizes = [len(name) + len(value) + _FIELD_BYTES for name, value in event.headers]
-                self.frames_received += sum(sizes) // _HEAD_BYTES_A_FRAME
-        return events
-
-    def _receive_goaway_frame(self, frame: GoAwayFrame) -> tuple[list[Frame], list[Event]]:
-        if frame.error_code:
-            return super()._receive_goaway_frame(frame)
-        # A client that asks for no more wants its answers still (RFC 9113, 6.8); the library would
-        # send none.
-        event = ConnectionTerminated()
-        event.error_code, event.last_stream_id = ErrorCodes.NO_ERROR, frame.last_stream_id
-        return [], [event]
+    def _cost_of(self, kind: int, flags: int, length: int) -> int:
+        if length > _FRAME_BYTES_MAX:
+            # h2 would gather up to 16 MiB of it before it says so.
+            raise TooMuch(ErrorCodes.FRAME_SIZE_ERROR)
+        if kind in (_HEADERS, _CONTINUATION):
+            self._head_bytes = length + (self._head_bytes if kind == _CONTINUATION else 0)
+            if self._head_bytes > self._head_bytes_max:
+                raise TooMuch(ErrorCodes.ENHANCE_YOUR_CALM)
+            return 1 + length // _HEAD_BYTES_A_FRAME
+        if kind == _SETTINGS and not flags & _ACK:
+            self._settings_left -= max(1, length // 6)
+            if self._settings_left < 0:
+                raise TooMuch(ErrorCodes.ENHANCE_YOUR_CALM)
+        return 1
 
 
 def go_away(last_stream_id: int) -> bytes:

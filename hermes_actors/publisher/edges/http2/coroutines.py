@@ -1,0 +1,74 @@
+"""Coroutines without tasks: a queue of those that can go on, and the events that the others await.
+
+hypercorn's protocol is written with coroutines. A task for each would cost more than their work.
+"""
+
+from collections import deque
+from collections.abc import Coroutine, Generator
+from typing import Any
+
+Waiting = Coroutine["Event", None, None]
+
+
+class Event:
+    """What coroutines wait for; as `hypercorn.typing.Event`."""
+
+    __slots__ = ("_is_set", "_ready", "_waiting")
+
+    def __init__(self, ready: deque[Waiting]) -> None:
+        self._ready = ready
+        self._is_set = False
+        self._waiting: list[Waiting] = []
+
+    async def set(self) -> None:
+        """Let those who wait go on."""
+        self._is_set = True
+        if self._waiting:
+            self._ready.extend(self._waiting)
+            self._waiting = []
+
+    async def clear(self) -> None:
+        """Let those who come next wait."""
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether `wait` returns at once."""
+        return self._is_set
+
+    async def wait(self) -> None:
+        """Return when it is set."""
+        if not self._is_set:
+            await self
+
+    def __await__(self) -> Generator["Event", None, None]:
+        yield self
+
+    def resumes(self, coroutine: Waiting) -> None:
+        """Let this coroutine go on when it is set."""
+        self._waiting.append(coroutine)
+
+
+class Coroutines:
+    """The coroutines of one connection, which await each other and events of `event` only."""
+
+    def __init__(self) -> None:
+        self._ready: deque[Waiting] = deque()
+
+    def event(self) -> Event:
+        """A new event."""
+        return Event(self._ready)
+
+    def add(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Begin it in the next `run`."""
+        self._ready.append(coroutine)
+
+    def run(self) -> None:
+        """Run all until each has ended or waits for an event."""
+        ready = self._ready
+        while ready:
+            coroutine = ready.popleft()
+            try:
+                event = coroutine.send(None)
+            except StopIteration:
+                continue
+            event.resumes(coroutine)

@@ -1,0 +1,215 @@
+"""One request over HTTP/2, and its answer."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from hypercorn.protocol.events import InformationalResponse
+
+from hermes_actors.errors import Unavailable
+from hermes_actors.publisher.answers import Abandoned, Answer, error_answer
+from hermes_actors.publisher.edges.edge import Body, Exchange, Fields
+from hermes_actors.publisher.edges.request import Request
+from hermes_actors.publisher.pending import Pending
+
+if TYPE_CHECKING:
+    from hermes_actors.publisher.edges.http2.connection import Http2Connection
+
+_ONE_PAGE = error_answer(
+    Unavailable("The page before it on this connection has not been read yet; ask again then"), ""
+)
+
+
+class Stream:
+    """The line of its request; hypercorn calls `put`."""
+
+    def __init__(
+        self,
+        connection: "Http2Connection",
+        stream_id: int,
+        request: Request,
+        send: Callable[[Any], Awaitable[None]],
+    ) -> None:
+        self._connection = connection
+        self.certificate = connection.certificate
+        self._id = stream_id
+        self._request = request
+        self._send = send
+        self._buffer = connection.protocol.stream_buffers[stream_id]
+        self._body: Body | None = None
+        self._exchange: Exchange | None = None
+        # What of the body has come while who sends it is being found out.
+        self._cancel: Callable[[], None] | None = None
+        self._early = b""
+        # The head of the answer while that waits for the first piece.
+        self._head: dict[str, Any] | None = None
+        self._unsent = b""
+        self._has_ended = self._is_over = False
+        self._is_finished = self._is_writing = False
+
+    # The connection.
+
+    async def put(self, event: Any) -> None:
+        """Take what comes of the request."""
+        if event["type"] != "http.request":
+            del self._connection.streams[self._id]
+            self._gone()
+        elif event["more_body"]:
+            if self._cancel is not None:
+                self._early += event["body"]
+            elif self._body is not None:
+                self._body.data(event["body"])
+        else:
+            self._has_ended = True
+            body, self._body = self._body, None
+            if body is not None:
+                body.end()
+
+    def _gone(self) -> None:
+        """The stream has ended; its client may have taken the request back."""
+        if self._cancel is not None:
+            self._cancel()
+        body = self._body or self._exchange
+        self._is_over = self._is_finished = True
+        self._body = self._exchange = None
+        if body is not None:
+            body.gone()
+        self.release()
+
+    def sweep(self, now_s: float) -> None:
+        """End an exchange whose client does nothing for too long."""
+        if self._exchange is not None:
+            self._exchange.sweep(now_s)
+
+    def resumed(self) -> None:
+        """Tell the exchange if all that it wrote has gone."""
+        if self._exchange is not None and not self.is_paused:
+            self._exchange.sent()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much of its answer waits for the client to give room."""
+        return len(self._unsent) + len(self._buffer.buffer)
+
+    async def _write_all(self) -> None:
+        """Send what is to be sent, until nothing is left; the last piece ends the stream."""
+        send = self._send
+        while (self._unsent or self._is_finished) and not self._connection.is_lost:
+            if self._head is not None:
+                head, self._head = self._head, None
+                await send(head)
+            data, self._unsent = self._unsent, b""
+            if self._is_finished:
+                await send({"type": "http.response.body", "body": data})
+                return
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+            if self._buffer.buffer:
+                await self._buffer.drain()
+            self.resumed()
+        self._is_writing = False
+
+    # The line of its request.
+
+    @property
+    def is_paused(self) -> bool:
+        """As `Line.is_paused`."""
+        return self._connection.is_paused or self.waiting_bytes > 0
+
+    @property
+    def unread_bytes(self) -> int:
+        """As `Line.unread_bytes`."""
+        connection = self._connection
+        wire_bytes = connection.wire.get_write_buffer_size() if connection.is_paused else 0
+        return self.waiting_bytes + wire_bytes
+
+    def answer(self, answer: Answer, *, is_of_publish: bool = False) -> None:
+        """As `Line.answer`."""
+        self.begin(answer.status, answer.fields())
+        self._unsent = answer.body
+        self.finish()
+
+    def later(
+        self, ask: Callable[[], Awaitable[Answer | None]], then: Callable[[], None] | None = None
+    ) -> None:
+        """As `Line.later`."""
+
+        async def wait() -> None:
+            answer = await ask()
+            self._cancel = None
+            if self._is_over:
+                return
+            self.release()
+            if answer is not None:
+                self.answer(answer)
+            elif then is not None:
+                then()
+
+        if then is None and not self._connection.takes_page(self._id):
+            self.answer(_ONE_PAGE)
+            return
+        self.hold()
+        self._cancel = self._connection.edge.host.spawn(wait(), self.abort)
+
+    def owe(self, pending: Pending) -> bytes | None:
+        """As `Line.owe`."""
+        if not self._has_ended and self._request.expected_bytes:
+            return None
+        body, self._early = self._early, b""
+        return body
+
+    def settled(self, pending: Pending) -> None:
+        """As `Line.settled`."""
+        if not self._is_over and type(pending.outcome) is not Abandoned:
+            self.answer(self._connection.edge.answer_to(pending))
+
+    def take_body(self, body: Body) -> None:
+        """As `Line.take_body`."""
+        self._body = body
+        if isinstance(body, Exchange):
+            self._exchange = body
+        early, self._early = self._early, b""
+        if early:
+            body.data(early)
+        if self._has_ended:
+            self._body = None
+            body.end()
+        elif self._request.expects_continue and not (early or self._is_over):
+            asks = InformationalResponse(self._id, [], 100)
+            self._connection.start(self._connection.protocol.stream_send(asks))
+
+    def begin(self, status: int, fields: Fields) -> None:
+        """As `Line.begin`."""
+        self._head = {"type": "http.response.start", "status": status, "headers": fields}
+
+    def write(self, data: bytes) -> None:
+        """As `Line.write`."""
+        head = self._head
+        if head is None or not self._request.is_bare(head["status"]):
+            self._unsent += data
+            self._start_writing()
+
+    def finish(self) -> None:
+        """As `Line.finish`."""
+        self._is_finished = self._is_over = True
+        self._body = self._exchange = None
+        self.release()
+        self._start_writing()
+
+    def _start_writing(self) -> None:
+        if not self._is_writing:
+            self._is_writing = True
+            self._connection.start(self._write_all())
+
+    def hold(self) -> None:
+        """As `Line.hold`: the client is given no more room."""
+        self._connection.frames.hold(self._id)
+
+    def release(self) -> None:
+        """As `Line.release`."""
+        connection = self._connection
+        if connection.frames.release(self._id) and not connection.is_lost:
+            connection.start(connection.protocol.has_data.set())
+
+    def abort(self) -> None:
+        """As `Line.abort`, of this request alone."""
+        if not self._is_over:
+            self._connection.start(self._connection.protocol.reset(self._id))
