@@ -2,13 +2,11 @@
 
 import re
 import socket
-from collections.abc import Iterator
+import ssl
 
 from msgspec import Struct
 
-_TLS_CODE = re.compile(r"\[SSL(?:: ([A-Z0-9_]+))?\] *([^(]*)")
-_UNTRUSTED = re.compile(r"certificate verify failed: ([^(]+?)\.? *(?:\(|$)", re.IGNORECASE)
-
+# OpenSSL's names of reasons, as `ssl.SSLError.reason` has them.
 _PLAIN = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"}
     | {"RECORD_LAYER_FAILURE"}
@@ -17,15 +15,13 @@ _ASKS_WHO_WE_ARE = re.compile(
     r"CERTIFICATE_REQUIRED|ALERT_(UNKNOWN_CA|BAD_CERTIFICATE|CERTIFICATE|HANDSHAKE_FAILURE)"
 )
 _NOTHING_IN_COMMON = re.compile(r"PROTOCOL_VERSION|UNSUPPORTED_PROTOCOL|NO_SHARED_CIPHER")
+_PEM = {
+    "KEY_VALUES_MISMATCH": "the key is not the certificate's",
+    "NO_CERTIFICATE_OR_CRL_FOUND": "it holds no certificate in PEM form",
+}
 
-_PEM = (
-    ("KEY_VALUES_MISMATCH", "the key is not the certificate's"),
-    ("BAD_DECRYPT", "the key is protected by a password"),
-    ("BAD_PASSWORD_READ", "the key is protected by a password"),
-    ("PEM lib", "a file holds no certificate, or no key, in PEM form"),
-    ("NO_CERTIFICATE_OR_CRL_FOUND", "it holds no certificate in PEM form"),
-)
-
+# OpenSSL's codes of what is wrong with a certificate.
+_NOT_YET_VALID, _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 9, 10, 62, 64
 
 # Where C libraries tell them apart, the second is for a name that has other records.
 _NO_SUCH_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
@@ -46,12 +42,14 @@ PUSHES = TlsSettings("consumers.tls.ca_file", "consumers.tls.certificate_file")
 
 def tls_cause(error: BaseException, settings: TlsSettings) -> str:
     """Why TLS failed, by the error or those behind it, and what to do; "" if it was not TLS."""
-    for text in _chain(error):
-        if found := _UNTRUSTED.search(text):
-            return _untrusted(found[1], settings)
-        if found := _TLS_CODE.search(text):
-            return _failed(found[1] or "", found[2].strip(), settings)
-    return ""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, ssl.SSLError):
+        seen = seen.__cause__ or seen.__context__
+    if seen is None:
+        return ""
+    if isinstance(seen, ssl.SSLCertVerificationError):
+        return _untrusted(seen, settings)
+    return _failed(seen.reason or "", settings)
 
 
 def name_cause(error: socket.gaierror) -> str:
@@ -65,9 +63,10 @@ def name_cause(error: socket.gaierror) -> str:
 
 def pem_cause(error: Exception) -> str:
     """Why files of certificates and keys cannot be used, in words."""
-    text = str(error)
-    words = next((words for code, words in _PEM if code in text), "")
-    return words or getattr(error, "strerror", None) or text
+    if isinstance(error, ssl.SSLError):
+        missing = "a file holds no certificate or key in PEM form, or the key has a password"
+        return _PEM.get(error.reason or "", missing)
+    return getattr(error, "strerror", None) or str(error)
 
 
 def not_http_cause(data: bytes, problem: str) -> str:
@@ -77,37 +76,30 @@ def not_http_cause(data: bytes, problem: str) -> str:
     return f"what answers at this port does not speak HTTP/1.1 ({problem}): is it the right port?"
 
 
-def _chain(error: BaseException) -> Iterator[str]:
-    seen: BaseException | None = error
-    while seen is not None:
-        yield str(seen)
-        seen = seen.__cause__ or seen.__context__
-
-
-def _untrusted(why: str, settings: TlsSettings) -> str:
-    said = f"its certificate is not accepted ({why})"
-    if "match" in why:
+def _untrusted(error: ssl.SSLCertVerificationError, settings: TlsSettings) -> str:
+    said = f"its certificate is not accepted ({error.verify_message})"
+    if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
         return f"{said}: use a name that stands in the certificate"
-    if "expired" in why or "not yet valid" in why:
+    if error.verify_code in (_NOT_YET_VALID, _EXPIRED):
         return f"{said}: it has to be renewed, or a clock is wrong"
     return f"{said}: name the file of the authority that signed it in {settings.authorities}"
 
 
-def _failed(code: str, said: str, settings: TlsSettings) -> str:
-    if code in _PLAIN:
+def _failed(reason: str, settings: TlsSettings) -> str:
+    if reason in _PLAIN:
         return (
             "this port speaks plain HTTP, or something else that is not TLS: write http:// for "
             "https://, or take the port of TLS"
         )
-    if _ASKS_WHO_WE_ARE.search(code):
+    if _ASKS_WHO_WE_ARE.search(reason):
         return f"it does not accept the certificate shown to it, or wants one: {_own(settings)}"
-    if _NOTHING_IN_COMMON.search(code):
+    if _NOTHING_IN_COMMON.search(reason):
         return "the two sides have no version of TLS or no cipher in common; 1.2 or newer is needed"
-    if "EOF" in code or "EOF" in said:
+    if not reason or "EOF" in reason:
         return (
             f"it ended the connection while TLS began; it may want a certificate: {_own(settings)}"
         )
-    return f"TLS fails ({said.lower() or code.replace('_', ' ').lower()})"
+    return f"TLS fails ({reason.replace('_', ' ').lower()})"
 
 
 def _own(settings: TlsSettings) -> str:

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
@@ -24,7 +24,7 @@ from hermes_actors.cli.command_line.options import (
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
 from hermes_actors.cli.nodes.serving import environment_of, run_nodes, serve_nodes
-from hermes_actors.config import Config
+from hermes_actors.config import Config, FrontendConfig, ManagementConfig
 from hermes_actors.listeners import Addresses
 from hermes_actors.log.backends import embedded_logs
 from hermes_actors.log.embedded.log import open_embedded_log
@@ -50,6 +50,7 @@ DEV_DEFAULTS: dict[str, dict[str, Any]] = {
 """The differences from a production node's defaults; a --config file and HERMES_… come over it."""
 
 
+_Listener = TypeVar("_Listener", FrontendConfig, ManagementConfig)
 _PORT_OPTIONS = {"frontend.port": "--publish-port", "management.port": "--management-port"}
 
 
@@ -155,25 +156,25 @@ def plan_nodes(
     _check_ports(publish_port, management_port, len(names))
     nodes = []
     for index, name in enumerate(names):
-        frontend = msgspec.structs.replace(
-            base.frontend, port=publish_port + index if publish_port else 0
-        )
-        if frontend.tls.certificate_file and frontend.tls.port:
-            tls = msgspec.structs.replace(frontend.tls, port=frontend.tls.port + index)
-            frontend = msgspec.structs.replace(frontend, tls=tls)
-        management = msgspec.structs.replace(
-            base.management, port=management_port + index if management_port else 0
-        )
-        if management.tls.certificate_file and management.tls.port:
-            own_tls = msgspec.structs.replace(management.tls, port=management.tls.port + index)
-            management = msgspec.structs.replace(management, tls=own_tls)
         nodes.append(
             msgspec.structs.replace(
-                base, dc=name, node=f"{name}-1", frontend=frontend, management=management
+                base,
+                dc=name,
+                node=f"{name}-1",
+                frontend=_counted_up(base.frontend, publish_port, index),
+                management=_counted_up(base.management, management_port, index),
             )
         )
     more = [_delivering(node, number) for node in nodes for number in range(2, consumers + 1)]
     return DevPlan(nodes, data, prints_json=False, more=more)
+
+
+def _counted_up(section: _Listener, port: int, index: int) -> _Listener:
+    """The section of the datacentre with that index; 0 stays 0, for a free port."""
+    tls = section.tls
+    if tls.certificate_file and tls.port:
+        tls = msgspec.structs.replace(tls, port=tls.port + index)
+    return msgspec.structs.replace(section, port=port + index if port else 0, tls=tls)
 
 
 def _delivering(first: Config, number: int) -> Config:

@@ -197,7 +197,7 @@ def test_a_client_certificate_is_shown_to_management_and_to_publishing(
     ("given", "said"),
     [
         (("--key-file", "{key}"), "goes together with --cert-file"),
-        (("--cert-file", "{cert}"), "holds no certificate, or no key, in PEM form"),
+        (("--cert-file", "{cert}"), "holds no certificate or key in PEM form"),
         (("--cert-file", "{cert}", "--key-file", "{other}"), "the key is not the certificate's"),
         (("--cert-file", "/nonexistent"), "No such file or directory"),
         (("--ca-file", "/nonexistent"), "holds no certificates: No such file"),
