@@ -69,7 +69,7 @@ class Metadata:
         self._refolded = trio.Event()
         self._watches: list[Watch] = []
         self._pending = PendingChanges(log, self.topic, clock, rng, pending_max)
-        self._problems: dict[str, str] = {"fold": "the metadata log has not been read yet"}
+        self._problem = "the metadata log has not been read yet"
         self._changed_health = trio.Event()
 
     @property
@@ -80,13 +80,12 @@ class Metadata:
     @property
     def health(self) -> Health:
         """Whether the catalog follows its log now, and if not why."""
-        reason = "; ".join(self._problems.values())
-        return Health(not reason, reason)
+        return Health(not self._problem, self._problem)
 
     @property
     def is_current(self) -> bool:
         """True while the log is being followed: read to its end, and answering."""
-        return not self._problems
+        return not self._problem
 
     @property
     def is_readable(self) -> bool:
@@ -227,15 +226,11 @@ class Metadata:
         else:
             self._behind.pop(dc, None)
 
-    def report(self, part: str, problem: str) -> None:
-        """Record the problem that a part of the following has now, or ("") that it has none."""
-        if self._problems.get(part, "") == problem:
-            return
-        if problem:
-            self._problems[part] = problem
-        else:
-            del self._problems[part]
-        self._notify_health()
+    def report(self, problem: str) -> None:
+        """Record why the log is not followed now; "" when it is."""
+        if problem != self._problem:
+            self._problem = problem
+            self._notify_health()
 
     def note_refold(self, reason: str) -> None:
         """Record that the log does not hold what was folded, and is read from its beginning."""
