@@ -20,8 +20,15 @@ from hermes_actors.metadata.commands import (
     encode,
 )
 from hermes_actors.metadata.pending import OutcomeUnknown
-from hermes_actors.metadata.state import MetadataState, Register
-from hermes_actors.metadata.view import CHUNK, Health, Metadata, metadata_topic
+from hermes_actors.metadata.state import MetadataState
+from hermes_actors.metadata.view import (
+    CHUNK,
+    COMPARED_AT_ONCE,
+    Health,
+    Metadata,
+    lacking_in,
+    metadata_topic,
+)
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
 
@@ -43,7 +50,6 @@ something; a datacentre may be away for days.
 _LACKING_MAX_S = 120.0
 """So long a start waits for what is known to be lacking: twice a replicator's longest wait."""
 _LACKING_POLL_S = 0.1
-_COMPARED_AT_ONCE = 1_000
 
 
 class Registry:
@@ -199,7 +205,7 @@ class Registry:
         """Wait until all is here that the other datacentre held when it was first heard of."""
         own = self._metadata
         await other.wait_current()
-        lacking = await _lacking(list(other.state.registers.values()), own)
+        lacking = await lacking_in(own, list(other.state.registers.values()))
         until_s = own.clock.monotonic_s() + _LACKING_MAX_S
         while lacking:
             own.report_behind(
@@ -209,19 +215,6 @@ class Registry:
             )
             await trio.sleep(_LACKING_POLL_S)
             # In turns: all of them ten times a second would be most of what this node does.
-            some, others = lacking[:_COMPARED_AT_ONCE], lacking[_COMPARED_AT_ONCE:]
-            lacking = others + await _lacking(some, own)
+            some, others = lacking[:COMPARED_AT_ONCE], lacking[COMPARED_AT_ONCE:]
+            lacking = others + await lacking_in(own, some)
         own.report_behind(other.dc, "", 0.0)
-
-
-async def _lacking(registers: list[Register], own: Metadata) -> list[Register]:
-    """Give those of the registers that the own datacentre has not, or has older; others run
-    meanwhile.
-    """
-    lacking: list[Register] = []
-    for count, register in enumerate(registers):
-        if register.supersedes(own.register(register.key)):
-            lacking.append(register)
-        if count % _COMPARED_AT_ONCE == _COMPARED_AT_ONCE - 1:
-            await trio.lowlevel.checkpoint()
-    return lacking

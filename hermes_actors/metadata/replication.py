@@ -15,8 +15,8 @@ from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import Copy, encode
-from hermes_actors.metadata.registry import Metadata
 from hermes_actors.metadata.state import MetadataState, Register
+from hermes_actors.metadata.view import Metadata, lacking_in
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
@@ -186,12 +186,7 @@ class Replicator:
                 await trio.sleep(_POLL_INTERVAL_S)
         if not own.is_current or not state.log_id or state.digest == own.state.digest:
             return
-        missing: list[Register] = []
-        for count, register in enumerate(list(state.registers.values())):
-            if register.supersedes(own.register(register.key)):
-                missing.append(register)
-            if count % 1_000 == 999:
-                await trio.lowlevel.checkpoint()
+        missing = await lacking_in(own, list(state.registers.values()))
         self.resent += len(missing)
         # All that the source had accepted up to here is copied already, or is in `missing`.
         reached = own.state.copied.get((state.dc, state.log_id), -1)

@@ -1,6 +1,7 @@
 """One datacentre's metadata as the other parts of its node see it: read, watched, changed."""
 
 import random
+from collections.abc import Sequence
 
 import trio
 from msgspec import Struct
@@ -17,6 +18,7 @@ from hermes_actors.runtime.clock import Clock, IdSource
 
 CHUNK = 50
 """Registers between two yields: about 70 µs each to fold and decode, 3.5 ms in all (measured)."""
+COMPARED_AT_ONCE = 1_000
 
 
 class Health(Struct, frozen=True):
@@ -294,3 +296,16 @@ class Metadata:
 async def _yield_each_chunk(count: int) -> None:
     if count % CHUNK == CHUNK - 1:
         await trio.lowlevel.checkpoint()
+
+
+async def lacking_in(own: Metadata, registers: Sequence[Register]) -> list[Register]:
+    """Give those of the registers that the own datacentre has not, or has older; others run
+    meanwhile.
+    """
+    lacking: list[Register] = []
+    for count, register in enumerate(registers):
+        if register.supersedes(own.register(register.key)):
+            lacking.append(register)
+        if count % COMPARED_AT_ONCE == COMPARED_AT_ONCE - 1:
+            await trio.lowlevel.checkpoint()
+    return lacking
