@@ -162,7 +162,7 @@ def named_in(part: Path) -> set[str]:
 def test_every_metric_that_the_source_names_has_a_unit_and_a_meaning():
     names = {name for path in (ROOT / "hermes_actors").rglob("*.py") for name in named_in(path)}
     # All but a few: a name that is not seen here may have no meaning.
-    assert len(names) > 100
+    assert len(names) > 60
     known = {name.split("_", 2)[2] for part in PARTS.values() for name in part}
     assert names <= known, "add it to the table in its package's measures.py"
 

@@ -226,7 +226,7 @@ async def test_why_says_where_else_it_runs(cluster, autojump_clock):
     owners = sorted(cluster.owners("billing"))
     assert len(owners) == 2
     (other,) = set("abc") - set(owners)
-    assert reasons[other] == f"runs on nodes {', '.join(owners)}"
+    assert reasons[other] == f"runs on {', '.join(owners)}"
     assert all(reasons[owner] == "" for owner in owners)
 
 

@@ -8,33 +8,22 @@ from msgspec.structs import replace
 
 from balancing import bounds, selective, weighted
 from balancing.clusters import (
-    UNBOUND,
     Cluster,
-    Placement,
     Shape,
     fullest,
     ideal,
     make,
     moved,
-    placement_after,
     problem,
 )
 from balancing.even import ours, ours_anew
 from hermes_actors.balancer.workload.planner import plan
-from hermes_actors.balancer.workload.problem import PlannerSettings, Strategy
-
-
-def by_count(cluster: Cluster, placement: Placement) -> Placement:
-    """The product's planner with equal counts."""
-    before = problem(cluster, placement, PlannerSettings(Strategy.COUNT, moves_max=UNBOUND))
-    return placement_after(before, plan(before))
 
 
 def joins(shape: Shape, seeds: range, slow: range) -> Iterator[dict[str, Any]]:
     """A node joins a cluster that is balanced; fewer seeds for what takes seconds."""
     algorithms = {
         "ours": (ours_anew, ours),
-        "ours, by count": (lambda c, _p: by_count(c, [[] for _ in c.weights]), by_count),
         "Hermes selective": (
             lambda c, _p: selective.rebalance(c, [[] for _ in c.weights]),
             selective.rebalance,
@@ -48,7 +37,7 @@ def joins(shape: Shape, seeds: range, slow: range) -> Iterator[dict[str, Any]]:
             start = begin(cluster, [])
             grown = Cluster((*cluster.capacity, 1.0), cluster.weights)
             after = algorithm(grown, start)
-            if "count" in name or "selective" in name:
+            if "selective" in name:
                 least = sum(map(len, start)) // len(grown.capacity)
             else:
                 least = bounds.least_moves_of_a_join(grown, start)

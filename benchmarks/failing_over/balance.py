@@ -1,5 +1,5 @@
-"""One of the nodes has half a core, and subscriptions are uneven: how busy which node is, by the
-count of its tasks and by their weight; and how many nodes such a load needs.
+"""One of the nodes has half a core, and subscriptions are uneven: how busy which node is, and how
+many nodes such a load needs.
 """
 
 import hashlib
@@ -19,7 +19,6 @@ from hermes_actors.balancer.workload.problem import (
     PlannedNode,
     PlannerSettings,
     Problem,
-    Strategy,
     Work,
 )
 from publishing.load import cpu_s
@@ -30,19 +29,15 @@ COPIES = 10
 """So many times the measured tasks are what a fleet is counted for: three nodes would tell little
 of a saving of some per cent.
 """
-_STRATEGY = "HERMES_CONSUMERS_BALANCER_STRATEGY"
 _CORES = "HERMES_CONSUMERS_BALANCER_CORES"
 _SOONER = {
     # What takes half an hour by default must show in minutes.
     "HERMES_CONSUMERS_BALANCER_INTERVAL_MS": "5000",
     "HERMES_CONSUMERS_BALANCER_STABILIZATION_WINDOW_MS": "20000",
 }
-_COUNTED_AFTER_S = 45.0
-"""Counting has nothing to learn, so it is settled when all have joined."""
 _LOADS_S = 25.0
 _ROUNDING = 1e-9
 _NAMINGS = 3
-_STRATEGIES = (Strategy.COUNT, Strategy.WEIGHTED)
 
 
 def uneven(subscriptions: int, topics: int, rate_per_s: float) -> Load:
@@ -70,37 +65,28 @@ async def measure(
     settle_s: float,
     seconds: float,
 ) -> dict[str, Any]:
-    """A fleet for each strategy, with the same load; then what its tasks cost is counted up."""
-    rows = []
-    costs: dict[str, float] = {}
-    for strategy in _STRATEGIES:
-        fleet = Fleet(
-            folder / strategy.value,
-            sink,
-            consumers=consumers,
-            # What the last one has of its core is for it to find.
-            variables={_STRATEGY: strategy.value, _CORES: "1", **_SOONER, **variables},
-        )
-        learns_s = settle_s if strategy is Strategy.WEIGHTED else min(settle_s, _COUNTED_AFTER_S)
-        async with open_fleet(fleet):
-            await in_thread(fleet.create, load.topics)
-            with half_a_core(fleet.consumers[-1].pid) as means:
-                row, found = await _measure(fleet, load, learns_s, seconds)
-        rows.append({"strategy": strategy.value, "throttled_by": means, **row})
-        costs = found or costs
+    """A fleet under the load; then what its tasks cost is counted up."""
+    fleet = Fleet(
+        folder,
+        sink,
+        consumers=consumers,
+        # What the last one has of its core is for it to find.
+        variables={_CORES: "1", **_SOONER, **variables},
+    )
+    async with open_fleet(fleet):
+        await in_thread(fleet.create, load.topics)
+        with half_a_core(fleet.consumers[-1].pid) as means:
+            row, costs = await _measure(fleet, load, settle_s, seconds)
     slow = [1.0] * (consumers - 1) + [HALF]
     return {
-        "rows": rows,
+        "throttled_by": means,
+        **row,
         "tasks_measured": len(costs),
         "task_cpu_sum": round(sum(costs.values()), 3),
         "busy_max": BUSY_MAX,
         "copies": COPIES,
-        "nodes_needed": {
-            strategy.value: nodes_usually_needed(costs, slow, strategy) for strategy in _STRATEGIES
-        },
-        "nodes_needed_of_equal_ones": {
-            strategy.value: nodes_usually_needed(costs, [1.0], strategy) for strategy in _STRATEGIES
-        },
+        "nodes_needed": nodes_usually_needed(costs, slow),
+        "nodes_needed_of_equal_ones": nodes_usually_needed(costs, [1.0]),
     }
 
 
@@ -150,17 +136,15 @@ async def _collecting(trial: Trial, seconds: float) -> None:
     await trial.until(lambda: False, seconds, look_s=1.0)
 
 
-def nodes_usually_needed(
-    costs: Mapping[str, float], speeds: Sequence[float], strategy: Strategy
-) -> float | None:
-    """The median over some names for the same tasks: who counts takes them as they come."""
-    found = [nodes_needed(costs, speeds, strategy, naming) for naming in range(_NAMINGS)]
+def nodes_usually_needed(costs: Mapping[str, float], speeds: Sequence[float]) -> float | None:
+    """The median over some names for the same tasks."""
+    found = [nodes_needed(costs, speeds, naming) for naming in range(_NAMINGS)]
     known = [each for each in found if each is not None]
     return statistics.median(known) if known else None
 
 
 def nodes_needed(
-    costs: Mapping[str, float], speeds: Sequence[float], strategy: Strategy, naming: int = 0
+    costs: Mapping[str, float], speeds: Sequence[float], naming: int = 0
 ) -> int | None:
     """The fewest nodes, of these speeds in turn, of which none is busier than allowed when this
     planner has placed the copies of what was measured. `costs` are in cores.
@@ -175,7 +159,7 @@ def nodes_needed(
     total = sum(costs.values()) * COPIES
     fewest = max(1, int(total / BUSY_MAX))
     for count in range(fewest, 8 * fewest + 8):
-        if _busiest(works, count, speeds, strategy) <= BUSY_MAX + _ROUNDING:
+        if _busiest(works, count, speeds) <= BUSY_MAX + _ROUNDING:
             return count
     return None
 
@@ -185,13 +169,13 @@ def _name(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _busiest(works: tuple[Work, ...], count: int, speeds: Sequence[float], by: Strategy) -> float:
+def _busiest(works: tuple[Work, ...], count: int, speeds: Sequence[float]) -> float:
     nodes = tuple(
         PlannedNode(f"n{at:03}", f"n{at:03}", capacity=speeds[at % len(speeds)])
         for at in range(count)
     )
     weights = {work.name: work.weight for work in works}
-    settings = PlannerSettings(strategy=by, stable_s=0.0, tasks_max=len(works))
+    settings = PlannerSettings(stable_s=0.0, tasks_max=len(works))
     planned = plan(Problem(nodes, works, settings=settings))
     cores = {node.boot: 0.0 for node in nodes}
     for assignment in planned.assignments:

@@ -14,6 +14,7 @@ from hermes_actors.coordination.commands import (
     coordination_topic,
     decode,
 )
+from hermes_actors.coordination.reasons import text
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.log.base import UnknownTopic
 from hermes_actors.log.kafka.log import open_kafka_log
@@ -77,7 +78,7 @@ class Witness:
         """The reasons of the plans that moved anything since then, and how much each did."""
         state = await self.look()
         from_ms = (from_s + time.time() - time.perf_counter()) * 1_000
-        return dict(Counter(each.reason for each in state.moves if each.at_ms > from_ms))
+        return dict(Counter(text(each.reasons) for each in state.moves if each.at_ms > from_ms))
 
     async def loads(self, from_s: float) -> dict[str, list[Loads]]:
         """Return the costs that each node has told of its tasks since then, by its name."""

@@ -1,10 +1,9 @@
 """Runs a consumer for each subscription that this node owns by the coordination log, and says why
-not else.
+the others do not run here.
 
-Data flows from left to right: grants and metadata → what should run → consumers started, told of
-their new version or share, or stopped → what they leave, released. The state comes as changes
-first, so start and update are one path. A consumer never gives up: it backs off up to five minutes,
-and nobody else notices. When the node's life in the log is over, all end at once.
+Grants and metadata say what should run. Consumers are started, changed or stopped accordingly, and
+what they leave is released. A consumer never gives up: it backs off up to five minutes, and nobody
+else notices. When the node's life in the log is over, all end at once.
 """
 
 import logging
@@ -19,21 +18,14 @@ from msgspec.structs import replace
 from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import ActorCancelled, Crash, Supervisor, open_supervisor
-from hermes_actors.balancer.activations import Activations
+from hermes_actors.balancer.consumer_plan import ConsumerPlan
 from hermes_actors.balancer.membership import NodeLoads
-from hermes_actors.balancer.parts import (
-    Consumer,
-    ConsumerFactory,
-    ConsumerPlan,
-    NodeCpu,
-    NoRest,
-    Resting,
-)
+from hermes_actors.balancer.outbox import Outbox
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.balancer.releases import Releases
-from hermes_actors.balancer.suspension import Suspensions
-from hermes_actors.balancer.usage import Usage
-from hermes_actors.balancer.whereabouts import whereabouts
+from hermes_actors.balancer.usage import NodeCpu, Usage
+from hermes_actors.consumer.offsets.resting import Resting
+from hermes_actors.consumer.push_consumer import ConsumerFactory, PushConsumer
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.owned import Owned, RateShare
@@ -50,7 +42,6 @@ from hermes_actors.status.collector import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
 
-_COMMIT_GRACE_S = 5.0
 _RELEASE_TIMEOUT_S = 1.0
 _IN_A_TURN = 25
 """How many consumers are made or stopped in one go: a few milliseconds."""
@@ -91,10 +82,10 @@ class Agent:
         cpu: NodeCpu,
         stop_grace_s: float = 15.0,
         on_gone: Callable[[LiveSubscription], None] = lambda _live: None,
-        resting: Resting | None = None,
+        resting: Resting,
     ) -> None:
-        """`on_gone` is called when a subscription that ran here exists no more. `resting` is told
-        of those that are this node's and are not consumed, suspended ones say.
+        """`on_gone` is called when a subscription that ran here exists no more. `resting` looks
+        after those that are this node's and are not consumed, such as suspended ones.
         """
         self._metadata = metadata
         self._factory = factory
@@ -106,7 +97,7 @@ class Agent:
         self._cpu = cpu
         self._stop_grace_s = stop_grace_s
         self._on_gone = on_gone
-        self._at_rest: Resting = resting or NoRest()
+        self._at_rest = resting
         self._usage = Usage(clock.monotonic_s(), cpu.used_s())
         self._supervisor: Supervisor | None = None
         # The life that grants are used in; None between two lives.
@@ -114,9 +105,9 @@ class Agent:
         self._running: dict[str, _Running] = {}
         # What this node owns in its present life: a grant is one object as long as it lasts.
         self._owned: dict[str, Owned] = {}
-        # What ran here and now rests (suspended, say): bounded by the subscriptions that exist.
-        self._resting: dict[str, LiveSubscription] = {}
-        self._consumers: dict[str, Consumer] = {}
+        # What has run here and does not now: bounded by the subscriptions that exist.
+        self._stopped: dict[str, LiveSubscription] = {}
+        self._consumers: dict[str, PushConsumer] = {}
         # Why what is owned here does not run.
         self._refusals: dict[str, str] = {}
         # The last figures of each subscription of ours: they outlive its consumers.
@@ -124,8 +115,7 @@ class Agent:
         self._crashes: dict[str, str] = {}
         self._moving: set[str] = set()
         self._moved = trio.Event()
-        self._activations = Activations(metadata)
-        self._suspensions = Suspensions(metadata)
+        self._outbox = Outbox(metadata)
 
     async def run(self, stop: trio.Event) -> None:
         """Run consumers until asked to stop; then stop them all, together."""
@@ -140,8 +130,7 @@ class Agent:
                     nursery.start_soon(self._follow_metadata, work)
                     nursery.start_soon(self._follow_grants, watch, work)
                     nursery.start_soon(self._live, work)
-                    nursery.start_soon(self._activations.run)
-                    nursery.start_soon(self._suspensions.run)
+                    nursery.start_soon(self._outbox.run)
                     await stop.wait()
                     lease = self._lease
                     if lease is not None:
@@ -159,7 +148,7 @@ class Agent:
         if subscription not in self._running:
             if subscription not in self._metadata.catalog.subscriptions:
                 return "no such subscription"
-            return whereabouts(self._coordination, subscription, self._presence.boot)
+            return _whereabouts(self._coordination, subscription, self._presence.boot)
         crash = self._crashes.get(subscription)
         consumer = self._consumers.get(subscription)
         if crash is not None:
@@ -207,13 +196,13 @@ class Agent:
         self._figures[subscription] = figures
         return figures
 
-    def consumer(self, subscription: str) -> Consumer | None:
+    def consumer(self, subscription: str) -> PushConsumer | None:
         """Return the consumer that runs here, to ask it for more; None when none does."""
         return self._consumers.get(subscription)
 
     def suspend(self, live: LiveSubscription, reason: str) -> None:
         """Suspend a subscription that runs here, for its endpoint is gone. Does not wait."""
-        self._suspensions.ask(live, reason)
+        self._outbox.suspend(live, reason)
 
     def crash(self, subscription: str) -> None:
         """Make a running consumer fail (fault injection); it is restarted."""
@@ -371,7 +360,7 @@ class Agent:
     # Starting, changing and stopping one.
 
     def _start(self, name: str, plan: ConsumerPlan, supervisor: Supervisor) -> None:
-        def make() -> Consumer:
+        def make() -> PushConsumer:
             # The latest plan, so that a restart never falls back to an old version.
             latest = self._running[name].plan
             consumer = self._factory.make(
@@ -384,11 +373,11 @@ class Agent:
             name, make, restart=TENANT, mailbox_capacity=100
         )
         self._running[name] = _Running(plan, ref)
-        self._resting.pop(name, None)
+        self._stopped.pop(name, None)
 
     def _on_started(self, name: str, live: LiveSubscription) -> None:
         self._crashes.pop(name, None)
-        self._activations.note(live)
+        self._outbox.activate(live)
 
     def _update(self, name: str, wanted: ConsumerPlan, running: _Running, work: _Work) -> None:
         before, now = running.plan.live, wanted.live
@@ -419,7 +408,7 @@ class Agent:
         finally:
             self._moving.discard(name)
         self._forget(name)
-        self._resting[name] = running.plan.live
+        self._stopped[name] = running.plan.live
         if consumer is not None:
             self._release(name, consumer.known())
         self._reconcile(name, work)
@@ -438,7 +427,7 @@ class Agent:
         if name in self._metadata.catalog.subscriptions:
             return
         self._figures.pop(name, None)
-        live = self._resting.pop(name, None)
+        live = self._stopped.pop(name, None)
         if live is not None:
             self._on_gone(live)
 
@@ -470,7 +459,6 @@ class Agent:
         self._running.pop(name, None)
         self._consumers.pop(name, None)
         self._crashes.pop(name, None)
-        self._activations.forget(name)
 
     def _notify_moved(self) -> None:
         self._moved.set()
@@ -486,3 +474,18 @@ class Agent:
             delay = "" if crash.delay_s is None else f"; starts again in {crash.delay_s:.1f} s"
             self._crashes[crash.name] = f"its consumer failed: {crash.error!r}{delay}"
             self._consumers.pop(crash.name, None)
+
+
+def _whereabouts(coordination: Coordination, subscription: str, boot: str) -> str:
+    """Return where its partitions are, or why nobody has them; `boot` is this node."""
+    state = coordination.state
+    owners = {state.node_of(each.boot) for each in state.grants(subscription) if each.boot != boot}
+    if owners:
+        return f"runs on {', '.join(sorted(owners))}"
+    if not coordination.is_current:
+        return f"it is not known who is to run it: {coordination.trouble}"
+    if waiting := {state.node_of(each.boot) for each in state.waiting(subscription)}:
+        return f"goes over to {', '.join(sorted(waiting))}"
+    if not state.leader:
+        return "no node runs it yet: no node leads"
+    return f"no node runs it yet: {state.node_of(state.leader)} has to plan it"

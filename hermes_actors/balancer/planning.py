@@ -2,31 +2,49 @@
 and shares of the rate that follow what owners use, as assignments.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.balancer.leader import Ownable, Workload
 from hermes_actors.balancer.workload.planner import plan_in_steps
 from hermes_actors.balancer.workload.problem import (
-    Planned,
     PlannedNode,
     PlannedOwner,
     PlannerSettings,
     Problem,
-    Strategy,
     Work,
 )
 from hermes_actors.balancer.workload.shares import Use, share_out
 from hermes_actors.balancer.workload.speeds import NodeCost, Speeds
 from hermes_actors.balancer.workload.weights import WeightHistory
 from hermes_actors.coordination.commands import Assignment
-from hermes_actors.coordination.restarting import restarting_since
+from hermes_actors.coordination.reasons import GONE, SHARES, Reason
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Ownership
 
 _IN_A_STEP = 64
 _NOBODY = Ownership()
+
+
+class Ownable(Struct, frozen=True):
+    """A subscription that is to be owned. `constraint` is how many owners somebody asked for."""
+
+    partitions: int
+    constraint: int | None = None
+    is_suspended: bool = False
+
+
+class Workload(Struct, frozen=True):
+    """The subscriptions that are to be owned, by name, and the names of draining nodes.
+
+    `has_run`: some of it was consumed here at some time. Then nodes may own it of which a new or
+    cut log tells nothing.
+    """
+
+    subscriptions: Mapping[str, Ownable]
+    draining: Sequence[str] = ()
+    has_run: bool = False
 
 
 class WorkloadPlanner:
@@ -41,10 +59,6 @@ class WorkloadPlanner:
         self._rate_of = rate_of
         self._weights = WeightHistory()
         self._speeds = Speeds()
-        self.asked = Problem((), ())
-        """The problem of the last round: nodes and work as they were weighed."""
-        self.latest = Planned(())
-        """The outcome of the last round, but for shares."""
 
     def plan(
         self, state: CoordinationState, workload: Workload
@@ -54,32 +68,22 @@ class WorkloadPlanner:
         ownerships = dict(state.subscriptions)
         members = list(state.members.values())
         gone = {departed.boot: departed.node for departed in state.departed}
-        now_ms, now_s = state.clock_ms, state.clock_s
-        since_ms = restarting_since(members, state.departed, now_ms)
-        # Where tasks are counted, they have no window in which they stay.
-        is_weighted = self._settings.strategy is Strategy.WEIGHTED
-        window_ms = 1_000 * self._settings.stable_s if is_weighted else -1
-        lately_ms = now_ms - window_ms if since_ms is None else since_ms
+        now_s = state.clock_s
         yield
         loads = {name: ownerships.get(name, _NOBODY).load for name in workload.subscriptions}
         weights = self._weights.update(now_s, loads)
         yield
         carried = _carried(ownerships, weights)
-        speeds = self._speeds.update(
-            now_s,
-            {
-                member.boot: NodeCost(
-                    member.cores,
-                    member.load.cpu,
-                    member.load.cpu_available,
-                    carried.get(member.boot, 0.0),
-                )
-                for member in members
-                if member.load is not None
-            },
-        )
+        costs = {
+            each.boot: NodeCost(
+                each.cores, each.load.cpu, each.load.cpu_available, carried.get(each.boot, 0.0)
+            )
+            for each in members
+            if each.load is not None
+        }
+        speeds = self._speeds.update(now_s, costs)
         yield
-        problem = self.asked = Problem(
+        problem = Problem(
             nodes=tuple(
                 PlannedNode(
                     member.boot,
@@ -87,27 +91,25 @@ class WorkloadPlanner:
                     member.cores,
                     speeds.get(member.boot, 1.0),
                     member.node in workload.draining or member.is_stopping,
-                    since_ms is not None and member.joined_log_ms >= since_ms,
                     member.is_stopping,
                 )
                 for member in members
             ),
             works=tuple(
-                _work(name, wanted, weights[name], ownerships.get(name, _NOBODY), lately_ms)
+                _work(name, wanted, weights[name], ownerships.get(name, _NOBODY))
                 for name, wanted in workload.subscriptions.items()
             ),
             now_s=now_s,
             settings=self._settings,
             gone=gone,
-            is_restarting=since_ms is not None,
         )
-        planned = self.latest = yield from plan_in_steps(problem)
+        planned = yield from plan_in_steps(problem)
         assignments = list(planned.assignments)
         moving = {each.subscription for each in assignments}
         for at, (name, ownership) in enumerate(sorted(ownerships.items())):
             if name not in workload.subscriptions:
                 if ownership.targets:
-                    assignments.append(Assignment(name, (), "it exists no more"))
+                    assignments.append(Assignment(name, (), (Reason(GONE),)))
             elif name not in moving and len(ownership.targets) > 1:
                 assignments += self._share(name, ownership)
             if at % _IN_A_STEP == 0:
@@ -120,12 +122,12 @@ class WorkloadPlanner:
         uses = {each.boot: Use(each.share, used.get(each.boot)) for each in ownership.targets}
         shares = share_out(self._rate_of(name), uses)
         targets = tuple(replace(each, share=shares[each.boot]) for each in ownership.targets)
-        return [] if targets == ownership.targets else [Assignment(name, targets, "shares")]
+        if targets == ownership.targets:
+            return []
+        return [Assignment(name, targets, (Reason(SHARES),))]
 
 
-def _work(
-    name: str, wanted: Ownable, weight: float, ownership: Ownership, lately_ms: float
-) -> Work:
+def _work(name: str, wanted: Ownable, weight: float, ownership: Ownership) -> Work:
     moved_ms = ownership.moved_log_ms
     return Work(
         name,
@@ -135,12 +137,6 @@ def _work(
         wanted.constraint,
         None if moved_ms is None else moved_ms / 1_000,
         wanted.is_suspended,
-        {
-            partition: moves
-            for track in ownership.tracks
-            if (moves := sum(at_ms >= lately_ms for at_ms in track.moved_log_ms))
-            for partition in track.partitions
-        },
     )
 
 

@@ -1,7 +1,7 @@
 """Says that grants are free, again and again until the coordination log has it.
 
-An append that seemed to fail may still come: from the first word on nothing runs under that grant
-any more, whatever the leader plans meanwhile. So this outlives the agent that may be restarted.
+An append that seemed to fail may still come: from the first try on nothing runs under that grant
+any more, whatever the leader plans meanwhile. So this outlives the agent, which may be restarted.
 """
 
 import logging
@@ -59,9 +59,6 @@ class Releases:
         coordination = self._coordination
         member = coordination.state.members.get(lease.boot)
         if lease.is_lost or member is None or member.is_stopping:
-            return
-        if not coordination.state.is_of_one_version:
-            # Who does not know the word would have other grants from then on.
             return
         record = encode(Stopping(lease.boot), self._clock.now_ms())
         with trio.move_on_after(_STOPPING_TIMEOUT_S):

@@ -1,6 +1,7 @@
 """The load of a node's tasks since it was asked for last. Pure: times are arguments."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from hermes_actors.balancer.membership import NodeLoads
 from hermes_actors.coordination.commands import TaskLoad
@@ -10,6 +11,20 @@ _MESSAGE_BYTES = 4_096
 """How many bytes cost about as much as handling one message does."""
 _MESSAGE_CPU_S_MAX = 0.0005
 """The most that a message costs: what an idle node does for itself is no subscription's."""
+
+
+class NodeCpu(Protocol):
+    """The CPU of the machine that the node's process uses and may use."""
+
+    @property
+    def cores(self) -> float:
+        """How many cores the process may use."""
+
+    def used_s(self) -> float:
+        """Return the CPU time that the process has used, in seconds."""
+
+    def available(self, now_s: float) -> float:
+        """Return how many cores the machine leaves the process now; `now_s` is monotonic."""
 
 
 class Usage:

@@ -1,17 +1,16 @@
 """The workload of a datacentre, by its metadata and its log; for the leader.
 
-How many partitions a topic has only the log knows. It is asked by the leader's node alone, one
-topic after the other; what has owners already is known by what they own.
+Only the log knows how many partitions a topic has. The leader's node alone asks it, one topic after
+the other. What has owners already is known by what they own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import trio
 
-from hermes_actors.actors.mailbox import MailboxClosed, MailboxFull, Ref
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.balancer.leader import Ownable, Workload, WorkloadChanged
+from hermes_actors.balancer.planning import Ownable, Workload
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.room import drained
 from hermes_actors.coordination.state import CoordinationState
@@ -21,7 +20,7 @@ from hermes_actors.metadata.catalog import GroupChanged
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 
-_ROUND_S = 60.0
+_ROUND_S = 20.0
 """How long it may take until partitions that were added are noticed, with few topics."""
 _PAUSE_MIN_S = 0.05
 _TROUBLE_PAUSE_MIN_S, _TROUBLE_PAUSE_MAX_S = 0.1, 5.0
@@ -30,25 +29,19 @@ _ANSWER_TIMEOUT_S = 5.0
 
 
 class Workloads:
-    """The `WorkloadSource` of a node's leader, and the actor behind it."""
+    """What a node's leader asks what there is to be owned, and the actor behind it."""
 
-    def __init__(
-        self,
-        metadata: Metadata,
-        coordination: Coordination,
-        presence: Presence,
-        leader: Ref[WorkloadChanged],
-    ) -> None:
-        """`leader` is told of each change."""
+    def __init__(self, metadata: Metadata, coordination: Coordination, presence: Presence) -> None:
         self._metadata = metadata
         self._coordination = coordination
         self._presence = presence
-        self._leader = leader
+        self.on_change: Callable[[], None] = lambda: None
+        """Called at each change; it must not wait."""
         # By log topic, of the live topics with subscriptions.
         self._partitions: dict[str, int] = {}
         self._is_wanted = trio.Event()
 
-    def __call__(self) -> Workload | None:
+    def current(self) -> Workload | None:
         """Return the whole workload; None while the metadata of this datacentre is not known."""
         return workload_of(self._metadata, self._coordination.state, self._partitions)
 
@@ -63,12 +56,7 @@ class Workloads:
                 # Of the others constraints and draining nodes count; to look costs little.
                 if not all(isinstance(change, GroupChanged) for change in changes):
                     self._is_wanted.set()
-                    self._tell()
-
-    def _tell(self) -> None:
-        # One that is full has been told often enough.
-        with suppress(MailboxFull, MailboxClosed):
-            self._leader.tell(WorkloadChanged())
+                    self.on_change()
 
     async def _look_up(self) -> None:
         """While this node leads, know the partitions of each topic: of new ones at once, of all
@@ -123,7 +111,7 @@ class Workloads:
             self._partitions.pop(log_topic, None)
             self._partitions[log_topic] = found
         if found != before:
-            self._tell()
+            self.on_change()
 
 
 def workload_of(

@@ -1,7 +1,5 @@
 """The settings of delivery beside pushing: shares of nodes, recipients, filters, dead letters."""
 
-import typing
-
 from msgspec import Struct, field
 
 from hermes_actors.model.redaction import redacted, without_user_info
@@ -52,7 +50,6 @@ class BalancerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     runs in one thread. What others leave of it is measured.
     """
 
-    strategy: typing.Literal["weighted", "count"] = "weighted"
     consumers_per_subscription: int = 2
     tasks_per_node_max: int = 1_000
     interval_ms: int = 30_000

@@ -8,7 +8,6 @@ from hermes_actors.coordination.commands import (
     Loads,
     Plan,
     Release,
-    Resign,
     Said,
     Snapshot,
     Stopping,
@@ -118,6 +117,6 @@ def said_by(stored: StoredRecord) -> Said | None:
 def is_strange(state: CoordinationState, said: Said | None) -> bool:
     """True when a boot speaks as a member and is none: the state may not know all members."""
     return (
-        isinstance(said, Heartbeat | Loads | Stopping | TermClaim | Resign | Plan | Release)
+        isinstance(said, Heartbeat | Loads | Stopping | TermClaim | Plan | Release)
         and said.boot not in state.members
     )

@@ -2,14 +2,14 @@
 
 One topic of one partition in each datacentre, stamped by the log itself, is the only coordination:
 nodes meet nowhere else. Records are JSON arrays with a tag, so that they stay small and readable;
-fields are only ever added, at the end. A record that a reader cannot decode changes nothing in it
-but log time, so one that only some builds know would split them for good: records that were added
-(`Stopping`, `Resign`) are said, and count, only while all members are of one version.
+fields are only ever added, at the end. A record that a reader cannot decode changes nothing but log
+time.
 """
 
 import msgspec
 from msgspec import Struct
 
+from hermes_actors.coordination.reasons import Reason
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.model.record import Record
 
@@ -90,13 +90,6 @@ class TermClaim(_Said, frozen=True, array_like=True, tag="claim"):
     term: int
 
 
-class Resign(_Said, frozen=True, array_like=True, tag="resign"):
-    """The leader of this term leads no more, for a `reason` in words; it goes on owning."""
-
-    term: int
-    reason: str = ""
-
-
 class Target(Struct, frozen=True, array_like=True, gc=False):
     """A planned owner of these partitions of a subscription, and its part of the maximum rate."""
 
@@ -106,11 +99,11 @@ class Target(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Assignment(Struct, frozen=True, array_like=True):
-    """A subscription's owners to be; none: nobody is to own it. `reason` says why it changes."""
+    """A subscription's owners to be; none: nobody is to own it. `reasons` say why it changes."""
 
     subscription: str
     targets: tuple[Target, ...]
-    reason: str = ""
+    reasons: tuple[Reason, ...] = ()
 
 
 class Plan(_Said, frozen=True, array_like=True, tag="plan"):
@@ -155,7 +148,7 @@ class Snapshot(_Said, frozen=True, array_like=True, tag="snapshot"):
     parts: int = 1
 
 
-Said = Join | Heartbeat | Loads | Stopping | Leave | TermClaim | Resign | Plan | Release | Snapshot
+Said = Join | Heartbeat | Loads | Stopping | Leave | TermClaim | Plan | Release | Snapshot
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)

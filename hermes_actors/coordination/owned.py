@@ -6,25 +6,21 @@ could see.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 from msgspec import Struct, field
 
 from hermes_actors.coordination.commands import RateState
+from hermes_actors.coordination.lease import Lease
+from hermes_actors.runtime.clock import SystemClock
 
 
-class Lease(Protocol):
-    """Whether the node may act on what it owns: `coordination/lease.py` has the real one."""
-
-    def is_open(self) -> bool:
-        """True while the node may act. Cheap, and to be asked immediately before each act."""
-
-    async def wait_opened(self) -> None:
-        """Wait until the lease is open; for ever once it is lost."""
-
-
-class Unfenced:
+class Unfenced(Lease):
     """The lease of a consumer that is alone: always open."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("", SystemClock())
 
     def is_open(self) -> bool:
         """True always."""

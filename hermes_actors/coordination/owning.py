@@ -1,18 +1,17 @@
 """How one subscription's targets become grants, and which rate share an owner may use. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import isfinite
 
 from msgspec.structs import replace
 
 from hermes_actors.coordination.commands import Assignment, RateState, Target, TaskLoad
-from hermes_actors.coordination.values import LEASE_MS, Grant, Member, Ownership, Track
+from hermes_actors.coordination.values import LEASE_MS, Grant, Member, Ownership
 
 _NAME_LENGTH_MAX = 1_000
 _PARTITION_MAX = 1_000_000
 _OWNERS_MAX = 1_000
 _LEVEL_LENGTH_MAX = 64
-_TRACKED_MAX = 2
 SMOOTHING_MS = 60_000
 """A measurement of a tenth of it counts for a tenth or so of the smoothed value."""
 
@@ -31,16 +30,9 @@ def is_sane(assignment: Assignment) -> bool:
     )
 
 
-def planned(
-    old: Ownership,
-    assignment: Assignment,
-    offset: int,
-    log_ms: int,
-    node_of: Callable[[str], str] = str,
-) -> Ownership:
+def planned(old: Ownership, assignment: Assignment, offset: int, log_ms: int) -> Ownership:
     """With the assignment's targets. Owners whose partitions stay keep their grants; their shares
-    change at once, and what they may still be using is remembered. `node_of` a boot id: what comes
-    back to the same node in its next life has not moved.
+    change at once, and what they may still be using is remembered.
     """
     targets = tuple(
         replace(target, partitions=tuple(sorted(target.partitions)))
@@ -51,35 +43,16 @@ def planned(
         _shared(grant, wanted[grant.boot].share, log_ms) if _is_kept(grant, wanted) else grant
         for grant in old.grants
     )
-    moved_log_ms, tracks = old.moved_log_ms, old.tracks
+    moved_log_ms = old.moved_log_ms
     if old.targets and owners(old.targets) != owners(targets):
-        moved_log_ms, tracks = log_ms, _tracked(old, targets, log_ms, node_of)
+        moved_log_ms = log_ms
     return replace(
         old,
         targets=targets,
         planned_at=offset,
         grants=grants,
         moved_log_ms=moved_log_ms,
-        tracks=tracks,
     )
-
-
-def _tracked(
-    old: Ownership, targets: tuple[Target, ...], log_ms: int, node_of: Callable[[str], str]
-) -> tuple[Track, ...]:
-    """Where each partition's moves are known from, once it is with these targets."""
-    before = {each: target.boot for target in old.targets for each in target.partitions}
-    times = {each: track.moved_log_ms for track in old.tracks for each in track.partitions}
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for target in targets:
-        for partition in target.partitions:
-            moved = times.get(partition, ())
-            boot = before.get(partition, target.boot)
-            if boot != target.boot and node_of(boot) != node_of(target.boot):
-                moved = (*moved, log_ms)[-_TRACKED_MAX:]
-            if moved:
-                alike.setdefault(moved, []).append(partition)
-    return tuple(Track(tuple(sorted(alike[moved])), moved) for moved in sorted(alike))
 
 
 def owners(targets: tuple[Target, ...]) -> dict[str, tuple[int, ...]]:

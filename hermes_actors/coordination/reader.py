@@ -31,7 +31,6 @@ _COST_MAX = 250
 _STRANGERS_GONE_S = 10.0
 _LISTENS_S = LEASE_MS / 1_000
 """To a log that was cut: members who live say so each half second."""
-_VERIFY_INTERVAL_S = 5.0
 _LONG_SILENCE_MS = 300_000
 """Ten snapshots: nobody was a member for so long."""
 
@@ -73,7 +72,6 @@ class CoordinationReader:
             quiet_s=quiet_s,
             answer_timeout_s=answer_timeout_s,
         )
-        self._verified_s = clock.monotonic_s()
         # A reader that was restarted goes on where the one before was.
         self._must_begin = coordination.generation == 0
 
@@ -108,15 +106,11 @@ class CoordinationReader:
         if self._must_begin or not await self._goes_on(start, end):
             await self._begin(start, end)
         position = self._coordination.state.position
-        async with self._log.reader(self._topic, {0: position}) as reader:
-            is_following = False
-            while True:
-                if self._coordination.state.position >= end and not is_following:
-                    is_following = True
-                    self._coordination.report("")
-                    self._tail.works()
-                await self._take(await self._tail.next(reader, self._coordination.state.position))
-                await self._verify_now_and_then()
+        await self._tail.follow(position, end, self._take, self._caught_up, self._coordination.last)
+
+    async def _caught_up(self, end: int) -> int:
+        self._coordination.report("")
+        return end
 
     async def _prepare(self) -> None:
         """Make the topic, and have the log stamp it: leases stand on one clock, not on many."""
@@ -217,14 +211,6 @@ class CoordinationReader:
                     return
         self._begin_next()
         raise LogChanged(f"nothing is left of what was said before {stored.offset}")
-
-    async def _verify_now_and_then(self) -> None:
-        """A log that shrank and grew again, all between two readings, is not the one it was."""
-        now_s = self._clock.monotonic_s()
-        if now_s - self._verified_s >= _VERIFY_INTERVAL_S:
-            self._verified_s = now_s
-            if not await self._tail.holds(self._coordination.last):
-                raise LogChanged("it no longer holds what was read last")
 
 
 def _cost(said: Said | None) -> int:

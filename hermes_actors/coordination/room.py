@@ -37,35 +37,17 @@ def is_drain_ignored(state: CoordinationState, asked: Collection[str]) -> bool:
     return bool(asked and _staying(state)) and not drained(state, asked)
 
 
-def full_nodes(
-    state: CoordinationState, draining: Collection[str], limits: OwnershipLimits
-) -> list[Member]:
-    """Return the members that may own work and have as many tasks as a node may have; `draining` as
-    `drained` gives them.
-    """
-    return [
-        member
-        for member in open_nodes(state, draining)
-        if len(state.grants_of(member.boot)) >= limits.tasks_max
-    ]
-
-
-def open_nodes(state: CoordinationState, draining: Collection[str]) -> list[Member]:
-    """The members that may own something."""
-    return [member for member in _staying(state) if member.node not in draining]
-
-
 def no_room(
     state: CoordinationState, draining: Collection[str], limits: OwnershipLimits
 ) -> str | None:
-    """Why nothing more can be owned, and the way out; None while there is room, or no node."""
-    nodes = open_nodes(state, draining)
-    if not nodes or len(full_nodes(state, draining, limits)) < len(nodes):
+    """Why nothing more can be owned, and the way out; None while there is room, or no node.
+    `draining` as `drained` gives them.
+    """
+    nodes = [each for each in _staying(state) if each.node not in draining]
+    if not nodes or any(len(state.grants_of(each.boot)) < limits.tasks_max for each in nodes):
         return None
-    which = "the one node that takes part" if len(nodes) == 1 else f"all {len(nodes)} nodes"
-    have = "has" if len(nodes) == 1 else "have"
     return (
-        f"no node has room: {which} {have} as many tasks as a node may have "
+        f"no node has room: nodes: {len(nodes)}, each with as many tasks as it may have "
         f"({limits.tasks_max}); start more nodes, or raise {SETTING}"
     )
 

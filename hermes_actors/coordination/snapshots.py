@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.coordination.commands import Undecodable
-from hermes_actors.coordination.values import Departed, Member, Move, Ownership, Resignation
+from hermes_actors.coordination.values import Departed, Member, Move, Ownership
 
 _FORMAT = b"hc1\n"
 _UNPACKED_BYTES_MAX = 256 * 1_048_576
@@ -31,7 +31,6 @@ class SnapshotContent(Struct, frozen=True, kw_only=True):
     moved: int = 0
     moves: tuple[Move, ...]
     departed: tuple[Departed, ...]
-    resignations: tuple[Resignation, ...] = ()
     members: tuple[Member, ...]
     ownerships: dict[str, Ownership]
 

@@ -21,13 +21,13 @@ from hermes_actors.coordination.commands import (
     Plan,
     RateState,
     Release,
-    Resign,
     Said,
     Stopping,
     Target,
     TaskLoad,
     TermClaim,
 )
+from hermes_actors.coordination.reasons import REASONS_MAX
 from hermes_actors.coordination.snapshots import SnapshotContent, pack_in_steps, unpack
 from hermes_actors.coordination.values import (
     LEASE_MS,
@@ -40,7 +40,6 @@ from hermes_actors.coordination.values import (
     Move,
     NodeLoad,
     Ownership,
-    Resignation,
 )
 from hermes_actors.runtime.turns import at_once
 
@@ -48,7 +47,6 @@ MEMBERS_MAX = 1_000
 SUBSCRIPTIONS_MAX = 100_000
 MOVES_MAX = 200
 DEPARTED_MAX = 200
-RESIGNATIONS_MAX = 20
 _TEXT_LENGTH_MAX = 200
 _FIRST_INTERVAL_MS = 10_000
 
@@ -77,8 +75,6 @@ class CoordinationState:
         """How often a plan has changed who is to own a subscription since the log began."""
         self.departed: deque[Departed] = deque(maxlen=DEPARTED_MAX)
         """Lives that ended, the last one last."""
-        self.resignations: deque[Resignation] = deque(maxlen=RESIGNATIONS_MAX)
-        """Leads that were given up, the last one last."""
         self.expired = 0
         """How many leases have run out since the log began."""
         # In order of when they were last heard of, so that the first expires first.
@@ -103,22 +99,9 @@ class CoordinationState:
         return MappingProxyType(self._members)
 
     @property
-    def is_of_one_version(self) -> bool:
-        """Whether all members are of the same version. Only then may words be said that were
-        added, and do they count: a build that does not know them would have another state from
-        then on.
-        """
-        return len({member.version for member in self._members.values()}) <= 1
-
-    @property
     def subscriptions(self) -> Mapping[str, Ownership]:
         """The ownerships of all subscriptions that are to be owned, or are."""
         return MappingProxyType(self._ownerships)
-
-    @property
-    def weights(self) -> Mapping[str, TaskLoad]:
-        """The load of each subscription, all its owners together, smoothed; measured ones only."""
-        return {name: o.load for name, o in self._ownerships.items() if o.load is not None}
 
     def grants_of(self, boot: str) -> Mapping[str, Grant]:
         """Return the grants of a boot, by subscription."""
@@ -194,8 +177,6 @@ class CoordinationState:
             self._remove(said.boot, offset, timestamp_ms, is_expired=False)
         elif isinstance(said, TermClaim):
             self._claim(said)
-        elif isinstance(said, Resign):
-            self._resign(said, timestamp_ms)
         elif isinstance(said, Plan):
             self._plan(said, offset, timestamp_ms)
         elif isinstance(said, Release):
@@ -254,9 +235,9 @@ class CoordinationState:
 
     def _stop(self, said: Stopping) -> bool:
         member = self._members.get(said.boot)
-        if member is None or member.is_stopping or not self.is_of_one_version:
+        if member is None or member.is_stopping:
             return False
-        self._members[said.boot] = replace(member, stops_log_ms=self.clock_ms)
+        self._members[said.boot] = replace(member, is_stopping=True)
         if self.leader == said.boot:
             self.leader = ""
         return True
@@ -265,13 +246,7 @@ class CoordinationState:
         member = self._members.pop(boot, None)
         if member is None:
             return
-        gone_log_ms = self.clock_ms
-        if member.stops_log_ms is not None:
-            gone_log_ms = member.stops_log_ms
-        elif is_expired:
-            # When it fell silent: its next life may have begun before the lease ran out.
-            gone_log_ms = member.heard_log_ms
-        self.departed.append(Departed(boot, member.node, is_expired, timestamp_ms, gone_log_ms))
+        self.departed.append(Departed(boot, member.node, is_expired, timestamp_ms))
         if self.leader == boot:
             self.leader = ""
         for name in list(self._grants.get(boot, ())):
@@ -302,15 +277,6 @@ class CoordinationState:
         if said.term == self.term + 1:
             self.term, self.leader = said.term, said.boot
 
-    def _resign(self, said: Resign, timestamp_ms: int) -> None:
-        if not self.leader or not self.is_of_one_version:
-            return
-        if (said.boot, said.term) == (self.leader, self.term):
-            self.leader = ""
-            reason = said.reason[:_TEXT_LENGTH_MAX]
-            node = self.node_of(said.boot)
-            self.resignations.append(Resignation(node, said.term, reason, timestamp_ms))
-
     def _plan(self, said: Plan, offset: int, timestamp_ms: int) -> None:
         if not self.leader or (said.boot, said.term, said.base) != (
             self.leader,
@@ -327,7 +293,7 @@ class CoordinationState:
             ):
                 continue
             old = self._ownerships.get(name, _NO_OWNERSHIP)
-            new = owning.planned(old, assignment, offset, self.clock_ms, self.node_of)
+            new = owning.planned(old, assignment, offset, self.clock_ms)
             self._note_move(assignment, old, new, timestamp_ms)
             self._settle(name, new, offset)
 
@@ -340,7 +306,7 @@ class CoordinationState:
         self.moves.append(
             Move(
                 assignment.subscription,
-                assignment.reason[:_TEXT_LENGTH_MAX],
+                assignment.reasons[:REASONS_MAX],
                 self.term,
                 new.planned_at,
                 timestamp_ms,
@@ -412,7 +378,6 @@ class CoordinationState:
         state.moved = content.moved
         state.moves.extend(content.moves)
         state.departed.extend(content.departed)
-        state.resignations.extend(content.resignations)
         state._members = {member.boot: member for member in content.members}
         by_time: list[tuple[int, str]] = []
         for name, ownership in content.ownerships.items():
@@ -435,7 +400,6 @@ class CoordinationState:
             moved=self.moved,
             moves=tuple(self.moves),
             departed=tuple(self.departed),
-            resignations=tuple(self.resignations),
             members=tuple(self._members.values()),
             ownerships=dict(self._ownerships),
         )

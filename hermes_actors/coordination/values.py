@@ -7,6 +7,7 @@ milliseconds since the log's beginning. All times in fields called `…_log_ms` 
 from msgspec import Struct
 
 from hermes_actors.coordination.commands import RateState, Target, TaskLoad
+from hermes_actors.coordination.reasons import Reason
 
 LEASE_MS = 3_000
 """A member that was not heard of for longer than so much log time is gone."""
@@ -29,8 +30,8 @@ class NodeLoad(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Member(Struct, frozen=True, array_like=True, gc=False):
-    """A node that takes part, in one of its lives. `stops_log_ms`: since when it is about to leave,
-    None as long as it is not.
+    """A node that takes part, in one of its lives. One that `is_stopping` is about to leave and
+    takes nothing more.
     """
 
     boot: str
@@ -40,25 +41,18 @@ class Member(Struct, frozen=True, array_like=True, gc=False):
     joined_log_ms: int
     heard_log_ms: int
     load: NodeLoad | None = None
-    stops_log_ms: int | None = None
-
-    @property
-    def is_stopping(self) -> bool:
-        """True once the member is about to leave and takes nothing more."""
-        return self.stops_log_ms is not None
+    is_stopping: bool = False
 
 
 class Departed(Struct, frozen=True, array_like=True, gc=False):
-    """A life that is over. `is_expired`: its lease ran out; else it left by its own will.
-    `at_ms` is the timestamp of the record that showed it, Unix epoch; `gone_log_ms` when it began
-    to stop or was last heard of, -1 where that was not noted yet.
+    """A life that is over. `is_expired`: its lease ran out; else it left by its own will. `at_ms`
+    is the timestamp of the record that showed it, Unix epoch.
     """
 
     boot: str
     node: str
     is_expired: bool
     at_ms: int
-    gone_log_ms: int = -1
 
 
 class Grant(Struct, frozen=True, array_like=True, gc=False):
@@ -85,21 +79,13 @@ class Grant(Struct, frozen=True, array_like=True, gc=False):
         return max(self.high, self.share) if log_ms < self.high_until_log_ms else self.share
 
 
-class Track(Struct, frozen=True, array_like=True, gc=False):
-    """When some partitions were last planned for another node than before: the last two times."""
-
-    partitions: tuple[int, ...]
-    moved_log_ms: tuple[int, ...]
-
-
 class Ownership(Struct, frozen=True, array_like=True, gc=False):
     """The planned and the present owners of a subscription.
 
     `planned_at` is the offset of the plan that named it last. `load` is what all its owners
     together cost, smoothed, remembered over moves. `moved_log_ms` is when its owners last
-    changed, None if they never did since they were first named; `tracks` tell it of its partitions,
-    those that never moved left out. `lost` are the partitions whose last owner did not end in good
-    order: its lease ran out.
+    changed, None if they never did since they were first named. `lost` are the partitions whose
+    last owner did not end in good order: its lease ran out.
     """
 
     targets: tuple[Target, ...] = ()
@@ -108,7 +94,6 @@ class Ownership(Struct, frozen=True, array_like=True, gc=False):
     rate: RateState | None = None
     load: TaskLoad | None = None
     moved_log_ms: int | None = None
-    tracks: tuple[Track, ...] = ()
     lost: tuple[int, ...] = ()
 
 
@@ -118,21 +103,12 @@ class Move(Struct, frozen=True, array_like=True, gc=False):
     """
 
     subscription: str
-    reason: str
+    reasons: tuple[Reason, ...]
     term: int
     offset: int
     at_ms: int
     before: tuple[str, ...]
     after: tuple[str, ...]
-
-
-class Resignation(Struct, frozen=True, array_like=True, gc=False):
-    """A leader gave its lead up, and why. `at_ms` is the record's timestamp, Unix epoch."""
-
-    node: str
-    term: int
-    reason: str
-    at_ms: int
 
 
 class Changed(Struct, frozen=True, gc=False):

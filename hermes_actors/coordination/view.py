@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import trio
 from msgspec import Struct
 
-from hermes_actors.coordination.commands import Heartbeat, Said, Snapshot, coordination_topic
+from hermes_actors.coordination.commands import Heartbeat, Said, coordination_topic
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Changed
@@ -21,14 +21,12 @@ def _ignore(_names: Sequence[str] = ()) -> None:
 class ViewChanges(Struct, frozen=True):
     """The changes since a watcher looked last.
 
-    `subscriptions`, sorted: their targets, grants or usable shares may be others. `anew`: the state
-    is another one, because the log was, so nothing that was granted before holds.
+    `subscriptions`, sorted: their targets, grants or usable shares may be others. `members`: one
+    came or went.
     """
 
     subscriptions: tuple[str, ...]
     members: bool
-    leader: bool
-    anew: bool
 
 
 class CoordinationWatch(FoldWatch):
@@ -45,33 +43,34 @@ class CoordinationWatch(FoldWatch):
     ) -> None:
         super().__init__(on_close)
         self._on_change = on_change
-        self._names: dict[str, None] = dict.fromkeys(state.subscriptions)
-        self._members = self._leader = self._anew = True
+        self._names: dict[str, None] = {}
+        self._members = self._is_other = False
+        self.begin_anew(state)
 
     def note(self, changed: Changed) -> None:
         """Take in a change; the fold calls it."""
         self._names.update(dict.fromkeys(changed.subscriptions))
         self._members |= changed.members
-        self._leader |= changed.leader
+        self._is_other |= changed.leader
         self._on_change(changed.subscriptions)
         self._wakeup.set()
 
     def begin_anew(self, state: CoordinationState) -> None:
         """Take in that the state is another one now; the fold calls it."""
         self._names.update(dict.fromkeys(state.subscriptions))
-        self._members = self._leader = self._anew = True
+        self._members = True
         self._wakeup.set()
 
     @property
     def has_changes(self) -> bool:
         """True while there is something to take."""
-        return bool(self._names or self._members or self._leader or self._anew)
+        return bool(self._names or self._members or self._is_other)
 
     def take_nowait(self) -> ViewChanges:
         """Return all that has changed, perhaps nothing."""
-        seen = ViewChanges(tuple(sorted(self._names)), self._members, self._leader, self._anew)
+        seen = ViewChanges(tuple(sorted(self._names)), self._members)
         self._names = {}
-        self._members = self._leader = self._anew = False
+        self._members = self._is_other = False
         return seen
 
 
@@ -92,8 +91,6 @@ class Coordination:
         """Records that this version cannot read."""
         self.last: StoredRecord | None = None
         """The record that was folded last, None if there was none since a snapshot."""
-        self.snapshot_ms: int | None = None
-        """The timestamp of the newest snapshot that was read here, None if there was none."""
         self.has_listened = False
         """Whether there was silence for as long as a lease before this state was begun with."""
         self._trouble = "the coordination log has not been read yet"
@@ -174,8 +171,6 @@ class Coordination:
             self.undecodable += 1
         changed = state.apply(stored.offset, stored.timestamp_ms, said)
         self.last = stored
-        if isinstance(said, Snapshot) and said.part == said.parts - 1:
-            self.snapshot_ms = stored.timestamp_ms
         if changed:
             for watch in self._watches:
                 watch.note(changed)
@@ -198,7 +193,6 @@ class Coordination:
         self.lose_lease()
         self.state = state
         self.last = last
-        self.snapshot_ms = None
         self.generation += 1
         for watch in self._watches:
             watch.begin_anew(state)

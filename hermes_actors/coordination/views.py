@@ -1,4 +1,4 @@
-"""The coordination state as people and tools read it: nodes by name, ages, who waits for whom.
+"""The coordination state as people and tools read it: nodes by name, ages, and why owners changed.
 
 Pure: computed from one `CoordinationState` at its own clock, log time. What is in seconds or
 milliseconds here is log time too, unless it is called `…At`, which is Unix epoch, in seconds.
@@ -8,20 +8,14 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from hermes_actors.coordination.commands import Target, TaskLoad
-from hermes_actors.coordination.owning import must_release
+from hermes_actors.coordination.commands import Assignment, Target
+from hermes_actors.coordination.owning import must_release, owners
+from hermes_actors.coordination.reasons import Reason, text
 from hermes_actors.coordination.room import DEFAULT_LIMITS, OwnershipLimits, no_room
 from hermes_actors.coordination.state import CoordinationState
-from hermes_actors.coordination.tally import NodeTally, PlannerWeights, WorkTally
-from hermes_actors.coordination.values import LEASE_MS, Grant, Member, Move, Ownership
-
-
-class LoadView(Struct, frozen=True, rename="camel"):
-    """The load of a task or a subscription a second, smoothed; `cpu` in cores."""
-
-    messages: float = 0.0
-    size_bytes: float = 0.0
-    cpu: float = 0.0
+from hermes_actors.coordination.tally import NodeTally, WorkTally
+from hermes_actors.coordination.values import LEASE_MS, Departed, Grant, Member, Move, Ownership
+from hermes_actors.coordination.weights import Weights
 
 
 class MemberView(Struct, frozen=True, rename="camel"):
@@ -40,7 +34,6 @@ class MemberView(Struct, frozen=True, rename="camel"):
     targets: int
     partitions: int
     weight: float
-    load: LoadView
     cpu: float | None
     cpu_available: float | None
     heard_ago_ms: int
@@ -62,17 +55,17 @@ class OwnerView(Struct, frozen=True, rename="camel"):
     owned_for_s: float
     is_to_release: bool
     weight: float
-    load: LoadView | None
 
 
 class WaitingView(Struct, frozen=True, rename="camel"):
-    """A node that is to own partitions and does not yet, and for whom it waits."""
+    """A node that is to own partitions and does not yet, and the nodes that have to release them
+    first.
+    """
 
-    subscription: str
     node: str
     boot: str
     partitions: tuple[int, ...]
-    waits_for: str
+    waits_for: tuple[str, ...]
     waiting_for_s: float | None
 
 
@@ -83,37 +76,70 @@ class SubscriptionView(Struct, frozen=True, rename="camel"):
     owners: tuple[OwnerView, ...]
     waiting: tuple[WaitingView, ...]
     weight: float
-    load: LoadView | None
     planned_at_offset: int
     moved_ago_s: float | None
 
 
 class SkewView(Struct, frozen=True, rename="camel"):
-    """How unevenly the nodes that are not drained are loaded, for each unit of their capacity.
-
-    `ideal` is the least that the heaviest loaded one can have: the mean, or the heaviest task.
-    Ratios are 1.0 when nothing weighs anything.
+    """How unevenly the nodes that are not drained are loaded, for each unit of their capacity: the
+    highest to the mean, and to the least possible (the mean, or the heaviest task). Ratios are 1.0
+    when nothing weighs anything.
     """
 
-    nodes: int
-    mean: float
-    ideal: float
-    highest: float
-    highest_node: str
-    max_to_mean: float
-    max_to_ideal: float
+    nodes: int = 0
+    highest_node: str = ""
+    max_to_mean: float = 1.0
+    max_to_ideal: float = 1.0
 
 
 class MoveView(Struct, frozen=True, rename="camel"):
-    """A plan changed who is to own a subscription."""
+    """A plan changed who is to own a subscription: `reasons` as data, `reason` for people."""
 
     subscription: str
     reason: str
+    reasons: tuple[Reason, ...]
     term: int
     offset: int
     moved_at: float
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+
+class DepartureView(Struct, frozen=True, rename="camel"):
+    """The end of a node's life: its lease ran out, or else it left."""
+
+    node: str
+    boot: str
+    left_at: float
+    is_expired: bool
+
+
+class PartView(Struct, frozen=True, rename="camel"):
+    """A node's part of a subscription."""
+
+    node: str
+    partitions: tuple[int, ...]
+    share: float
+
+
+class ChangeView(Struct, frozen=True, rename="camel"):
+    """A subscription whose owners a plan would change, or only their shares of its rate."""
+
+    subscription: str
+    reason: str
+    reasons: tuple[Reason, ...]
+    moves: int
+    before: tuple[PartView, ...]
+    after: tuple[PartView, ...]
+
+
+class PlanView(Struct, frozen=True, rename="camel"):
+    """The changes of a plan on top of the one at offset `base`, and how many tasks they move."""
+
+    term: int
+    base: int
+    moves: int
+    changes: tuple[ChangeView, ...]
 
 
 def member_views(
@@ -142,7 +168,6 @@ def _member_view(
         targets=tally.targets,
         partitions=tally.partitions,
         weight=round(tally.weight, 3),
-        load=LoadView(round(tally.messages, 2), round(tally.size_bytes, 1), round(tally.cpu, 4)),
         cpu=None if load is None else round(load.cpu, 3),
         cpu_available=None if load is None else round(load.cpu_available, 3),
         heard_ago_ms=heard_ago_ms,
@@ -151,36 +176,35 @@ def _member_view(
     )
 
 
-def subscription_view(
-    state: CoordinationState, name: str, weights: PlannerWeights
-) -> SubscriptionView:
+def subscription_view(state: CoordinationState, name: str, weights: Weights) -> SubscriptionView:
     """Return who owns a subscription and who waits; nobody for one that the state does not know."""
     ownership = state.subscriptions.get(name, Ownership())
     moved_ms = ownership.moved_log_ms
+    moved_ago_s = None if moved_ms is None else (state.clock_ms - moved_ms) / 1_000
     partitions = sum(len(target.partitions) for target in ownership.targets)
     return SubscriptionView(
         subscription=name,
         owners=tuple(
-            _owner_view(state, name, ownership, grant, weights, partitions)
-            for grant in ownership.grants
+            _owner_view(state, name, grant, weights, partitions) for grant in ownership.grants
         ),
         waiting=tuple(
-            _waiting_view(state, name, ownership, target) for target in state.waiting(name)
+            WaitingView(
+                node=state.node_of(target.boot),
+                boot=target.boot,
+                partitions=target.partitions,
+                waits_for=_holders(state, ownership, target),
+                waiting_for_s=moved_ago_s,
+            )
+            for target in state.waiting(name)
         ),
         weight=round(weights.subscriptions.get(name, 0.0), 3),
-        load=None if ownership.load is None else _load_view(ownership.load),
         planned_at_offset=ownership.planned_at,
-        moved_ago_s=None if moved_ms is None else (state.clock_ms - moved_ms) / 1_000,
+        moved_ago_s=moved_ago_s,
     )
 
 
 def _owner_view(
-    state: CoordinationState,
-    name: str,
-    ownership: Ownership,
-    grant: Grant,
-    weights: PlannerWeights,
-    all_partitions: int,
+    state: CoordinationState, name: str, grant: Grant, weights: Weights, all_partitions: int
 ) -> OwnerView:
     own = len(grant.partitions)
     return OwnerView(
@@ -191,65 +215,36 @@ def _owner_view(
         share=round(state.share_of(name, grant.boot), 4),
         wanted_share=grant.share,
         owned_for_s=(state.clock_ms - grant.since_log_ms) / 1_000,
-        is_to_release=must_release(ownership, grant.boot),
+        is_to_release=must_release(state.subscriptions[name], grant.boot),
         weight=round(weights.of_task(name, own, max(own, all_partitions)), 3),
-        load=None if grant.load is None else _load_view(grant.load),
     )
 
 
-def _waiting_view(
-    state: CoordinationState, name: str, ownership: Ownership, target: Target
-) -> WaitingView:
-    moved_ms = ownership.moved_log_ms
+def _holders(state: CoordinationState, ownership: Ownership, target: Target) -> tuple[str, ...]:
     wanted = set(target.partitions)
-    holders = [
-        grant
+    return tuple(
+        state.node_of(grant.boot)
         for grant in ownership.grants
         if grant.boot == target.boot or wanted.intersection(grant.partitions)
-    ]
-    if target.boot not in state.members:
-        waits_for = f"the leader: node {state.node_of(target.boot)} is no member any more"
-    elif holders:
-        waits_for = "; ".join(
-            f"node {state.node_of(each.boot)} to release {_partitions(each.partitions)}"
-            for each in holders
-        )
-    else:
-        waits_for = "the log's next record"
-    return WaitingView(
-        subscription=name,
-        node=state.node_of(target.boot),
-        boot=target.boot,
-        partitions=target.partitions,
-        waits_for=waits_for,
-        waiting_for_s=None if moved_ms is None else (state.clock_ms - moved_ms) / 1_000,
     )
 
 
 def skew_of_members(members: Sequence[MemberView], heaviest: float) -> SkewView:
-    """How unevenly they are loaded; drained ones are left out, unless all are."""
-    counted = [each for each in members if not each.is_draining] or members
-    return skew_of([(each.node, each.weight, each.cores) for each in counted], heaviest)
-
-
-def skew_of(nodes: Sequence[tuple[str, float, float]], heaviest: float) -> SkewView:
-    """How unevenly nodes are loaded: each with its name, weight and capacity. `heaviest`: what the
+    """How unevenly they are loaded; drained ones are left out, unless all are. `heaviest`: what the
     heaviest task weighs.
     """
-    capacity = sum(cores for _, _, cores in nodes)
-    if not nodes or capacity <= 0:
-        return SkewView(0, 0.0, 0.0, 0.0, "", 1.0, 1.0)
-    mean = sum(weight for _, weight, _ in nodes) / capacity
-    ideal = max(mean, heaviest / max(cores for _, _, cores in nodes))
+    counted = [each for each in members if not each.is_draining] or members
+    capacity = sum(each.cores for each in counted)
+    if capacity <= 0:
+        return SkewView()
+    mean = sum(each.weight for each in counted) / capacity
+    ideal = max(mean, heaviest / max(each.cores for each in counted))
     # Of two that carry the same, the first by name.
-    node, weight, cores = max(sorted(nodes), key=lambda each: each[1] / each[2])
-    most = weight / cores
+    busiest = max(counted, key=lambda each: each.weight / each.cores)
+    most = busiest.weight / busiest.cores
     return SkewView(
-        nodes=len(nodes),
-        mean=round(mean, 3),
-        ideal=round(ideal, 3),
-        highest=round(most, 3),
-        highest_node=node,
+        nodes=len(counted),
+        highest_node=busiest.node,
         max_to_mean=round(most / mean, 4) if mean else 1.0,
         max_to_ideal=round(most / ideal, 4) if ideal else 1.0,
     )
@@ -277,10 +272,11 @@ def unassigned_reason(
 
 
 def move_view(move: Move) -> MoveView:
-    """A move, its time for people."""
+    """A move, its time and reasons for people."""
     return MoveView(
         move.subscription,
-        move.reason,
+        text(move.reasons),
+        move.reasons,
         move.term,
         move.offset,
         move.at_ms / 1_000,
@@ -289,9 +285,26 @@ def move_view(move: Move) -> MoveView:
     )
 
 
-def _load_view(load: TaskLoad) -> LoadView:
-    return LoadView(round(load.messages, 2), round(load.size_bytes, 1), round(load.cpu, 4))
+def departure_view(departed: Departed) -> DepartureView:
+    """A departure, its time for people."""
+    return DepartureView(departed.node, departed.boot, departed.at_ms / 1_000, departed.is_expired)
 
 
-def _partitions(partitions: Collection[int]) -> str:
-    return f"partition{'s' if len(partitions) != 1 else ''} {', '.join(map(str, partitions))}"
+def change_view(state: CoordinationState, assignment: Assignment) -> ChangeView:
+    """What an assignment that was made on this state would change. `moves`: tasks that would begin
+    on a node that does not have them now.
+    """
+    before = state.targets_of(assignment.subscription)
+    had = owners(before)
+    return ChangeView(
+        subscription=assignment.subscription,
+        reason=text(assignment.reasons),
+        reasons=assignment.reasons,
+        moves=sum(had.get(each.boot) != each.partitions for each in assignment.targets),
+        before=tuple(_part_view(state, target) for target in before),
+        after=tuple(_part_view(state, target) for target in assignment.targets),
+    )
+
+
+def _part_view(state: CoordinationState, target: Target) -> PartView:
+    return PartView(state.node_of(target.boot), target.partitions, round(target.share, 4))

@@ -8,6 +8,9 @@ from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.model.record import StoredRecord
 
+VERIFY_INTERVAL_S = 5.0
+"""A log that shrank and grew again, all between two readings, is noticed within this time."""
+
 
 class LogChanged(Exception):
     """The log is not the one that was read, or has records that its reader does not give."""
@@ -66,6 +69,38 @@ class LogTail:
             except (OffsetOutOfRange, LogChanged) as error:
                 changed(str(error))
             await trio.sleep(self._backoff.next_s())
+
+    async def follow(
+        self,
+        position: int,
+        end: int,
+        fold: Callable[[Sequence[StoredRecord]], Awaitable[None]],
+        caught_up: Callable[[int], Awaitable[int]],
+        last: StoredRecord | None = None,
+    ) -> None:
+        """Give `fold` the records from `position` on, for ever.
+
+        When `end` is reached `caught_up` is called with it; it gives the end that is to be reached
+        now, usually the same. Each five seconds the log must still hold the last record, which is
+        `last` before any was read. Raises LogChanged when it does not, and as `next` does.
+        """
+        is_caught_up = False
+        verified_s = trio.current_time()
+        async with self._log.reader(self._topic, {0: position}) as reader:
+            while True:
+                if position >= end and not is_caught_up:
+                    end = await caught_up(end)
+                    is_caught_up = position >= end
+                    self.works()
+                batch = await self.next(reader, position)
+                if batch:
+                    await fold(batch)
+                    last = batch[-1]
+                    position = last.offset + 1
+                if trio.current_time() - verified_s >= VERIFY_INTERVAL_S:
+                    verified_s = trio.current_time()
+                    if not await self.holds(last):
+                        raise LogChanged("it no longer holds what was read last")
 
     def works(self) -> None:
         """Record that the follower gets on: the next pause is a short one again."""

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from hermes_actors.actors.mailbox import Ref
 from hermes_actors.config import Config
 from hermes_actors.coordination.room import OwnershipLimits
-from hermes_actors.coordination.state import CoordinationState
-from hermes_actors.coordination.tally import PlannerWeights
+from hermes_actors.coordination.view import Coordination
 from hermes_actors.filters.aside import Aside
 from hermes_actors.log.base import Log
 from hermes_actors.management.access.mode import AccessMode
@@ -16,8 +15,8 @@ from hermes_actors.management.access.roles import (
     SecurityProvider,
 )
 from hermes_actors.management.balancing.operating import ConsumingNodes, Drains, WorkloadConstraints
-from hermes_actors.management.balancing.ownership import Balancing, DryRunPlanner, unweighed
-from hermes_actors.management.balancing.placements import Followed, Placements
+from hermes_actors.management.balancing.ownership import Balancing, ProposePlan
+from hermes_actors.management.balancing.placements import Placements
 from hermes_actors.management.catalog.groups import Groups
 from hermes_actors.management.catalog.oauth_providers import OAuthProviders
 from hermes_actors.management.catalog.owners import Owners
@@ -66,8 +65,8 @@ class ClusterView:
     `datacenters` are all of the cluster; `remote_logs` are the others' logs, where dead letters lie
     too. `status` is what readers of the nodes' status records fold into; without it there are no
     metrics. `previews` is what readers of the nodes' previews fill, `tracking` looks messages
-    up. `coordinations` are those that this node follows, by datacentre, and `planning` asks the
-    planners of some of them; `weights` says what all work of one weighs.
+    up. `coordinations` are those that this node follows, by datacentre; `propose_plan` asks the
+    planner of its own one what it would change now.
     """
 
     datacenters: Sequence[str] = ()
@@ -75,9 +74,8 @@ class ClusterView:
     status: StatusFold | None = None
     previews: PreviewRegister | None = None
     tracking: TrackingFollowing | None = None
-    coordinations: Mapping[str, Followed] = field(default_factory=dict)
-    planning: Mapping[str, DryRunPlanner] = field(default_factory=dict)
-    weights: Callable[[CoordinationState], PlannerWeights] = unweighed
+    coordinations: Mapping[str, Coordination] = field(default_factory=dict)
+    propose_plan: ProposePlan | None = None
 
 
 class Administration:
@@ -139,9 +137,7 @@ class Administration:
         self.workload_constraints = WorkloadConstraints(metadata, changes)
         balancer = config.consumers.balancer
         limits = OwnershipLimits(balancer.tasks_per_node_max, balancer.consumers_per_subscription)
-        self.balancing = Balancing(
-            metadata, view.coordinations, view.planning, view.weights, limits
-        )
+        self.balancing = Balancing(metadata, view.coordinations, view.propose_plan, limits)
         consuming = ConsumingNodes(
             (metadata.dc, *view.datacenters), view.status, clock, self.balancing.members
         )

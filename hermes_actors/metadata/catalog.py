@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_actors.metadata.bodies import (
     UndecodableBody,
@@ -156,18 +157,6 @@ class OtherChanged(Struct, frozen=True):
 CatalogChange = GroupChanged | TopicChanged | SubscriptionChanged | OtherChanged
 
 
-class _LiveRegister(Struct, frozen=True):
-    """A subscription that is alive as a register, live or not."""
-
-    name: SubscriptionName
-    subscription: Subscription
-    topic_incarnation: int
-    incarnation: int
-    stamp: int
-    suspension: str
-    creation: Creation | None
-
-
 class Catalog:
     """Read it freely; only the registry calls `apply` and `forget`.
 
@@ -192,13 +181,24 @@ class Catalog:
         self.others: dict[str, Register] = {}
         self.undecodable: dict[str, str] = {}
         self._namespace = namespace
-        self._known: dict[str, _LiveRegister] = {}
+        # What is alive as a register, live or not; without activations and seek.
+        self._known: dict[str, LiveSubscription] = {}
         # What a topic's register says even when it is dead: which life of it is the latest.
         self._topic_incarnations: dict[str, int] = {}
         self._names_by_topic: dict[str, dict[str, None]] = {}
         self._activations: dict[SubscriptionName, dict[str, int]] = {}
         self._seeks: dict[str, Seek] = {}
         self._readiness: dict[str, bool] = {}
+        # What is no more than a decoded body under a name: where, the key's name for it, and how.
+        self._by_name: tuple[
+            tuple[dict[Any, Any], Callable[[Key], object], Callable[[bytes], Any]], ...
+        ] = (
+            (self._readiness, _datacentre_of, decode_readiness),
+            (self.constraints, constrained_by, decode_constraint),
+            (self.drains, drained_by, decode_drain),
+            (self.schemas, schema_of, decode_schema),
+            (self.compatibility, levelled_by, decode_compatibility),
+        )
 
     def is_ready(self, dc: str) -> bool:
         """False while an administrator has marked the datacentre as not ready."""
@@ -216,20 +216,6 @@ class Catalog:
         """The live subscriptions of a topic, sorted by name."""
         names = self._names_by_topic.get(str(topic), {})
         return [self.subscriptions[name] for name in sorted(names) if name in self.subscriptions]
-
-    def activations_in(self, dc: str) -> list[tuple[SubscriptionName, int]]:
-        """Of which subscriptions, and of which lives of them, a consumer has started there; sorted
-        by name. Also of those that are no more.
-        """
-        return [
-            (name, self._activations[name][dc])
-            for name in sorted(self._activations, key=str)
-            if dc in self._activations[name]
-        ]
-
-    def seek_keys(self) -> list[str]:
-        """The keys of all retransmissions, sorted, also of lives that are over."""
-        return sorted(self._seeks)
 
     def topics_of(self, group: str) -> list[LiveTopic]:
         """The live topics of a group, sorted by name; looks at all topics."""
@@ -276,18 +262,11 @@ class Catalog:
                     return self._take_in_seek(key, name, alive)
                 if name is not None:
                     return self._take_in_activation(name, parsed, alive)
-        if parsed.kind == READINESS and len(parsed.names) == 1:
-            _replace(self._readiness, parsed.names[0], self._decode(alive, decode_readiness))
+        for values, name_of, decode in self._by_name:
+            if (named := name_of(parsed)) is not None:
+                _replace(values, named, self._decode(alive, decode))
         if parsed.kind == OAUTH and len(parsed.names) == 1:
             self._take_in_oauth(parsed.names[0], alive)
-        if (constrained := constrained_by(parsed)) is not None:
-            _replace(self.constraints, constrained, self._decode(alive, decode_constraint))
-        if (drained := drained_by(parsed)) is not None:
-            _replace(self.drains, drained, self._decode(alive, decode_drain))
-        if (schema_id := schema_of(parsed)) is not None:
-            _replace(self.schemas, schema_id, self._decode(alive, decode_schema))
-        if (levelled := levelled_by(parsed)) is not None:
-            _replace(self.compatibility, levelled, self._decode(alive, decode_compatibility))
         if (version := version_of(parsed)) is not None:
             self._take_in_version(*version, alive)
         if alive is None:
@@ -331,14 +310,14 @@ class Catalog:
         decoded = self._decode(alive, decode_subscription)
         siblings = self._names_by_topic.setdefault(topic, {})
         if alive is not None and decoded is not None:
-            self._known[text] = _LiveRegister(
+            self._known[text] = LiveSubscription(
                 name,
                 decoded.subscription,
                 decoded.topic_incarnation,
                 alive.incarnation,
                 alive.stamp,
-                decoded.suspension,
-                decoded.creation,
+                suspension=decoded.suspension,
+                creation=decoded.creation,
             )
             siblings[text] = None
         else:
@@ -400,22 +379,12 @@ class Catalog:
             return []
         return [SubscriptionChanged(name, live)]
 
-    def _live(self, known: _LiveRegister) -> LiveSubscription:
+    def _live(self, known: LiveSubscription) -> LiveSubscription:
         started = self._activations.get(known.name, {})
         active_in = sorted(dc for dc in started if started[dc] == known.incarnation)
-        return LiveSubscription(
-            known.name,
-            known.subscription,
-            known.topic_incarnation,
-            known.incarnation,
-            known.stamp,
-            tuple(active_in),
-            self._seek_of(known),
-            known.suspension,
-            known.creation,
-        )
+        return replace(known, active_in=tuple(active_in), seek=self._seek_of(known))
 
-    def _seek_of(self, known: _LiveRegister) -> Seek | None:
+    def _seek_of(self, known: LiveSubscription) -> Seek | None:
         seek = self._seeks.get(seek_key(known.name, known.incarnation))
         # One of an earlier life is over with it.
         if seek is None or (
@@ -434,6 +403,10 @@ class Catalog:
         except UndecodableBody as error:
             self.undecodable[register.key] = str(error)
             return None
+
+
+def _datacentre_of(parsed: Key) -> str | None:
+    return parsed.names[0] if parsed.kind == READINESS and len(parsed.names) == 1 else None
 
 
 def _group_of(topic: str) -> str:

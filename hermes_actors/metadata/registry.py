@@ -9,26 +9,26 @@ from collections.abc import Sequence
 
 import trio
 
+from hermes_actors.actors.supervisor import run_until
 from hermes_actors.errors import StartupError
 from hermes_actors.log.backoff import Backoff
-from hermes_actors.log.base import (
-    Log,
-    LogUnavailable,
-    OffsetOutOfRange,
-    TopicSettings,
-    UnknownTopic,
-)
+from hermes_actors.log.base import LogUnavailable, TopicSettings
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import (
     TOPIC_RECORD_BYTES_MAX,
     LogCreated,
-    UndecodableCommand,
-    decode,
     encode,
 )
 from hermes_actors.metadata.pending import OutcomeUnknown
-from hermes_actors.metadata.state import MetadataState, Register
-from hermes_actors.metadata.view import CHUNK, Health, Metadata, metadata_topic
+from hermes_actors.metadata.state import MetadataState
+from hermes_actors.metadata.view import (
+    CHUNK,
+    COMPARED_AT_ONCE,
+    Health,
+    Metadata,
+    lacking_in,
+    metadata_topic,
+)
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
 
@@ -41,7 +41,7 @@ SETTINGS = TopicSettings(
 )
 _BATCH_RECORDS_MAX = 1_000
 _BATCH_BYTES_MAX = 4_194_304
-_TROUBLE_INTERVAL_S = 0.5
+_RETRY_MAX_S = 0.5
 """How soon a log that did not answer is asked again: so long its return may stay unnoticed."""
 _UNHEARD_MAX_S = 10.0
 """So long a start waits for another datacentre's metadata, which may say that the own log lacks
@@ -50,117 +50,78 @@ something; a datacentre may be away for days.
 _LACKING_MAX_S = 120.0
 """So long a start waits for what is known to be lacking: twice a replicator's longest wait."""
 _LACKING_POLL_S = 0.1
-_COMPARED_AT_ONCE = 1_000
 
 
 class Registry:
     """Reads the log into one Metadata. Make a new one for each start.
 
-    Each `verify_interval_s` it checks that the log answers and still holds what was folded last;
-    a log that shrank, was made anew, or contradicts what other writers saw is folded again, which
+    A log that shrank, was made anew, or contradicts what other writers saw is folded again, which
     is logged and counted (`Metadata.refolds`).
     """
 
-    def __init__(
-        self, metadata: Metadata, *, verify_interval_s: float = 5.0, answer_timeout_s: float = 5.0
-    ) -> None:
+    def __init__(self, metadata: Metadata, *, answer_timeout_s: float = 5.0) -> None:
         self._metadata = metadata
         self._log = metadata.log
         self._topic = metadata.topic
-        self._verify_interval_s = verify_interval_s
         self._answer_timeout_s = answer_timeout_s
         self._state = MetadataState()
-        self._is_following = False
+        self._last: StoredRecord | None = None
+        # What was in the log before this reading began has been read as it is now.
+        self._settled_below = 0
         self._must_refold = False
-        self._tailing = trio.CancelScope()
         self._tail = LogTail(
             metadata.log,
             metadata.topic,
-            Backoff(metadata.rng),
+            Backoff(metadata.rng, wait_max_s=_RETRY_MAX_S),
             records_max=_BATCH_RECORDS_MAX,
             bytes_max=_BATCH_BYTES_MAX,
             answer_timeout_s=answer_timeout_s,
         )
-        self._fatal: StartupError | None = None
+        self._is_over = trio.CancelScope()
         self._installed = trio.Event()
 
     async def run(self, stop: trio.Event) -> None:
         """Follow the log until asked to stop. Raises StartupError if it is another DC's log."""
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._follow, nursery.cancel_scope)
-                nursery.start_soon(self._verify)
-                nursery.start_soon(self._stand_in)
-                nursery.start_soon(self._catch_up)
-                await stop.wait()
-                nursery.cancel_scope.cancel()
+            with self._is_over:
+                await run_until(stop, self._follow, self._stand_in, self._catch_up)
         finally:
-            self._metadata.report("fold", "the metadata registry is not running")
-            self._metadata.report("log", "")
-        if self._fatal is not None:
-            raise self._fatal
+            self._metadata.report("the metadata registry is not running")
+        metadata, dc = self._metadata, self._state.dc
+        if dc and dc != metadata.dc:
+            raise StartupError(
+                f"dc: the metadata log that is read as datacentre '{metadata.dc}'s belongs to "
+                f"datacentre '{dc}'; give this node the right dc, or the right log (on Kafka: "
+                f"kafka.clusters.{metadata.dc})"
+            )
 
-    def _refold(self, reason: str) -> None:
-        self._begin_again(reason)
-        self._tailing.cancel()
+    async def _follow(self) -> None:
+        await self._tail.run(
+            self._read, self._metadata.report, self._begin_again, "the metadata log"
+        )
 
     def _begin_again(self, reason: str) -> None:
         if not self._must_refold:
             self._must_refold = True
-            self._metadata.report("fold", f"the metadata log is read again: {reason}")
+            self._metadata.report(f"the metadata log is read again: {reason}")
             if self._state.position:
                 _logger.warning("metadata of %s is read again: %s", self._metadata.dc, reason)
                 self._metadata.note_refold(reason)
-
-    async def _follow(self, all_of_it: trio.CancelScope) -> None:
-        async def follow() -> None:
-            try:
-                with trio.CancelScope() as self._tailing:
-                    await self._read()
-            except UnknownTopic as error:
-                raise LogChanged(f"there is no topic {self._topic}") from error
-            finally:
-                self._is_following = False
-            if self._fatal is not None:
-                all_of_it.cancel()
-
-        await self._tail.run(
-            follow,
-            lambda reason: self._metadata.report("fold", reason),
-            self._begin_again,
-            "the metadata log",
-        )
 
     async def _read(self) -> None:
         """Fold from the state's position on, for ever."""
         if self._must_refold:
             self._must_refold = False
-            self._state = MetadataState()
-        log, metadata, state = self._log, self._metadata, self._state
+            self._state, self._last = MetadataState(), None
         with trio.fail_after(self._answer_timeout_s):
-            if await log.describe_topic(self._topic) is None:
+            if await self._log.describe_topic(self._topic) is None:
                 await self._create_topic()
         start, end = await self._tail.bounds()
-        if state.position > end:
-            raise LogChanged(f"it ends at {end}, {state.position} was read already")
-        async with log.reader(self._topic, {0: max(state.position, start)}) as reader:
-            while True:
-                if max(state.position, start) >= end and not self._is_following:
-                    if not state.log_id:
-                        end = await self._create_log_id(end)
-                    else:
-                        await self._start_following(state)
-                batch = await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX)
-                for at in range(0, len(batch), CHUNK):
-                    self._fold(batch[at : at + CHUNK], settled_below=end)
-                    await trio.lowlevel.checkpoint()
-                if state.dc and state.dc != metadata.dc:
-                    self._fatal = StartupError(
-                        f"dc: the metadata log that is read as datacentre '{metadata.dc}'s belongs "
-                        f"to datacentre '{state.dc}'; give this node the right dc, or the right "
-                        f"log (on Kafka: kafka.clusters.{metadata.dc})"
-                    )
-                    return
+        position = self._state.position
+        if position > end or not await self._tail.holds(self._last):
+            raise LogChanged(f"it ends at {end}, and {position} records of another one were read")
+        self._settled_below = end
+        await self._tail.follow(max(position, start), end, self._fold, self._caught_up, self._last)
 
     async def _create_topic(self) -> None:
         """Create the log topic; several nodes may do so at once. Raises LogUnavailable if it is
@@ -185,49 +146,32 @@ class Registry:
             raise LogUnavailable("its first record could not be written")
         return end
 
-    async def _start_following(self, state: MetadataState) -> None:
+    async def _caught_up(self, end: int) -> int:
+        state = self._state
+        if not state.log_id:
+            return await self._create_log_id(end)
         if state is not self._metadata.state:
             # Before anybody sees it: a log that was lost is empty, and its topics are not deleted.
             for other in self._metadata.standins:
                 self._report_unheard(other)
             await self._metadata.install(state)
             self._installed.set()
-        self._is_following = True
-        self._tail.works()
-        self._metadata.report("fold", "")
-        self._metadata.report("log", "")
+        self._metadata.report("")
+        return end
 
-    def _fold(self, records: Sequence[StoredRecord], settled_below: int) -> None:
-        for record in records:
+    async def _fold(self, batch: Sequence[StoredRecord]) -> None:
+        for count, record in enumerate(batch, 1):
             folded = self._state.fold(record)
+            self._last = record
             if self._state is self._metadata.state:
                 self._metadata.show(folded)
-            # What was in the log before this reading began has been read as it is now.
-            if folded.contradicts and record.offset >= settled_below:
+            if folded.contradicts and record.offset >= self._settled_below:
                 raise LogChanged(f"the writer of {record.offset} had read something else")
-
-    async def _verify(self) -> None:
-        metadata = self._metadata
-        has_answered = True
-        while True:
-            interval_s = self._verify_interval_s
-            await trio.sleep(interval_s if has_answered else min(interval_s, _TROUBLE_INTERVAL_S))
-            has_answered = True
-            if not self._is_following:
-                continue
-            try:
-                with trio.fail_after(self._answer_timeout_s):
-                    is_same = await holds_the_same(self._log, self._topic, self._state)
-            except trio.TooSlowError:
-                has_answered = False
-                metadata.report("log", "the metadata log does not answer")
-            except LogUnavailable as error:
-                has_answered = False
-                metadata.report("log", f"the metadata log is unavailable: {error}")
-            else:
-                metadata.report("log", "")
-                if not is_same:
-                    self._refold("it no longer holds what was read last")
+            if count % CHUNK == 0 or count == len(batch):
+                await trio.lowlevel.checkpoint()
+        if self._state.dc not in ("", self._metadata.dc):
+            self._is_over.cancel()
+            await trio.lowlevel.checkpoint()
 
     async def _stand_in(self) -> None:
         # The own log has a second's start; a healthy one needs far less.
@@ -261,7 +205,7 @@ class Registry:
         """Wait until all is here that the other datacentre held when it was first heard of."""
         own = self._metadata
         await other.wait_current()
-        lacking = await _lacking(list(other.state.registers.values()), own)
+        lacking = await lacking_in(own, list(other.state.registers.values()))
         until_s = own.clock.monotonic_s() + _LACKING_MAX_S
         while lacking:
             own.report_behind(
@@ -271,43 +215,6 @@ class Registry:
             )
             await trio.sleep(_LACKING_POLL_S)
             # In turns: all of them ten times a second would be most of what this node does.
-            some, others = lacking[:_COMPARED_AT_ONCE], lacking[_COMPARED_AT_ONCE:]
-            lacking = others + await _lacking(some, own)
+            some, others = lacking[:COMPARED_AT_ONCE], lacking[COMPARED_AT_ONCE:]
+            lacking = others + await lacking_in(own, some)
         own.report_behind(other.dc, "", 0.0)
-
-
-async def _lacking(registers: list[Register], own: Metadata) -> list[Register]:
-    """Give those of the registers that the own datacentre has not, or has older; others run
-    meanwhile.
-    """
-    lacking: list[Register] = []
-    for count, register in enumerate(registers):
-        if register.supersedes(own.register(register.key)):
-            lacking.append(register)
-        if count % _COMPARED_AT_ONCE == _COMPARED_AT_ONCE - 1:
-            await trio.lowlevel.checkpoint()
-    return lacking
-
-
-_BYTES_MAX = 1_048_576
-
-
-async def holds_the_same(log: Log, topic: str, state: MetadataState) -> bool:
-    """False if the log ends below the fold, or holds another command where the last one was.
-
-    Raises LogUnavailable; waits for as long as the log does not answer.
-    """
-    position, seen = state.position, state.seen
-    try:
-        if (await log.end_positions(topic))[0] < position:
-            return False
-        if seen.offset < 0:
-            return True
-        async with log.reader(topic, {0: seen.offset}) as reader:
-            record = (await reader.next_batch(1, _BYTES_MAX))[0]
-    except (OffsetOutOfRange, UnknownTopic):
-        return False
-    try:
-        return record.offset == seen.offset and decode(record.value).id == seen.id
-    except UndecodableCommand:
-        return False

@@ -15,8 +15,8 @@ from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import Copy, encode
-from hermes_actors.metadata.registry import Metadata, holds_the_same
 from hermes_actors.metadata.state import MetadataState, Register
+from hermes_actors.metadata.view import Metadata, lacking_in
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
@@ -53,6 +53,7 @@ class Replicator:
         self._digest_interval_s = digest_interval_s
         self._answer_timeout_s = answer_timeout_s
         self._state = MetadataState()
+        self._last: StoredRecord | None = None
         self._tail = LogTail(
             source,
             own.topic,
@@ -93,7 +94,7 @@ class Replicator:
         self.trouble = f"{self._source.dc} to {self._own.dc}: {reason}"
 
     def _begin_again(self, reason: str) -> None:
-        self._state = MetadataState()
+        self._state, self._last = MetadataState(), None
         # Changes under offsets that were given again look as if they had been copied.
         self._compare_at_s = trio.current_time()
         self.trouble = f"{self._source.dc}: its log is read again: {reason}"
@@ -126,6 +127,7 @@ class Replicator:
     def _fold(self, record: StoredRecord, settled_below: int) -> list[Copy]:
         state = self._state
         folded = state.fold(record)
+        self._last = record
         if folded.contradicts and record.offset >= settled_below:
             raise LogChanged(f"the writer of {record.offset} had read something else")
         register = folded.changed
@@ -172,9 +174,11 @@ class Replicator:
     async def _compare(self) -> None:
         """Send again what the source holds and the own datacentre has not, or has older."""
         state, own = self._state, self._own
+        if (await self._tail.bounds())[1] < state.position or not await self._tail.holds(
+            self._last
+        ):
+            raise LogChanged("it no longer holds what was read last")
         with trio.fail_after(self._answer_timeout_s):
-            if not await holds_the_same(self._source, own.topic, state):
-                raise LogChanged("it no longer holds what was read last")
             # Before the own fold has seen all that was copied, every comparison finds something.
             own_end = (await own.log.end_positions(own.topic))[0]
             while own.state.position < own_end:  # noqa: ASYNC110
@@ -182,12 +186,7 @@ class Replicator:
                 await trio.sleep(_POLL_INTERVAL_S)
         if not own.is_current or not state.log_id or state.digest == own.state.digest:
             return
-        missing: list[Register] = []
-        for count, register in enumerate(list(state.registers.values())):
-            if register.supersedes(own.register(register.key)):
-                missing.append(register)
-            if count % 1_000 == 999:
-                await trio.lowlevel.checkpoint()
+        missing = await lacking_in(own, list(state.registers.values()))
         self.resent += len(missing)
         # All that the source had accepted up to here is copied already, or is in `missing`.
         reached = own.state.copied.get((state.dc, state.log_id), -1)

@@ -3,18 +3,19 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from hermes_actors.balancer.dry_run import PlanDryRun
 from hermes_actors.balancer.planning import WorkloadPlanner
 from hermes_actors.balancer.workloads import workload_of
-from hermes_actors.coordination.lease import Lease
+from hermes_actors.coordination.commands import Assignment
 from hermes_actors.coordination.meter import Meter
 from hermes_actors.coordination.reader import CoordinationReader
 from hermes_actors.coordination.room import OwnershipLimits
 from hermes_actors.coordination.view import Coordination
+from hermes_actors.errors import Unavailable
 from hermes_actors.log.base import Log
 from hermes_actors.node.coordinating import rate_of, settings_of
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
+from hermes_actors.runtime.turns import in_turns
 
 
 def follow_coordinations(node: Node, environment: NodeEnvironment) -> Mapping[str, Coordination]:
@@ -37,41 +38,35 @@ def follow_coordinations(node: Node, environment: NodeEnvironment) -> Mapping[st
     return followed
 
 
-def dry_run(node: Node) -> PlanDryRun:
-    """The planner of the node's own datacentre, asked what it would do."""
+async def propose_plan(node: Node) -> tuple[Assignment, ...]:
+    """The changes that a leader which began now would make in the node's datacentre; nothing is
+    changed. Raises Unavailable while nobody can plan.
+    """
     coordination, metadata = node.coordination, node.metadata
     assert coordination is not None, "nothing is planned without it"
+    workload = workload_of(metadata, coordination.state, {})
+    if workload is None:
+        raise Unavailable("The metadata is not read yet, so nothing can be planned; try again")
     settings = settings_of(node.config.consumers.balancer)
-    return PlanDryRun(
-        lambda: workload_of(metadata, coordination.state, {}),
-        lambda: WorkloadPlanner(settings, lambda name: rate_of(metadata.catalog, name)),
-        settings,
-    )
+    planner = WorkloadPlanner(settings, lambda name: rate_of(metadata.catalog, name))
+    return await in_turns(planner.plan(coordination.state, workload))
 
 
 @asynccontextmanager
-async def open_meter(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
+async def open_meter(node: Node) -> AsyncIterator[None]:
     """Measure the datacentre's coordination for the length of the block."""
     coordination, catalog = node.coordination, node.metadata.catalog
     assert coordination is not None, "there is nothing to measure without it"
-
     balancer = node.config.consumers.balancer
-
-    def lease() -> Lease | None:
-        return None if node.presence is None else node.presence.lease
-
     meter = Meter(
         coordination,
-        clock=environment.clock,
         subscriptions=lambda: catalog.subscriptions,
         draining=lambda: catalog.draining_in(node.config.dc),
-        weights=dry_run(node).weights,
-        lease=lease,
         limits=OwnershipLimits(balancer.tasks_per_node_max, balancer.consumers_per_subscription),
     )
     metrics = meter.metrics()
     if "consumers" in node.config.roles:
-        meter.own_metrics(metrics)
+        meter.own_metrics(metrics, lambda: "" if node.presence is None else node.presence.boot)
     node.metrics.append(metrics)
     # The same one after a failure: it goes on counting.
     node.control.start_task("balancer meter", meter.run)

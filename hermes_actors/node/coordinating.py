@@ -9,15 +9,14 @@ import trio
 from msgspec import Struct
 
 from hermes_actors import __version__
-from hermes_actors.actors.mailbox import Ref
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.balancer.leader import Leader, LeaderAttempts, Workload, WorkloadChanged
+from hermes_actors.balancer.leader import Leader
 from hermes_actors.balancer.membership import Membership, NodeLoads
 from hermes_actors.balancer.planning import WorkloadPlanner
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.balancer.releases import Releases
-from hermes_actors.balancer.workload.problem import PlannerSettings, Strategy
+from hermes_actors.balancer.workload.problem import PlannerSettings
 from hermes_actors.balancer.workloads import Workloads
 from hermes_actors.config import BalancerConfig
 from hermes_actors.coordination.reader import CoordinationReader
@@ -69,30 +68,20 @@ async def open_part(
     planner = WorkloadPlanner(
         settings_of(balancer), lambda name: rate_of(node.metadata.catalog, name)
     )
-
-    # The same ones after a failure, of which they tell.
-    attempts = LeaderAttempts()
-
-    def workload() -> Workload | None:
-        return workloads()
-
-    leader: Ref[WorkloadChanged] = control.start(
-        "leader",
-        lambda: Leader(
-            coordination,
-            presence,
-            planner,
-            workload,
-            clock=clock,
-            rng=environment.split_rng(),
-            balance_interval_s=balancer.interval_ms / 1_000,
-            attempts=attempts,
-        ),
-        # It backs off for ever: a plan that cannot be made must not end one node after the other.
-        restart=TENANT,
+    # The same ones after a failure: they keep what was looked up, and what has to be released.
+    workloads = Workloads(node.metadata, coordination, presence)
+    leader = Leader(
+        coordination,
+        presence,
+        planner.plan,
+        workloads.current,
+        clock=clock,
+        rng=environment.split_rng(),
+        balance_interval_s=balancer.interval_ms / 1_000,
     )
-    # The same ones after a failure: they keep what was looked up, and what has to be said.
-    workloads = Workloads(node.metadata, coordination, presence, leader)
+    workloads.on_change = leader.plan_soon
+    # It backs off for ever: a leader that fails must not end one node after the other.
+    control.start_task("leader", leader.run, restart=TENANT)
     control.start_task("workloads", workloads.run)
     control.start_task("releases", releases.run)
     control.start_task(
@@ -116,7 +105,6 @@ async def open_part(
 def settings_of(config: BalancerConfig) -> PlannerSettings:
     """Return the planner's settings."""
     return PlannerSettings(
-        strategy=Strategy(config.strategy),
         owners_default=config.consumers_per_subscription,
         tasks_max=config.tasks_per_node_max,
         stable_s=config.stabilization_window_ms / 1_000,

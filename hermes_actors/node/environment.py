@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from hermes_actors.actors.supervisor import Actor
-from hermes_actors.balancer.parts import NodeCpu
+from hermes_actors.balancer.usage import NodeCpu
 from hermes_actors.config.schema import SchemaConfig
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
 from hermes_actors.consumer.senders.sender import Sender

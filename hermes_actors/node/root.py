@@ -30,7 +30,7 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ membership             has this node heard of there, each half second
     ├─ leader                 says who is to own what, if no other node leads
     ├─ workloads              knows what there is to be owned, for the leader
-    ├─ releases               says what is free again, until the log has it
+    ├─ releases               appends what is free again, until the log has it
     ├─ redrives               knows what is to be delivered again
     ├─ open letters           counts the dead letters that nobody has settled
     ├─ resting                commits for subscriptions that are suspended
@@ -44,6 +44,7 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config
@@ -51,7 +52,7 @@ from hermes_actors.management.access.accounts import AccountProvider
 from hermes_actors.management.access.roles import SecurityProvider
 from hermes_actors.management.administration import Administration, ClusterView
 from hermes_actors.metadata.measures import metadata_metrics
-from hermes_actors.node.balancing import dry_run, follow_coordinations, open_meter
+from hermes_actors.node.balancing import follow_coordinations, open_meter, propose_plan
 from hermes_actors.node.consuming import open_consumers
 from hermes_actors.node.coordinating import open_coordination
 from hermes_actors.node.environment import NodeEnvironment
@@ -102,9 +103,8 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             await parts.enter_async_context(open_schemas(node, environment))
             if "consumers" in config.roles or "management" in config.roles:
                 await parts.enter_async_context(open_coordination(node, environment))
-                await parts.enter_async_context(open_meter(node, environment))
+                await parts.enter_async_context(open_meter(node))
             if "management" in config.roles:
-                planning = dry_run(node)
                 node.tracking = tracking_index(node, environment)
                 node.administration = Administration(
                     metadata,
@@ -125,8 +125,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                         else None,
                         tracking=node.tracking,
                         coordinations=follow_coordinations(node, environment),
-                        planning={config.dc: planning},
-                        weights=planning.weights,
+                        propose_plan=partial(propose_plan, node),
                     ),
                     notices=node.notices,
                     # A frontend brings another drain.

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager, contextmanager
 
 import trio
 
-from hermes_actors.actors.mailbox import open_mailbox
-from hermes_actors.balancer.leader import Leader, LeaderAttempts, Ownable, Workload, WorkloadChanged
+from hermes_actors.balancer.leader import Leader
 from hermes_actors.balancer.membership import Membership, NodeLoads
+from hermes_actors.balancer.planning import Ownable, Workload
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import Assignment, Release, Target, encode
 from hermes_actors.coordination.reader import CoordinationReader
@@ -60,9 +60,9 @@ class EvenSpread:
             boot = min(nodes, key=lambda each: counts[each])
             counts[boot] += 1
             partitions = tuple(range(workload.subscriptions[name].partitions))
-            assignments.append(Assignment(name, (Target(boot, partitions),), "spread"))
+            assignments.append(Assignment(name, (Target(boot, partitions),)))
         gone = [name for name in before if name not in workload.subscriptions]
-        return (*assignments, *(Assignment(name, (), "gone") for name in gone))
+        return (*assignments, *(Assignment(name, ()) for name in gone))
 
 
 class OwnView:
@@ -147,15 +147,21 @@ class CoordinatedNode:
             self.presence,
             node=name,
             cores=2.0,
-            version=cluster.versions.get(name, "1"),
+            version="1",
             clock=clock,
             ids=seeded_ids(rng),
             loads=lambda: self.loads,
         )
-        self._rng = rng
-        self._attempts = LeaderAttempts()
-        self.leader_ref, self._leader_inbox = open_mailbox(10)
+        self.leader = Leader(
+            self.coordination,
+            self.presence,
+            self.planner.plan,
+            lambda: cluster.workload,
+            clock=clock,
+            rng=rng,
+        )
         self._leaves, self._stops_reading = trio.Event(), trio.Event()
+        self._stops_leading = trio.Event()
         self._is_over = trio.Event()
         self._agent_scope = trio.CancelScope()
 
@@ -185,33 +191,10 @@ class CoordinatedNode:
         with self.scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.reader.run, self._stops_reading)
-                nursery.start_soon(self._take_part_in_leading)
+                nursery.start_soon(self.leader.run, self._stops_leading)
                 nursery.start_soon(self.membership.run, self._leaves)
                 nursery.start_soon(self._release)
         self._is_over.set()
-
-    async def _take_part_in_leading(self):
-        """As under a supervisor: who fails is made anew, after a longer while each time."""
-        cluster, delay_s = self.cluster, 0.1
-        while True:
-            leader = Leader(
-                self.coordination,
-                self.presence,
-                self.planner,
-                lambda: cluster.workload,
-                clock=cluster.clock,
-                rng=self._rng,
-                attempts=self._attempts,
-            )
-            is_over = False
-            try:
-                await leader.run(self._leader_inbox)
-                is_over = True
-            except* PlannerBroke:
-                await trio.sleep(delay_s)
-                delay_s = min(300.0, 2 * delay_s)
-            if is_over:
-                return
 
     async def _release(self):
         """As an agent does: what is not to be owned any more is released after a while."""
@@ -238,7 +221,7 @@ class CoordinatedNode:
 
     async def stop(self):
         self._agent_scope.cancel()
-        self._leader_inbox.close()
+        self._stops_leading.set()
         self._leaves.set()
         await trio.sleep(0.01)
         self.scope.cancel()
@@ -260,7 +243,6 @@ class Cluster:
         self._starts = {}
         self.workload = Workload({name: Ownable(4) for name in SUBSCRIPTIONS})
         self._nursery = nursery
-        self.versions = {}
 
     def start(self, *names):
         nodes = []
@@ -277,7 +259,7 @@ class Cluster:
     def change_workload(self, workload):
         self.workload = workload
         for node in self.nodes:
-            node.leader_ref.tell(WorkloadChanged())
+            node.leader.plan_soon()
 
     async def until(self, condition, within_s):
         """Wait until it holds, and say after how many seconds; fails when it takes longer."""

@@ -85,9 +85,7 @@ class HandCoordination:
         """Targets are (boot, partitions) or (boot, partitions, share)."""
         state = self.state
         wanted = tuple(Target(*each) for each in targets)
-        self.say(
-            Plan(state.leader, state.term, state.plan_offset, (Assignment(name, wanted, "test"),))
-        )
+        self.say(Plan(state.leader, state.term, state.plan_offset, (Assignment(name, wanted),)))
 
     def grant(self, name, boot):
         return self.state.grants_of(boot).get(name)

@@ -4,8 +4,8 @@ at once what the state asks of them. Counts how often each partition has another
 
 import random
 
-from hermes_actors.balancer.leader import Ownable, Workload, in_parts
-from hermes_actors.balancer.planning import WorkloadPlanner
+from hermes_actors.balancer.leader import in_parts
+from hermes_actors.balancer.planning import Ownable, Workload, WorkloadPlanner
 from hermes_actors.balancer.workload.problem import PlannerSettings
 from hermes_actors.coordination.commands import (
     Heartbeat,
@@ -142,8 +142,8 @@ class Cluster:
                     self.moves[lane] = self.moves.get(lane, 0) + 1
 
     @property
-    def moves_worst(self):
-        return max(self.moves.values(), default=0)
+    def moves_mean(self):
+        return sum(self.moves.values()) / sum(self.wanted.values())
 
     def unevenness(self):
         """The fullest node's load over the mean, or over the heaviest task if that is more."""
@@ -157,11 +157,6 @@ class Cluster:
                 heaviest = max(heaviest, weight)
         mean = sum(loads.values()) / len(loads)
         return max(loads.values()) / max(mean, heaviest)
-
-    def counts_worst(self):
-        """The most tasks of a node over the mean."""
-        counts = [len(self.state.grants_of(boot)) for boot in self.boots.values()]
-        return max(counts) * len(counts) / sum(counts)
 
     def is_all_owned(self):
         return all(

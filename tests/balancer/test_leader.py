@@ -3,12 +3,12 @@
 import pytest
 import trio
 
-from hermes_actors.balancer.leader import Ownable, Workload, in_parts
+from hermes_actors.balancer.leader import in_parts
+from hermes_actors.balancer.planning import Ownable, Workload
 from hermes_actors.coordination.commands import (
     COORDINATION_TOPIC,
     Assignment,
     Plan,
-    Resign,
     Snapshot,
     Stopping,
     Target,
@@ -187,77 +187,21 @@ async def test_who_held_the_lead_and_lost_it_in_a_pause_plans_no_more(cluster, a
     assert states[0] == states[1] == states[2]
 
 
-async def test_a_leader_whose_planning_fails_again_and_again_gives_the_lead_to_another(
+async def test_a_leader_whose_planning_fails_keeps_the_lead_takes_snapshots_and_tries_on(
     cluster, autojump_clock, caplog
 ):
-    nodes, leader = await led(cluster, "a", "b", "c")
-    leader.planner.is_broken = True
-    cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
-    await cluster.until(lambda: not leader.leads(), within_s=2)
-    await cluster.until(lambda: leader.state.grants("shop.orders$new"), within_s=1)
-    # It owns what it owned, in the same life.
-    assert leader.boot in leader.state.members
-    assert leader.state.expired == 0
-    (resignation,) = leader.state.resignations
-    assert resignation.node == leader.name
-    assert "3 times" in resignation.reason
-    assert "division by nothing" in resignation.reason
-    # With where it failed, for this is the only place that tells.
-    (logged,) = [each for each in caplog.records if "gives up leading" in each.getMessage()]
-    assert logged.exc_info[2].tb_next is not None
-    # It does not come back to it as long as others do it.
-    await cluster.sleep(120)
-    assert leader.state.term == 2
-    assert all(node.state == leader.state for node in nodes)
-
-
-@pytest.mark.slow
-async def test_the_lead_goes_round_seldom_where_planning_fails_everywhere(cluster, autojump_clock):
-    nodes, _ = await led(cluster, "a", "b", "c")
-    for node in nodes:
-        node.planner.is_broken = True
-    cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
-    await trio.sleep(60)
-    # Three tries of each, then one after each wait, which doubles: 0.8, 1.6, ... 51 s.
-    assert 4 <= nodes[0].state.term <= 24
-    first = nodes[0].state.term
-    await trio.sleep(300)
-    assert nodes[0].state.term - first <= 10
-    cluster.check()
-    for node in nodes:
-        node.planner.is_broken = False
-    await cluster.until(lambda: nodes[0].state.grants("shop.orders$new"), within_s=310)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("names", ["ab", "a"])
-async def test_snapshots_are_taken_where_planning_fails_on_every_node(
-    cluster, autojump_clock, names
-):
-    nodes = cluster.start(*names)
-    for node in nodes:
-        node.planner.is_broken = True
-    # Nobody owns anything here: it needs no look in between.
-    await trio.sleep(700)
-    cluster.check()
-    snapshots = said(cluster, Snapshot)
-    # An actor that has failed often is restarted after up to five minutes.
-    assert 3 <= len(snapshots) <= 24
-    assert snapshots[-1][0] - snapshots[0][0] > 300
-    assert said(cluster, Plan) == []
-    (joiner,) = cluster.start("z")
-    await cluster.sleep(2)
-    assert joiner.state == nodes[0].state
-
-
-async def test_a_lead_is_not_given_up_while_a_node_may_not_know_that_word(cluster, autojump_clock):
-    cluster.versions = {"b": "2"}
     _, leader = await led(cluster, "a", "b")
     leader.planner.is_broken = True
     cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
-    await cluster.sleep(20)
+    await cluster.sleep(95)
     assert leader.leads()
-    assert said(cluster, Resign) == []
+    assert leader.state.term == 1
+    assert len(said(cluster, Snapshot)) >= 3
+    # With where it failed, for this is the only place that tells.
+    failed = [each for each in caplog.records if "planning dc1 failed" in each.getMessage()]
+    assert failed[0].exc_info[2].tb_next is not None
+    leader.planner.is_broken = False
+    await cluster.until(lambda: leader.state.grants("shop.orders$new"), within_s=31)
 
 
 async def test_a_node_that_is_stopping_claims_nothing(cluster, autojump_clock):
@@ -267,17 +211,6 @@ async def test_a_node_that_is_stopping_claims_nothing(cluster, autojump_clock):
     await cluster.sleep(20)
     assert not node.state.leader
     assert len(said(cluster, TermClaim)) == 1
-
-
-async def test_who_is_alone_keeps_the_lead_and_tries_on(cluster, autojump_clock):
-    (node,), _ = await led(cluster, "a")
-    node.planner.is_broken = True
-    cluster.change_workload(Workload({"shop.orders$new": Ownable(4)}))
-    await cluster.sleep(20)
-    assert node.leads()
-    assert node.state.term == 1
-    node.planner.is_broken = False
-    await cluster.until(lambda: node.state.grants("shop.orders$new"), within_s=30)
 
 
 def test_pieces_keep_the_order_and_fit():

@@ -175,7 +175,7 @@ async def test_loads_are_told_each_ten_seconds_rounded_and_without_what_costs_no
         0.123456, 1.5, {"shop.orders$s1": TaskLoad(10.123, 99.7, 0.0123456), "idle": TaskLoad()}
     )
     await cluster.sleep(10.5)
-    assert node.state.weights["shop.orders$s1"] == TaskLoad(10.12, 100, 0.01235, 0.0)
+    assert node.state.subscriptions["shop.orders$s1"].load == TaskLoad(10.12, 100, 0.01235, 0.0)
     assert node.state.members[node.boot].load.cpu == 0.1235
 
 

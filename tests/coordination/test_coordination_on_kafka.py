@@ -5,9 +5,9 @@ import random
 import pytest
 import trio
 
-from hermes_actors.actors.mailbox import open_mailbox
-from hermes_actors.balancer.leader import Leader, Ownable, Workload
+from hermes_actors.balancer.leader import Leader
 from hermes_actors.balancer.membership import Membership
+from hermes_actors.balancer.planning import Ownable, Workload
 from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.commands import Assignment, Target
 from hermes_actors.coordination.reader import CoordinationReader
@@ -41,7 +41,7 @@ class Site:
             Leader(
                 self.coordination,
                 self.presence,
-                FirstByName(),
+                FirstByName().plan,
                 lambda: Workload({SUBSCRIPTION: Ownable(4)}),
                 clock=CLOCK,
                 rng=system_rng(),
@@ -57,7 +57,7 @@ class Site:
             ),
         )
         self._stop_reading, self._leave = trio.Event(), trio.Event()
-        _, self._leading = open_mailbox(1)
+        self._stop_leading = trio.Event()
 
     @property
     def owns(self):
@@ -69,12 +69,12 @@ class Site:
         async with trio.open_nursery() as nursery:
             reader, leader, membership = self._parts
             nursery.start_soon(reader.run, self._stop_reading)
-            nursery.start_soon(leader.run, self._leading)
+            nursery.start_soon(leader.run, self._stop_leading)
             nursery.start_soon(membership.run, self._leave)
 
     def leave(self):
         self._leave.set()
-        self._leading.close()
+        self._stop_leading.set()
 
 
 async def soon(condition, within_s):

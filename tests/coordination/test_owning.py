@@ -2,19 +2,8 @@
 
 from msgspec.structs import replace
 
-from hermes_actors.coordination.commands import Assignment, Target
-from hermes_actors.coordination.owning import planned, without
-from hermes_actors.coordination.values import Grant, Ownership, Track
-
-
-def test_what_a_node_gets_back_in_its_next_life_has_not_moved() -> None:
-    nodes = {"a1": "a", "a2": "a", "b1": "b"}.__getitem__
-    ownership = Ownership()
-    for log_ms, boot in enumerate(("a1", "a2", "b1", "a2")):
-        assignment = Assignment("g.t$s", (Target(boot, (0,)),))
-        ownership = planned(ownership, assignment, log_ms, log_ms, nodes)
-    assert ownership.tracks == (Track((0,), (2, 3)),)
-    assert ownership.moved_log_ms == 3
+from hermes_actors.coordination.owning import without
+from hermes_actors.coordination.values import Grant, Ownership
 
 
 def test_partitions_are_lost_until_an_owner_of_them_ends_in_good_order() -> None:

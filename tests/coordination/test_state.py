@@ -11,7 +11,6 @@ from hermes_actors.coordination.commands import (
     Plan,
     RateState,
     Release,
-    Resign,
     Said,
     Stopping,
     Target,
@@ -19,8 +18,9 @@ from hermes_actors.coordination.commands import (
     TermClaim,
     Undecodable,
 )
+from hermes_actors.coordination.reasons import Reason
 from hermes_actors.coordination.state import CoordinationState
-from hermes_actors.coordination.values import NOTHING, Changed, Track
+from hermes_actors.coordination.values import NOTHING, Changed
 
 SUB = "shop.orders$push"
 OTHER = "shop.orders$audit"
@@ -46,7 +46,8 @@ class Story:
 
     def plan(self, *targets: Target, sub: str = SUB, reason: str = "", leader: str = "") -> Changed:
         state = self.state
-        assignment = Assignment(sub, targets, reason)
+        reasons = (Reason("balance", {"weight": reason}),) if reason else ()
+        assignment = Assignment(sub, targets, reasons)
         return self.say(Plan(leader or state.leader, state.term, state.plan_offset, (assignment,)))
 
     def beat(self, *boots: str, for_s: float) -> None:
@@ -69,30 +70,6 @@ def test_a_node_is_a_member_once_it_has_joined(story):
     assert story.say(Join("a", "node-a", 4.0, "1.2")).members
     member = story.state.members["a"]
     assert (member.node, member.cores, member.version) == ("node-a", 4.0, "1.2")
-
-
-def test_who_gives_the_lead_up_goes_on_owning_and_another_may_claim_the_next_term(story):
-    story.begin("a", "b")
-    story.plan(Target("a", (0,)))
-    assert story.say(Resign("a", 1, "x" * 500)).leader
-    assert story.state.leader == ""
-    assert story.owners() == {"a": (0,)}
-    (resignation,) = story.state.resignations
-    assert (resignation.node, resignation.term) == ("node-a", 1)
-    assert resignation.reason == "x" * 200
-    # What it planned meanwhile comes too late.
-    assert story.plan(Target("b", (0,)), leader="a") is NOTHING
-    story.say(TermClaim("b", 2))
-    assert story.state.leader == "b"
-    assert CoordinationState.restored(story.state.snapshot()) == story.state
-
-
-@pytest.mark.parametrize("said", [Resign("b", 1), Resign("a", 2), Resign("a", 0), Resign("", 1)])
-def test_only_the_leader_of_the_term_gives_it_up(story, said):
-    story.begin("a", "b")
-    assert story.say(said) is NOTHING
-    assert story.state.leader == "a"
-    assert not story.state.resignations
 
 
 def test_a_heartbeat_of_no_member_makes_none(story):
@@ -335,15 +312,15 @@ def test_loads_are_smoothed_and_outlive_a_move(story):
     story.begin("a", "b")
     story.plan(Target("a", (0,)))
     story.say(Loads("a", 0.5, 2.0, {SUB: TaskLoad(100, 1_000, 0.1, 0.5)}))
-    assert story.state.weights[SUB].messages == 100
+    assert story.state.subscriptions[SUB].load.messages == 100
     story.beat("a", "b", for_s=10)
     story.say(Loads("a", 0.5, 2.0, {SUB: TaskLoad(800, 8_000, 0.8, 0.9)}))
-    assert story.state.weights[SUB].messages == pytest.approx(200)
+    assert story.state.subscriptions[SUB].load.messages == pytest.approx(200)
     assert story.state.grants(SUB)[0].load.used == 0.9
     epoch = story.state.grants(SUB)[0].epoch
     story.plan(Target("b", (0,)))
     story.say(Release("a", SUB, epoch))
-    assert story.state.weights[SUB].messages == pytest.approx(200)
+    assert story.state.subscriptions[SUB].load.messages == pytest.approx(200)
     assert story.state.members["a"].load.cpu == 0.5
 
 
@@ -351,7 +328,7 @@ def test_a_load_of_what_is_not_owned_counts_not(story):
     story.begin("a", "b")
     story.plan(Target("a", (0,)))
     story.say(Loads("b", 0.5, 2.0, {SUB: TaskLoad(100), "x": TaskLoad(5)}))
-    assert story.state.weights == {}
+    assert story.state.subscriptions[SUB].load is None
 
 
 def test_moves_are_told_with_their_reason_and_the_nodes(story):
@@ -359,7 +336,9 @@ def test_moves_are_told_with_their_reason_and_the_nodes(story):
     story.plan(Target("a", (0,)), reason="first")
     story.plan(Target("a", (0,), 0.5))
     story.plan(Target("b", (0,)), reason="node a left")
-    moves = [(move.reason, move.before, move.after) for move in story.state.moves]
+    moves = [
+        (move.reasons[0].params["weight"], move.before, move.after) for move in story.state.moves
+    ]
     assert moves == [("first", (), ("node-a",)), ("node a left", ("node-a",), ("node-b",))]
     assert story.state.subscriptions[SUB].moved_log_ms == story.state.clock_ms
 
@@ -392,57 +371,12 @@ def test_a_leader_that_stops_leads_no_more_and_cannot_claim(story: Story) -> Non
     assert story.say(Stopping("stranger")) == NOTHING
 
 
-def test_a_node_that_stopped_was_gone_when_it_began_to(story: Story) -> None:
-    story.begin("a", "b")
-    story.beat("a", "b", for_s=1)
-    story.say(Stopping("b"))
-    began_ms = story.state.clock_ms
-    story.beat("a", "b", for_s=2)
-    story.say(Leave("b"))
-    assert [each.gone_log_ms for each in story.state.departed] == [began_ms]
-
-
-def test_the_last_two_moves_of_each_partition_are_known(story: Story) -> None:
-    story.begin("a", "b")
-    story.plan(Target("a", (0, 1)), Target("b", (2, 3)))
-    assert story.state.subscriptions[SUB].tracks == ()
-    times = []
-    for targets in (
-        (Target("b", (0, 1, 2, 3)),),
-        (Target("a", (1,)), Target("b", (0, 2, 3))),
-        # Another share is no move.
-        (Target("a", (1,), 0.5), Target("b", (0, 2, 3), 0.5)),
-        (Target("b", (0, 1, 2, 3)),),
-    ):
-        story.beat("a", "b", for_s=1)
-        story.plan(*targets)
-        times.append(story.state.clock_ms)
-    first, second, _, last = times
-    assert story.state.subscriptions[SUB].tracks == (
-        Track((0,), (first,)),
-        Track((1,), (second, last)),
-    )
-    assert CoordinationState.restored(story.state.snapshot()) == story.state
-
-
-def test_a_node_that_fell_silent_was_gone_when_it_was_last_heard_of(story: Story) -> None:
-    story.begin("a", "b", "c")
-    story.beat("a", "c", for_s=1)
-    story.say(Leave("c"))
-    left_ms = story.state.clock_ms
-    story.beat("a", for_s=4)
-    assert [(each.boot, each.gone_log_ms) for each in story.state.departed] == [
-        ("c", left_ms),
-        ("b", 0),
-    ]
-
-
 def test_the_last_moves_are_kept_and_no_more(story):
     story.begin("a", "b")
     for number in range(300):
         story.plan(Target("ab"[number % 2], (0,)), reason=str(number))
     assert len(story.state.moves) == 200
-    assert story.state.moves[-1].reason == "299"
+    assert story.state.moves[-1].reasons[0].params == {"weight": "299"}
 
 
 def test_a_record_is_folded_once(story):

@@ -47,8 +47,8 @@ def test_a_watch_begins_with_all_there_is(told):
     told.say(Join("a", "node-a"), TermClaim("a", 1))
     told.plan("g.t$two", "g.t$one")
     with told.coordination.watch() as watch:
-        assert watch.take_nowait() == ViewChanges(("g.t$one", "g.t$two"), True, True, True)
-        assert watch.take_nowait() == ViewChanges((), False, False, False)
+        assert watch.take_nowait() == ViewChanges(("g.t$one", "g.t$two"), members=True)
+        assert watch.take_nowait() == ViewChanges((), members=False)
 
 
 async def test_what_changed_often_is_told_once_to_who_is_slow(told):
@@ -58,7 +58,7 @@ async def test_what_changed_often_is_told_once_to_who_is_slow(told):
         for number in range(1_000):
             told.plan(f"g.t${number % 3}")
         assert await watch.wait()
-        assert watch.take_nowait() == ViewChanges(("g.t$0", "g.t$1", "g.t$2"), True, True, False)
+        assert watch.take_nowait() == ViewChanges(("g.t$0", "g.t$1", "g.t$2"), members=True)
 
 
 async def test_heartbeats_wake_nobody(told, autojump_clock):
@@ -86,7 +86,7 @@ def test_another_log_is_told_and_loses_the_lease(told):
     with told.coordination.watch() as watch:
         watch.take_nowait()
         told.coordination.begin_anew(CoordinationState(), None)
-        assert watch.take_nowait().anew
+        assert watch.take_nowait().members
     assert lease.is_lost
     assert told.coordination.generation == 1
 

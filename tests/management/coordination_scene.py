@@ -20,8 +20,8 @@ class Followed:
             at = self.state.position
             self.state.apply(at, T0_MS + 100 * at, said)
 
-    def plan(self, name, *targets, reason=""):
+    def plan(self, name, *targets, reasons=()):
         """The leader's: the targets, each a boot and its partitions, of one subscription."""
         state = self.state
-        assignment = Assignment(name, tuple(Target(*target) for target in targets), reason)
+        assignment = Assignment(name, tuple(Target(*target) for target in targets), reasons)
         self.say(Plan(state.leader, state.term, state.plan_offset, (assignment,)))

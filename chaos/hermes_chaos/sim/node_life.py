@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from hermes_actors.actors.restart import TENANT
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
-from hermes_actors.balancer.workload.weights import weight_of
 from hermes_actors.config import Config, MetadataConfig, Role
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import Sender
+from hermes_actors.coordination.weights import weight_of
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.metadata.catalog import Catalog, LiveSubscription, SubscriptionChanged
@@ -235,7 +235,8 @@ class NodeLife:
         coordination = None if self._node is None else self._node.coordination
         if coordination is None:
             return {}
-        return {name: weight_of(load) for name, load in coordination.state.weights.items()}
+        subscriptions = coordination.state.subscriptions
+        return {name: weight_of(o.load) for name, o in subscriptions.items() if o.load is not None}
 
     def kill(self, down_s: float, commits_after_s: float | None = None) -> bool:
         """End the node as kill -9 does; it starts again after `down_s`. False: it is down.

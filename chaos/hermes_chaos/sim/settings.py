@@ -69,7 +69,7 @@ def _consumers(rng: random.Random) -> ConsumersConfig:
 
 def _balancer(rng: random.Random) -> BalancerConfig:
     return BalancerConfig(
-        strategy=rng.choice(("weighted", "count")),
+        cores=rng.choice((1.0, 2.0)),
         consumers_per_subscription=rng.choice((1, 2, 2, 3)),
         interval_ms=rng.choice((1_000, 1_500)),
         stabilization_window_ms=rng.choice((2_000, 1_800_000)),

@@ -1,4 +1,4 @@
-"""The books of a planning round: which node has which task, and its cost; true at any time.
+"""The books of a planning round: which node has which task, and what it costs.
 
 Weights are whole numbers inside (millionths of a weight), so that sums are exact in any order and
 equal clusters give equal plans.
@@ -14,18 +14,16 @@ GRAINS = 1_000_000
 
 
 class Task:
-    """One owner's part of a subscription. `was` is the node that has it by the last plan, -1 if
-    none that could keep it; `at` the one it is on now. To take it from `home` is a move; one that
-    has to start anyway, since it is new or its node is gone, has none. `moves` is how often it
-    moved lately, before this round; `is_new`: nobody had any of it before.
+    """One owner's part of a subscription.
+
+    `was` is the node that has it by the last plan, -1 if no node could keep it. `at` is its node
+    now. Taking it from `home` costs a move; a task without a home has to start anyway.
     """
 
     __slots__ = (
         "at",
         "home",
-        "is_new",
         "is_stable",
-        "moves",
         "number",
         "partitions",
         "share",
@@ -44,26 +42,13 @@ class Task:
         self.share = share
         self.was = self.home = self.at = -1
         self.is_stable = True
-        self.moves = 0
-        self.is_new = False
-
-    @property
-    def moves_now(self) -> int:
-        """How often it has moved when it stays where it is now."""
-        return self.moves + (self.at != self.was and not self.is_new)
 
 
 class Books:
     """The nodes that may own something, by number, each with its tasks in the order of weight."""
 
-    def __init__(
-        self, nodes: Sequence[PlannedNode], tasks_max: int, *, is_restarting: bool = False
-    ) -> None:
+    def __init__(self, nodes: Sequence[PlannedNode], tasks_max: int) -> None:
         self.nodes = nodes
-        self.is_restarting = is_restarting
-        self.is_restarted = [node.is_restarted for node in nodes]
-        self.restarted = sum(self.is_restarted)
-        """How many are."""
         self.tasks_max = tasks_max
         self.capacity = [max(node.capacity * node.speed, 1e-9) for node in nodes]
         self.tasks: list[Task] = []
@@ -75,13 +60,11 @@ class Books:
         """The tasks that went from a full node so that another one had room."""
         self.works: list[dict[int, int]] = [{} for _ in nodes]
         """For each node the works that it has a task of, with the task's number."""
-        self.of_work: dict[int, list[Task]] = {}
 
     def add(self, work: int, partitions: tuple[int, ...], weight: int, share: float | None) -> Task:
         """A task more, on no node yet."""
         task = Task(len(self.tasks), work, partitions, weight, share)
         self.tasks.append(task)
-        self.of_work.setdefault(work, []).append(task)
         self.total += weight
         return task
 

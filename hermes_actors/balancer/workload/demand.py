@@ -8,7 +8,9 @@ from hermes_actors.balancer.workload.problem import PlannerSettings, Work
 
 
 class OwnerDemand(Struct, frozen=True):
-    """How many owners, and what decided it, in a word for people."""
+    """How many owners, what decided it (see `OWNERS` in coordination/reasons), and for how many
+    more there is no room.
+    """
 
     owners: int
     cause: str
@@ -33,24 +35,17 @@ def demands(works: Sequence[Work], nodes: int, settings: PlannerSettings) -> lis
             given[at] += 1
         room -= min(room, len(asking))
     return [
-        each if count == each.owners else OwnerDemand(count, "nodes are full", each.owners - count)
+        each if count == each.owners else OwnerDemand(count, "room", each.owners - count)
         for each, count in zip(wanted, given, strict=True)
     ]
 
 
 def _wanted(work: Work, nodes: int, settings: PlannerSettings) -> OwnerDemand:
     if work.is_suspended:
-        wanted, cause = 1, "suspended"
+        asked = OwnerDemand(1, "suspended")
     elif work.constraint is not None:
-        wanted, cause = max(1, work.constraint), "constraint"
+        asked = OwnerDemand(max(1, work.constraint), "constraint")
     else:
-        wanted, cause = settings.owners_default, "the default"
-    if work.partitions < wanted:
-        wanted, cause = work.partitions, _counted(work.partitions, "partition")
-    if nodes < wanted:
-        wanted, cause = nodes, _counted(nodes, "node")
-    return OwnerDemand(wanted, cause)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count or 'no'} {noun}{'' if count == 1 else 's'}"
+        asked = OwnerDemand(settings.owners_default, "default")
+    limits = (asked, OwnerDemand(work.partitions, "partitions"), OwnerDemand(nodes, "nodes"))
+    return min(limits, key=lambda each: each.owners)

@@ -1,26 +1,28 @@
 """The three kinds of steps between two nodes: give a task, swap two, one for several."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import islice
 
 from msgspec import Struct
 
 from hermes_actors.balancer.workload.books import Books, Task
-from hermes_actors.balancer.workload.restarts import may_move
 
 _LOOKED_AT = 192
 """Of how many tasks of a node a swap is tried: a step takes at most a few milliseconds."""
 _NEXT = 3
 """How many neighbours of the fitting weight are tried."""
-_SEVERAL_MAX = 8
+_SEVERAL_OF, _SEVERAL_MAX = 32, 8
+"""For how many tasks of a node others may come back, and how many."""
 _FREE = 0.1
-"""How many moves one counts that is none."""
+"""What a step costs that moves no task from its home, in moves."""
 
 
 class ShiftBounds(Struct, frozen=True, gc=False):
     """The bounds of a shift from node `source` to node `sink`, in grains: `least` to `most`.
 
     Shifting x lowers the sum of load² / target by curve · (2 · level · x − x²): best is `level`.
-    Tasks that moved lately may be moved only if that `is_forced`.
+    Only if `is_forced` may tasks move that moved lately.
     """
 
     source: int
@@ -31,69 +33,48 @@ class ShiftBounds(Struct, frozen=True, gc=False):
     curve: float
     is_forced: bool
 
-    def worth(self, shifted: float, moves: float) -> float:
-        """How much shifting so much improves for each task that it moves."""
-        return self.curve * (2 * self.level - shifted) * shifted / moves
-
 
 class Step(Struct, frozen=True):
-    """Tasks that go from one node to another, and those that come back for them."""
+    """A task that goes from one node to another, and lighter ones that come back for it.
+
+    `cost` is how many of them could have stayed where they were; `worth` is the improvement for
+    each of those.
+    """
 
     bounds: ShiftBounds
     gone: Task
     back: tuple[Task, ...]
     shifted: int
+    cost: int
     worth: float
 
     def apply(self, books: Books) -> None:
         """Move the tasks."""
-        source, sink = self.bounds.source, self.bounds.sink
-        for task in (self.gone, *self.back):
-            books.take(task)
-        books.put(self.gone, sink)
-        for task in self.back:
-            books.put(task, source)
+        self._exchange(books, self.bounds.source, self.bounds.sink)
 
     def undo(self, books: Books) -> None:
         """Move the tasks back."""
-        source, sink = self.bounds.source, self.bounds.sink
-        for task in (self.gone, *self.back):
-            books.take(task)
-        books.put(self.gone, source)
+        self._exchange(books, self.bounds.sink, self.bounds.source)
+
+    def _exchange(self, books: Books, source: int, sink: int) -> None:
+        books.take(self.gone)
         for task in self.back:
-            books.put(task, sink)
-
-    @property
-    def cost(self) -> int:
-        """How many of its tasks could have stayed where they were by the last plan."""
-        source, sink = self.bounds.source, self.bounds.sink
-        return (self.gone.home == source) + sum(task.home == sink for task in self.back)
+            books.move(task, source)
+        books.put(self.gone, sink)
 
 
-def _may_go(books: Books, task: Task, sink: int, is_forced: bool) -> bool:
-    return (
-        (task.is_stable or is_forced)
-        and task.work not in books.works[sink]
-        and may_move(books, task, sink)
-    )
-
-
-def _step(bounds: ShiftBounds, gone: Task, back: tuple[Task, ...]) -> Step | None:
-    shifted = gone.weight - sum(task.weight for task in back)
-    if not bounds.least <= shifted <= bounds.most:
-        return None
-    # A task that has to start anyway, because it is new or its node is gone, costs no move.
-    cost = (gone.home == bounds.source) + sum(task.home == bounds.sink for task in back)
-    worth = bounds.worth(shifted, cost or _FREE)
-    return Step(bounds, gone, back, shifted, worth) if worth > 0 else None
+def better(one: Step | None, other: Step | None) -> Step | None:
+    """The step of more worth; the first one where they are about equal."""
+    if one is None or (other is not None and other.worth > one.worth * (1 + 1e-9)):
+        return other
+    return one
 
 
 def give(books: Books, bounds: ShiftBounds) -> Step | None:
     """The task of the most worth that may go."""
     if not books.has_room(bounds.sink):
         return None
-    tasks, best = books.on[bounds.source], None
-    found = 0
+    tasks, best, found = books.on[bounds.source], None, 0
     for at in range(bisect_right(tasks, (int(bounds.most), len(books.tasks))) - 1, -1, -1):
         weight, number = tasks[at]
         if weight < bounds.least or found == _NEXT:
@@ -101,9 +82,7 @@ def give(books: Books, bounds: ShiftBounds) -> Step | None:
         task = books.tasks[number]
         if _may_go(books, task, bounds.sink, bounds.is_forced):
             found += 1
-            step = _step(bounds, task, ())
-            if step is not None and (best is None or step.worth > best.worth):
-                best = step
+            best = better(best, _step(bounds, task))
     return best
 
 
@@ -119,23 +98,20 @@ def swap(books: Books, bounds: ShiftBounds) -> Step | None:
         if not _may_go(books, task, bounds.sink, bounds.is_forced):
             continue
         first = bisect_left(others, (int(weight - wished), -1))
-        for at in range(max(0, first - 1), min(len(others), first + _NEXT)):
-            shifted = weight - others[at][0]
-            if not bounds.least <= shifted <= bounds.most:
-                continue
-            other = books.tasks[others[at][1]]
+        for _, number in others[max(0, first - 1) : first + _NEXT]:
+            other = books.tasks[number]
             if _may_go(books, other, bounds.source, is_forced=False):
-                step = _step(bounds, task, (other,))
-                if step is not None and (best is None or step.worth > best.worth):
-                    best = step
+                best = better(best, _step(bounds, task, (other,)))
     return best
 
 
 def several(books: Books, bounds: ShiftBounds) -> Step | None:
-    """Return the step of the most worth in which one goes and several light ones come back."""
+    """The step of the most worth in which one goes and several light ones come back: without it a
+    node that takes over a task as heavy as its whole part keeps the light ones that it had.
+    """
     best: Step | None = None
     wished = min(bounds.level, bounds.most)
-    for weight, number in _heaviest(books.on[bounds.source])[:32]:
+    for weight, number in islice(_heaviest(books.on[bounds.source]), _SEVERAL_OF):
         task = books.tasks[number]
         if not _may_go(books, task, bounds.sink, bounds.is_forced):
             continue
@@ -149,16 +125,29 @@ def several(books: Books, bounds: ShiftBounds) -> Step | None:
             if missing <= 0 or len(back) == _SEVERAL_MAX:
                 break
         has_room = len(books.on[bounds.source]) + len(back) - 1 <= books.tasks_max
-        step = _step(bounds, task, tuple(back)) if len(back) > 1 and has_room else None
-        if step is not None and (best is None or step.worth > best.worth):
-            best = step
+        if len(back) > 1 and has_room:
+            best = better(best, _step(bounds, task, tuple(back)))
     return best
 
 
-def _heaviest(tasks: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _may_go(books: Books, task: Task, sink: int, is_forced: bool) -> bool:
+    return (task.is_stable or is_forced) and task.work not in books.works[sink]
+
+
+def _step(bounds: ShiftBounds, gone: Task, back: tuple[Task, ...] = ()) -> Step | None:
+    shifted = gone.weight - sum(task.weight for task in back)
+    if not bounds.least <= shifted <= bounds.most:
+        return None
+    cost = (gone.home == bounds.source) + sum(task.home == bounds.sink for task in back)
+    worth = bounds.curve * (2 * bounds.level - shifted) * shifted / (cost or _FREE)
+    return Step(bounds, gone, back, shifted, cost, worth) if worth > 0 else None
+
+
+def _heaviest(tasks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The heaviest of a node, and an even sample of the others; the heaviest first."""
-    if len(tasks) <= _LOOKED_AT:
-        return tasks[::-1]
     half = _LOOKED_AT // 2
-    others = tasks[-half - 1 :: -(len(tasks) // half + 1)]
-    return tasks[: -half - 1 : -1] + others
+    if len(tasks) <= _LOOKED_AT:
+        yield from reversed(tasks)
+    else:
+        yield from tasks[: -half - 1 : -1]
+        yield from tasks[-half - 1 :: -(len(tasks) // half + 1)]

@@ -1,10 +1,9 @@
 """Evens out what placing cannot: steps of few moves that bring each node near its target.
 
 A local search in the manner of list scheduling with interchanges (Finn and Horowitz 1979). A node
-far above its target hands a task to one below, exchanges one for a lighter one, or for several. A
-step is judged by how much it lowers the sum of load² / target for each task that it moves, and it
-always lowers it, so the search ends. None gives a node more, for its capacity, than the busiest
-has: beside a task that fills its node, what lowers that sum could.
+far above its target hands a task to one below, or exchanges one for lighter ones. A step is judged
+by how much it lowers the sum of load² / target for each task that it moves, and it always lowers
+it, so the search ends. No step gives a node more, for its capacity, than the busiest one has.
 """
 
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes_actors.balancer.workload.books import Books
-from hermes_actors.balancer.workload.exchanges import ShiftBounds, Step, give, several, swap
+from hermes_actors.balancer.workload.exchanges import ShiftBounds, Step, better, give, several, swap
 
 NEAR = 0.01
 """A node that gets something is filled to at most so much above its target."""
@@ -27,7 +26,6 @@ _SMALLEST = 0.001
 """The least that a step must shift, in parts of the giving node's target."""
 _SMALLEST_ROUGH = 0.00001
 """Where nothing larger is left to shift: beside a task that fills its node, all are small."""
-_WORST_FIRST = 1e-9
 
 
 class Tolerance(Struct, frozen=True):
@@ -100,13 +98,13 @@ def relieve(books: Books, target: list[float], node: int, uneven: float) -> Step
         for other in receivers[: _PARTNERS if len(alike) > _PARTNERS else _RECEIVERS]:
             bounds = _bounds(books, target, each, other, busiest)
             if bounds.most > 0:
-                best = _better(best, give(books, bounds))
+                best = better(best, give(books, bounds))
     if best is not None and best.shifted >= 0.5 * (load[node] - target[node]):
         return best
     for other in receivers[:_PARTNERS]:
         bounds = _bounds(books, target, node, other, busiest)
         if bounds.most > 0:
-            best = _better(best, swap(books, bounds))
+            best = better(best, swap(books, bounds))
     if best is None:
         best = _rougher(books, target, node, receivers, busiest)
     return best
@@ -121,7 +119,7 @@ def _rougher(
         bounds = _bounds(books, target, node, other, busiest, is_rough=True)
         if bounds.most > 0:
             for kind in (give, swap, several):
-                best = _better(best, kind(books, bounds))
+                best = better(best, kind(books, bounds))
     return best
 
 
@@ -138,7 +136,7 @@ def fill(books: Books, target: list[float], node: int) -> Step | None:
         for donor in donors:
             bounds = _bounds(books, target, donor, node, busiest, is_rough=is_rough)
             if bounds.most > 0:
-                best = _better(best, give(books, bounds))
+                best = better(best, give(books, bounds))
         if best is not None:
             return best
     return None
@@ -181,9 +179,3 @@ def _bounds(
 def _busiest(books: Books) -> float:
     """The most that a node has beside its capacity."""
     return max(load / part for load, part in zip(books.load, books.capacity, strict=True))
-
-
-def _better(one: Step | None, other: Step | None) -> Step | None:
-    if one is None or (other is not None and other.worth > one.worth * (1 + _WORST_FIRST)):
-        return other
-    return one

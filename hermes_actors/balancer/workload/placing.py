@@ -7,7 +7,6 @@ for each, and a subscription's owners on distinct nodes.
 from collections.abc import Iterator
 
 from hermes_actors.balancer.workload.books import Books, Task
-from hermes_actors.balancer.workload.restarts import may_place, must_be_restarted
 
 _TASKS_IN_A_STEP = 64
 
@@ -16,25 +15,20 @@ def place(books: Books) -> Iterator[None]:
     """Give each task without a node to one; yields each few hundred microseconds.
 
     There is room for all: `demand` has seen to it. If only nodes have room that own the
-    subscription already, another task makes way. In a restart those come first that have to go to
-    a restarted node.
+    subscription already, another task makes way.
     """
     waiting = [task for task in books.tasks if task.at < 0]
     # Sorting is stable: equal ones stay in the order of their numbers.
-    waiting.sort(key=lambda task: (not must_be_restarted(books, task), -task.weight))
+    waiting.sort(key=lambda task: -task.weight)
     yield
     load, capacity = books.load, books.capacity
     numbers = range(len(books.nodes))
     for count, task in enumerate(waiting):
         work, weight = task.work, task.weight
-        best, node = (False, 0.0, 0), -1
+        best, node = (0.0, 0), -1
         for each in numbers:
             if work not in books.works[each] and books.has_room(each):
-                filled = (
-                    not may_place(books, task, each),
-                    (load[each] + weight) / capacity[each],
-                    len(books.on[each]),
-                )
+                filled = (load[each] + weight) / capacity[each], len(books.on[each])
                 if node < 0 or filled < best:
                     best, node = filled, each
         books.put(task, node if node >= 0 else _room_made(books, task))

@@ -1,23 +1,14 @@
 """The planner's question and its answer: frozen values, equal for equal clusters."""
 
-from enum import Enum
-
 from msgspec import Struct
 
 from hermes_actors.coordination.commands import Assignment
-
-
-class Strategy(Enum):
-    """The measure that is to be even: how many tasks each node has, or what its tasks cost."""
-
-    COUNT = "count"
-    WEIGHTED = "weighted"
+from hermes_actors.coordination.weights import IDLE_WEIGHT
 
 
 class PlannedNode(Struct, frozen=True):
-    """A living node. `capacity` is in cores, or 1.0 for each where all are alike; `speed` is what
-    the CPU controller made of it. A draining node is to own nothing. `is_restarted`: its life began
-    in the restart that is under way. One that `is_stopping` drains for that.
+    """A living node. `capacity` is in cores, `speed` what the CPU controller made of it. A draining
+    node is to own nothing; one that `is_stopping` drains for that.
     """
 
     boot: str
@@ -25,7 +16,6 @@ class PlannedNode(Struct, frozen=True):
     capacity: float = 1.0
     speed: float = 1.0
     is_draining: bool = False
-    is_restarted: bool = False
     is_stopping: bool = False
 
 
@@ -43,8 +33,6 @@ class Work(Struct, frozen=True):
     `weight` is what all of it costs, in thousandths of a core; each owner's task has the part of
     it that it has of the partitions. `constraint` is how many owners an administrator asked for, of
     the subscription or else of its topic. `moved_s` is the log time of its last move, if known.
-    `moves` tells of each partition that has moved how often it did lately: since the restart that
-    is under way began, else within the stabilization window.
     """
 
     name: str
@@ -54,13 +42,11 @@ class Work(Struct, frozen=True):
     constraint: int | None = None
     moved_s: float | None = None
     is_suspended: bool = False
-    moves: dict[int, int] = {}
 
 
 class PlannerSettings(Struct, frozen=True):
     """How the planner plans; weights are in thousandths of a core."""
 
-    strategy: Strategy = Strategy.WEIGHTED
     owners_default: int = 2
     tasks_max: int = 1_000
     """How many tasks a node may have."""
@@ -68,8 +54,8 @@ class PlannerSettings(Struct, frozen=True):
     """Tasks that a round moves for balance alone; None: a fiftieth of all, and at least 20."""
     stable_s: float = 1_800.0
     """A subscription that has moved stays as long, unless something forces it."""
-    idle_weight: float = 0.2
-    """The least that a task costs: it fetches, commits and reports."""
+    idle_weight: float = IDLE_WEIGHT
+    """The least that a task costs."""
     uneven: float = 0.02
     """A node that is above its target by more than this part is relieved."""
     starved: float = 0.10
@@ -80,8 +66,7 @@ class PlannerSettings(Struct, frozen=True):
 
 class Problem(Struct, frozen=True):
     """A cluster at a log time. The order of nodes and works does not matter. `gone` has the names
-    of nodes that live no more, by boot id, for people. `is_restarting`: nodes that are not
-    `is_restarted` may be about to be.
+    of nodes that live no more, by boot id.
     """
 
     nodes: tuple[PlannedNode, ...]
@@ -89,7 +74,6 @@ class Problem(Struct, frozen=True):
     now_s: float = 0.0
     settings: PlannerSettings = PlannerSettings()
     gone: dict[str, str] = {}
-    is_restarting: bool = False
 
 
 class Planned(Struct, frozen=True):

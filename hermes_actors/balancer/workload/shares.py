@@ -2,8 +2,7 @@
 
 Max-min fairness with memory: owners that use less than they have keep what they use and some
 headroom; those that use all divide the rest evenly, and lose nothing by it that they had below an
-even part of all. Nothing changes until somebody would gain by it, and a new owner takes from what
-is idle first.
+even part of all. Nothing changes until somebody would gain by it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,15 +22,22 @@ _UNITS = 1_000_000
 
 
 class Use(Struct, frozen=True):
-    """An owner's share, None if it is new, and which part of that it needed; None: unknown yet."""
+    """An owner's share, and which part of that it needed; None: unknown yet."""
 
-    share: float | None
+    share: float
     used: float | None = None
 
     @property
     def is_busy(self) -> bool:
         """True when the owner would use more."""
-        return self.share is not None and self.used is not None and self.used > BUSY
+        return self.used is not None and self.used > BUSY
+
+    @property
+    def needed(self) -> float:
+        """The share that the owner keeps when others want more; an unmeasured one keeps all."""
+        if self.used is None or self.is_busy:
+            return self.share
+        return min(self.share, self.share * self.used * HEADROOM)
 
 
 def floor_of(rate: float, owners: int) -> float:
@@ -48,21 +54,12 @@ def share_out(rate: float, owners: Mapping[str, Use]) -> dict[str, float]:
     if not owners:
         return {}
     floor = floor_of(rate, len(owners))
-    new = [name for name, use in owners.items() if use.share is None]
-    known = {name: use.share for name, use in owners.items() if use.share is not None}
-    if new:
-        part = _floored(_with_room(known, owners, len(new) / len(owners)), floor)
-        # Flooring may have taken of the room that was made for the new ones.
-        even = min(1 / len(owners), max(floor, (1 - sum(part.values())) / len(new)))
-        shares = {**part, **dict.fromkeys(new, even)}
-    elif sum(known.values()) > 1 or min(known.values()) < floor:
-        shares = _floored(known, floor)
-    else:
-        shares = _from_idle_to_busy(known, owners, floor)
-        if not _is_worth_it(known, shares, owners):
+    shares = known = {name: use.share for name, use in owners.items()}
+    if sum(known.values()) <= 1 and min(known.values()) >= floor:
+        shares = _from_idle_to_busy(owners, floor)
+        if not _is_worth_it(shares, owners):
             return known
-    shares = _floored(shares, floor)
-    return {name: whole_units(shares[name]) for name in owners}
+    return {name: whole_units(share) for name, share in _floored(shares, floor).items()}
 
 
 def whole_units(share: float) -> float:
@@ -71,43 +68,11 @@ def whole_units(share: float) -> float:
     return int(share * _UNITS + 1e-6) / _UNITS
 
 
-def _needed(share: float, use: Use) -> float:
-    """Return the share that an owner keeps when others want more; an unmeasured one keeps all it
-    has, for nobody knows what it needs.
-    """
-    if use.used is None or use.is_busy:
-        return share
-    return min(share, share * use.used * HEADROOM)
-
-
-def _with_room(
-    known: Mapping[str, float], owners: Mapping[str, Use], room: float
-) -> dict[str, float]:
-    """The known shares, less by as much as `room` needs: first of what is idle, then of all."""
-    missing = room - (1 - sum(known.values()))
-    if missing <= 0:
-        return dict(known)
-    idle = {name: share - _needed(share, owners[name]) for name, share in known.items()}
-    taken = min(1.0, missing / total) if (total := sum(idle.values())) > 0 else 0.0
-    left = {name: share - taken * idle[name] for name, share in known.items()}
-    missing -= taken * total
-    whole = sum(left.values())
-    scale = 1 - max(0.0, missing) / whole if whole > 0 else 0.0
-    return {name: share * scale for name, share in left.items()}
-
-
-def _from_idle_to_busy(
-    known: Mapping[str, float], owners: Mapping[str, Use], floor: float
-) -> dict[str, float]:
-    busy = [name for name in known if owners[name].is_busy]
-    kept = {
-        name: max(floor, _needed(share, owners[name]))
-        for name, share in known.items()
-        if name not in busy
-    }
-    least = {name: min(known[name], 1 / len(known)) for name in busy}
+def _from_idle_to_busy(owners: Mapping[str, Use], floor: float) -> dict[str, float]:
+    kept = {name: max(floor, use.needed) for name, use in owners.items() if not use.is_busy}
+    least = {name: min(use.share, 1 / len(owners)) for name, use in owners.items() if use.is_busy}
     level = _level(1 - sum(kept.values()), sorted(least.values(), reverse=True))
-    return {name: max(level, least[name]) if name in busy else kept[name] for name in known}
+    return {name: max(level, least[name]) if name in least else kept[name] for name in owners}
 
 
 def _level(rest: float, least: Sequence[float]) -> float:
@@ -123,13 +88,10 @@ def _level(rest: float, least: Sequence[float]) -> float:
     return 0.0
 
 
-def _is_worth_it(
-    known: Mapping[str, float], shares: Mapping[str, float], owners: Mapping[str, Use]
-) -> bool:
+def _is_worth_it(shares: Mapping[str, float], owners: Mapping[str, Use]) -> bool:
     return any(
-        owners[name].is_busy
-        and shares[name] - known[name] > max(GAIN_MIN * known[name], _GAIN_WHOLE_MIN)
-        for name in known
+        use.is_busy and shares[name] - use.share > max(GAIN_MIN * use.share, _GAIN_WHOLE_MIN)
+        for name, use in owners.items()
     )
 
 
@@ -139,10 +101,8 @@ def _floored(shares: Mapping[str, float], floor: float) -> dict[str, float]:
     """
     raised = {name: max(floor, share) for name, share in shares.items()}
     excess = sum(raised.values()) - 1
-    if excess <= 0:
-        return raised
     above = sum(share - floor for share in raised.values())
-    if above <= 0:
+    if excess <= 0 or above <= 0:
         return raised
     keep = max(0.0, 1 - excess / above)
     return {name: floor + (share - floor) * keep for name, share in raised.items()}

@@ -4,37 +4,11 @@ An owner whose partitions change has to start anew, so a set is kept whole whene
 of the two that an even division has.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from hermes_actors.balancer.workload.problem import PlannedOwner
-from hermes_actors.balancer.workload.restarts import MOVES_MAX
-
-
-class Restarting(Struct, frozen=True):
-    """The restart that is under way: whose nodes have been restarted, by boot id, and how often
-    each partition has moved since it began.
-    """
-
-    restarted: frozenset[str]
-    moves: Mapping[int, int]
-
-    def order(self, boot: str, partition: int) -> int:
-        """Which of its partitions the boot keeps or takes first, the least value: where they stay,
-        those that have moved most often; where they must leave again, those that have least.
-        """
-        moves = self.moves.get(partition, 0)
-        return -moves if boot in self.restarted else moves
-
-    def keeps(self, owner: PlannedOwner) -> int:
-        """How many of its partitions it should keep: those that must not move again, or those that
-        need not yet.
-        """
-        moves = [self.moves.get(each, 0) for each in owner.partitions]
-        if owner.boot in self.restarted:
-            return sum(each >= MOVES_MAX for each in moves)
-        return sum(not each for each in moves)
 
 
 class Slot(Struct, frozen=True):
@@ -48,11 +22,7 @@ class Slot(Struct, frozen=True):
 
 
 def divide(
-    partitions: int,
-    count: int,
-    owners: Sequence[PlannedOwner],
-    kept: frozenset[str],
-    restarting: Restarting | None = None,
+    partitions: int, count: int, owners: Sequence[PlannedOwner], kept: frozenset[str]
 ) -> list[Slot]:
     """`count` slots that cover partitions 0 to `partitions`, in the order of their lowest one.
 
@@ -74,10 +44,6 @@ def divide(
             whole.append(Slot(tuple(sorted(owner.partitions)), boot, owner.share))
         else:
             broken.append(owner)
-    if restarting is not None and any(owner.boot in kept for owner in broken):
-        # Who keeps its set whole might leave others to give away what must stay.
-        whole, broken = [], ranked
-        left, free = _sizes(partitions, count), set(range(partitions))
     # Who stays must not be left without a slot because a set without an owner was kept whole.
     staying = sum(owner.boot in kept for owner in broken)
     while sum(left.values()) < staying:
@@ -85,8 +51,7 @@ def divide(
         whole.remove(slot)
         left[len(slot.partitions)] += 1
         free.update(slot.partitions)
-    cut = _cut(broken, kept, left, free, restarting)
-    return sorted(whole + cut, key=lambda slot: slot.partitions)
+    return sorted(whole + _cut(broken, kept, left, free), key=lambda slot: slot.partitions)
 
 
 def _sizes(partitions: int, count: int) -> dict[int, int]:
@@ -96,56 +61,22 @@ def _sizes(partitions: int, count: int) -> dict[int, int]:
 
 
 def _cut(
-    broken: Sequence[PlannedOwner],
-    kept: frozenset[str],
-    left: dict[int, int],
-    free: set[int],
-    restarting: Restarting | None,
+    broken: Sequence[PlannedOwner], kept: frozenset[str], left: dict[int, int], free: set[int]
 ) -> list[Slot]:
     """The remaining sizes, from what is free: each owner keeps of its own what fits."""
     sizes = sorted((size for size, times in left.items() for _ in range(times)), reverse=True)
-    cut: list[tuple[PlannedOwner | None, list[int]]] = []
-    for holder, size in zip(_holders(broken, kept, sizes, restarting), sizes, strict=True):
-        own = (
-            _first(free.intersection(holder.partitions), size, holder, restarting) if holder else []
-        )
+    ranked = sorted(broken, key=lambda owner: (owner.boot not in kept, -len(owner.partitions)))
+    # None: nobody had any of it.
+    holders = [*ranked, *[None] * len(sizes)][: len(sizes)]
+    owned: list[list[int]] = []
+    for holder, size in zip(holders, sizes, strict=True):
+        own = [] if holder is None else sorted(free.intersection(holder.partitions))[:size]
         free.difference_update(own)
-        cut.append((holder, own))
+        owned.append(own)
     slots = []
-    for (holder, own), size in zip(cut, sizes, strict=True):
-        more = _first(free, size - len(own), holder, restarting)
+    for holder, own, size in zip(holders, owned, sizes, strict=True):
+        more = sorted(free)[: size - len(own)]
         free.difference_update(more)
-        own = own + more
         boot = holder.boot if holder and holder.boot in kept else ""
-        slots.append(Slot(tuple(sorted(own)), boot, holder.share if holder else None))
+        slots.append(Slot(tuple(sorted(own + more)), boot, holder.share if holder else None))
     return slots
-
-
-def _holders(
-    broken: Sequence[PlannedOwner],
-    kept: frozenset[str],
-    sizes: Sequence[int],
-    restarting: Restarting | None,
-) -> list[PlannedOwner | None]:
-    """Return the owners for slots of these sizes, the largest first; None: nobody had any of it."""
-    ranked = sorted(broken, key=lambda owner: -len(owner.partitions))
-    staying = [owner for owner in ranked if owner.boot in kept]
-    others: list[PlannedOwner | None] = [owner for owner in ranked if owner.boot not in kept]
-    free = len(sizes) - len(staying)
-    others = [*others, *[None] * free][:free]
-    if restarting is None:
-        return [*staying, *others]
-    full = [owner for owner in staying if restarting.keeps(owner) > sizes[-1]]
-    return [*full, *others, *[owner for owner in staying if owner not in full]]
-
-
-def _first(
-    partitions: Collection[int],
-    count: int,
-    holder: PlannedOwner | None,
-    restarting: Restarting | None,
-) -> list[int]:
-    """Return `count` of the partitions, those first that this owner should have."""
-    if restarting is None or holder is None:
-        return sorted(partitions)[:count]
-    return sorted(partitions, key=lambda each: (restarting.order(holder.boot, each), each))[:count]

@@ -11,22 +11,10 @@ from collections.abc import Mapping
 from statistics import median
 
 from hermes_actors.coordination.commands import TaskLoad
+from hermes_actors.coordination.weights import WEIGHT_UNKNOWN, weight_of
 
-MESSAGE_WEIGHT = 0.03
-"""For each message a second: a delivery takes 30 µs."""
-KIB_WEIGHT = 0.003
-"""For each KiB a second: reading, copying and sending it takes 3 µs."""
 WINDOW_S = 300.0
 """After so long, a change counts for 63 %."""
-WEIGHT_UNKNOWN = 1.0
-"""Where nothing at all has been measured."""
-
-
-def weight_of(load: TaskLoad) -> float:
-    """The weight of a measured load. CPU is what counts; what was sent is how it is guessed."""
-    if load.cpu > 0:
-        return 1_000 * load.cpu
-    return MESSAGE_WEIGHT * load.messages + KIB_WEIGHT * load.size_bytes / 1_024
 
 
 class WeightHistory:

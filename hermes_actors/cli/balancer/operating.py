@@ -86,30 +86,18 @@ def _undo(client: ManagementClient, path: str, dc: str, node: str) -> None:
 def _datacenter_of(client: ManagementClient, node: str) -> str:
     """Where a node of that name takes part or is drained. Raises UsageWrong."""
     datacenters = fields_of(parsed_object(client.get("/balancer")), "datacenters")
-    names = [str(each.get("datacenter", "")) for each in datacenters]
-    found = [
-        name
-        for name, each in zip(names, datacenters, strict=True)
-        if any(
-            known.get("node") == node
-            for known in (*fields_of(each, "members"), *fields_of(each, "drained"))
-        )
-    ]
+    nodes = {
+        str(dc.get("datacenter", "")): {
+            str(each.get("node")) for each in (*fields_of(dc, "members"), *fields_of(dc, "drained"))
+        }
+        for dc in datacenters
+    }
+    # Where there is one datacentre alone the server says which nodes there are.
+    found = [dc for dc, names in nodes.items() if node in names] or list(nodes)
     if len(found) == 1:
         return found[0]
-    if found:
-        raise UsageWrong(f"{' and '.join(found)} each have a node {node}; say which by --dc")
-    if len(names) == 1:
-        # The server says which nodes there are.
-        return names[0]
-    known = "; ".join(
-        f"{name}: {', '.join(str(known.get('node')) for known in fields_of(each, 'members'))}"
-        for name, each in zip(names, datacenters, strict=True)
-    )
-    raise UsageWrong(
-        f"no node {node} takes part; those that do: {known or 'none that is followed'}; for "
-        "another one say where it is, by --dc"
-    )
+    known = "; ".join(f"{dc}: {', '.join(sorted(names))}" for dc, names in nodes.items())
+    raise UsageWrong(f"say by --dc where {node} is; nodes are {known or 'none that is followed'}")
 
 
 def _drained(client: ManagementClient, dc: str, node: str) -> dict[str, Any]:

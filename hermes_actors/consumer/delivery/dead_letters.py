@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
 from hermes_actors.consumer.delivery.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.coordination.owned import Lease
+from hermes_actors.coordination.lease import Lease
 from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
     LogUnavailable,

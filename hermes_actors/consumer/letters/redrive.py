@@ -20,7 +20,7 @@ from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.letters.redrive_records import Planning, RedrivePlan, RedriveRecords
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.rates.limit import RateLimit
-from hermes_actors.coordination.owned import Lease
+from hermes_actors.coordination.lease import Lease
 from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import LiveSubscription

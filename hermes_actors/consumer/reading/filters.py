@@ -13,7 +13,7 @@ from msgspec import Struct
 from hermes_actors.consumer.delivery.bodies import Bodies, NotReadable, OpenedAvro, Undeliverable
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.coordination.owned import Lease
+from hermes_actors.coordination.lease import Lease
 from hermes_actors.filters.budget import Budget, BudgetSpent
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.filters.failures import FilterFailed

@@ -2,8 +2,9 @@
 
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
+from hermes_actors.coordination.reasons import text
 from hermes_actors.coordination.room import (
     DEFAULT_LIMITS,
     OwnershipLimits,
@@ -13,22 +14,10 @@ from hermes_actors.coordination.room import (
 )
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.values import Move
+from hermes_actors.coordination.view import Coordination
 from hermes_actors.metadata.registry import Metadata
 
 _IN_A_STEP = 1_000
-_LATELY_MS = 600_000
-
-
-class Followed(Protocol):
-    """One datacentre's coordination as it is read here."""
-
-    @property
-    def state(self) -> CoordinationState:
-        """The state as it was read; another object once the log is another one."""
-
-    @property
-    def trouble(self) -> str:
-        """Why it is not followed now; "" while it is."""
 
 
 class Placements:
@@ -40,7 +29,7 @@ class Placements:
     def __init__(
         self,
         metadata: Metadata,
-        followed: Mapping[str, Followed] = MappingProxyType({}),
+        followed: Mapping[str, Coordination] = MappingProxyType({}),
         limits: OwnershipLimits = DEFAULT_LIMITS,
     ) -> None:
         self._metadata = metadata
@@ -56,31 +45,27 @@ class Placements:
             return ""
         return self._full(dc, followed.state) or ""
 
-    def takeover(self, dc: str, name: str, node: str) -> dict[str, Any]:
-        """Since when the node has had the subscription and from whom, as far as it is known."""
-        followed = self._followed.get(dc)
-        return {} if followed is None or followed.trouble else takeover(followed.state, name, node)
-
     def all_missing(self, name: str) -> dict[str, str]:
         """The same for each datacentre where it is so."""
         found = ((dc, self.missing(dc, name)) for dc in self._followed)
         return {dc: reason for dc, reason in found if reason}
 
+    def takeover(self, dc: str, name: str, node: str) -> dict[str, Any]:
+        """Since when the node has had the subscription and from whom, as far as it is known."""
+        followed = self._followed.get(dc)
+        return {} if followed is None or followed.trouble else takeover(followed.state, name, node)
+
     def notices_in_steps(self) -> Generator[None, None, list[dict[str, Any]]]:
         """Sentences, each of a datacentre; with a pause at each yield, a millisecond apart."""
-        said: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         for dc, followed in self._followed.items():
             state = followed.state
             if followed.trouble:
                 continue
             if is_drain_ignored(state, self._metadata.catalog.draining_in(dc)):
                 nodes = ", ".join(sorted({each.node for each in state.members.values()}))
-                text = (
-                    f"all nodes that take part are drained ({nodes}), which does not count: they "
-                    "keep the work, and deliveries go on, until one that is not drained takes part"
-                )
-                said.append({"datacenter": dc, "text": text})
-            said += [{"datacenter": dc, "text": text} for text in _given_up(state)]
+                notice = f"all nodes that take part are drained ({nodes}), so they keep the work"
+                found.append({"datacenter": dc, "text": notice})
             full = self._full(dc, state)
             if full is None:
                 continue
@@ -90,24 +75,13 @@ class Placements:
                 if at % _IN_A_STEP == _IN_A_STEP - 1:
                     yield
             if count:
-                what = "1 subscription" if count == 1 else f"{count} subscriptions"
-                said.append({"datacenter": dc, "text": f"nobody runs {what}: {full}"})
-        return said
+                notice = f"subscriptions that nobody runs: {count}: {full}"
+                found.append({"datacenter": dc, "text": notice})
+        return found
 
     def _full(self, dc: str, state: CoordinationState) -> str | None:
         draining = drained(state, self._metadata.catalog.draining_in(dc))
         return no_room(state, draining, self._limits)
-
-
-def _given_up(state: CoordinationState) -> list[str]:
-    """Return, in words, the last time of each node that has lately given the lead up."""
-    now_ms = state.timestamp_ms or 0
-    last = {each.node: each for each in state.resignations}
-    return [
-        f"node {each.node} has given up leading the balancer: {each.reason}; see its log"
-        for each in last.values()
-        if now_ms - each.at_ms <= _LATELY_MS
-    ]
 
 
 def takeover(state: CoordinationState, subscription: str, node: str) -> dict[str, Any]:
@@ -120,13 +94,13 @@ def takeover(state: CoordinationState, subscription: str, node: str) -> dict[str
         return {}
     grant = max(grants, key=lambda each: each.since_log_ms)
     found: dict[str, Any] = {"ownedForS": (state.clock_ms - grant.since_log_ms) / 1_000}
-    move = move_of(state, subscription, node, grant.epoch)
+    move = _move_of(state, subscription, node, grant.epoch)
     if move is not None and (before := [each for each in move.before if each not in move.after]):
-        found |= {"takenOverFrom": before, "takenOverBecause": move.reason}
+        found |= {"takenOverFrom": before, "takenOverBecause": text(move.reasons)}
     return found
 
 
-def move_of(state: CoordinationState, subscription: str, node: str, epoch: int) -> Move | None:
+def _move_of(state: CoordinationState, subscription: str, node: str, epoch: int) -> Move | None:
     """The one by which the owner got these partitions, as far as it is remembered: the last before
     they became its own, for later ones have left it as it was.
     """

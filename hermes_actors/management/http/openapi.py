@@ -6,8 +6,13 @@ import msgspec
 from litestar import Litestar
 from msgspec import Struct
 
-from hermes_actors.coordination.plan_views import PlanView
-from hermes_actors.coordination.views import MemberView, MoveView, SkewView, SubscriptionView
+from hermes_actors.coordination.views import (
+    MemberView,
+    MoveView,
+    PlanView,
+    SkewView,
+    SubscriptionView,
+)
 from hermes_actors.management.balancing.operating import (
     DrainRequest,
     SubscriptionConstraints,

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes_actors.coordination.view import Coordination
 from hermes_actors.log.base import Commit, Log
 from hermes_actors.log.commits import Progress, decode
-from hermes_actors.management.balancing.placements import Followed
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.offsets.asking import Logs, SilentLog
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -41,7 +41,7 @@ class Standings:
         subscriptions: Subscriptions,
         fold: StatusFold | None,
         clock: Clock,
-        coordinations: Mapping[str, Followed] = MappingProxyType({}),
+        coordinations: Mapping[str, Coordination] = MappingProxyType({}),
     ) -> None:
         self._coordinations = coordinations
         self._metadata = metadata

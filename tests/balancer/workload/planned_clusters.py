@@ -12,7 +12,6 @@ from hermes_actors.balancer.workload.problem import (
     PlannedOwner,
     PlannerSettings,
     Problem,
-    Strategy,
     Work,
 )
 
@@ -133,7 +132,7 @@ def _work(name: str, boots: Sequence[str], rng: random.Random) -> Work:
     )
 
 
-def _any_cluster(seed: int, count: int, works: int, strategy: Strategy) -> Problem:
+def _any_cluster(seed: int, count: int, works: int) -> Problem:
     rng = random.Random(seed)
     nodes = tuple(
         PlannedNode(
@@ -143,7 +142,7 @@ def _any_cluster(seed: int, count: int, works: int, strategy: Strategy) -> Probl
     )
     boots = [f"boot-{at}" for at in range(count + 2)]
     settings = PlannerSettings(
-        strategy, tasks_max=rng.choice([2, 4, 1_000]), moves_max=rng.choice([0, 2, 1_000_000])
+        tasks_max=rng.choice([2, 4, 1_000]), moves_max=rng.choice([0, 2, 1_000_000])
     )
     drawn = tuple(_work(f"g.t$s{at:02}", boots, rng) for at in range(works))
     return Problem(nodes, drawn, NOW_S, settings)
@@ -159,5 +158,4 @@ def problems() -> st.SearchStrategy[Problem]:
         st.integers(0, 2**32),
         st.integers(0, 5),
         st.integers(0, 16),
-        st.sampled_from(list(Strategy)),
     )

@@ -16,14 +16,12 @@ from hermes_actors.balancer.workload.problem import (
     PlannedOwner,
     PlannerSettings,
     Problem,
-    Strategy,
     Work,
 )
 from hermes_actors.balancer.workload.targets import targets
 from tests.balancer.workload.planned_clusters import (
     NOW_S,
     after,
-    counts,
     heavy_tailed,
     loads,
     nodes_of,
@@ -177,17 +175,6 @@ def test_moves_that_together_gain_little_are_not_made() -> None:
     problem = Problem(nodes_of(2), tuple(works), NOW_S, settings)
     assert plan(problem).assignments == ()
     assert plan(replace(problem, settings=replace(settings, gain_min=0.01))).moves == 1
-
-
-def test_equal_counts_move_the_fewest_tasks_that_suffice() -> None:
-    settings = PlannerSettings(Strategy.COUNT, moves_max=1_000)
-    problem = Problem(nodes_of(4), works_of([5.0] * 50 + [0.1] * 50), NOW_S, settings)
-    problem = after(problem, plan(problem))
-    assert set(counts(problem).values()) == {50}
-    joined = replace(problem, nodes=nodes_of(5))
-    planned = plan(joined)
-    assert planned.moves == 40
-    assert set(counts(after(joined, planned)).values()) == {40}
 
 
 def test_placing_gives_the_heaviest_first_to_the_node_that_it_fills_least() -> None:

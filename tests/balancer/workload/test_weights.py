@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from hermes_actors.balancer.workload.planner import plan
-from hermes_actors.balancer.workload.weights import WEIGHT_UNKNOWN, WeightHistory, weight_of
+from hermes_actors.balancer.workload.weights import WeightHistory
 from hermes_actors.coordination.commands import TaskLoad
+from hermes_actors.coordination.weights import WEIGHT_UNKNOWN, weight_of
 from tests.balancer.workload.planned_clusters import NOW_S, after, heavy_tailed
 
 

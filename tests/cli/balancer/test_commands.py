@@ -11,12 +11,8 @@ from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.output.render import span, time_of
 
 ORDERS = "shop.orders$billing"
-LOAD = {"messages": 12.0, "sizeBytes": 2_048.0, "cpu": 0.3}
 SKEW = {
     "nodes": 2,
-    "mean": 10.0,
-    "ideal": 10.0,
-    "highest": 12.0,
     "highestNode": "node-a",
     "maxToMean": 1.2,
     "maxToIdeal": 1.2,
@@ -35,7 +31,6 @@ def member(node, **fields):
         "targets": 3,
         "partitions": 6,
         "weight": 12.0,
-        "load": LOAD,
         "cpu": 0.5,
         "cpuAvailable": 3.75,
         "heardAgoMs": 400,
@@ -77,7 +72,7 @@ DC1 = {
                 {
                     "node": "node-c",
                     "partitions": [3],
-                    "waitsFor": "node node-b to release partition 3",
+                    "waitsFor": ["node-b"],
                     "waitingForS": 0.4,
                 }
             ],
@@ -108,17 +103,6 @@ DC2 = {
 }
 
 
-def test_status_says_that_a_restart_is_taken_to_be_under_way(hermes, server):
-    server.on("GET /balancer", (200, {"datacenters": [{**DC1, "restartingForS": 240.0}]}))
-    (line,) = [
-        each for each in hermes("balancer", "status").stdout.splitlines() if "under way" in each
-    ]
-    assert line.startswith(
-        "dc1: nodes have gone, the first 4 min ago, so a restart is taken to be "
-    )
-    assert line.endswith("until no node has gone or come for ten minutes")
-
-
 def test_status_shows_leader_members_owners_and_what_is_wrong(hermes, server, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
     server.on("GET /balancer", (200, {"datacenters": [DC1, DC2]}))
@@ -140,9 +124,7 @@ def test_status_shows_leader_members_owners_and_what_is_wrong(hermes, server, mo
     assert rows[7][0:3] == ["DC", "Subscription", "Node"]
     assert rows[8][1:] == [ORDERS, "node-a", "0-2, 5", "50 %", "17", "5 min"]
     assert rows[9][2:] == ["node-b", "3", "25 % → 50 %", "17", "5 min", "is to release them"]
-    assert rows[10][2:] == [
-        "node-c", "3", "-", "-", "0.4 s", "waits for node node-b to release partition 3",
-    ]  # fmt: skip
+    assert rows[10][2:] == ["node-c", "3", "-", "-", "0.4 s", "waits for node-b"]
     assert lines[11:] == [
         "dc1 shop.pages$x: nobody runs it: the leader has not planned it yet",
         "dc1 node-b: drained by ann since 2023-11-14T22:13:20Z (disks\\x1b): 2 tasks left",
@@ -168,85 +150,34 @@ def part(node, *partitions):
 
 def test_a_plan_is_shown_with_its_reasons_and_what_it_comes_to(hermes, server, monkeypatch):
     monkeypatch.setenv("COLUMNS", "140")
-    plan = {
-        "changes": [
-            {
-                "subscription": ORDERS,
-                "reason": "weight 12 → node node-b, which is 18 % below its target",
-                "weight": 12.0,
-                "moves": 1,
-                "before": [part("node-a", 0, 1, 2)],
-                "after": [part("node-b", 0, 1, 2)],
-            }
-        ],
-        "nodes": [
-            {
-                "node": "node-a",
-                "cores": 4.0,
-                "capacity": 0.0,
-                "isDraining": True,
-                "tasksBefore": 3,
-                "tasksAfter": 2,
-                "weightBefore": 24.0,
-                "weightAfter": 12.0,
-            }
-        ],
-        "before": SKEW,
-        "after": {**SKEW, "maxToMean": 1.0, "maxToIdeal": 1.0},
+    change = {
+        "subscription": ORDERS,
+        "reason": "weight 12 from node-a to node-b",
         "moves": 1,
-        "unplaced": 2,
-        "hasMore": True,
+        "before": [part("node-a", 0, 1, 2)],
+        "after": [part("node-b", 0, 1, 2)],
     }
-    server.on("GET /balancer/plan?dc=dc1", (200, {"datacenter": "dc1", "plan": plan}))
-    result = hermes("balancer", "plan", "--dry-run", "--dc", "dc1")
+    found = {"datacenter": "dc1", "plan": {"changes": [change], "moves": 1}}
+    server.on("GET /balancer/plan?dc=dc1", (200, found))
+    result = hermes("balancer", "plan", "--dc", "dc1")
     assert result.exit_code == 0, result.stderr
-    lines = result.stdout.splitlines()
-    assert lines[1].split()[:5] == [ORDERS, "node-a[0-2]", "node-b[0-2]", "12", "weight"]
-    assert lines[1].endswith("which is 18 % below its target")
-    assert lines[4].split() == ["node-a", "DRAINED", "4", "0", "3", "→", "2", "24", "→", "12"]
-    assert lines[5:] == [
-        (
-            "dc1: 1 task would begin elsewhere; the node that carries most: 1.20 → 1.00 times the "
-            "mean, 1.20 → 1.00 times the least possible; nothing was changed"
-        ),
-        "no node has room for 2 owners that are wanted",
-        "the next round would go on: this one moves no more than its budget",
-    ]
-    assert server.made() == ["GET /balancer/plan?dc=dc1"]
+    _, row, end = result.stdout.splitlines()
+    assert row.split()[:4] == [ORDERS, "node-a[0-2]", "node-b[0-2]", "weight"]
+    assert end == "dc1: 1 task would move; nothing was changed"
+    server.on("GET /balancer/plan", (200, {"datacenter": "dc1", "plan": {"changes": []}}))
+    assert hermes("balancer", "plan").stdout.startswith("nothing would change\n")
 
 
-def test_a_plan_without_changes_says_so(hermes, server):
-    plan = {"changes": [], "nodes": [], "before": SKEW, "after": SKEW, "moves": 0}
-    server.on("GET /balancer/plan", (200, {"datacenter": "dc1", "plan": plan}))
-    assert hermes("balancer", "plan", "--dry-run").stdout.startswith("nothing would change\n")
-
-
-def test_explain_says_why_and_lists_the_moves_newest_first(hermes, server, monkeypatch):
+def test_explain_shows_where_it_is_and_lists_the_moves_newest_first(hermes, server, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    move = {"subscription": ORDERS, "reason": "new: 1 owner", "term": 3, "offset": 7}
+    move = {"subscription": ORDERS, "reason": "new, owners: 1", "term": 3, "offset": 7}
     found = {
         **DC1,
-        "why": ["node node-b has 2 partitions of it for 5 s: drained"],
         "moves": [
             {**move, "movedAt": 1_700_000_060.0, "before": ["node-a"], "after": ["node-b"]},
             {**move, "movedAt": 1_700_000_000.0, "before": [], "after": ["node-a"]},
         ],
-        "resignations": [
-            {
-                "node": "node-b",
-                "term": 2,
-                "resignedAt": 1_699_999_990.0,
-                "reason": "planning failed",
-            }
-        ],
-        "departures": [
-            {
-                "node": "node-c",
-                "boot": "b",
-                "leftAt": 1_700_000_030.0,
-                "cause": "its lease ran out",
-            }
-        ],
+        "departures": [{"node": "node-c", "leftAt": 1_700_000_030.0, "isExpired": True}],
     }
     server.on(
         "GET /balancer/explain?about=shop.orders%24billing",
@@ -255,28 +186,14 @@ def test_explain_says_why_and_lists_the_moves_newest_first(hermes, server, monke
     result = hermes("balancer", "explain", "shop.orders", "billing")
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert lines[1] == "  node node-b has 2 partitions of it for 5 s: drained"
-    assert [line.split()[0] for line in lines[3:]] == [
-        "2023-11-14T22:14:20Z",
-        "2023-11-14T22:13:50Z",
-        "2023-11-14T22:13:20Z",
-        "2023-11-14T22:13:10Z",
-    ]
-    assert lines[-1].endswith("node node-b gave up the lead: planning failed")
-    assert "node node-c is gone: its lease ran out" in lines[4]
+    assert any("waits for node-b" in line for line in lines)
+    assert [line.split()[0] for line in lines[-3:]] == [
+        "2023-11-14T22:14:20Z", "2023-11-14T22:13:50Z", "2023-11-14T22:13:20Z",
+    ]  # fmt: skip
+    assert "node node-c is gone: its lease ran out" in lines[-2]
     assert hermes("balancer", "explain", ORDERS).stdout == result.stdout
-
-
-def test_of_datacentres_that_have_nothing_to_do_with_it_explain_says_nothing(hermes, server):
-    here = {**DC1, "why": ["it takes part for 5 s"], "moves": [], "departures": []}
-    there = {**DC2, "isKnown": True, "why": [], "moves": [], "departures": []}
-    server.on(
-        "GET /balancer/explain?about=node-a",
-        (200, {"about": "node-a", "datacenters": [here, there]}),
-    )
-    assert "dc2" not in hermes("balancer", "explain", "node-a").stdout
-    server.on("GET /balancer/explain", (200, {"about": "", "datacenters": [here, there]}))
-    assert "dc2: term 0" in hermes("balancer", "explain").stdout
+    newest = hermes("balancer", "explain", ORDERS, "--limit", "1").stdout.splitlines()
+    assert newest[-1] == lines[-3]
 
 
 def status_of(node, dc="dc1", tasks=2, **fields):
@@ -343,10 +260,10 @@ def test_which_of_two_nodes_is_meant_has_to_be_said(hermes, server):
     server.on("GET /balancer", (200, {"datacenters": both}))
     result = hermes("balancer", "drain", "node-a")
     assert result.exit_code == 2
-    assert "dc1 and dc2 each have a node node-a; say which by --dc" in result.stderr
+    assert "say by --dc where node-a is; nodes are dc1: node-a; dc2: node-a" in result.stderr
     result = hermes("balancer", "drain", "node-x")
     assert result.exit_code == 2
-    assert "those that do: dc1: node-a; dc2: node-a;" in result.stderr
+    assert "say by --dc where node-x is" in result.stderr
 
 
 def test_the_server_refuses_a_node_that_nobody_knows_unless_it_is_forced(hermes, server):

@@ -4,28 +4,29 @@ import pytest
 import trio
 
 from hermes_actors.coordination.commands import Join, Leave, TermClaim
+from hermes_actors.coordination.reasons import NODE_LEFT, Reason
 from hermes_actors.management.balancing.placements import takeover
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus
 from tests.management.coordination_scene import ORDERS, T0_MS, Followed
 
 
-def plan(followed, reason, *boots):
+def plan(followed, *boots, reasons=()):
     """The partitions of the one subscription, in turn, to these boots."""
     targets = [(boot, (number,)) for number, boot in enumerate(boots)]
-    followed.plan(ORDERS, *targets, reason=reason)
+    followed.plan(ORDERS, *targets, reasons=reasons)
 
 
 @pytest.fixture
 def followed():
     followed = Followed(Join("b1", "node-a", 1.0), Join("b2", "node-b", 1.0), TermClaim("b1", 1))
-    plan(followed, "new: 1 owner", "b2")
+    plan(followed, "b2")
     return followed
 
 
 def test_who_took_it_over_tells_since_when_from_whom_and_why(followed):
     followed.say(Leave("b2"))
-    plan(followed, "node node-b left", "b1")
+    plan(followed, "b1", reasons=(Reason(NODE_LEFT, {"node": "node-b"}),))
     followed.say(TermClaim("b1", 9), TermClaim("b1", 9))
     assert takeover(followed.state, ORDERS, "node-a") == {
         "ownedForS": 0.2,
@@ -37,7 +38,7 @@ def test_who_took_it_over_tells_since_when_from_whom_and_why(followed):
 
 def test_the_first_owner_has_it_from_nobody_and_one_that_is_joined_neither(followed):
     assert takeover(followed.state, ORDERS, "node-b") == {"ownedForS": 0.0}
-    plan(followed, "now 2 owners: constraint", "b2", "b1")
+    plan(followed, "b2", "b1")
     assert takeover(followed.state, ORDERS, "node-a") == {"ownedForS": 0.0}
     assert takeover(followed.state, ORDERS, "node-b") == {"ownedForS": pytest.approx(0.1)}
 

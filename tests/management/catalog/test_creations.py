@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.balancer.suspension import Suspensions
+from hermes_actors.balancer.outbox import Outbox
 from hermes_actors.log.base import LogUnavailable
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -45,9 +45,9 @@ async def test_no_change_of_it_moves_where_it_starts(shop, nursery):
     assert (await shop.put(PATH, {"description": "changed"})).status_code == 200
     assert (await shop.put(f"{PATH}/state", "SUSPENDED")).status_code == 200
     assert (await shop.put(f"{PATH}/state", "ACTIVE")).status_code == 200
-    suspensions = Suspensions(shop.metadata)
-    nursery.start_soon(suspensions.run)
-    suspensions.ask(live(shop), "gone")
+    outbox = Outbox(shop.metadata)
+    nursery.start_soon(outbox.run)
+    outbox.suspend(live(shop), "gone")
     with trio.fail_after(5), shop.metadata.watch() as watch:
         while live(shop).suspension != "gone":
             await watch.wait()

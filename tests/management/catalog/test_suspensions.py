@@ -2,7 +2,7 @@
 
 import trio
 
-from hermes_actors.balancer.suspension import Suspensions
+from hermes_actors.balancer.outbox import Outbox
 
 PATH = "/topics/shop.orders/subscriptions/billing"
 GONE = "the endpoint is gone, it answered HTTP 410"
@@ -11,9 +11,9 @@ GONE = "the endpoint is gone, it answered HTTP 410"
 async def suspend(api, nursery):
     await api.with_topic()
     await api.with_subscription()
-    suspensions = Suspensions(api.metadata)
-    nursery.start_soon(suspensions.run)
-    suspensions.ask(api.metadata.catalog.subscriptions["shop.orders$billing"], GONE)
+    outbox = Outbox(api.metadata)
+    nursery.start_soon(outbox.run)
+    outbox.suspend(api.metadata.catalog.subscriptions["shop.orders$billing"], GONE)
     with trio.fail_after(5), api.metadata.watch() as watch:
         while (await shown(api))["state"] != "SUSPENDED":
             await watch.wait()

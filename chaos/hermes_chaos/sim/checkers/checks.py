@@ -90,7 +90,6 @@ class Checks:
         end_of: Callable[[Place], int],
     ) -> None:
         frontend, fallback = config.frontend, config.fallback
-        balancer = config.consumers.balancer
         # Messages may be larger than a small batch.
         is_small = frontend.batch_bytes_max < _ROOMY_BATCH_BYTES
         limits = frontend.waiting_per_topic_max, 1 if is_small else frontend.batch_records_max
@@ -137,7 +136,7 @@ class Checks:
             FencesAreKept(),
             PartsAreOfOne(subject),
             OwnersAreFound(subject, self.ledgers, config.management.topic_partitions),
-            BalancerSettles(self.ledgers, is_weighted=balancer.strategy == "weighted"),
+            BalancerSettles(self.ledgers),
             FoldsAgree(),
             RegistersConverge(),
             LettersHaveCauses(subject),

@@ -247,19 +247,16 @@ class OwnersAreFound(Checker):
 
 class BalancerSettles(Checker):
     """Once all has come to rest nothing is moved any more, and no node carries much more than
-    others: half more than the mean at most, and a task. Where tasks are weighed, each counts as
-    what it costs by the nodes' measures, the least as idle ones do, and that task is the heaviest;
-    one may outweigh all others together, and what is even then looks very uneven to who counts.
-    Weights follow the measures for minutes, so one plan may still move what they lead to. A node of
-    which all has moved twice while nodes were restarted one by one may carry any part of it.
+    others: half more than the mean at most, and the heaviest task. Each task counts as what it
+    costs by the nodes' measures, the least as idle ones do. Weights follow the measures for
+    minutes, so one plan may still move what they lead to.
     """
 
     name = "the balancer settles"
 
-    def __init__(self, ledgers: Ledgers, *, is_weighted: bool = False) -> None:
+    def __init__(self, ledgers: Ledgers) -> None:
         super().__init__()
         self._ledgers = ledgers
-        self._is_weighted = is_weighted
         self._moves: dict[str, int] = {}
         self._weights: Mapping[str, Mapping[str, float]] = {}
 
@@ -274,19 +271,16 @@ class BalancerSettles(Checker):
         for dc, count in self._moves.items():
             self.examined += 1
             ledger = self._ledgers.of[dc]
-            moves = ledger.moves[count + self._is_weighted :]
+            moves = ledger.moves[count + 1 :]
             if moves:
                 self.violations.append(
                     f"all was at rest in {dc}, and the plan at {moves[0]} moves something"
                 )
-            tasks = ledger.tasks(self._weights.get(dc, {}) if self._is_weighted else None)
+            tasks = ledger.tasks(self._weights.get(dc, {}))
             loads = {boot: sum(costs) for boot, costs in tasks.items()}
             mean = sum(loads.values()) / max(1, len(loads))
             heaviest = max((cost for costs in tasks.values() for cost in costs), default=0.0)
-            if any(
-                load > 1.5 * mean + heaviest and ledger.may_move(boot)
-                for boot, load in loads.items()
-            ):
+            if any(load > 1.5 * mean + heaviest for load in loads.values()):
                 by_node = {ledger.members[boot]: len(costs) for boot, costs in tasks.items()}
                 carried = {ledger.members[boot]: round(load, 2) for boot, load in loads.items()}
                 self.violations.append(f"the nodes of {dc} own {by_node}, and carry {carried}")

@@ -13,7 +13,6 @@ from hermes_actors.coordination.commands import (
     Leave,
     Plan,
     Release,
-    Resign,
     Stopping,
     TermClaim,
 )
@@ -22,7 +21,6 @@ from hermes_chaos.sim.history.standing import Coordinated
 _LEASE_MS = 3_000
 _STEP_MAX_MS = 1_000
 _IDLE_WEIGHT = 0.2
-_MOVES_MAX = 2
 
 
 @dataclass(frozen=True)
@@ -46,8 +44,6 @@ class Ledger:
         """By subscription."""
         self.moves: list[int] = []
         """The offsets of the plans that have changed who is to own something."""
-        self._grants: dict[tuple[str, int], list[tuple[int, str]]] = {}
-        self._went: list[tuple[int, str]] = []
         self._heard_ms: dict[str, int] = {}
         self._gone: set[str] = set()
         self._stopping: set[str] = set()
@@ -75,8 +71,6 @@ class Ledger:
             case Heartbeat(boot=boot) if boot in self.members:
                 self._heard_ms[boot] = self.clock_ms
             case Stopping(boot=boot) if boot in self.members:
-                if boot not in self._stopping:
-                    self._went.append((self.clock_ms, self.members[boot]))
                 self._stopping.add(boot)
                 if self._leader == boot:
                     self._leader = ""
@@ -86,8 +80,6 @@ class Ledger:
                 may_lead = boot in self.members and boot not in self._stopping
                 if not self._leader and may_lead and term == self._term + 1:
                     self._leader, self._term = boot, term
-            case Resign(boot=boot, term=term) if (boot, term) == (self._leader, self._term):
-                self._leader = ""
             case Plan() as plan:
                 self._take(plan, record.offset)
             case Release(boot=boot, subscription=name, epoch=epoch):
@@ -112,47 +104,21 @@ class Ledger:
         """The subscriptions that are to have owners."""
         return [name for name, targets in self._targets.items() if targets]
 
-    def may_move(self, boot: str) -> bool:
-        """True when the node has a partition that has not had another node twice since the first
-        of its nodes went, of those that went one after the other, each once: as in a restart of
-        all, in which nothing moves a third time.
-        """
-        since_ms, seen = self.clock_ms, set[str]()
-        for at_ms, node in reversed(self._went):
-            if node in seen:
-                break
-            seen.add(node)
-            since_ms = at_ms
-        return any(
-            sum(at_ms >= since_ms for at_ms, _ in self._grants[name, partition][1:]) < _MOVES_MAX
-            for name, some in self.holdings.items()
-            for each in some
-            if each.boot == boot
-            for partition in each.partitions
-        )
-
-    def tasks(self, weights: Mapping[str, float] | None = None) -> dict[str, list[float]]:
+    def tasks(self, weights: Mapping[str, float]) -> dict[str, list[float]]:
         """Return the costs of the subscriptions that each living boot owns something of: each is
-        its part of the subscription's weight, but no less than an idle one; without weights, 1
-        each.
+        its part of the subscription's weight, but no less than an idle one.
         """
         found: dict[str, list[float]] = {boot: [] for boot in self.members}
         for name, some in self.holdings.items():
             count = sum(len(each.partitions) for each in some)
             for each in some:
-                cost = 1.0
-                if weights is not None:
-                    weight = weights.get(name, 0.0)
-                    cost = max(_IDLE_WEIGHT, weight * len(each.partitions) / max(1, count))
-                found[each.boot].append(cost)
+                weight = weights.get(name, 0.0) * len(each.partitions) / max(1, count)
+                found[each.boot].append(max(_IDLE_WEIGHT, weight))
         return found
 
     def _forget(self, boot: str) -> None:
-        node = self.members.pop(boot, None)
-        if node is None:
+        if self.members.pop(boot, None) is None:
             return
-        if boot not in self._stopping:
-            self._went.append((self.clock_ms, node))
         del self._heard_ms[boot]
         self._gone.add(boot)
         if self._leader == boot:
@@ -191,9 +157,3 @@ class Ledger:
                 if boot in self.members and boot not in others and held.isdisjoint(partitions)
             ]
             self.holdings[name] = before + granted
-            for each in granted:
-                node = self.members[each.boot]
-                for partition in each.partitions:
-                    grants = self._grants.setdefault((name, partition), [])
-                    if not grants or grants[-1][1] != node:
-                        grants.append((self.clock_ms, node))

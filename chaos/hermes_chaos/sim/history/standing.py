@@ -69,7 +69,7 @@ def content_of(state: CoordinationState) -> bytes:
         (
             (state.position, state.clock_ms, state.timestamp_ms, state.term, state.leader),
             (state.plan_offset, state.expired, state.moved),
-            (list(state.moves), list(state.departed), list(state.resignations)),
+            (list(state.moves), list(state.departed)),
             list(state.members.values()),
             sorted(state.subscriptions.items()),
         )

@@ -69,7 +69,6 @@ _SNAPSHOTS: tuple[tuple[str, str, Callable[[SnapshotContent], Steps]], ...] = (
     ("plan", "which plan is in force", _packs(lambda content: replace(content, plan_offset=-1))),
     ("cores", "what nodes cost", _each_member(lambda each: replace(each, load=None))),
     ("weights", "what tasks cost", _each_ownership(lambda each: replace(each, load=None))),
-    ("tracks", "when partitions moved", _each_ownership(lambda each: replace(each, tracks=()))),
 )
 _COMING_AND_GOING = Shape(
     nodes_per_dc=3,
@@ -91,7 +90,7 @@ _PASSING: tuple[tuple[str, str, Callable[[SnapshotContent], Steps], int, Shape],
     (
         "stopping",
         "who is stopping",
-        _each_member(lambda each: replace(each, stops_log_ms=None)),
+        _each_member(lambda each: replace(each, is_stopping=False)),
         3,
         _STOPS,
     ),

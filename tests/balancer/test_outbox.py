@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import trio
 
-from hermes_actors.balancer.suspension import Suspensions
+from hermes_actors.balancer.outbox import Outbox
 from hermes_actors.errors import Unavailable
 from hermes_actors.metadata.commands import Rejected
 from tests.values import a_live_subscription, a_subscription
@@ -45,14 +45,14 @@ async def test_one_that_cannot_be_written_holds_up_no_other(nursery, autojump_cl
         return Rejected("somebody was faster")
 
     metadata.answers = {"silent": trio.sleep_forever, "refused": refused, "away": away}
-    suspensions = Suspensions(metadata)
+    outbox = Outbox(metadata)
     for each in metadata.catalog.subscriptions.values():
-        suspensions.ask(each, "gone")
-    nursery.start_soon(suspensions.run)
+        outbox.suspend(each, "gone")
+    nursery.start_soon(outbox.run)
     await trio.testing.wait_all_tasks_blocked()
     assert sorted(metadata.written) == ["a", "b", "c"]
     # They are tried again, and asked for once more meanwhile is asked for once.
-    suspensions.ask(metadata.catalog.subscriptions["shop.orders$away"], "gone")
+    outbox.suspend(metadata.catalog.subscriptions["shop.orders$away"], "gone")
     del metadata.answers["refused"], metadata.answers["away"]
     await trio.sleep(1.5)
     assert sorted(metadata.written) == ["a", "away", "b", "c", "refused"]
@@ -66,10 +66,10 @@ async def test_changes_under_way_are_bounded_and_none_is_forgotten(nursery, auto
         await trio.sleep(1)
 
     metadata.answers = dict.fromkeys(names, slow)
-    suspensions = Suspensions(metadata)
-    nursery.start_soon(suspensions.run)
+    outbox = Outbox(metadata)
+    nursery.start_soon(outbox.run)
     for each in metadata.catalog.subscriptions.values():
-        suspensions.ask(each, "gone")
+        outbox.suspend(each, "gone")
     await trio.sleep(10)
     assert metadata.under_way_high == 8
     assert sorted(metadata.written) == sorted(names)

@@ -1,0 +1,125 @@
+"""Metadata changes that consumers ask for: their subscription is ACTIVE, or its endpoint is gone
+and it is SUSPENDED.
+
+Suspension is everybody's: what one datacentre's endpoint has said suspends it in all.
+"""
+
+import logging
+from collections.abc import Callable
+
+import trio
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes_actors.errors import HermesError
+from hermes_actors.metadata.bodies import activation_body, subscription_body
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.commands import Alive, Change, Rejected, StampIs, put
+from hermes_actors.metadata.keys import activation_key, subscription_key
+from hermes_actors.metadata.registry import Metadata
+from hermes_actors.model.subscription import SubscriptionState
+
+_logger = logging.getLogger(__name__)
+
+_PAUSE_S = 1.0
+_AT_ONCE_MAX = 8
+
+
+class _Wanted(Struct, frozen=True):
+    """`change` gives the change as things are now; None when there is nothing to change any more.
+    `done` is what the log says then.
+    """
+
+    change: Callable[[], Change | None]
+    done: str = ""
+
+
+class Outbox:
+    """Writes each change until it is written down or has become pointless; several at once, so that
+    one that cannot be written now holds up no other.
+    """
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        # The newest of each subscription and kind: bounded by their number.
+        self._wanted: dict[str, _Wanted] = {}
+        self._has_more = trio.Event()
+
+    def activate(self, live: LiveSubscription) -> None:
+        """A consumer of this version has started here. Does not wait."""
+        if self._metadata.dc not in live.active_in:
+            self._want(f"active {live.name}", _Wanted(lambda: self._activation(live)))
+
+    def suspend(self, live: LiveSubscription, reason: str) -> None:
+        """Suspend this version of the subscription. Does not wait."""
+        done = f"{live.name} is suspended: {reason}"
+        self._want(f"suspended {live.name}", _Wanted(lambda: self._suspension(live, reason), done))
+
+    async def run(self) -> None:
+        """Write down what is wanted, for ever."""
+        limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
+        at_work: set[str] = set()
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._has_more = trio.Event()
+                for what in self._wanted:
+                    if what not in at_work:
+                        at_work.add(what)
+                        nursery.start_soon(self._write_down, what, at_work, limiter)
+                await self._has_more.wait()
+
+    def _want(self, what: str, wanted: _Wanted) -> None:
+        self._wanted[what] = wanted
+        self._has_more.set()
+
+    async def _write_down(
+        self, what: str, at_work: set[str], limiter: trio.CapacityLimiter
+    ) -> None:
+        while (wanted := self._wanted.get(what)) is not None:
+            async with limiter:
+                is_over = await self._change(what, wanted)
+            if not is_over:
+                await trio.sleep(_PAUSE_S)
+            elif self._wanted[what] is wanted:
+                del self._wanted[what]
+        at_work.discard(what)
+
+    async def _change(self, what: str, wanted: _Wanted) -> bool:
+        """Write one change; True when it is written, or must not be."""
+        change = wanted.change()
+        if change is None:
+            return True
+        try:
+            outcome = await self._metadata.change(change)
+        except HermesError as error:
+            _logger.warning("%s: not written yet: %s", what, error.message)
+            return False
+        if isinstance(outcome, Rejected):
+            # Somebody else's change came between: look again at what it is now.
+            return False
+        if wanted.done:
+            _logger.warning("%s", wanted.done)
+        return True
+
+    def _activation(self, live: LiveSubscription) -> Change | None:
+        dc, latest = self._metadata.dc, self._latest(live)
+        if latest is None or dc in latest.active_in:
+            return None
+        # The precondition keeps a late activation from outliving its subscription.
+        alive = Alive(subscription_key(live.name), live.incarnation)
+        return put(activation_key(live.name, dc), activation_body(live.incarnation), alive)
+
+    def _suspension(self, live: LiveSubscription, reason: str) -> Change | None:
+        latest = self._latest(live)
+        if latest is None or latest.subscription != live.subscription:
+            # It has been changed since: its consumer tries again, and asks again if need be.
+            return None
+        key = subscription_key(latest.name)
+        suspended = replace(latest.subscription, state=SubscriptionState.SUSPENDED)
+        body = subscription_body(suspended, latest.topic_incarnation, reason, latest.creation)
+        return put(key, body, StampIs(key, latest.stamp))
+
+    def _latest(self, live: LiveSubscription) -> LiveSubscription | None:
+        """The subscription as it is now; None if it is gone, or is another one of that name."""
+        latest = self._metadata.catalog.subscriptions.get(str(live.name))
+        return None if latest is None or latest.incarnation != live.incarnation else latest
