@@ -4,11 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.log.base import UnknownTopic
+from hermes_actors.log.letters import LetterBox
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.changes import Changes
-from hermes_actors.management.dead_letters.letters import Letters, matching, with_silent
-from hermes_actors.management.dead_letters.query import filter_of_body, flag_of_body, number_of_body
+from hermes_actors.management.dead_letters.letters import (
+    COUNT_MAX,
+    Letters,
+    matching,
+    with_unreachable,
+)
+from hermes_actors.management.dead_letters.selection import RedriveRequest, selection_in
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
@@ -24,15 +30,8 @@ from hermes_actors.metadata.redrives import (
     redrive_of,
 )
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.dead_letter import dlq_topic
 from hermes_actors.model.moments import iso_ms
 from hermes_actors.runtime.clock import Clock
-
-RATE_DEFAULT = 50
-RATE_MAX = 10_000
-
-COUNT_MAX = 100_000
-"""Above this many in a datacentre the answer says "at least"."""
 
 
 class Redrives:
@@ -59,32 +58,29 @@ class Redrives:
 
         Raises Refused: also while an earlier one is not done. Raises Unavailable.
         """
-        live = self._letters.live(caller, topic, name, "re-drive the dead letters")
-        wanted = filter_of_body(body, "re-drive", self._clock.now_ms())
-        rate_per_s = number_of_body(body, "ratePerSecond", RATE_DEFAULT, RATE_MAX)
-        is_dry = flag_of_body(body, "dryRun")
+        live = self._letters.owned(caller, topic, name, "re-drive the dead letters")
+        request = selection_in(RedriveRequest, body, "re-drive")
+        wanted = request.filter(self._clock.now_ms())
 
-        async def count(log: Log) -> tuple[LetterRange, int, bool] | None:
-            place = await self._letters.place(log, live)
-            if place is None:
-                return None
-            ids, is_whole = await matching(place, wanted, COUNT_MAX)
-            return LetterRange(place.start, place.end), len(ids), is_whole
+        async def count(box: LetterBox) -> tuple[LetterRange, int, bool]:
+            place = await box.place()
+            found, is_whole = await matching(box, wanted, COUNT_MAX)
+            span = LetterRange(0, 0) if place is None else LetterRange(place.start, place.end)
+            return span, len(found), is_whole
 
-        results, silent = await self._letters.in_each(count)
-        found = {dc: result for dc, result in results.items() if result is not None}
-        meant = {dc: result for dc, result in found.items() if result[1] or not result[2]}
+        results, unreachable = await self._letters.ask(live, count)
+        meant = {dc: result for dc, result in results.items() if result[1] or not result[2]}
         answer: dict[str, Any] = {
-            "dryRun": is_dry,
+            "dryRun": request.dry_run,
             "matching": sum(result[1] for result in meant.values()),
-            "isComplete": all(result[2] for result in meant.values()) and not silent,
-            "ratePerSecond": rate_per_s,
+            "isComplete": all(result[2] for result in meant.values()) and not unreachable,
+            "ratePerSecond": request.rate_per_second,
             "datacenters": [
                 {"datacenter": dc, "matching": result[1]} for dc, result in meant.items()
             ],
         }
-        answer = with_silent(answer, silent, is_useless=not results)
-        if is_dry:
+        answer = with_unreachable(answer, unreachable, is_useless=not results)
+        if request.dry_run:
             return answer
         if not meant:
             raise Refused(
@@ -104,7 +100,7 @@ class Redrives:
             redrive = Redrive(
                 number=1 if before is None else before.number + 1,
                 incarnation=live.incarnation,
-                rate_per_s=rate_per_s,
+                rate_per_s=request.rate_per_second,
                 requested_at_ms=self._clock.now_ms(),
                 requested_by=caller.name,
                 ranges=ranges,
@@ -123,7 +119,7 @@ class Redrives:
 
     async def progress(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
         """How far the subscription's last re-drive has come. Raises Refused, 404 without one."""
-        live = self._letters.live(caller, topic, name, "see the re-drive")
+        live = self._letters.owned(caller, topic, name, "see the re-drive")
         redrive = redrive_of(self._metadata.catalog, live.name, live.incarnation)
         if redrive is None:
             raise Refused(f"Subscription {live.name} has no re-drive", ErrorCode.OTHER, 404)
@@ -155,7 +151,7 @@ class Redrives:
         self, live: LiveSubscription, redrive: Redrive, dc: str, unknown: Mapping[str, str]
     ) -> str:
         """Why it does not go on there, as far as is known; "" when it does."""
-        if dc not in self._letters.logs:
+        if dc not in self._letters.logs.datacenters:
             return "there is no such datacentre"
         if dc in unknown:
             return unknown[dc]
@@ -166,7 +162,7 @@ class Redrives:
 
     async def cancel(self, caller: Caller, topic: str, name: str) -> None:
         """Stop the re-drive; what is under way still ends. Raises Refused, 404 without one."""
-        live = self._letters.live(caller, topic, name, "cancel the re-drive")
+        live = self._letters.owned(caller, topic, name, "cancel the re-drive")
 
         def decide() -> Change:
             key = redrive_key(live.name, live.incarnation)
@@ -210,21 +206,20 @@ class Redrives:
     async def _progress(
         self, live: LiveSubscription, redrive: Redrive
     ) -> tuple[dict[str, RedriveProgress], list[dict[str, Any]]]:
-        namespace = self._metadata.namespace
-        group = redrive_group(live.name, namespace)
-        topic = dlq_topic(live.name.topic.group, namespace)
+        group = redrive_group(live.name, self._metadata.namespace)
 
-        async def look(log: Log) -> RedriveProgress:
+        async def look(box: LetterBox) -> RedriveProgress:
             try:
-                commits = await log.committed(group, topic)
+                commits = await box.log.committed(group, box.topic)
             except UnknownTopic:
                 commits = {}
             found = [progress_of(commit, redrive) for commit in commits.values()]
             # The letters of one subscription lie in one partition.
             return max(found, key=lambda each: each.total, default=progress_of(None, redrive))
 
-        asked = [dc for dc in redrive.datacenters if dc in self._letters.logs]
-        return await self._letters.in_each(look, asked)
+        there_are = self._letters.logs.datacenters
+        asked = [dc for dc in redrive.datacenters if dc in there_are]
+        return await self._letters.ask(live, look, asked)
 
 
 def _progress_view(

@@ -60,11 +60,11 @@ def subscription_routes(add: Add, parts: Administration) -> list[HTTPRouteHandle
 def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """How a subscription fares, where it stands in its topic, and how it is taken elsewhere."""
     at = partial(add, below=SUBSCRIPTION)
-    statuses, box, moves = parts.statuses, parts.dead_letters, parts.retransmissions
+    statuses, letters, moves = parts.statuses, parts.dead_letters, parts.retransmissions
     standings = parts.standings
 
     async def why(topic: str, name: str) -> dict[str, Any]:
-        return {**await statuses.why(topic, name), **await box.outlook(topic, name)}
+        return {**await statuses.why(topic, name), **await letters.outlook(topic, name)}
 
     async def move(
         caller: Caller, topic: str, name: str, body: JsonObject, dry_run: _DryRun = False
@@ -72,7 +72,7 @@ def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         return await moves.move(caller, topic, name, body, dry_run)
 
     async def lag(topic: str, name: str) -> dict[str, Any]:
-        return {**await standings.lag(topic, name), **await box.outlook(topic, name)}
+        return {**await standings.lag(topic, name), **await letters.outlook(topic, name)}
 
     return [
         at("GET /metrics", statuses.subscription_metrics, "Deliveries, their rates, and failures"),
@@ -93,11 +93,11 @@ def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
 def dead_letter_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """Dead letters of one subscription, its re-drives and its undelivered messages."""
     at = partial(add, below=SUBSCRIPTION)
-    box, redrives, undelivered = parts.dead_letters, parts.redrives, parts.undelivered
+    letters, redrives, undelivered = parts.dead_letters, parts.redrives, parts.undelivered
     return [
-        at("GET /dead-letters", box.page, "Open dead letters, newest first, a page at a time"),
-        at("GET /dead-letters/{letter:str}", box.one, "One dead letter, with its message"),
-        at("POST /dead-letters/expire", box.expire, "Close the dead letters that are named"),
+        at("GET /dead-letters", letters.page, "Open dead letters, newest first, a page at a time"),
+        at("GET /dead-letters/{letter:str}", letters.one, "One dead letter, with its message"),
+        at("POST /dead-letters/expire", letters.expire, "Close the dead letters that are named"),
         at(
             "POST /dead-letters/redrive",
             redrives.start,
