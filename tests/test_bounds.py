@@ -23,10 +23,9 @@ from hermes_actors.errors import Refused
 from hermes_actors.filters.aside import Aside
 from hermes_actors.filters.budget import LOOP_BYTES_MAX, Budget, BudgetSpent
 from hermes_actors.filters.compiled import Candidate, Filters
-from hermes_actors.management.bodies.constraints import require_valid_subscription
+from hermes_actors.management.bodies.constraints import problems_of, require_valid_subscription
 from hermes_actors.management.bodies.decoding import PARTS_MAX, decode_subscription, json_value
 from hermes_actors.management.bodies.endpoint import require_valid_endpoint
-from hermes_actors.management.bodies.filters import problems_of
 from hermes_actors.management.messages.tail import line_of
 from hermes_actors.model.message import Envelope, Message, UndecodableRecord, to_record
 from hermes_actors.model.record import StoredRecord
@@ -185,7 +184,7 @@ def test_subscriptions_of_many_parts(said):
     body |= {"owner": {"source": "Plaintext", "id": "s"}} | said
 
     def check():
-        require_valid_subscription(decode_subscription(body), lambda _filters: ())
+        require_valid_subscription(decode_subscription(body))
 
     # Each part is looked at several times, which takes some 10 ms in all.
     assert calls_of(check) <= 20 * PARTS_MAX

@@ -247,7 +247,7 @@ class PushConsumer:
             nursery.start_soon(self._intake.end_care)
             nursery.start_soon(self._send)
             nursery.start_soon(self._commit_regularly)
-            if self._owned.is_first and self._redriver.is_asked:
+            if self._owned.is_first:
                 nursery.start_soon(self._redriver.run)
             nursery.start_soon(self._progress.keep_committed, self._touched.set, self._rng)
             nursery.start_soon(self._follow_seeks, nursery)

@@ -29,7 +29,7 @@ from hermes_actors.management.catalog.topic_schemas import TopicSchemas
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.catalog.warnings import StoredWarnings
 from hermes_actors.management.changes import Changes
-from hermes_actors.management.dead_letters.letters import DeadLetterBox, Letters
+from hermes_actors.management.dead_letters.letters import DeadLetters, Letters
 from hermes_actors.management.dead_letters.redrives import Redrives
 from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
 from hermes_actors.management.messages.filters import FilterTrials
@@ -143,15 +143,15 @@ class Administration:
         )
         self.drains = Drains(metadata, changes, clock, consuming)
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
-        letters = Letters(metadata, self.subscriptions, (log, *view.remote_logs))
-        self.dead_letters = DeadLetterBox(letters, clock, reader)
+        logs = Logs((log, *view.remote_logs))
+        letters = Letters(metadata, self.subscriptions, logs)
+        self.dead_letters = DeadLetters(letters, clock, reader)
         self.mode = AccessMode()
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
         self.overview = Overview(metadata, self.statuses, clock)
         self.redrives = Redrives(metadata, letters, changes, self.statuses, clock)
         self.undelivered = UndeliveredMessages(metadata, letters, self.statuses)
-        logs = Logs((log, *view.remote_logs))
         self.standings = Standings(
             metadata, logs, self.subscriptions, view.status, clock, view.coordinations
         )

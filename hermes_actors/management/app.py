@@ -2,14 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
-from typing import Any
 
 from litestar import Litestar, get
 from litestar.exceptions import HTTPException
 from litestar.handlers import HTTPRouteHandler
-from litestar.openapi.config import OpenAPIConfig
 
-from hermes_actors import __version__
 from hermes_actors.config import Config
 from hermes_actors.errors import HermesError
 from hermes_actors.management.administration import Administration
@@ -87,32 +84,25 @@ def build_app(
         *probe_routes(parts.health, metrics),
     ]
 
-    @cache
-    def described() -> dict[str, Any]:
-        # An app of its own: the framework's OpenAPI routes come with pages that load scripts from
-        # outside and with a catch-all that answers in HTML, so the app that serves has neither.
-        info = OpenAPIConfig("hermes_actors management", __version__)
-        return document(_litestar(routes, info))
+    described = cache(partial(document, routes))
 
-    @get("/openapi.json", include_in_schema=False)
-    async def openapi() -> Answer:
+    @get("/openapi.json", include_in_schema=False, sync_to_thread=True)
+    def openapi() -> Answer:
         return json_answer(described())
 
-    app = _litestar([*routes, openapi], None, gate.check)
+    app = _litestar([*routes, openapi], gate.check)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])
     limits = IntakeLimits(management.bodies_bytes_max, management.body_timeout_ms / 1_000)
     return WireRules(app, management.cors_allowed_origin, hosts, BodyIntake(limits))
 
 
 def _litestar(
-    routes: list[HTTPRouteHandler],
-    openapi: OpenAPIConfig | None,
-    before_request: Callable[[AnyRequest], Awaitable[None]] | None = None,
+    routes: list[HTTPRouteHandler], before_request: Callable[[AnyRequest], Awaitable[None]]
 ) -> Litestar:
     return Litestar(
         routes,
         before_request=before_request,
-        openapi_config=openapi,
+        openapi_config=None,
         # The process configures logging; the framework would start a thread for it.
         logging_config=None,
         # Bodies come in bounded already.

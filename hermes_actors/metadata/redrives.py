@@ -64,7 +64,7 @@ class Redrive(Struct, frozen=True, rename="camel", omit_defaults=True):
         return msgspec.structs.replace(self, ranges={}, cancelled=cancellation)
 
 
-class RedriveProgress(Struct, frozen=True, omit_defaults=True):
+class RedriveProgress(Struct, omit_defaults=True):
     """The progress of a re-drive in one datacentre; it is the metadata of its consumer's commit.
 
     `redriven` were delivered, `failed` given up again (their letters are open, with the new
@@ -148,10 +148,6 @@ class FollowedRedrives:
     def find(self, live: LiveSubscription) -> Redrive | None:
         """The re-drive of this life of a subscription."""
         return redrive_of(self._metadata.catalog, live.name, live.incarnation)
-
-    def version(self, live: LiveSubscription) -> object:
-        """Return another value whenever `find` may have another answer."""
-        return self._metadata.catalog.others.get(redrive_key(live.name, live.incarnation))
 
     async def wait_changed(self) -> None:
         """Wait until any subscription's re-drive changes."""

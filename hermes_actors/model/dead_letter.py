@@ -11,10 +11,11 @@ letter that was stored twice counts once.
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from itertools import repeat
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from hermes_actors.model.record import Record, StoredRecord
 
@@ -194,34 +195,38 @@ def dlq_topic(group: str, namespace: str = "") -> str:
     return f"{namespace}_{name}" if namespace else name
 
 
+_OWN = (
+    ("dlq-subscription", "subscription"),
+    ("dlq-incarnation", "incarnation"),
+    ("dlq-dc", "dc"),
+    ("dlq-log-topic", "log_topic"),
+    ("dlq-partition", "partition"),
+    ("dlq-offset", "offset"),
+    ("dlq-timestamp", "timestamp_ms"),
+    ("dlq-message-id", "message_id"),
+    ("dlq-reason", "reason"),
+    ("dlq-detail", "detail"),
+    ("dlq-attempts", "attempts"),
+    ("dlq-status", "status"),
+    ("dlq-at", "at_ms"),
+    ("dlq-redrives", "redrives"),
+    ("dlq-missing-bytes", "missing_bytes"),
+)
+"""The headers that hold a letter's fields as text. `dlq-key` and `dlq-missed` come beside them."""
+
+
 def letter_record(letter: Letter) -> Record:
     """The record that keeps this letter."""
-    ours: list[tuple[str, bytes]] = [
-        (_ID, letter.id.encode()),
-        ("dlq-subscription", letter.subscription.encode()),
-        ("dlq-incarnation", b"%d" % letter.incarnation),
-        ("dlq-dc", letter.dc.encode()),
-        ("dlq-log-topic", letter.log_topic.encode()),
-        ("dlq-partition", b"%d" % letter.partition),
-        ("dlq-offset", b"%d" % letter.offset),
-        ("dlq-timestamp", b"%d" % letter.timestamp_ms),
-        ("dlq-message-id", letter.message_id.encode("utf-8", "replace")),
-        ("dlq-reason", letter.reason.encode()),
-        ("dlq-detail", clipped(letter.detail).encode("utf-8", "replace")),
-        ("dlq-attempts", b"%d" % letter.attempts),
-        ("dlq-status", b"%d" % letter.status),
-        ("dlq-at", b"%d" % letter.at_ms),
-    ]
+    ours = [(_ID, letter.id.encode())]
+    for header, field in _OWN:
+        value = getattr(letter, field)
+        text = clipped(value) if field == "detail" else str(value)
+        ours.append((header, text.encode("utf-8", "replace")))
     if letter.key is not None:
         ours.append(("dlq-key", letter.key))
-    if letter.redrives:
-        ours.append(("dlq-redrives", b"%d" % letter.redrives))
-    if letter.missing_bytes:
-        ours.append(("dlq-missing-bytes", b"%d" % letter.missing_bytes))
-    if letter.missed:
-        missed = msgspec.json.encode(letter.missed)
-        if len(missed) <= MISSED_BYTES_MAX:
-            ours.append(("dlq-missed", missed))
+    missed = msgspec.json.encode(letter.missed)
+    if letter.missed and len(missed) <= MISSED_BYTES_MAX:
+        ours.append(("dlq-missed", missed))
     return Record(
         key=letter.subscription.encode(),
         value=letter.value,
@@ -232,7 +237,7 @@ def letter_record(letter: Letter) -> Record:
 
 def without_value(letter: Letter) -> Letter:
     """The letter as it is kept when it is too large: its headers and value are left out."""
-    return msgspec.structs.replace(
+    return replace(
         letter,
         key=letter.key if letter.key is not None and len(letter.key) <= 1_024 else None,
         value=b"",
@@ -268,32 +273,19 @@ def read_entry(record: StoredRecord | Record) -> Letter | Mark:
 
 def _letter(record: StoredRecord | Record) -> Letter:
     # The last one: an original may be a dead letter itself, copied into a topic.
-    at = max(
-        (number for number, (name, _) in enumerate(record.headers) if name == _ID), default=None
-    )
+    at = max((n for n, (name, _) in enumerate(record.headers) if name == _ID), default=None)
     if at is None:
         raise UndecodableLetter(f"the record has neither {_ID} nor {_MARK}")
     ours = dict(record.headers[at:])
-    return Letter(
-        dc=ours["dlq-dc"].decode(),
-        subscription=ours["dlq-subscription"].decode(),
-        incarnation=int(ours["dlq-incarnation"]),
-        log_topic=ours["dlq-log-topic"].decode(),
-        partition=int(ours["dlq-partition"]),
-        offset=int(ours["dlq-offset"]),
-        timestamp_ms=int(ours["dlq-timestamp"]),
+    fields: dict[str, Any] = {field: ours[header].decode() for header, field in _OWN}
+    fields["missed"] = msgspec.json.decode(ours.get("dlq-missed", b"[]"))
+    fields |= {"key": None, "value": b"", "headers": ()}
+    # Numbers are text in headers.
+    return replace(
+        msgspec.convert(fields, Letter, strict=False),
         key=ours.get("dlq-key"),
         value=record.value,
         headers=tuple(record.headers[:at]),
-        message_id=ours["dlq-message-id"].decode(),
-        reason=ours["dlq-reason"].decode(),
-        detail=ours["dlq-detail"].decode(),
-        attempts=int(ours["dlq-attempts"]),
-        status=int(ours["dlq-status"]),
-        at_ms=int(ours["dlq-at"]),
-        redrives=int(ours.get("dlq-redrives", b"0")),
-        missing_bytes=int(ours.get("dlq-missing-bytes", b"0")),
-        missed=msgspec.json.decode(ours.get("dlq-missed", b"[]"), type=tuple[str, ...]),
     )
 
 

@@ -24,9 +24,6 @@ class Board:
     def find(self, live):
         return self.redrive
 
-    def version(self, live):
-        return self.redrive
-
     async def wait_changed(self):
         await self._changed.wait()
 

@@ -1,4 +1,4 @@
-"""Dead letters in each kind of log: kept whatever their size, found backwards, marked, resumed."""
+"""Dead letters in each kind of log: kept whatever their size, found, read and closed."""
 
 import random
 
@@ -9,12 +9,10 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
 from hermes_actors.consumer.delivery.delivery import Delivery
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.letters.redrive_records import Planning, RedriveRecords
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.coordination.owned import Unfenced
-from hermes_actors.management.dead_letters.scan import find_place, record_at, search
-from hermes_actors.metadata.redrives import LetterRange, Redrive, RedriveProgress
-from hermes_actors.model.dead_letter import DiscardReason, LetterFilter
+from hermes_actors.log.letters import LetterBox
+from hermes_actors.model.dead_letter import DiscardReason, LetterFilter, Mark, MarkKind
 from hermes_actors.model.message import from_record
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import StoredRecord
@@ -24,7 +22,8 @@ from tests.values import a_live_subscription, a_subscription
 
 NAME = SubscriptionName.parse("shop.orders$push")
 COUNT = 250
-LARGE = b"x" * 2_500_000
+LARGE = b"x" * 2_000_000
+TOO_LARGE = b"x" * 3_000_000
 
 
 def live():
@@ -70,54 +69,47 @@ async def keep_all(keeper, letters):
     assert left == 0, keeper.why
 
 
-async def found_in(place):
+async def found_in(box):
     found = []
 
     def take(held):
         found.append(held)
         return True
 
-    assert await search(place, LetterFilter(), take)
+    assert await box.search(LetterFilter(), take)
     return found
 
 
-async def test_letters_are_kept_found_closed_and_gone_on_with(under_test):
+async def test_letters_are_kept_found_read_and_closed(under_test):
     async with under_test.open() as log:
         keeper = KeptDeadLetters(live(), "shop.orders", parts_over(log), Unfenced())
         letters = [a_letter(keeper, n, b"%d" % n) for n in range(COUNT)]
         letters.insert(100, a_letter(keeper, COUNT, LARGE))
         await keep_all(keeper, letters)
-        place = await find_place(log, keeper.topic, str(NAME), 7)
-        found = await found_in(place)
+        box = LetterBox(log, NAME, 7)
+        found = await found_in(box)
         assert {held.letter.offset for held in found} == set(range(COUNT + 1))
         offsets = [held.offset for held in found]
         assert offsets == sorted(offsets, reverse=True)
         (large,) = [held for held in found if held.letter.offset == COUNT]
         assert (large.value_bytes, large.letter.missing_bytes) == (len(LARGE), 0)
-        record = await record_at(log, place.topic, place.partition, large.offset)
-        assert record.value == LARGE
+        assert (await box.read(large)).value == LARGE
 
-        records = RedriveRecords(log, str(NAME), place.topic, "shop_orders_push.redrive")
-        partition = await records.find_partition()
-        assert partition == place.partition
-        too_early = {held.letter.id: held.letter.at_ms - 1 for held in found[200:]}
-        await records.mark(partition, too_early, 1)
-        assert len(await found_in(await find_place(log, place.topic, str(NAME), 7))) == len(found)
-        closed = {held.letter.id: held.letter.at_ms for held in found[:200]}
-        await records.mark(partition, closed, 1)
-        left = await found_in(await find_place(log, place.topic, str(NAME), 7))
+        def mark(some, before_ms):
+            times = tuple(held.letter.at_ms - before_ms for held in some)
+            return Mark(MarkKind.REDRIVEN, tuple(held.letter.id for held in some), 1, times)
+
+        await box.close(mark(found[200:], before_ms=1))
+        assert len(await found_in(box)) == len(found)
+        await box.close(mark(found[:200], before_ms=0))
+        left = await found_in(box)
         assert {held.letter.id for held in left} == {held.letter.id for held in found[200:]}
 
-        span = LetterRange(place.start, place.end)
-        planning = Planning(str(NAME), 7, span, LetterFilter())
-        await records.each_from(partition, span.start, planning.take, lambda: True)
-        plan = planning.plan()
-        assert plan.offsets == sorted(held.offset for held in left)
-        redrive = Redrive(1, 7, 50, 1, "me", {"dc1": span})
-        assert await records.progress(partition, redrive, span) == (
-            RedriveProgress(1, 1),
-            span.start,
-        )
-        progress = RedriveProgress(1, 1, total=9, redriven=3)
-        await records.commit(partition, span.start + 5, progress)
-        assert await records.progress(partition, redrive, span) == (progress, span.start + 5)
+
+async def test_what_is_too_large_for_any_topic_is_kept_without_its_message(under_test):
+    async with under_test.open() as log:
+        keeper = KeptDeadLetters(live(), "shop.orders", parts_over(log), Unfenced())
+        await keep_all(keeper, [a_letter(keeper, 0, TOO_LARGE), a_letter(keeper, 1, b"small")])
+        found = await found_in(LetterBox(log, NAME, 7))
+        kept = {held.letter.offset: held.letter.missing_bytes for held in found}
+        assert kept == {0: len(TOO_LARGE), 1: 0}

@@ -110,10 +110,8 @@ async def test_consumers_are_woken_by_each_change_of_a_redrive(
 
         nursery.start_soon(follow)
         await trio.testing.wait_all_tasks_blocked()
-        before = board.version(live)
         await change(put(KEY, redrive_body(a_redrive())))
         await trio.testing.wait_all_tasks_blocked()
-        assert board.version(live) is not before
         await change(delete(KEY))
         await trio.testing.wait_all_tasks_blocked()
         assert seen == [None, a_redrive(), None]

@@ -5,7 +5,7 @@ away: a letter is kept when the log has acknowledged it, and never dropped in si
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import trio
 from msgspec import Struct
@@ -22,8 +22,6 @@ from hermes_actors.log.base import (
     RefusedRecord,
     Stored,
     TopicSettings,
-    UnavailableRecord,
-    UnknownRecord,
     UnknownTopic,
 )
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -36,7 +34,7 @@ from hermes_actors.model.dead_letter import (
 )
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
-from hermes_actors.model.topic import Ack
+from hermes_actors.model.topic import MESSAGE_BYTES_MAX, Ack
 from hermes_actors.runtime.wakeup import Wakeup
 
 _logger = logging.getLogger(__name__)
@@ -44,13 +42,8 @@ _logger = logging.getLogger(__name__)
 BATCH_RECORDS_MAX = 200
 BATCH_BYTES_MAX = 1_048_576
 
-RECORD_BYTES_MAX = 1_114_112
-"""The largest record of a new topic: 1 MiB of message, and 64 KiB of headers, also the letter's."""
-
-REFUSALS_MAX = 8
-"""How often a letter that is not too large is tried before the refusal is believed: a topic that
-has just been made may not be known to every broker for some seconds.
-"""
+RECORD_BYTES_MAX = MESSAGE_BYTES_MAX + 65_536
+"""The largest record of a new topic: a message, and 64 KiB of headers, also the letter's."""
 
 _BACKOFF_MAX_S = 5.0
 
@@ -61,9 +54,6 @@ class _PendingLetter(Struct, eq=False):
     letter: Letter
     record: Record
     kept: Callable[[Settlement], None]
-    is_cut: bool = False
-    has_raised: bool = False
-    refusals: int = 0
 
 
 class KeptDeadLetters:
@@ -216,43 +206,33 @@ class KeptDeadLetters:
                 # Others would see them, and another owner may have the messages by now.
                 await self._lease.wait_opened()
             outcomes = await self._log.append(self.topic, partition, records, Ack.ALL)
-            refused = self._take_in(batch, outcomes)
-            if refused is not None and (trouble := await self._mend(*refused)):
-                return trouble
         except (LogUnavailable, UnknownTopic) as error:
             return str(error)
         except ValueError as error:
             # A policy of the cluster, for an operator to lift; no letter is lost till then.
             return f"the log does not take the topic: {error}"
-        left = (o for o in outcomes if isinstance(o, UnavailableRecord | UnknownRecord))
-        return next((each.reason for each in left), "")
+        return self._take_in(batch, outcomes)
 
-    def _take_in(
-        self, batch: Sequence[_PendingLetter], outcomes: Sequence[Outcome]
-    ) -> tuple[_PendingLetter, RefusedRecord] | None:
-        """Settle what is stored, keep the others waiting; return the first that was refused, or
-        None.
-        """
+    def _take_in(self, batch: Sequence[_PendingLetter], outcomes: Sequence[Outcome]) -> str:
+        """Settle what is stored and keep the others waiting; "", or why some are to wait."""
+        trouble = ""
         rest: list[_PendingLetter] = []
-        refused: tuple[_PendingLetter, RefusedRecord] | None = None
-        stored: list[_PendingLetter] = []
-        for each, outcome in zip(batch, outcomes, strict=True):
-            match outcome:
-                case Stored():
-                    stored.append(each)
-                case RefusedRecord():
-                    rest.append(each)
-                    refused = refused or (each, outcome)
-                case UnavailableRecord() | UnknownRecord():
-                    rest.append(each)
-                case _:
-                    assert_never(outcome)
         for _ in batch:
             self._waiting.popleft()
+        for each, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Stored):
+                each.kept(Settlement.DEAD_LETTER)
+                continue
+            rest.append(each)
+            if isinstance(outcome, RefusedRecord):
+                # The topic may have gone, or be another one.
+                self._settings = None
+                if outcome.is_too_large and not each.letter.missing_bytes:
+                    self._cut(each, outcome.reason)
+                    continue
+            trouble = trouble or outcome.reason
         self._waiting.extendleft(reversed(rest))
-        for each in stored:
-            each.kept(Settlement.DEAD_LETTER)
-        return refused
+        return trouble
 
     async def _require_topic(self) -> TopicSettings:
         """Return the topic's settings; it is made if it is not there, and its retention follows
@@ -281,44 +261,6 @@ class KeptDeadLetters:
         self._settings = held
         return held
 
-    async def _mend(self, waiting: _PendingLetter, refused: RefusedRecord) -> str:
-        """A letter was refused for good: find a form that the log takes, or say that it is lost.
-
-        Returns why the same is to be tried again later, "" when something has changed. Raises
-        LogUnavailable, UnknownTopic, ValueError.
-        """
-        known, self._settings = self._settings, None
-        held = await self._log.describe_topic(self.topic)
-        if held is None or known is None or held.partitions != known.partitions:
-            # The topic has gone, or is another one; the next try makes it, or finds it as it is.
-            return refused.reason
-        waiting.refusals += 1
-        is_too_large = waiting.record.size_bytes > held.record_bytes_max
-        if is_too_large and not waiting.has_raised:
-            waiting.has_raised = True
-            if await self._is_raised(held, waiting.record):
-                return ""
-        if not is_too_large and waiting.refusals < REFUSALS_MAX:
-            return refused.reason
-        waiting.refusals = 0
-        if not waiting.is_cut:
-            self._cut(waiting, refused.reason)
-        else:
-            self._lose(waiting, refused.reason)
-        return ""
-
-    async def _is_raised(self, held: TopicSettings, record: Record) -> bool:
-        """Let the topic take a record of that size; False where the log does not allow it."""
-        bytes_max = record.size_bytes + record.size_bytes // 4
-        try:
-            await self._log.alter_topic(self.topic, replace(held, record_bytes_max=bytes_max))
-        except (ValueError, LogUnavailable) as error:
-            _logger.warning(
-                "%s does not take records of %d bytes: %s", self.topic, bytes_max, error
-            )
-            return False
-        return True
-
     def _cut(self, waiting: _PendingLetter, reason: str) -> None:
         _logger.warning(
             "%s: dead letter %s is kept without its message of %d bytes, which stays in %s as long "
@@ -331,18 +273,4 @@ class KeptDeadLetters:
         )
         waiting.letter = without_value(waiting.letter)
         waiting.record = letter_record(waiting.letter)
-        waiting.is_cut = True
         self._measures.dead_letters_truncated.add()
-
-    def _lose(self, waiting: _PendingLetter, reason: str) -> None:
-        _logger.error(
-            "%s: dead letter %s (message %s, %s) is lost, the log refuses even its head: %s",
-            self._name,
-            waiting.letter.id,
-            waiting.letter.message_id,
-            waiting.letter.reason,
-            reason,
-        )
-        self._waiting.remove(waiting)
-        self._measures.dead_letters_lost.add()
-        waiting.kept(Settlement.DROPPED)

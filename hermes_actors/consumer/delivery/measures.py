@@ -46,7 +46,6 @@ DELIVERING = meanings(
     ),
     subscription_dead_letters=("messages", "Messages kept as dead letters"),
     subscription_dead_letters_truncated=("messages", "Dead letters kept without their message"),
-    subscription_dead_letters_lost=("messages", "Dead letters that the log refused for good"),
     subscription_dead_letter_failures=("appends", "Appends of dead letters to be tried again"),
     subscription_redriven=("messages", "Dead letters that a re-drive has delivered"),
     offset_commits_duration_seconds=("seconds", "Time that the log took to take a commit"),
@@ -123,7 +122,6 @@ class SubscriptionMeasures(Transitions):
         self.commit_failures = self._counter("commit_failures")
         self.dead_letters = self._counter("dead_letters")
         self.dead_letters_truncated = self._counter("dead_letters_truncated")
-        self.dead_letters_lost = self._counter("dead_letters_lost")
         self.dead_letter_failures = self._counter("dead_letter_failures")
         self.redriven = self._counter("redriven")
         self.latency = latency_of(metrics, name)

@@ -1,91 +1,105 @@
-"""Delivers dead letters again, to their subscription only, beside what its consumer reads: through
-the same queues, window, rate and retries, at least once, and crashes go on where they were.
+"""Delivers dead letters again: an internal subscription of the dead-letter topic, run by the
+consumer of the subscription that gave the messages up.
 
-Data flows from left to right: dead-letter topic → plan → pace → fresh queue → … → a mark that
-closes the letter, or a newer letter. The marks are what counts; the commit is how far it has come.
+It reads the open letters that a re-drive means, and puts their messages among those that the
+consumer reads from its topic; from there on they are delivered like these. A letter that is
+delivered is closed by a mark, one that fails again becomes a newer letter. These records are what
+counts: after a restart or a hand-over the letters that are still open are looked for again, so that
+each is delivered at least once. The commit holds only the figures that people see.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 
 import trio
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.consumer.delivery.bodies import Bodies, Undeliverable
 from hermes_actors.consumer.delivery.delivery import Buffer, Delivery, DeliveryState
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.letters.redrive_records import Planning, RedrivePlan, RedriveRecords
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.log.backoff import Backoff
-from hermes_actors.log.base import LogUnavailable, UnknownTopic
+from hermes_actors.log.base import Commit, LogUnavailable, OffsetOutOfRange, UnknownTopic
+from hermes_actors.log.letters import LetterBox, OpenLetter, letter_in
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import (
-    FollowedRedrives,
-    LetterRange,
     Redrive,
     RedriveProgress,
+    progress_metadata,
+    progress_of,
     redrive_group,
 )
-from hermes_actors.model.dead_letter import MARK_IDS_MAX, DiscardReason, Letter, dlq_topic
+from hermes_actors.model.dead_letter import MARK_IDS_MAX, DiscardReason, Letter, Mark, MarkKind
 from hermes_actors.model.message import Message, UndecodableRecord, from_record
-from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.wakeup import Wakeup
 
 _logger = logging.getLogger(__name__)
 
+PLAN_MAX = 100_000
+"""The most letters that one re-drive delivers in a datacentre, the newest; another one follows."""
+
 OUTSTANDING_MAX = 1_000
 OUTSTANDING_BYTES_MAX = 16_777_216
-"""The most that is under way of re-drives, their retries included."""
+"""The most letters, and bytes of them, that are under way; their retries are included."""
 
-_LOOK_S = 0.5
-"""How late it may be noticed that a re-drive was cancelled."""
-
-_SETTLE_INTERVAL_S = 1.0
+_BATCH_RECORDS_MAX = 100
+_BATCH_BYTES_MAX = 1_048_576
+_ANSWER_TIMEOUT_S = 10.0
+_SEARCH_TIMEOUT_S = 600.0
+_ROOM_INTERVAL_S = 0.5
+_WRITE_INTERVAL_S = 1.0
 _TROUBLE_MAX_S = 5.0
 
 
+class _Job(Struct, eq=False):
+    """A re-drive, where its letters lie, and how far it has come."""
+
+    redrive: Redrive
+    partition: int
+    progress: RedriveProgress
+    written: Commit | None = None
+
+
 class _Redelivery(PartitionOffsets):
-    """Where a re-driven delivery settles: not in the topic's progress but with the re-drive."""
+    """Where the message of a letter settles: with its re-drive, not in its topic."""
 
     def __init__(
-        self,
-        letter: Letter,
-        offset: int,
-        number: int,
-        on_settled: Callable[["_Redelivery"], None],
+        self, job: _Job, letter: Letter, on_settled: Callable[["_Redelivery"], None]
     ) -> None:
         super().__init__(0)
+        self.job = job
         self.letter = letter
-        self.offset = offset
-        self.number = number
-        self._on_settled = on_settled
-        self.delivery: Delivery | None = None
         self.is_settled = False
-        self.closes_up_to_ms = letter.at_ms
+        self.delivery: Delivery | None = None
+        self._on_settled = on_settled
 
     @property
     def is_fresh(self) -> bool:
-        """True until it is taken up, or has to wait behind its key, which may be for long."""
+        """True until it is taken up, or has to wait behind its key."""
         delivery = self.delivery
         if self.is_settled or delivery is None or delivery.is_parked:
             return False
         return delivery.taken_up_s is None
 
     def settle(self, offset: int) -> None:
-        """Record that the letter was delivered, or given up again with its newer letter kept."""
+        """Record that the letter was delivered, or that its newer letter is kept."""
         self.is_settled = True
         self._on_settled(self)
 
 
 class Redriver:
-    """The re-driving part of one subscription's consumer: it puts deliveries into its `buffer`, and
-    calls `feed` after each. At most `fresh_max` of them wait there to be taken up, so that what is
-    published meanwhile gets its turn; set it at any time.
+    """Re-drives the letters of one subscription into its consumer's `buffer`, and calls `feed`
+    after each.
+
+    At most `fresh_max` of them wait there to be taken up, so that newly published messages get
+    their share; set it at any time. `give_up` is for a message that cannot be read any more. While
+    the `lease` is closed nothing is written.
     """
 
     def __init__(
@@ -98,48 +112,34 @@ class Redriver:
         bodies: Bodies,
         lease: Lease,
     ) -> None:
-        """While the `lease` is closed nothing is written down. `give_up` is for a message that
-        cannot be read any more.
-        """
         self._live = live
-        self._name = str(live.name)
-        self._parts = parts
+        self._log = parts.log
+        self._ids = parts.ids
         self._clock = parts.clock
+        self._redrives = parts.redrives
         self._buffer = buffer
         self._feed = feed
         self._give_up = give_up
         self._bodies = bodies
         self._lease = lease
-        self._may_write = lease.is_open
         self._measures = SubscriptionMeasures(parts.metrics, live.name)
-        self._records = RedriveRecords(
-            parts.log,
-            self._name,
-            dlq_topic(live.name.topic.group, parts.namespace),
-            redrive_group(live.name, parts.namespace),
-        )
+        self._box = LetterBox(parts.log, live.name, live.incarnation, parts.namespace)
+        self._group = redrive_group(live.name, parts.namespace)
         self._backoff = Backoff(parts.rng, wait_max_s=_TROUBLE_MAX_S)
         self._settled = Wakeup()
         self._touched = Wakeup()
-        self._settling = trio.Lock()
-        # By id: under way, and delivered while their marks are on their way.
-        self._outstanding: dict[str, _Redelivery] = {}
-        self._outstanding_bytes = 0
-        self._to_mark: dict[str, _Redelivery] = {}
+        self._writing = trio.Lock()
+        self._job: _Job | None = None
+        # By id, until they are closed or given up again.
+        self._places: dict[str, _Redelivery] = {}
+        self._places_bytes = 0
+        # The ids of those that are delivered, and up to when giving them up is closed.
+        self._to_mark: dict[str, int] = {}
         self._fed: deque[_Redelivery] = deque()
-        self._progress: RedriveProgress | None = None
-        self._is_read = False
-        self._position = 0
-        self._partition = 0
-        # Why it does not go on, and why nothing is written down; "" when they do.
+        # Why it does not go on, and why nothing is written; "" when they do.
         self._stuck = ""
         self._unwritten = ""
         self.fresh_max = 1
-
-    @property
-    def is_asked(self) -> bool:
-        """True where re-drives can be asked for; else `run` is not to be called."""
-        return self._parts.redrives is not None
 
     @property
     def trouble(self) -> str:
@@ -148,152 +148,146 @@ class Redriver:
         return f"its re-drive waits: {reason}" if reason else ""
 
     async def run(self) -> None:
-        """Carry out what is asked for, for ever; a task of the consumer's."""
+        """Carry out each re-drive that is asked for."""
+        if self._redrives is None:
+            return
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._settle_regularly)
+            nursery.start_soon(self._write_regularly)
             while True:
-                redrive = self._wanted()
-                if redrive is None:
-                    self._stuck = ""
-                    await self._redrives().wait_changed()
-                else:
-                    await self._carry_out(redrive)
+                redrive = self._redrives.find(self._live)
+                self._stuck = ""
+                async with trio.open_nursery() as current:
+                    current.start_soon(self._wait_until_replaced, redrive, current.cancel_scope)
+                    if redrive is not None and self._log.dc in redrive.ranges:
+                        await self._carry_out(redrive)
 
     async def flush(self) -> None:
         """Write down what has been delivered: the consumer ends. Raises LogUnavailable."""
-        await self._settle()
+        await self._write()
 
-    def _redrives(self) -> FollowedRedrives:
-        found = self._parts.redrives
-        assert found is not None, "it runs only where re-drives can be asked for"
-        return found
-
-    def _wanted(self) -> Redrive | None:
-        redrive = self._redrives().find(self._live)
-        if redrive is None or self._parts.log.dc not in redrive.ranges:
-            return None
-        done = self._progress
-        is_done = (
-            done is not None
-            and done.is_done
-            and (done.number, done.requested_at_ms) == (redrive.number, redrive.requested_at_ms)
-        )
-        return None if is_done else redrive
+    async def _wait_until_replaced(self, redrive: Redrive | None, scope: trio.CancelScope) -> None:
+        assert self._redrives is not None, "the node follows them"
+        while self._redrives.find(self._live) == redrive:
+            await self._redrives.wait_changed()
+        scope.cancel()
 
     async def _carry_out(self, redrive: Redrive) -> None:
-        """Go on with it until it is done or another one has taken its place."""
-        version = self._redrives().version(self._live)
-
-        def is_current() -> bool:
-            return self._redrives().version(self._live) is version
-
-        try:
-            await self._try_to_carry_out(redrive, is_current)
-            self._backoff.reset()
-        except (LogUnavailable, UnknownTopic) as error:
-            if not self._stuck:
-                _logger.warning("%s: its re-drive waits: %s", self._name, error)
-            self._stuck = str(error)
-            # What could not be written down now is written later, though nothing more is done.
-            self._touched.set()
-            await trio.sleep(self._backoff.next_s())
-
-    async def _try_to_carry_out(self, redrive: Redrive, is_current: Callable[[], bool]) -> None:
-        span = redrive.ranges[self._parts.log.dc]
-        # Of an earlier one nothing may be left to be counted as this one's.
-        await self._settle()
-        self._partition = await self._records.find_partition()
-        self._progress, position = await self._records.progress(self._partition, redrive, span)
-        self._is_read = False
-        self._position = position
-        pace = RateLimit(redrive.rate_per_s)
-        # It may go on after a restart, or after trouble, in the same second.
-        pace.drain(self._clock.monotonic_s())
-        while is_current() and not self._progress.is_done:
-            plan = await self._plan(redrive, replace(span, start=position), is_current)
-            if plan is None:
+        while True:
+            try:
+                await self._deliver(redrive)
+            except (LogUnavailable, UnknownTopic) as error:
+                if not self._stuck:
+                    _logger.warning("%s: its re-drive waits: %s", self._live.name, error)
+                self._stuck = str(error)
+                await trio.sleep(self._backoff.next_s())
+            else:
+                self._backoff.reset()
                 return
-            self._stuck = ""
-            so_far = self._progress
-            done = so_far.redriven + so_far.failed + so_far.skipped
-            under_way = self._under_way(redrive.number)
-            self._progress = replace(so_far, total=done + under_way + len(plan.offsets))
-            self._touched.set()
-            await self._deliver(redrive, plan, pace, is_current)
-            if plan.next is None:
-                break
-            position = plan.next
-        await self._finish(redrive, span, is_current)
 
-    async def _plan(
-        self, redrive: Redrive, span: LetterRange, is_current: Callable[[], bool]
-    ) -> RedrivePlan | None:
-        """RedrivePlan the re-drive; None when it is another one now: a long log is not read on for
-        nothing.
+    async def _deliver(self, redrive: Redrive) -> None:
+        """Deliver all letters of the re-drive that are open yet, and say that it is done."""
+        if self._job is None or self._job.redrive != redrive:
+            await self._write()
+            self._job = await self._begin(redrive)
+        job, progress = self._job, self._job.progress
+        if progress.is_done:
+            return
+        offsets = await self._open_letters(redrive)
+        under_way = sum(place.job is job for place in self._places.values())
+        progress.skipped = 0
+        progress.total = progress.redriven + progress.failed + under_way + len(offsets)
+        self._stuck = ""
+        self._touched.set()
+        pace = RateLimit(redrive.rate_per_s)
+        # It may go on in the second in which it was interrupted.
+        pace.drain(self._clock.monotonic_s())
+        await self._feed_letters(job, offsets, pace)
+        while any(place.job is job for place in self._places.values()):
+            await self._settled.wait()
+        progress.is_done = True
+        self._touched.set()
+
+    async def _begin(self, redrive: Redrive) -> _Job:
+        place = await self._box.place()
+        if place is None:
+            raise LogUnavailable(f"the log has no topic {self._box.topic}")
+        commits = await self._log.committed(self._group, self._box.topic)
+        return _Job(redrive, place.partition, progress_of(commits.get(place.partition), redrive))
+
+    async def _open_letters(self, redrive: Redrive) -> deque[int]:
+        """The offsets of the open letters that are meant and not under way, ascending."""
+        offsets: deque[int] = deque()
+
+        def take(held: OpenLetter) -> bool:
+            if held.letter.id not in self._places:
+                offsets.appendleft(held.offset)
+            return len(offsets) < PLAN_MAX
+
+        below = redrive.ranges[self._log.dc].end
+        await self._box.search(redrive.letters, take, below=below, timeout_s=_SEARCH_TIMEOUT_S)
+        return offsets
+
+    async def _feed_letters(self, job: _Job, offsets: deque[int], pace: RateLimit) -> None:
+        """Put the letters at these offsets into the buffer, as there is room and as fast as is
+        allowed; count those that retention has removed.
         """
-        planning = Planning(self._name, self._live.incarnation, span, redrive.letters)
-        await self._records.each_from(self._partition, span.start, planning.take, is_current)
-        if not is_current():
-            return None
-        return planning.plan(frozenset({*self._outstanding, *self._to_mark}))
-
-    async def _deliver(
-        self,
-        redrive: Redrive,
-        plan: RedrivePlan,
-        pace: RateLimit,
-        is_current: Callable[[], bool],
-    ) -> None:
-        wanted = deque(plan.offsets)
-        async with self._records.reader(self._partition, wanted) as batches:
-            while wanted and is_current():
-                batch: Sequence[StoredRecord] = await batches.next_batch()
+        if not offsets:
+            return
+        async with self._log.reader(self._box.topic, {job.partition: offsets[0]}) as reader:
+            while offsets:
+                try:
+                    with trio.fail_after(_ANSWER_TIMEOUT_S):
+                        batch = await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX)
+                except trio.TooSlowError as error:
+                    raise LogUnavailable("the log does not answer") from error
+                except OffsetOutOfRange as error:
+                    # Above the end nothing is wanted but what the log has lost.
+                    is_expired = error.position < error.start
+                    _skip_below(error.start if is_expired else offsets[-1] + 1, offsets, job)
+                    reader.seek(job.partition, error.start)
+                    continue
                 for record in batch:
-                    letter = self._records.letter(record)
-                    if letter is not None:
-                        whole = await self._records.whole(letter)
-                        if whole is None:
-                            self._skip()
-                        else:
-                            found = await self._read(whole)
-                            if not await self._wait_for_turn(pace, is_current):
-                                return
-                            self._add(redrive, whole, record.offset, found)
-                    self._position = record.offset
-            for _ in range(batches.expired):
-                self._skip()
+                    _skip_below(record.offset, offsets, job)
+                    if not offsets or offsets[0] != record.offset:
+                        continue
+                    letter = letter_in(record)
+                    whole = None if letter is None else await self._box.whole(letter)
+                    if whole is None:
+                        job.progress.skipped += 1
+                    else:
+                        found = await self._read(whole)
+                        await self._wait_for_turn(pace)
+                        self._add(job, whole, found)
+                    offsets.popleft()
 
-    async def _wait_for_turn(self, pace: RateLimit, is_current: Callable[[], bool]) -> bool:
-        """Wait for room and for the rate; False when the re-drive is another one now."""
-        while is_current():
+    async def _wait_for_turn(self, pace: RateLimit) -> None:
+        while True:
             now_s = self._clock.monotonic_s()
             if not self._has_room():
-                await self._settled.wait(_LOOK_S)
+                await self._settled.wait(_ROOM_INTERVAL_S)
             elif not pace.available(now_s):
-                await trio.sleep(min(_LOOK_S, pace.wait_s(now_s)))
+                await trio.sleep(pace.wait_s(now_s))
             else:
                 pace.take(now_s)
-                return True
-        return False
+                return
 
     def _has_room(self) -> bool:
-        """True while few wait to be taken up, and few are under way or not marked yet."""
-        fed = self._fed
-        while fed and not fed[0].is_fresh:
-            fed.popleft()
+        """True while few letters wait to be taken up, and few are under way or not closed yet."""
+        while self._fed and not self._fed[0].is_fresh:
+            self._fed.popleft()
         return (
-            len(fed) < max(1, self.fresh_max)
-            and len(self._outstanding) + len(self._to_mark) < OUTSTANDING_MAX
-            and self._outstanding_bytes < OUTSTANDING_BYTES_MAX
+            len(self._fed) < max(1, self.fresh_max)
+            and len(self._places) < OUTSTANDING_MAX
+            and self._places_bytes < OUTSTANDING_BYTES_MAX
         )
 
     async def _read(self, letter: Letter) -> Message | Undeliverable | None:
-        """Return the letter's message as it is pushed; None where it is no message, which taking it
-        up finds out once more and says in a newer letter.
+        """Return the letter's message as it is pushed; None where it is none, which its taking up
+        finds out once more.
         """
         try:
             message = from_record(
-                letter.original, lambda: letter.message_id or self._parts.ids.message_id()
+                letter.original, lambda: letter.message_id or self._ids.message_id()
             )
             return await self._bodies.read(letter.original, message)
         except UndecodableRecord:
@@ -302,18 +296,16 @@ class Redriver:
             await self._lease.wait_opened()
             return error
 
-    def _add(
-        self, redrive: Redrive, letter: Letter, offset: int, found: Message | Undeliverable | None
-    ) -> None:
-        """Put one letter's message into the fresh queue, as if it had just been read."""
+    def _add(self, job: _Job, letter: Letter, found: Message | Undeliverable | None) -> None:
+        """Add one letter's message to the buffer, as if it had just been read."""
         message = None if isinstance(found, Undeliverable) else found
+        place = _Redelivery(job, letter, self._on_settled)
         # Its time to live begins anew.
         record = replace(letter.original, timestamp_ms=self._clock.now_ms())
-        place = _Redelivery(letter, offset, redrive.number, self._on_settled)
         delivery = place.delivery = Delivery(record, place, message)
         delivery.redriven = letter
-        self._outstanding[letter.id] = place
-        self._outstanding_bytes += delivery.size_bytes
+        self._places[letter.id] = place
+        self._places_bytes += delivery.size_bytes
         if isinstance(found, Undeliverable):
             self._give_up(delivery, found.reason, str(found))
             return
@@ -322,79 +314,64 @@ class Redriver:
         self._feed()
 
     def _on_settled(self, place: _Redelivery) -> None:
-        delivery = place.delivery
-        assert delivery is not None, "made together"
-        del self._outstanding[place.letter.id]
-        self._outstanding_bytes -= delivery.size_bytes
-        if delivery.state is DeliveryState.GIVEN_UP:
-            self._count(place, failed=1)
+        assert place.delivery is not None, "made together"
+        if place.delivery.state is DeliveryState.GIVEN_UP:
+            self._end(place)
+            place.job.progress.failed += 1
         else:
-            # Given up by a node whose clock is ahead, it has been delivered all the same.
-            place.closes_up_to_ms = max(place.letter.at_ms, self._clock.now_ms())
-            self._to_mark[place.letter.id] = place
-        self._settled.set()
+            # A node whose clock is ahead may have given it up.
+            self._to_mark[place.letter.id] = max(place.letter.at_ms, self._clock.now_ms())
         self._touched.set()
 
-    def _skip(self) -> None:
-        if self._progress is not None:
-            self._progress = replace(self._progress, skipped=self._progress.skipped + 1)
-            self._touched.set()
+    def _end(self, place: _Redelivery) -> None:
+        assert place.delivery is not None, "made together"
+        del self._places[place.letter.id]
+        self._places_bytes -= place.delivery.size_bytes
+        self._settled.set()
 
-    def _count(self, place: _Redelivery, *, redriven: int = 0, failed: int = 0) -> None:
-        progress = self._progress
-        self._measures.redriven.add(redriven)
-        if progress is not None and progress.number == place.number:
-            self._progress = replace(
-                progress,
-                redriven=progress.redriven + redriven,
-                failed=progress.failed + failed,
-            )
-
-    def _under_way(self, number: int) -> int:
-        places = (*self._outstanding.values(), *self._to_mark.values())
-        return sum(place.number == number for place in places)
-
-    async def _finish(
-        self, redrive: Redrive, span: LetterRange, is_current: Callable[[], bool]
-    ) -> None:
-        """Wait for what is under way, and say that all of it is done."""
-        while is_current() and self._under_way(redrive.number):
-            await self._settled.wait(_LOOK_S)
-            if not self._outstanding:
-                await self._settle()
-        if is_current() and self._progress is not None:
-            self._position = span.end
-            self._progress = replace(self._progress, is_done=True)
-            await self._settle()
-
-    # Writing down.
-
-    async def _settle_regularly(self) -> None:
+    async def _write_regularly(self) -> None:
         while True:
             await self._touched.wait()
-            await trio.sleep(_SETTLE_INTERVAL_S)
+            await trio.sleep(_WRITE_INTERVAL_S)
             try:
-                await self._settle()
+                await self._write()
             except (LogUnavailable, UnknownTopic) as error:
                 self._unwritten = str(error)
                 self._touched.set()
 
-    async def _settle(self) -> None:
-        """Mark what is delivered, then commit. Raises LogUnavailable, UnknownTopic."""
-        async with self._settling:
-            if not self._may_write():
+    async def _write(self) -> None:
+        """Close what is delivered, then commit the figures. Raises LogUnavailable, UnknownTopic."""
+        async with self._writing:
+            while self._to_mark and self._lease.is_open():
+                some = dict(islice(self._to_mark.items(), MARK_IDS_MAX))
+                times = tuple(some.values())
+                await self._box.close(
+                    Mark(MarkKind.REDRIVEN, tuple(some), self._clock.now_ms(), times)
+                )
+                self._measures.redriven.add(len(some))
+                for letter_id in some:
+                    del self._to_mark[letter_id]
+                    place = self._places[letter_id]
+                    self._end(place)
+                    place.job.progress.redriven += 1
+            if not self._lease.is_open():
                 # Another owner may carry it out by now.
                 self._touched.set()
                 return
-            while self._to_mark:
-                places = islice(self._to_mark.items(), MARK_IDS_MAX)
-                some = {each: place.closes_up_to_ms for each, place in places}
-                await self._records.mark(self._partition, some, self._clock.now_ms())
-                for letter_id in some:
-                    self._count(self._to_mark.pop(letter_id), redriven=1)
-                self._settled.set()
-            if self._progress is not None and self._may_write():
-                under_way = [place.offset for place in self._outstanding.values()]
-                position = min([self._position, *under_way])
-                await self._records.commit(self._partition, position, self._progress)
+            if self._job is not None:
+                await self._commit(self._job)
             self._unwritten = ""
+
+    async def _commit(self, job: _Job) -> None:
+        span = job.redrive.ranges[self._log.dc]
+        position = span.end if job.progress.is_done else span.start
+        commit = Commit(position, progress_metadata(job.progress))
+        if commit != job.written:
+            await self._log.commit(self._group, self._box.topic, {job.partition: commit})
+            job.written = commit
+
+
+def _skip_below(offset: int, offsets: deque[int], job: _Job) -> None:
+    while offsets and offsets[0] < offset:
+        offsets.popleft()
+        job.progress.skipped += 1

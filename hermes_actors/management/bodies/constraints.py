@@ -1,10 +1,15 @@
 """The ranges of single fields; a violation is written `<path> <message>`."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
 
 from hermes_actors.errors import Refused
-from hermes_actors.management.bodies.decoding import require_none
+from hermes_actors.filters.aside import Aside
+from hermes_actors.filters.budget import BudgetSpent
+from hermes_actors.filters.compiled import problems
+from hermes_actors.management.bodies.decoding import fields_of, require_none
 from hermes_actors.model.names import (
     NAME_RULE,
     TOPIC_CHARACTERS_MAX,
@@ -26,6 +31,7 @@ from hermes_actors.model.topic import (
     MESSAGE_BYTES_MIN,
     ChaosPolicy,
     ContentType,
+    RetentionTime,
     Topic,
 )
 
@@ -36,6 +42,41 @@ BATCH_MESSAGES_MAX = 10_000
 BATCH_TIME_MS_MAX = 3_600_000
 BATCH_BYTES_MAX = 16_777_216
 """A batch lies in memory as a whole, and so does each node's share of all that are under way."""
+
+INTEGER_MAX = 2**31 - 1
+"""The greatest value of the wire's integer fields, as in Hermes."""
+
+_RETRYING = {
+    "message_backoff": (0,),
+    "backoff_multiplier": (1, 10),
+    "backoff_max_interval_in_sec": (1, 600),
+    "attempts_max": (1,),
+}
+_RANGES: dict[type[Struct], dict[str, tuple[int, ...]]] = {
+    Topic: {"max_message_size": (MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX)},
+    RetentionTime: {"duration": (-INTEGER_MAX,)},
+    ChaosPolicy: {"probability": (0, 100), "delay_to": (-INTEGER_MAX,)},
+    Subscription: {"profiling_threshold_ms": (0,)},
+    SerialPolicy: {
+        **_RETRYING,
+        "rate": (1,),
+        "message_ttl": (0, 7_200),
+        "request_timeout": (100, 300_000),
+        "socket_timeout": (0, 300_000),
+        "sending_delay": (0, 5_000),
+        "inflight_size": (1,),
+    },
+    BatchPolicy: {
+        **_RETRYING,
+        "message_ttl": (0,),
+        "request_timeout": (1, 300_000),
+        "batch_size": (1, BATCH_MESSAGES_MAX),
+        "batch_time": (1, BATCH_TIME_MS_MAX),
+        "batch_volume": (1, BATCH_BYTES_MAX),
+        "message_rate": (1,),
+    },
+}
+"""The least and the greatest value of each number; INTEGER_MAX where only the least is said."""
 
 _NAME_RULE = f'must match "{NAME_RULE}"'
 _SEVERITIES = ("CRITICAL", "IMPORTANT", "NON_IMPORTANT")
@@ -52,15 +93,23 @@ def require_valid_topic(topic: Topic) -> None:
     require_none(topic_violations(topic))
 
 
-FilterProblems = Callable[[Sequence[Filter]], Sequence[str]]
-"""Tells the problems of filters that only compiling shows."""
-
-
-def require_valid_subscription(subscription: Subscription, filter_problems: FilterProblems) -> None:
-    """Raises Refused that names every field of the subscription that is out of its range, and what
-    `filter_problems` raises.
+def require_valid_subscription(
+    subscription: Subscription, filter_problems: Sequence[str] = ()
+) -> None:
+    """Raises Refused that names every field of the subscription that is out of its range;
+    `filter_problems` are what `problems_of` found in its filters.
     """
     require_none(subscription_violations(subscription, filter_problems))
+
+
+async def problems_of(wanted: Sequence[Filter], aside: Aside) -> tuple[str, ...]:
+    """Return what is wrong with the filters, as `filters[0].path must …`. A trio coroutine."""
+    try:
+        return await aside.compile(
+            wanted[:FILTERS_MAX], lambda some, budget: tuple(problems(some, budget))
+        )
+    except BudgetSpent as error:
+        return (f"filters must take less time to compile: compiling them {error}",)
 
 
 def require_new_name(name: SubscriptionName) -> None:
@@ -76,15 +125,14 @@ def topic_violations(topic: Topic) -> Iterator[str]:
         yield f"Topic.name {_NAME_RULE}"
     if len(topic.name) > TOPIC_CHARACTERS_MAX:
         yield f"Topic.name size must be between 1 and {TOPIC_CHARACTERS_MAX}"
-    yield from _range(
-        "Topic.maxMessageSize", topic.max_message_size, MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX
-    )
+    yield from _within_ranges("Topic", topic)
     if topic.retention_time.duration < 1:
         yield (
             "Topic.retentionTime.duration must be greater than or equal to 1, in retentionUnit "
             "SECONDS, MINUTES, HOURS or DAYS: with less the topic keeps nothing of what it "
             "acknowledges"
         )
+    yield from _within_ranges("Topic.retentionTime", topic.retention_time)
     chaos = topic.chaos
     if chaos.global_policy is not None:
         yield from _chaos("Topic.chaos.globalPolicy", chaos.global_policy)
@@ -93,25 +141,23 @@ def topic_violations(topic: Topic) -> Iterator[str]:
 
 
 def _chaos(path: str, policy: ChaosPolicy) -> Iterator[str]:
-    yield from _range(f"{path}.probability", policy.probability, 0, 100)
-    if policy.delay_from < 0 or policy.delay_to < 0 or policy.delay_from > policy.delay_to:
+    yield from _within_ranges(path, policy)
+    if not 0 <= policy.delay_from <= policy.delay_to:
         # Without its path: conformance tests compare the sentence.
         yield _CHAOS_DELAYS
 
 
 def subscription_violations(
-    subscription: Subscription, filter_problems: FilterProblems
+    subscription: Subscription, filter_problems: Sequence[str] = ()
 ) -> Iterator[str]:
     """Give all that is wrong with a subscription taken by itself, each in words."""
     if not is_name_part(subscription.name):
         yield f"Subscription.name {_NAME_RULE}"
     if len(subscription.name) > TOPIC_CHARACTERS_MAX:
         yield f"Subscription.name size must be between 1 and {TOPIC_CHARACTERS_MAX}"
-    policy = subscription.subscription_policy
-    if isinstance(policy, SerialPolicy):
-        yield from _serial("Subscription.subscriptionPolicy", policy)
-    else:
-        yield from _batch("Subscription.subscriptionPolicy", policy)
+    policy_path, policy = "Subscription.subscriptionPolicy", subscription.subscription_policy
+    yield from _within_ranges(policy_path, policy)
+    yield from _statuses(policy_path, policy)
     if (
         subscription.delivery_type is DeliveryType.BATCH
         and subscription.content_type is ContentType.AVRO
@@ -124,41 +170,20 @@ def subscription_violations(
     yield from _oauth(subscription)
     if subscription.signing is not None:
         yield from signing_violations("Subscription.signing.secrets", subscription.signing.secrets)
-    yield from _range("Subscription.profilingThresholdMs", subscription.profiling_threshold_ms, 0)
+    yield from _within_ranges("Subscription", subscription)
     yield from _thresholds(subscription.metrics_config.message_processing.thresholds_milliseconds)
 
 
-def _serial(path: str, policy: SerialPolicy) -> Iterator[str]:
-    yield from _range(f"{path}.rate", policy.rate, 1)
-    yield from _range(f"{path}.messageTtl", policy.message_ttl, 0, 7_200)
-    yield from _range(f"{path}.messageBackoff", policy.message_backoff, 0)
-    yield from _range(f"{path}.requestTimeout", policy.request_timeout, 100, 300_000)
-    yield from _range(f"{path}.socketTimeout", policy.socket_timeout, 0, 300_000)
-    yield from _range(f"{path}.sendingDelay", policy.sending_delay, 0, 5_000)
-    yield from _range(f"{path}.backoffMultiplier", policy.backoff_multiplier, 1, 10)
-    yield from _range(f"{path}.backoffMaxIntervalInSec", policy.backoff_max_interval_in_sec, 1, 600)
-    if policy.inflight_size is not None:
-        yield from _range(f"{path}.inflightSize", policy.inflight_size, 1)
-    yield from _attempts(path, policy)
+def _within_ranges(path: str, value: Struct) -> Iterator[str]:
+    """Give the numbers that are out of their ranges; None is no limit."""
+    for each in fields_of(type(value)):
+        number = getattr(value, each.name)
+        bounds = _RANGES[type(value)].get(each.name)
+        if bounds is not None and number is not None:
+            yield from _range(f"{path}.{each.encode_name}", number, *bounds)
 
 
-def _batch(path: str, policy: BatchPolicy) -> Iterator[str]:
-    yield from _range(f"{path}.messageTtl", policy.message_ttl, 0)
-    yield from _range(f"{path}.messageBackoff", policy.message_backoff, 0)
-    yield from _range(f"{path}.requestTimeout", policy.request_timeout, 1, 300_000)
-    yield from _range(f"{path}.batchSize", policy.batch_size, 1, BATCH_MESSAGES_MAX)
-    yield from _range(f"{path}.batchTime", policy.batch_time, 1, BATCH_TIME_MS_MAX)
-    yield from _range(f"{path}.batchVolume", policy.batch_volume, 1, BATCH_BYTES_MAX)
-    if policy.message_rate is not None:
-        yield from _range(f"{path}.messageRate", policy.message_rate, 1)
-    yield from _range(f"{path}.backoffMultiplier", policy.backoff_multiplier, 1, 10)
-    yield from _range(f"{path}.backoffMaxIntervalInSec", policy.backoff_max_interval_in_sec, 1, 600)
-    yield from _attempts(path, policy)
-
-
-def _attempts(path: str, policy: SerialPolicy | BatchPolicy) -> Iterator[str]:
-    if policy.attempts_max is not None:
-        yield from _range(f"{path}.attemptsMax", policy.attempts_max, 1)
+def _statuses(path: str, policy: SerialPolicy | BatchPolicy) -> Iterator[str]:
     for name, statuses in (("retryOn", policy.retry_on), ("discardOn", policy.discard_on)):
         for index, status in enumerate(statuses):
             if not 300 <= status <= 599:
@@ -167,18 +192,14 @@ def _attempts(path: str, policy: SerialPolicy | BatchPolicy) -> Iterator[str]:
         yield f"{path}.discardOn must not hold {status}, which retryOn holds"
 
 
-def _filters(filters: list[Filter], filter_problems: FilterProblems) -> Iterator[str]:
+def _filters(filters: list[Filter], filter_problems: Sequence[str]) -> Iterator[str]:
     if len(filters) > FILTERS_MAX:
         yield f"Subscription.filters size must be between 0 and {FILTERS_MAX}"
         return
     for index, each in enumerate(filters):
-        path = f"Subscription.filters[{index}]"
-        if each.type == "avropath" and not each.path:
-            yield f"{path}.path must not be null"
         if each.matching_strategy.lower() not in ("all", "any"):
-            yield f"{path}.matchingStrategy must be all or any"
-    for problem in filter_problems(filters):
-        yield f"Subscription.{problem}"
+            yield f"Subscription.filters[{index}].matchingStrategy must be all or any"
+    yield from (f"Subscription.{problem}" for problem in filter_problems)
 
 
 def _headers(subscription: Subscription) -> Iterator[str]:
@@ -206,8 +227,8 @@ def _thresholds(thresholds: list[int]) -> Iterator[str]:
             yield f"{path}[{index}].<list element> must be greater than 0"
 
 
-def _range(path: str, value: float, low: int, high: int | None = None) -> Iterator[str]:
+def _range(path: str, value: float, low: float, high: float = INTEGER_MAX) -> Iterator[str]:
     if value < low:
         yield f"{path} must be greater than or equal to {low}"
-    elif high is not None and value > high:
+    elif value > high:
         yield f"{path} must be less than or equal to {high}"

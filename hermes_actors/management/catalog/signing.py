@@ -4,14 +4,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.bodies.decoding import decode_plain
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.model.signing_secrets import SECRETS_MAX, new_hmac_secret, signing_violations
 from hermes_actors.model.subscription import SigningPolicy, Subscription
 from hermes_actors.runtime.clock import IdSource
+
+
+class NewSecret(Struct, frozen=True):
+    """The secret to sign with; None: a new one is made."""
+
+    secret: str | None = None
 
 
 class SigningSecrets:
@@ -56,11 +64,7 @@ class SigningSecrets:
 
 
 def _given(body: Mapping[str, Any]) -> str | None:
-    secret = body.get("secret")
-    if secret is None:
-        return None
-    if not isinstance(secret, str):
-        raise Refused("secret must be a string; leave it out for a new one", ErrorCode.FORMAT_ERROR)
-    if violations := "; ".join(signing_violations("secret", [secret])):
+    secret = decode_plain(NewSecret, body).secret
+    if secret is not None and (violations := "; ".join(signing_violations("secret", [secret]))):
         raise Refused(violations)
     return secret

@@ -1,7 +1,6 @@
 """Subscriptions: the rules before each change; a new one gets what is published from then on."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,14 +19,12 @@ from hermes_actors.management.access.roles import (
     sees_secrets,
 )
 from hermes_actors.management.bodies.constraints import (
+    problems_of,
     require_new_name,
     require_valid_subscription,
 )
 from hermes_actors.management.bodies.decoding import decode_subscription, merge, required_text
-from hermes_actors.management.bodies.filters import Checked
 from hermes_actors.management.bodies.secrets import (
-    require_no_mask_at_all,
-    require_no_new_mask,
     require_secrets_for_other_hosts,
     with_secrets_kept,
 )
@@ -123,14 +120,8 @@ class Subscriptions:
         """
         in_body = required_text(body, "topicName", "Subscription")
         _require_same("topicName", in_body, topic)
-        new = decode_subscription(body)
-        filter_problems = Checked(self._aside)
-
-        async def validate() -> None:
-            require_valid_subscription(new, filter_problems)
-
-        await filter_problems.until_known(validate)
-        require_no_mask_at_all(new)
+        new = decode_subscription(with_secrets_kept(None, body))
+        require_valid_subscription(new, await problems_of(new.filters, self._aside))
         require_acceptable(new, None, caller, self._config, self._guard)
         name = SubscriptionName(TopicName.parse(topic), new.name)
         require_new_name(name)
@@ -190,7 +181,10 @@ class Subscriptions:
 
     async def update(self, caller: Caller, topic: str, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. Raises Refused and Unavailable."""
-        filter_problems = Checked(self._aside)
+        asked = _patched(self.owned(caller, topic, name, "change subscription").subscription, patch)
+        filter_problems = await problems_of(
+            asked.filters if "filters" in patch else (), self._aside
+        )
 
         def decide() -> Change | None:
             live = self.owned(caller, topic, name, "change subscription")
@@ -201,13 +195,12 @@ class Subscriptions:
             _require_same("topicName", new.topic_name, topic)
             _require_same("name", new.name, name)
             require_valid_subscription(new, filter_problems)
-            require_no_new_mask(new)
             require_acceptable(new, old, caller, self._config, self._guard)
             require_fitting_filters(new.filters, owning.topic)
             self._require_open_topic(new, old, owning, caller)
             return self._rewrite(live, new)
 
-        await filter_problems.until_known(partial(self._changes.make, decide))
+        await self._changes.make(decide)
 
     async def amend(
         self,

@@ -3,107 +3,108 @@
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
-import trio
-from msgspec.structs import replace
+from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.base import Log, LogUnavailable, Stored
+from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.letters import SEARCH_TIMEOUT_S, LetterBox, OpenLetter
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.subscriptions import Subscriptions
-from hermes_actors.management.dead_letters.query import (
-    check_id,
-    filter_of_body,
-    filter_of_query,
-    flag_of_body,
-)
-from hermes_actors.management.dead_letters.scan import (
-    LetterPartition,
-    OpenLetter,
-    find_place,
-    message_of,
-    search,
-)
+from hermes_actors.management.dead_letters.selection import LetterSelection, check_id, selection_in
+from hermes_actors.management.offsets.asking import Logs, SilentLog
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.dead_letter import (
-    MARK_IDS_MAX,
-    LetterFilter,
-    Mark,
-    MarkKind,
-    dlq_topic,
-    mark_record,
-)
+from hermes_actors.model.dead_letter import MARK_IDS_MAX, Letter, LetterFilter, Mark, MarkKind
 from hermes_actors.model.message import UndecodableRecord, from_record, header_text, is_avro
 from hermes_actors.model.moments import iso_ms
-from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.schema.reading import AvroReader, ShownBody
 
 T = TypeVar("T")
 
 PAGE_MAX = 500
+COUNT_MAX = 100_000
+"""The most letters that one request counts or closes in a datacentre; it says if there are more."""
+
 OUTLOOK_MAX = 1_000
 OUTLOOK_TIMEOUT_S = 2.0
-EXPIRE_MAX = 100_000
-"""The most letters that one request closes in one datacentre; the answer says if there are more."""
+
+
+class Newest(Struct, frozen=True):
+    """The newest open letters of all datacentres; `is_whole` when there are no more."""
+
+    letters: list[OpenLetter]
+    is_whole: bool
+    unreachable: list[dict[str, Any]]
 
 
 class Letters:
-    """Where the letters of all subscriptions are found: in the logs of all datacentres."""
+    """Finds the letters of all subscriptions in the logs of all datacentres."""
 
-    def __init__(
-        self,
-        metadata: Metadata,
-        subscriptions: Subscriptions,
-        logs: Sequence[Log],
-    ) -> None:
+    def __init__(self, metadata: Metadata, subscriptions: Subscriptions, logs: Logs) -> None:
         self._metadata = metadata
         self._subscriptions = subscriptions
-        self.logs = {log.dc: log for log in logs}
+        self.logs = logs
 
-    def live(self, caller: Caller, topic: str, name: str, action: str) -> LiveSubscription:
+    def owned(self, caller: Caller, topic: str, name: str, action: str) -> LiveSubscription:
         """The subscription, for its owners and administrators. Raises Refused."""
         return self._subscriptions.owned(caller, topic, name, f"{action} of subscription")
 
-    def subscription(self, topic: str, name: str) -> LiveSubscription:
+    def live(self, topic: str, name: str) -> LiveSubscription:
         """The subscription, for everybody. Raises Refused."""
         return self._subscriptions.live(topic, name)
 
-    async def place(self, log: Log, live: LiveSubscription) -> LetterPartition | None:
-        """Where a log holds the subscription's letters. Raises LogUnavailable."""
-        topic = dlq_topic(live.name.topic.group, self._metadata.namespace)
-        return await find_place(log, topic, str(live.name), live.incarnation)
-
-    async def in_each(
-        self, work: Callable[[Log], Awaitable[T]], datacenters: Sequence[str] | None = None
+    async def ask(
+        self,
+        live: LiveSubscription,
+        work: Callable[[LetterBox], Awaitable[T]],
+        datacenters: Sequence[str] | None = None,
+        timeout_s: float = 2 * SEARCH_TIMEOUT_S,
     ) -> tuple[dict[str, T], list[dict[str, Any]]]:
-        """Return what `work` gives for each datacentre, by default for all, and which of them did
-        not answer, and why.
-        """
-        results: dict[str, T] = {}
-        silent: dict[str, str] = {}
-
-        async def ask(log: Log) -> None:
-            try:
-                results[log.dc] = await work(log)
-            except LogUnavailable as error:
-                silent[log.dc] = error.message
-
-        asked = sorted(self.logs if datacenters is None else datacenters)
-        async with trio.open_nursery() as nursery:
-            for dc in asked:
-                nursery.start_soon(ask, self.logs[dc])
-        return (
-            {dc: results[dc] for dc in asked if dc in results},
-            [{"datacenter": dc, "reason": silent[dc]} for dc in asked if dc in silent],
+        """What `work` gives for each datacentre, and which of them did not answer, and why."""
+        namespace = self._metadata.namespace
+        answers = await self.logs.ask(
+            lambda log: work(LetterBox(log, live.name, live.incarnation, namespace)),
+            datacenters,
+            timeout_s,
         )
+        known = {dc: each for dc, each in answers.items() if not isinstance(each, SilentLog)}
+        silent = {dc: each for dc, each in answers.items() if isinstance(each, SilentLog)}
+        return known, [{"datacenter": dc, "reason": each.reason} for dc, each in silent.items()]
+
+    async def newest(
+        self,
+        live: LiveSubscription,
+        wanted: LetterFilter,
+        most: int,
+        *,
+        below: Mapping[str, int] = MappingProxyType({}),
+        datacenters: Sequence[str] | None = None,
+        timeout_s: float = 2 * SEARCH_TIMEOUT_S,
+    ) -> Newest:
+        """The newest open letters that are wanted; in a datacentre of `below` only older ones."""
+
+        async def look(box: LetterBox) -> tuple[list[OpenLetter], bool]:
+            return await matching(box, wanted, most, below.get(box.log.dc))
+
+        known, unreachable = await self.ask(live, look, datacenters, timeout_s)
+        letters = [each for found, _ in known.values() for each in found]
+        letters.sort(key=lambda e: (e.timestamp_ms, e.letter.dc, e.offset), reverse=True)
+        is_whole = len(letters) <= most and all(whole for _, whole in known.values())
+        return Newest(letters[:most], is_whole, unreachable)
+
+    async def whole(self, live: LiveSubscription, held: OpenLetter) -> Letter | None:
+        """An open letter with its message; None where no log holds that any more."""
+        known, _ = await self.ask(live, lambda box: box.read(held), [held.letter.dc])
+        return known.get(held.letter.dc)
 
 
-class DeadLetterBox:
-    """Reads and closes dead letters. Methods are trio coroutines; the caller comes first."""
+class DeadLetters:
+    """Lists, shows and closes dead letters. Methods are trio coroutines; the caller comes first."""
 
     def __init__(self, letters: Letters, clock: Clock, reader: AvroReader) -> None:
         self._letters = letters
@@ -128,185 +129,128 @@ class DeadLetterBox:
 
         `next` is what to give as `before` for the page after it, None at the end.
         """
-        live = self._letters.live(caller, topic, name, "see the dead letters")
-        query = {"reason": reason, "status": status, "messageId": message_id}
-        query |= {"since": since, "until": until}
-        wanted = filter_of_query(query, self._clock.now_ms())
+        live = self._letters.owned(caller, topic, name, "see the dead letters")
+        wanted = LetterSelection(
+            reason=reason, status=status, message_id=message_id or "", since=since, until=until
+        ).filter(self._clock.now_ms())
         if not 1 <= limit <= PAGE_MAX:
             raise Refused(f"limit must be from 1 to {PAGE_MAX}")
         below = _read_cursor(before)
-
-        async def look(log: Log) -> tuple[list[OpenLetter], bool]:
-            found: list[OpenLetter] = []
-            place = await self._letters.place(log, live)
-            if place is None:
-                return found, True
-
-            def take(held: OpenLetter) -> bool:
-                if len(found) == limit:
-                    return False
-                found.append(held)
-                return True
-
-            return found, await search(place, wanted, take, below.get(log.dc))
-
-        results, silent = await self._letters.in_each(look)
-        merged = sorted(
-            (held for found, _ in results.values() for held in found),
-            key=lambda held: (held.timestamp_ms, held.letter.dc, held.offset),
-            reverse=True,
-        )
-        shown = merged[:limit]
-        for held in shown:
+        found = await self._letters.newest(live, wanted, limit, below=below)
+        for held in found.letters:
             below[held.letter.dc] = held.offset
-        is_end = len(merged) == len(shown) and all(whole for _, whole in results.values())
+        # A page without letters has nowhere to go on from.
+        has_next = not found.is_whole and bool(found.letters)
         answer = {
-            "deadLetters": [letter_view(held) for held in shown],
-            # A page without letters has nowhere to go on from.
-            "next": None if is_end or not shown else _cursor(below),
-            "isComplete": is_end or bool(shown),
+            "deadLetters": [letter_view(held) for held in found.letters],
+            "next": _cursor(below) if has_next else None,
+            "isComplete": found.is_whole or has_next,
         }
-        return with_silent(answer, silent)
+        return with_unreachable(answer, found.unreachable)
 
     async def outlook(self, topic: str, name: str) -> dict[str, Any]:
-        """How many letters are open and why the newest was given up, for who asks what ails a
-        subscription: counted up to OUTLOOK_MAX, and as far as OUTLOOK_TIMEOUT_S goes.
-        """
-        live = self._letters.subscription(topic, name)
-        found: list[OpenLetter] = []
-        whole: list[bool] = []
-
-        def take(held: OpenLetter) -> bool:
-            found.append(held)
-            return len(found) < OUTLOOK_MAX
-
-        async def look(log: Log) -> None:
-            place = await self._letters.place(log, live)
-            whole.append(place is None or await search(place, LetterFilter(), take))
-
-        silent: list[dict[str, Any]] = []
-        with trio.move_on_after(OUTLOOK_TIMEOUT_S):
-            _, silent = await self._letters.in_each(look)
-        newest = max((held.letter for held in found), key=lambda each: each.at_ms, default=None)
-        is_complete = len(whole) == len(self._letters.logs) and all(whole) and not silent
-        answer: dict[str, Any] = {"open": len(found), "isComplete": is_complete}
-        if newest is not None:
-            answer["newest"] = {
-                "id": newest.id,
-                "discardedAt": iso_ms(newest.at_ms),
-                "reason": newest.reason,
-                "detail": newest.detail,
-            }
+        """How many letters are open, counted up to OUTLOOK_MAX, and why the newest was given up."""
+        found = await self._letters.newest(
+            self._letters.live(topic, name),
+            LetterFilter(),
+            OUTLOOK_MAX,
+            timeout_s=OUTLOOK_TIMEOUT_S,
+        )
+        is_complete = found.is_whole and not found.unreachable
+        answer: dict[str, Any] = {"open": len(found.letters), "isComplete": is_complete}
+        for held in found.letters[:1]:
+            view = letter_view(held)
+            answer["newest"] = {key: view[key] for key in ("id", "discardedAt", "reason", "detail")}
         return {"deadLetters": answer}
 
     async def one(self, caller: Caller, topic: str, name: str, letter_id: str) -> dict[str, Any]:
         """One open letter with its message. Raises Refused (404 when there is none)."""
-        live = self._letters.live(caller, topic, name, "see the dead letters")
+        live = self._letters.owned(caller, topic, name, "see the dead letters")
         dc = check_id(letter_id).partition(":")[0]
-        log = self._letters.logs.get(dc)
-        if log is None:
+        if dc not in self._letters.logs.datacenters:
             raise Refused(f"There is no datacentre '{dc}' here", ErrorCode.OTHER, 404)
-        found: list[OpenLetter] = []
-
-        def take(held: OpenLetter) -> bool:
-            found.append(held)
-            return False
-
-        place = await self._letters.place(log, live)
-        if place is not None:
-            await search(place, LetterFilter(ids=(letter_id,)), take)
-        if place is None or not found:
+        wanted = LetterFilter(ids=(letter_id,))
+        found = await self._letters.newest(live, wanted, 1, datacenters=[dc])
+        with_unreachable({}, found.unreachable, is_useless=True)
+        if not found.letters:
             raise Refused(
                 f"Subscription {live.name} has no open dead letter {letter_id}: it was re-driven, "
                 "expired, or never there",
                 ErrorCode.OTHER,
                 404,
             )
-        return await self._with_message(place, found[0])
-
-    async def _with_message(self, place: LetterPartition, held: OpenLetter) -> dict[str, Any]:
+        (held,) = found.letters
         letter = held.letter
-        value = await message_of(place, held)
-        original = letter.original
+        whole = await self._letters.whole(live, held)
         shown = None
-        if value is not None and is_avro(original):
-            topic = letter.subscription.rpartition("$")[0]
+        if whole is not None and is_avro(whole.original):
             with suppress(UndecodableRecord):
-                message = from_record(replace(original, value=value), str)
-                shown = await self._reader.shown(topic, message)
+                shown = await self._reader.shown(topic, from_record(whole.original, str))
         return {
             **letter_view(held),
             **as_text("key", letter.key),
             "headers": {header: header_text(header, raw) for header, raw in letter.headers},
-            **body_fields("message", value, shown),
+            **body_fields("message", None if whole is None else whole.value, shown),
         }
 
     async def expire(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Close the open letters that the body means; `dryRun` only counts. Raises Refused."""
-        live = self._letters.live(caller, topic, name, "expire the dead letters")
-        wanted = filter_of_body(body, "expire", self._clock.now_ms())
-        is_dry = flag_of_body(body, "dryRun")
+        live = self._letters.owned(caller, topic, name, "expire the dead letters")
+        selection = selection_in(LetterSelection, body, "expire")
+        wanted = selection.filter(self._clock.now_ms())
 
-        async def close(log: Log) -> tuple[int, bool]:
-            place = await self._letters.place(log, live)
-            if place is None:
-                return 0, True
-            ids, is_whole = await matching(place, wanted, EXPIRE_MAX)
-            if not is_dry:
-                await self._mark(place, ids)
+        async def close(box: LetterBox) -> tuple[int, bool]:
+            found, is_whole = await matching(box, wanted, COUNT_MAX)
+            ids = [held.letter.id for held in found]
+            for first in range(0, 0 if selection.dry_run else len(ids), MARK_IDS_MAX):
+                some = tuple(ids[first : first + MARK_IDS_MAX])
+                try:
+                    await box.close(Mark(MarkKind.EXPIRED, some, self._clock.now_ms()))
+                except LogUnavailable as error:
+                    raise LogUnavailable(
+                        f"it took {first} of {len(ids)}: {error.message}; ask again"
+                    ) from error
             return len(ids), is_whole
 
-        results, silent = await self._letters.in_each(close)
+        results, unreachable = await self._letters.ask(live, close)
         answer: dict[str, Any] = {
             "expired": sum(count for count, _ in results.values()),
-            "dryRun": is_dry,
-            "isComplete": all(whole for _, whole in results.values()) and not silent,
+            "dryRun": selection.dry_run,
+            "isComplete": all(whole for _, whole in results.values()) and not unreachable,
             "datacenters": [
                 {"datacenter": dc, "expired": count} for dc, (count, _) in results.items()
             ],
         }
-        return with_silent(answer, silent, is_useless=not results)
-
-    async def _mark(self, place: LetterPartition, ids: Sequence[str]) -> None:
-        now_ms = self._clock.now_ms()
-        for first in range(0, len(ids), MARK_IDS_MAX):
-            some = tuple(ids[first : first + MARK_IDS_MAX])
-            record = mark_record(place.subscription, Mark(MarkKind.EXPIRED, some, now_ms))
-            (outcome,) = await place.log.append(place.topic, place.partition, [record], Ack.ALL)
-            if not isinstance(outcome, Stored):
-                raise LogUnavailable(
-                    f"the log of datacentre {place.log.dc} took {first} of {len(ids)}: "
-                    f"{outcome.reason}; ask again"
-                )
+        return with_unreachable(answer, unreachable, is_useless=not results)
 
 
-def with_silent(
-    answer: dict[str, Any], silent: Sequence[dict[str, Any]], *, is_useless: bool = False
+def with_unreachable(
+    answer: dict[str, Any], unreachable: Sequence[dict[str, Any]], *, is_useless: bool = False
 ) -> dict[str, Any]:
     """The answer with the datacentres that said nothing. Raises Unavailable if they make it
     useless.
     """
-    if silent and is_useless:
-        raise Unavailable("; ".join(str(each["reason"]) for each in silent))
-    return {**answer, "unreachable": silent} if silent else answer
+    if unreachable and is_useless:
+        raise Unavailable("; ".join(f"{e['datacenter']}: {e['reason']}" for e in unreachable))
+    return {**answer, "unreachable": unreachable} if unreachable else answer
 
 
 async def matching(
-    place: LetterPartition, wanted: LetterFilter, most: int
-) -> tuple[list[str], bool]:
-    """The ids of the open letters that are wanted, and whether these are all of them."""
-    ids: list[str] = []
+    box: LetterBox, wanted: LetterFilter, most: int, below: int | None = None
+) -> tuple[list[OpenLetter], bool]:
+    """The newest open letters that are wanted, and whether these are all of them."""
+    found: list[OpenLetter] = []
 
     def take(held: OpenLetter) -> bool:
-        if len(ids) == most:
+        if len(found) == most:
             return False
-        ids.append(held.letter.id)
+        found.append(held)
         return True
 
-    is_whole = await search(place, wanted, take)
-    return ids, is_whole
+    is_whole = await box.search(wanted, take, below=below)
+    return found, is_whole
 
 
 def letter_view(held: OpenLetter) -> dict[str, Any]:
@@ -354,15 +298,13 @@ def as_text(name: str, value: bytes | None) -> dict[str, str | None]:
 
 
 def _cursor(below: Mapping[str, int]) -> str:
-    text = msgspec.json.encode(dict(sorted(below.items())))
-    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+    return base64.urlsafe_b64encode(msgspec.json.encode(dict(sorted(below.items())))).decode()
 
 
 def _read_cursor(text: str | None) -> dict[str, int]:
     if not text:
         return {}
     try:
-        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        return msgspec.json.decode(raw, type=dict[str, int])
+        return msgspec.json.decode(base64.urlsafe_b64decode(text), type=dict[str, int])
     except (ValueError, msgspec.MsgspecError) as error:
         raise Refused("before: give the `next` of an earlier page, as it was") from error

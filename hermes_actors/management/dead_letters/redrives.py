@@ -1,17 +1,23 @@
 """Re-drives: asked for here, kept in the metadata, done by the consumers of each datacentre."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.log.base import UnknownTopic
+from hermes_actors.log.letters import LetterBox
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.changes import Changes
-from hermes_actors.management.dead_letters.letters import Letters, matching, with_silent
-from hermes_actors.management.dead_letters.query import filter_of_body, flag_of_body, number_of_body
+from hermes_actors.management.dead_letters.letters import (
+    COUNT_MAX,
+    Letters,
+    matching,
+    with_unreachable,
+)
+from hermes_actors.management.dead_letters.selection import RedriveRequest, selection_in
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
+from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, put
 from hermes_actors.metadata.keys import subscription_key
 from hermes_actors.metadata.redrives import (
     LetterRange,
@@ -24,15 +30,10 @@ from hermes_actors.metadata.redrives import (
     redrive_of,
 )
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.dead_letter import dlq_topic
 from hermes_actors.model.moments import iso_ms
 from hermes_actors.runtime.clock import Clock
 
-RATE_DEFAULT = 50
-RATE_MAX = 10_000
-
-COUNT_MAX = 100_000
-"""Above this many in a datacentre the answer says "at least"."""
+_FIGURES = ("total", "redriven", "failed", "skipped")
 
 
 class Redrives:
@@ -59,146 +60,117 @@ class Redrives:
 
         Raises Refused: also while an earlier one is not done. Raises Unavailable.
         """
-        live = self._letters.live(caller, topic, name, "re-drive the dead letters")
-        wanted = filter_of_body(body, "re-drive", self._clock.now_ms())
-        rate_per_s = number_of_body(body, "ratePerSecond", RATE_DEFAULT, RATE_MAX)
-        is_dry = flag_of_body(body, "dryRun")
+        live = self._letters.owned(caller, topic, name, "re-drive the dead letters")
+        request = selection_in(RedriveRequest, body, "re-drive")
+        wanted = request.filter(self._clock.now_ms())
 
-        async def count(log: Log) -> tuple[LetterRange, int, bool] | None:
-            place = await self._letters.place(log, live)
-            if place is None:
-                return None
-            ids, is_whole = await matching(place, wanted, COUNT_MAX)
-            return LetterRange(place.start, place.end), len(ids), is_whole
+        async def count(box: LetterBox) -> tuple[LetterRange, int, bool]:
+            place = await box.place()
+            found, is_whole = await matching(box, wanted, COUNT_MAX)
+            span = LetterRange(0, 0) if place is None else LetterRange(place.start, place.end)
+            return span, len(found), is_whole
 
-        results, silent = await self._letters.in_each(count)
-        found = {dc: result for dc, result in results.items() if result is not None}
-        meant = {dc: result for dc, result in found.items() if result[1] or not result[2]}
+        results, unreachable = await self._letters.ask(live, count)
+        meant = {dc: result for dc, result in results.items() if result[1] or not result[2]}
         answer: dict[str, Any] = {
-            "dryRun": is_dry,
+            "dryRun": request.dry_run,
             "matching": sum(result[1] for result in meant.values()),
-            "isComplete": all(result[2] for result in meant.values()) and not silent,
-            "ratePerSecond": rate_per_s,
+            "isComplete": all(result[2] for result in meant.values()) and not unreachable,
+            "ratePerSecond": request.rate_per_second,
             "datacenters": [
                 {"datacenter": dc, "matching": result[1]} for dc, result in meant.items()
             ],
         }
-        answer = with_silent(answer, silent, is_useless=not results)
-        if is_dry:
+        answer = with_unreachable(answer, unreachable, is_useless=not results)
+        if request.dry_run:
             return answer
         if not meant:
-            raise Refused(
+            raise _missing(
                 f"Subscription {live.name} has no open dead letters that are meant; "
-                "nothing was asked for",
-                ErrorCode.OTHER,
-                404,
+                "nothing was asked for"
             )
         await self._require_none_running(live)
-        ranges = {dc: result[0] for dc, result in meant.items()}
-        numbers: list[int] = []
+        number = 0
 
-        def decide() -> Change:
-            key = redrive_key(live.name, live.incarnation)
-            held = self._metadata.catalog.others.get(key)
-            before = redrive_of(self._metadata.catalog, live.name, live.incarnation)
-            redrive = Redrive(
-                number=1 if before is None else before.number + 1,
+        def renewed(before: Redrive | None) -> Redrive:
+            nonlocal number
+            number = 1 if before is None else before.number + 1
+            return Redrive(
+                number=number,
                 incarnation=live.incarnation,
-                rate_per_s=rate_per_s,
+                rate_per_s=request.rate_per_second,
                 requested_at_ms=self._clock.now_ms(),
                 requested_by=caller.name,
-                ranges=ranges,
+                ranges={dc: result[0] for dc, result in meant.items()},
                 letters=wanted,
             )
-            numbers.append(redrive.number)
-            return put(
-                key,
-                redrive_body(redrive),
-                Absent(key) if held is None else StampIs(key, held.stamp),
-                Alive(subscription_key(live.name), live.incarnation),
-            )
 
-        await self._changes.make(decide)
-        return {"number": numbers[-1], **answer}
+        await self._store(live, renewed)
+        return {"number": number, **answer}
 
     async def progress(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
         """How far the subscription's last re-drive has come. Raises Refused, 404 without one."""
-        live = self._letters.live(caller, topic, name, "see the re-drive")
-        redrive = redrive_of(self._metadata.catalog, live.name, live.incarnation)
-        if redrive is None:
-            raise Refused(f"Subscription {live.name} has no re-drive", ErrorCode.OTHER, 404)
-        known, silent = await self._progress(live, redrive)
-        unknown = {str(each["datacenter"]): str(each["reason"]) for each in silent}
+        live = self._letters.owned(caller, topic, name, "see the re-drive")
+        redrive = self._last(live)
+        datacenters = await self._progress(live, redrive)
+        cancelled = redrive.cancelled
+        ended = {}
+        if cancelled is not None:
+            ended = {"cancelledAt": iso_ms(cancelled.at_ms), "cancelledBy": cancelled.by}
         return {
             "number": redrive.number,
             "requestedAt": iso_ms(redrive.requested_at_ms),
             "requestedBy": redrive.requested_by,
             "ratePerSecond": redrive.rate_per_s,
-            "isDone": all(dc in known and known[dc].is_done for dc in redrive.datacenters),
-            "total": sum(each.total for each in known.values()),
-            "redriven": sum(each.redriven for each in known.values()),
-            "failed": sum(each.failed for each in known.values()),
-            "skipped": sum(each.skipped for each in known.values()),
-            **_cancellation(redrive),
-            "datacenters": [
-                _progress_view(
-                    dc,
-                    known.get(dc),
-                    self._reason(live, redrive, dc, unknown),
-                    is_cancelled=redrive.cancelled is not None,
-                )
-                for dc in redrive.datacenters
-            ],
+            "isDone": all(each["state"] == "DONE" for each in datacenters),
+            **{figure: sum(each.get(figure, 0) for each in datacenters) for figure in _FIGURES},
+            **ended,
+            "datacenters": datacenters,
         }
-
-    def _reason(
-        self, live: LiveSubscription, redrive: Redrive, dc: str, unknown: Mapping[str, str]
-    ) -> str:
-        """Why it does not go on there, as far as is known; "" when it does."""
-        if dc not in self._letters.logs:
-            return "there is no such datacentre"
-        if dc in unknown:
-            return unknown[dc]
-        if redrive.cancelled is not None:
-            at = iso_ms(redrive.cancelled.at_ms, "seconds")
-            return f"cancelled by {redrive.cancelled.by or 'nobody known'} at {at}"
-        return self._statuses.hold_up(live, dc)
 
     async def cancel(self, caller: Caller, topic: str, name: str) -> None:
         """Stop the re-drive; what is under way still ends. Raises Refused, 404 without one."""
-        live = self._letters.live(caller, topic, name, "cancel the re-drive")
+        live = self._letters.owned(caller, topic, name, "cancel the re-drive")
 
-        def decide() -> Change:
-            key = redrive_key(live.name, live.incarnation)
-            held = self._metadata.catalog.others.get(key)
-            if held is None:
-                raise Refused(f"Subscription {live.name} has no re-drive", ErrorCode.OTHER, 404)
-            redrive = redrive_of(self._metadata.catalog, live.name, live.incarnation)
-            if redrive is None:
-                # Of an earlier life of the subscription, or not to be read.
-                return delete(key, StampIs(key, held.stamp))
+        def cancelled(before: Redrive | None) -> Redrive:
+            redrive = self._last(live) if before is None else before
             if redrive.cancelled is not None:
-                raise Refused(
-                    f"Re-drive {redrive.number} of subscription {live.name} was cancelled already",
-                    ErrorCode.OTHER,
-                    404,
+                raise _missing(
+                    f"Re-drive {redrive.number} of subscription {live.name} was cancelled already"
                 )
-            cancelled = redrive.cancelled_by(caller.name, self._clock.now_ms())
+            return redrive.cancelled_by(caller.name, self._clock.now_ms())
+
+        await self._store(live, cancelled)
+
+    def _last(self, live: LiveSubscription) -> Redrive:
+        redrive = redrive_of(self._metadata.catalog, live.name, live.incarnation)
+        if redrive is None:
+            raise _missing(f"Subscription {live.name} has no re-drive")
+        return redrive
+
+    async def _store(
+        self, live: LiveSubscription, decide: Callable[[Redrive | None], Redrive]
+    ) -> None:
+        key = redrive_key(live.name, live.incarnation)
+
+        def change() -> Change:
+            held = self._metadata.catalog.others.get(key)
+            before = redrive_of(self._metadata.catalog, live.name, live.incarnation)
             return put(
                 key,
-                redrive_body(cancelled),
-                StampIs(key, held.stamp),
+                redrive_body(decide(before)),
+                Absent(key) if held is None else StampIs(key, held.stamp),
                 Alive(subscription_key(live.name), live.incarnation),
             )
 
-        await self._changes.make(decide)
+        await self._changes.make(change)
 
     async def _require_none_running(self, live: LiveSubscription) -> None:
         redrive = redrive_of(self._metadata.catalog, live.name, live.incarnation)
-        if redrive is None:
+        if redrive is None or redrive.cancelled is not None:
             return
-        known, _ = await self._progress(live, redrive)
-        running = [dc for dc in sorted(redrive.ranges) if dc in known and not known[dc].is_done]
+        found = await self._progress(live, redrive)
+        running = [e["datacenter"] for e in found if e["state"] in ("WAITING", "RUNNING")]
         if running:
             raise Refused(
                 f"Re-drive {redrive.number} of subscription {live.name} is not done in "
@@ -207,49 +179,50 @@ class Redrives:
                 409,
             )
 
-    async def _progress(
-        self, live: LiveSubscription, redrive: Redrive
-    ) -> tuple[dict[str, RedriveProgress], list[dict[str, Any]]]:
-        namespace = self._metadata.namespace
-        group = redrive_group(live.name, namespace)
-        topic = dlq_topic(live.name.topic.group, namespace)
+    async def _progress(self, live: LiveSubscription, redrive: Redrive) -> list[dict[str, Any]]:
+        """For each datacentre of the re-drive how far it has come, or why that is not known."""
+        group = redrive_group(live.name, self._metadata.namespace)
 
-        async def look(log: Log) -> RedriveProgress:
+        async def look(box: LetterBox) -> RedriveProgress:
             try:
-                commits = await log.committed(group, topic)
+                commits = await box.log.committed(group, box.topic)
             except UnknownTopic:
                 commits = {}
             found = [progress_of(commit, redrive) for commit in commits.values()]
             # The letters of one subscription lie in one partition.
             return max(found, key=lambda each: each.total, default=progress_of(None, redrive))
 
-        asked = [dc for dc in redrive.datacenters if dc in self._letters.logs]
-        return await self._letters.in_each(look, asked)
+        there_are = self._letters.logs.datacenters
+        asked = [dc for dc in redrive.datacenters if dc in there_are]
+        known, unreachable = await self._letters.ask(live, look, asked)
+        unknown = {each["datacenter"]: each["reason"] for each in unreachable}
+        return [
+            self._view(live, redrive, dc, known[dc])
+            if dc in known
+            else {
+                "datacenter": dc,
+                "state": "UNKNOWN",
+                "reason": unknown.get(dc, "there is no such datacentre"),
+            }
+            for dc in redrive.datacenters
+        ]
+
+    def _view(
+        self, live: LiveSubscription, redrive: Redrive, dc: str, progress: RedriveProgress
+    ) -> dict[str, Any]:
+        cancelled = redrive.cancelled
+        state, reason = "RUNNING" if progress.total else "WAITING", ""
+        if progress.is_done:
+            state = "DONE"
+        elif cancelled is not None:
+            at = iso_ms(cancelled.at_ms, "seconds")
+            state, reason = "CANCELLED", f"cancelled by {cancelled.by or 'nobody known'} at {at}"
+        else:
+            reason = self._statuses.hold_up(live, dc)
+        figures = {figure: getattr(progress, figure) for figure in _FIGURES}
+        why = {"reason": reason} if reason else {}
+        return {"datacenter": dc, "state": state, **figures, **why}
 
 
-def _progress_view(
-    dc: str, progress: RedriveProgress | None, reason: str, *, is_cancelled: bool
-) -> dict[str, Any]:
-    if progress is None:
-        return {"datacenter": dc, "state": "UNKNOWN", "reason": reason}
-    state = "DONE" if progress.is_done else "RUNNING" if progress.total else "WAITING"
-    if is_cancelled and not progress.is_done:
-        state = "CANCELLED"
-    return {
-        "datacenter": dc,
-        "state": state,
-        "total": progress.total,
-        "redriven": progress.redriven,
-        "failed": progress.failed,
-        "skipped": progress.skipped,
-        **({"reason": reason} if reason and not progress.is_done else {}),
-    }
-
-
-def _cancellation(redrive: Redrive) -> dict[str, Any]:
-    if redrive.cancelled is None:
-        return {}
-    return {
-        "cancelledAt": iso_ms(redrive.cancelled.at_ms),
-        "cancelledBy": redrive.cancelled.by,
-    }
+def _missing(message: str) -> Refused:
+    return Refused(message, ErrorCode.OTHER, 404)

@@ -1,19 +1,11 @@
 """The messages of a subscription that were given up last, as Hermes shows them."""
 
-import contextlib
 from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.log.base import Log, LogUnavailable
+from hermes_actors.log.letters import OpenLetter
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.dead_letters.letters import Letters
-from hermes_actors.management.dead_letters.scan import (
-    LetterPartition,
-    OpenLetter,
-    message_of,
-    record_at,
-    search,
-)
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
@@ -37,29 +29,30 @@ class UndeliveredMessages:
 
     async def last(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
         """The trace of the last message that was given up. Raises Refused, 404 when none was."""
-        live = self._letters.live(caller, topic, name, "see the undelivered messages")
-        found = await self._newest(live, 1)
+        live = self._letters.owned(caller, topic, name, "see the undelivered messages")
+        found = (await self._letters.newest(live, LetterFilter(), 1)).letters
         reported = self._statuses.last_undelivered(str(live.name))
         if reported is not None:
             dc, last = reported
-            if not found or last.at_ms > found[0][0].letter.at_ms:
+            if not found or last.at_ms > found[0].letter.at_ms:
                 return await self._reported(live, dc, last)
         if not found:
             raise Refused(
                 f"Subscription {live.name} has no undelivered message", ErrorCode.OTHER, 404
             )
-        return await self._trace(*found[0], bytes_max=None)
+        return await self._trace(live, found[0], bytes_max=None)
 
     async def _reported(
         self, live: LiveSubscription, dc: str, last: LastUndelivered
     ) -> dict[str, Any]:
         """The trace of a message that is no open letter; its topic may hold it yet."""
         log_topic = self._metadata.catalog.topics[str(live.name.topic)].log_topic
-        log = self._letters.logs.get(dc)
         record = None
-        if log is not None:
-            with contextlib.suppress(LogUnavailable):
-                record = await record_at(log, log_topic, last.partition, last.offset)
+        if dc in self._letters.logs.datacenters:
+            known, _ = await self._letters.ask(
+                live, lambda box: box.record(log_topic, last.partition, last.offset), [dc]
+            )
+            record = known.get(dc)
         return {
             "timestamp": last.at_ms,
             "subscription": live.name.name,
@@ -74,46 +67,24 @@ class UndeliveredMessages:
 
     async def latest(self, caller: Caller, topic: str, name: str) -> list[dict[str, Any]]:
         """Traces of the newest messages that were given up, at most `TRACES_MAX`."""
-        live = self._letters.live(caller, topic, name, "see the undelivered messages")
+        live = self._letters.owned(caller, topic, name, "see the undelivered messages")
+        found = await self._letters.newest(live, LetterFilter(), TRACES_MAX)
         return [
             {"messageId": held.letter.message_id or None}
-            | await self._trace(held, place, bytes_max=MESSAGE_BYTES_MAX)
-            for held, place in await self._newest(live, TRACES_MAX)
+            | await self._trace(live, held, bytes_max=MESSAGE_BYTES_MAX)
+            for held in found.letters
         ]
 
-    async def _newest(
-        self, live: LiveSubscription, most: int
-    ) -> list[tuple[OpenLetter, LetterPartition]]:
-        """The newest letters of all datacentres that answer."""
-
-        async def look(log: Log) -> list[tuple[OpenLetter, LetterPartition]]:
-            found: list[tuple[OpenLetter, LetterPartition]] = []
-            place = await self._letters.place(log, live)
-            if place is None:
-                return found
-
-            def take(held: OpenLetter) -> bool:
-                found.append((held, place))
-                return len(found) < most
-
-            await search(place, LetterFilter(), take)
-            return found
-
-        results, _ = await self._letters.in_each(look)
-        merged = [each for found in results.values() for each in found]
-        merged.sort(key=lambda each: (each[0].timestamp_ms, each[0].letter.dc), reverse=True)
-        return merged[:most]
-
     async def _trace(
-        self, held: OpenLetter, place: LetterPartition, *, bytes_max: int | None
+        self, live: LiveSubscription, held: OpenLetter, *, bytes_max: int | None
     ) -> dict[str, Any]:
         letter = held.letter
-        topic, _, subscription = letter.subscription.rpartition("$")
-        message = await message_of(place, held) or b""
+        whole = await self._letters.whole(live, held)
+        message = b"" if whole is None else whole.value
         return {
             "timestamp": letter.at_ms,
-            "subscription": subscription,
-            "topicName": topic,
+            "subscription": live.name.name,
+            "topicName": str(live.name.topic),
             "status": "DISCARDED",
             "reason": f"{letter.reason}: {letter.detail}" if letter.detail else letter.reason,
             "message": message[:bytes_max].decode("utf-8", "replace"),

@@ -13,9 +13,8 @@ from hermes_actors.filters.budget import Budget, BudgetSpent
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
 from hermes_actors.management.access.roles import Caller
-from hermes_actors.management.bodies.constraints import FILTERS_MAX
+from hermes_actors.management.bodies.constraints import FILTERS_MAX, problems_of
 from hermes_actors.management.bodies.decoding import decode_base64, decode_plain
-from hermes_actors.management.bodies.filters import problems_of
 from hermes_actors.management.catalog.rules import require_fitting_filters
 from hermes_actors.management.catalog.subjects import Subjects
 from hermes_actors.management.catalog.topics import Topics

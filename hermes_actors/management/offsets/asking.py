@@ -34,13 +34,14 @@ class Logs:
         self,
         question: Callable[[Log], Awaitable[T]],
         datacenters: Iterable[str] | None = None,
+        timeout_s: float = ASK_TIMEOUT_S,
     ) -> dict[str, T | SilentLog]:
         """For each datacentre (None: all), sorted, its log's answer, or why there was none."""
         wanted = self.datacenters if datacenters is None else sorted(datacenters)
         answers: dict[str, T | SilentLog] = {}
 
         async def ask_one(dc: str) -> None:
-            answers[dc] = await _answer(question, self._by_dc[dc])
+            answers[dc] = await _answer(question, self._by_dc[dc], timeout_s)
 
         async with trio.open_nursery() as nursery:
             for dc in wanted:
@@ -48,12 +49,14 @@ class Logs:
         return {dc: answers[dc] for dc in wanted}
 
 
-async def _answer(question: Callable[[Log], Awaitable[T]], log: Log) -> T | SilentLog:
+async def _answer(
+    question: Callable[[Log], Awaitable[T]], log: Log, timeout_s: float
+) -> T | SilentLog:
     try:
-        with trio.move_on_after(ASK_TIMEOUT_S):
+        with trio.move_on_after(timeout_s):
             return await question(log)
     except LogUnavailable as error:
         return SilentLog(f"its log cannot be reached: {error.message}")
     except UnknownTopic:
         return SilentLog("its log does not hold the topic yet")
-    return SilentLog(f"its log did not answer within {ASK_TIMEOUT_S:.0f} s")
+    return SilentLog(f"its log did not answer within {timeout_s:.0f} s")

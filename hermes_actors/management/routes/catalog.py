@@ -9,7 +9,11 @@ from litestar.handlers import HTTPRouteHandler
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, empty_answer
+from hermes_actors.management.http.openapi import GroupPatch, OAuthProviderPatch, TopicPatch
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add
+from hermes_actors.model.group import Group
+from hermes_actors.model.oauth import OAuthProvider
+from hermes_actors.model.topic import Topic
 
 _CHANGE = "Change the fields that the body names"
 _GROUP = "/groups/{group:str}"
@@ -26,14 +30,19 @@ def catalog_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     roles, ask = "The caller's roles", partial(add, is_for_guests=True, has_query=False)
     return [
         add("GET /groups", groups.names, "Names of all groups"),
-        add(f"GET {_GROUP}", groups.get, "One group"),
-        add("POST /groups", groups.create, "Create a group", status=201),
-        add(f"PUT {_GROUP}", groups.update, "Change a group", status=204),
+        add(f"GET {_GROUP}", groups.get, "One group", gives=Group),
+        add("POST /groups", groups.create, "Create a group", status=201, takes=Group),
+        add(f"PUT {_GROUP}", groups.update, "Change a group", status=204, takes=GroupPatch),
         add(f"DELETE {_GROUP}", groups.delete, "Remove an empty group"),
         add(f"GET {_PROVIDERS}", providers.names, names),
-        add(f"GET {_PROVIDER}", providers.get, "One provider, its secret masked"),
-        add(f"POST {_PROVIDERS}", providers.create, create, status=201),
-        add(f"PUT {_PROVIDER}", providers.update, _CHANGE),
+        add(
+            f"GET {_PROVIDER}",
+            providers.get,
+            "One provider, its secret masked",
+            gives=OAuthProvider,
+        ),
+        add(f"POST {_PROVIDERS}", providers.create, create, status=201, takes=OAuthProvider),
+        add(f"PUT {_PROVIDER}", providers.update, _CHANGE, takes=OAuthProviderPatch),
         add(f"DELETE {_PROVIDER}", providers.delete, "Remove a provider"),
         add(f"GET {_OWNERS}", owners.sources, "Directories of owners"),
         add(f"GET {_OWNERS}/{{source:str}}", owners.found, "Search a directory for owners"),
@@ -58,12 +67,15 @@ def topic_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     tell = partial(schema, answering=_schema_text)
     return [
         add("GET /topics", topics.names, "Names of topics"),
-        at("GET", topics.get, "One topic"),
-        add("POST /topics", topics.create, "Create a topic", status=201),
-        at("PUT", topics.update, _CHANGE),
+        at("GET", topics.get, "One topic", gives=Topic),
+        add("POST /topics", topics.create, "Create a topic", status=201, takes=Topic),
+        at("PUT", topics.update, _CHANGE, takes=TopicPatch),
         at("DELETE", topics.delete, "Remove a topic"),
         add(
-            "GET /topics/owner/{source:str}/{owner:str}", topics.of_owner, "All topics of one owner"
+            "GET /topics/owner/{source:str}/{owner:str}",
+            topics.of_owner,
+            "All topics of one owner",
+            gives=list[Topic],
         ),
         at("GET /clients", topics.clients, "Owners of the topic's subscriptions"),
         at("GET /offline-clients-source", offline_clients, "Not available", needs_metadata=False),

@@ -6,6 +6,11 @@ from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 
 from hermes_actors.management.administration import Administration
+from hermes_actors.management.balancing.operating import (
+    DrainRequest,
+    SubscriptionConstraints,
+    TopicConstraints,
+)
 from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
 from hermes_actors.management.routes.route import Add
 
@@ -28,12 +33,14 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
             f"PUT {of_topic}",
             constraints.set_for_topic,
             "Set a topic's constraint",
+            takes=TopicConstraints,
             answering=_new_or_not,
         ),
         add(
             f"PUT {of_subscription}",
             constraints.set_for_subscription,
             "Set a subscription's constraint",
+            takes=SubscriptionConstraints,
             answering=_new_or_not,
         ),
         add(
@@ -67,6 +74,7 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
             f"PUT {_DRAIN}",
             drains.set,
             "Have a node own nothing, so that it can be stopped",
+            takes=DrainRequest,
             answering=_new_or_not,
         ),
         add(

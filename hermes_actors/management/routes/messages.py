@@ -13,6 +13,7 @@ from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.http.answers import Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.messages.filters import FilterTest
 from hermes_actors.management.messages.tail import Tail, Tails
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add
 from hermes_actors.runtime.bridge import BridgeClosed
@@ -49,6 +50,7 @@ def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
             "POST /filters/{topic:str}",
             parts.filter_trials.make,
             "Whether a message passes filters",
+            takes=FilterTest,
         ),
         add(
             "GET /tracking/{message_id:path}",
@@ -84,7 +86,11 @@ def tail_route(gate: Gate, tails: Tails) -> HTTPRouteHandler:
         finally:
             open_tails -= 1
 
-    @get("/topics/{topic:str}/messages", summary="A topic's messages, one JSON object a line")
+    @get(
+        "/topics/{topic:str}/messages",
+        summary="A topic's messages, one JSON object a line",
+        media_type=_NDJSON,
+    )
     async def messages(
         request: AnyRequest,
         topic: FromPath[str],

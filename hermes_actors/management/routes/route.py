@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_origin
 from litestar import HttpMethod, Response
 from litestar import route as handles
 from litestar.handlers import HTTPRouteHandler
-from litestar.params import FromPath, QueryParameter
+from litestar.params import Body, FromPath, QueryParameter
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller
@@ -17,6 +17,7 @@ from hermes_actors.management.bodies.decoding import json_object, json_value
 from hermes_actors.management.http import answers
 from hermes_actors.management.http.answers import Answer, AnyRequest
 from hermes_actors.management.http.gate import Gate
+from hermes_actors.management.http.openapi import REFUSALS, TYPED
 
 SUBSCRIPTION = "/topics/{topic:str}/subscriptions/{name:str}"
 
@@ -57,6 +58,8 @@ def route(
     needs_metadata: bool = True,
     has_query: bool = True,
     answering: Answering | None = None,
+    takes: Any = dict[str, Any],
+    gives: Any = None,
 ) -> HTTPRouteHandler:
     """The handler of `where`, a verb and a path `below` another: it awaits `call` in trio.
 
@@ -67,7 +70,8 @@ def route(
     itself one.
 
     What `is_for_guests` may be asked without credentials; what `needs_metadata` is refused until
-    they have been read.
+    they have been read. OpenAPI describes that the route `takes` and `gives` values of these
+    types; None: what `call` returns.
     """
     verb, _, path = where.partition(" ")
     path = below + path
@@ -95,8 +99,7 @@ def route(
             return None if status == 204 else answers.empty_answer(status)
         return result if isinstance(result, Response) else answers.json_answer(result, status)
 
-    parameters = [inspect.Parameter("request", _BY_NAME, annotation=AnyRequest)]
-    parameters += [
+    parameters = [
         inspect.Parameter(
             each, _BY_NAME, annotation=FromPath[int] if kind == "int" else FromPath[str]
         )
@@ -107,19 +110,41 @@ def route(
         for each in (others if has_query else ())
         if each is not body
     ]
-    returned = None if status == 204 else Answer
-    # Litestar asks for what is annotated, and describes it in OpenAPI.
-    handler.__dict__["__signature__"] = inspect.Signature(parameters, return_annotation=returned)
-    handler.__annotations__ = {each.name: each.annotation for each in parameters}
-    handler.__annotations__["return"] = returned
     words = [verb.lower(), *(each[0].upper() + each[1:] for each in _PATH_WORD.findall(path))]
-    return handles(
-        path,
-        http_method=HttpMethod(verb),
-        summary=summary,
-        status_code=status,
-        operation_id="".join(words),
-    )(handler)
+    settings: dict[str, Any] = {
+        "http_method": HttpMethod(verb),
+        "summary": summary,
+        "status_code": status,
+        "operation_id": "".join(words),
+        "responses": REFUSALS,
+    }
+
+    async def typed(**_: Any) -> Any:
+        raise NotImplementedError("it is described only")
+
+    is_empty = status == 204
+    request = inspect.Parameter("request", _BY_NAME, annotation=AnyRequest)
+    taken = Annotated[takes, Body()]
+    data = [] if body is None else [inspect.Parameter("data", _BY_NAME, annotation=taken)]
+    returned = gives or inspect.signature(call).return_annotation
+    twin = handles(path, **settings)(
+        _signed(typed, [*parameters, *data], None if is_empty else returned)
+    )
+    answer = None if is_empty else Answer
+    return handles(path, **settings, opt={TYPED: twin})(
+        _signed(handler, [request, *parameters], answer)
+    )
+
+
+def _signed(
+    function: Callable[..., Awaitable[Any]], parameters: list[inspect.Parameter], returned: Any
+) -> Callable[..., Awaitable[Any]]:
+    """The function with a signature: Litestar gives what it asks for, and describes it."""
+    signature = inspect.Signature(parameters, return_annotation=returned)
+    function.__dict__["__signature__"] = signature
+    function.__annotations__ = {each.name: each.annotation for each in parameters}
+    function.__annotations__["return"] = returned
+    return function
 
 
 def _in_query(parameter: inspect.Parameter) -> Any:

@@ -65,7 +65,7 @@ def probe_routes(node_health: NodeHealth, metrics: Sequence[Metrics]) -> list[HT
         found = node_health.probe(request.url.path.rstrip("/"))
         return Response(found.text.encode(), media_type="text/plain", status_code=found.status)
 
-    @get("/status/prometheus", summary="Metrics in Prometheus' text form")
+    @get("/status/prometheus", summary="Metrics in Prometheus' text form", media_type="text/plain")
     async def prometheus() -> Answer:
         return Response(await render_in_turns(metrics), media_type=_PROMETHEUS)
 

@@ -9,9 +9,15 @@ from litestar.params import QueryParameter
 
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
+from hermes_actors.management.catalog.signing import NewSecret
 from hermes_actors.management.catalog.warnings import HEADER, header_of
+from hermes_actors.management.dead_letters.selection import LetterSelection, RedriveRequest
 from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
+from hermes_actors.management.http.openapi import SubscriptionPatch, WholeSubscription
+from hermes_actors.management.messages.trials import PushTest
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add, JsonObject
+from hermes_actors.model.push_trial import PushTrial
+from hermes_actors.model.subscription import SubscriptionState
 
 _ALL = "/topics/{topic:str}/subscriptions"
 _DryRun = Annotated[bool, QueryParameter(name="dryRun", description="Only tell the offsets")]
@@ -39,32 +45,50 @@ def subscription_routes(add: Add, parts: Administration) -> list[HTTPRouteHandle
 
     return [
         add(f"GET {_ALL}", subscriptions.names, "Names of a topic's subscriptions"),
-        add(f"POST {_ALL}", create, "Create a subscription", status=201),
-        at("GET", subscriptions.get, "One subscription, its secrets masked", is_for_guests=True),
-        at("PUT", update, "Change the fields that the body names"),
+        add(f"POST {_ALL}", create, "Create a subscription", status=201, takes=WholeSubscription),
+        at(
+            "GET",
+            subscriptions.get,
+            "One subscription, its secrets masked",
+            is_for_guests=True,
+            gives=WholeSubscription,
+        ),
+        at("PUT", update, "Change the fields that the body names", takes=SubscriptionPatch),
         at("DELETE", subscriptions.delete, "Remove a subscription"),
-        at("GET /state", subscriptions.state, "PENDING, ACTIVE or SUSPENDED"),
-        at("PUT /state", subscriptions.set_state, "Suspend or resume"),
+        at(
+            "GET /state",
+            subscriptions.state,
+            "PENDING, ACTIVE or SUSPENDED",
+            gives=SubscriptionState,
+        ),
+        at("PUT /state", subscriptions.set_state, "Suspend or resume", takes=SubscriptionState),
         add(
             "GET /subscriptions/owner/{source:str}/{owner:str}",
             subscriptions.of_owner,
             "All subscriptions of one owner",
             is_for_guests=True,
+            gives=list[WholeSubscription],
         ),
-        at("POST /signing/rotate", secrets.rotate, "Sign with a new secret too"),
+        at("POST /signing/rotate", secrets.rotate, "Sign with a new secret too", takes=NewSecret),
         at("POST /signing/retire", secrets.retire, "Sign with the newest secret only"),
-        at("POST /test", parts.trials.make, "Push one made-up message and show it"),
+        at(
+            "POST /test",
+            parts.trials.make,
+            "Push one made-up message and show it",
+            takes=PushTest,
+            gives=PushTrial,
+        ),
     ]
 
 
 def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """How a subscription fares, where it stands in its topic, and how it is taken elsewhere."""
     at = partial(add, below=SUBSCRIPTION)
-    statuses, box, moves = parts.statuses, parts.dead_letters, parts.retransmissions
+    statuses, letters, moves = parts.statuses, parts.dead_letters, parts.retransmissions
     standings = parts.standings
 
     async def why(topic: str, name: str) -> dict[str, Any]:
-        return {**await statuses.why(topic, name), **await box.outlook(topic, name)}
+        return {**await statuses.why(topic, name), **await letters.outlook(topic, name)}
 
     async def move(
         caller: Caller, topic: str, name: str, body: JsonObject, dry_run: _DryRun = False
@@ -72,7 +96,7 @@ def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
         return await moves.move(caller, topic, name, body, dry_run)
 
     async def lag(topic: str, name: str) -> dict[str, Any]:
-        return {**await standings.lag(topic, name), **await box.outlook(topic, name)}
+        return {**await standings.lag(topic, name), **await letters.outlook(topic, name)}
 
     return [
         at("GET /metrics", statuses.subscription_metrics, "Deliveries, their rates, and failures"),
@@ -93,17 +117,23 @@ def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
 def dead_letter_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """Dead letters of one subscription, its re-drives and its undelivered messages."""
     at = partial(add, below=SUBSCRIPTION)
-    box, redrives, undelivered = parts.dead_letters, parts.redrives, parts.undelivered
+    letters, redrives, undelivered = parts.dead_letters, parts.redrives, parts.undelivered
     return [
-        at("GET /dead-letters", box.page, "Open dead letters, newest first, a page at a time"),
-        at("GET /dead-letters/{letter:str}", box.one, "One dead letter, with its message"),
-        at("POST /dead-letters/expire", box.expire, "Close the dead letters that are named"),
+        at("GET /dead-letters", letters.page, "Open dead letters, newest first, a page at a time"),
+        at("GET /dead-letters/{letter:str}", letters.one, "One dead letter, with its message"),
+        at(
+            "POST /dead-letters/expire",
+            letters.expire,
+            "Close the dead letters that are named",
+            takes=LetterSelection,
+        ),
         at(
             "POST /dead-letters/redrive",
             redrives.start,
             "Deliver dead letters again, to this subscription only",
             status=202,
             answering=_asked_for,
+            takes=RedriveRequest,
         ),
         at("GET /dead-letters/redrive", redrives.progress, "How far the last re-drive has come"),
         at("DELETE /dead-letters/redrive", redrives.cancel, "Stop the re-drive"),

@@ -219,20 +219,8 @@ async def test_a_crash_between_append_and_settling_makes_a_double_that_counts_on
     assert len(open_letters(entries)) == 1
 
 
-async def test_a_letter_above_the_topics_limit_raises_it(world, autojump_clock):
-    await world.log.alter_topic(
-        world.topic, msgspec.structs.replace(world.settings, record_bytes_max=20_000_000)
-    )
-    world.sender.script = lambda _push: REFUSED
-    large = b"x" * 3_000_000
-    await world.publish(large, b"small")
-    async with world.consuming(keeps_letters=True):
-        await trio.sleep(3)
-    assert sorted(each.value for each in await stored(world)) == [b"small", large]
-
-
 class Narrow:
-    """A memory log whose topics' limits cannot be changed."""
+    """A memory log, to be narrowed down."""
 
     def __init__(self, log):
         self._log = log
@@ -240,13 +228,8 @@ class Narrow:
     def __getattr__(self, name):
         return getattr(self._log, name)
 
-    async def alter_topic(self, topic, settings):
-        await trio.lowlevel.checkpoint()
-        raise ValueError("a policy of the cluster forbids that")
 
-
-async def test_where_the_limit_stays_a_letter_is_kept_without_its_message(world, autojump_clock):
-    world.parts = msgspec.structs.replace(world.parts, log=Narrow(world.log))
+async def test_above_its_topics_limit_a_letter_is_kept_without_its_message(world, autojump_clock):
     await world.log.alter_topic(
         world.topic, msgspec.structs.replace(world.settings, record_bytes_max=20_000_000)
     )
@@ -259,7 +242,6 @@ async def test_where_the_limit_stays_a_letter_is_kept_without_its_message(world,
     assert (large.missing_bytes, large.value) == (3_000_000, b"")
     assert small.value == b"small"
     assert world.count("dead_letters_truncated") == 1
-    assert world.count("dead_letters_lost") == 0
 
 
 def a_letter(offset=0, value=b"bad", headers=(), reason=DiscardReason.EXPIRED):
@@ -283,10 +265,7 @@ def a_letter(offset=0, value=b"bad", headers=(), reason=DiscardReason.EXPIRED):
     )
 
 
-async def test_a_letter_whose_head_is_refused_is_counted_as_lost_and_holds_up_nothing(
-    world, nursery, autojump_clock
-):
-    world.parts = msgspec.structs.replace(world.parts, log=Narrow(world.log))
+async def test_a_letter_whose_head_is_refused_waits_and_says_why(world, nursery, autojump_clock):
     settings = msgspec.structs.replace(world.settings, partitions=4, record_bytes_max=10)
     settings = msgspec.structs.replace(settings, retention_ms=604_800_000)
     await world.log.create_topic(DLQ, settings)
@@ -295,9 +274,11 @@ async def test_a_letter_whose_head_is_refused_is_counted_as_lost_and_holds_up_no
     kept = []
     keeper.add(a_letter(), kept.append)
     await trio.sleep(60)
-    assert kept == [Settlement.DROPPED]
-    assert world.count("dead_letters_lost") == 1
-    assert keeper.waiting == 0
+    assert kept == []
+    assert "the topic takes at most 10" in keeper.why
+    await world.log.alter_topic(DLQ, msgspec.structs.replace(settings, record_bytes_max=10_000))
+    await trio.sleep(10)
+    assert kept == [Settlement.DEAD_LETTER]
 
 
 async def test_letters_wait_while_another_owner_may_have_their_messages(

@@ -62,8 +62,8 @@ def test_read_forwards_they_are_those_that_reading_backwards_finds(history, star
     known = OpenLetters()
     left = [read_entry(record) for record in reversed(records[start:])]
     found = [each for each in left if known.take(each)]
-    assert fold.count(NAME, 7) == sum(each.incarnation == 7 for each in found)
-    assert fold.count("shop.orders$other", 7) == 0
+    assert fold.counts[NAME.encode(), 7] == sum(each.incarnation == 7 for each in found)
+    assert fold.counts[b"shop.orders$other", 7] == 0
 
 
 def test_of_too_many_the_newest_are_known(monkeypatch):
@@ -71,9 +71,9 @@ def test_of_too_many_the_newest_are_known(monkeypatch):
     fold = OpenFold(0)
     for number in range(10):
         fold.take(stored(number, letter_record(letter(number))))
-    assert fold.count(NAME, 7) == 3
+    assert fold.counts[NAME.encode(), 7] == 3
     fold.take(stored(10, mark_record(NAME, Mark(MarkKind.EXPIRED, ("dc1:7:0:9", "dc1:7:0:1"), 1))))
-    assert fold.count(NAME, 7) == 2
+    assert fold.counts[NAME.encode(), 7] == 2
 
 
 @asynccontextmanager

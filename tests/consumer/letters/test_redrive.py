@@ -6,18 +6,10 @@ import json
 import msgspec
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hermes_actors.consumer.letters import redrive as redrive_module
-from hermes_actors.consumer.letters.redrive_records import Planning
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.metadata.redrives import (
-    LetterRange,
-)
 from hermes_actors.model.dead_letter import (
-    Letter,
-    LetterFilter,
     Mark,
     MarkKind,
     letter_record,
@@ -25,7 +17,7 @@ from hermes_actors.model.dead_letter import (
     without_value,
 )
 from hermes_actors.model.message import Message, to_record
-from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.record import Record
 from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType
 from hermes_actors.model.topic import Ack
 from tests.consumer.redrive_scene import DLQ, NAME, OK, PARTITION, Scene
@@ -294,18 +286,6 @@ async def test_a_time_to_live_from_publication_begins_anew(scene, autojump_clock
     assert scene.bodies == [b"a"]
 
 
-async def test_letters_of_several_passes_are_all_delivered(scene, monkeypatch, autojump_clock):
-    small = functools.partial(Planning, most=7)
-    monkeypatch.setattr(redrive_module, "Planning", small)
-    await scene.with_letters(*[b"%d" % n for n in range(30)])
-    async with scene.world.consuming(keeps_letters=True):
-        await scene.ask()
-        await trio.sleep(20)
-        progress = await scene.progress()
-    assert sorted(int(body) for body in scene.bodies) == list(range(30))
-    assert (progress.total, progress.redriven, progress.is_done) == (30, 30, True)
-
-
 async def test_a_foreign_record_keeps_the_id_that_it_was_given_up_with(scene, autojump_clock):
     world = scene.world
     foreign = Record(None, b"foreign", (), world.clock.now_ms())
@@ -392,71 +372,3 @@ async def test_letters_of_a_batch_subscription_are_delivered_again_in_batches(
     assert await scene.open() == {}
     sent = [n for body in scene.bodies for n in json.loads(body)]
     assert sorted(sent) == [*range(25), *range(100, 125)]
-
-
-# The plan.
-
-BIRTHS = st.lists(
-    st.one_of(
-        st.tuples(st.just("letter"), st.integers(0, 6), st.sampled_from(["expired", "other"])),
-        st.tuples(st.just("mark"), st.integers(0, 6), st.sampled_from(["", "5", "20"])),
-        st.tuples(st.just("foreign"), st.integers(0, 6), st.just("")),
-    ),
-    max_size=40,
-)
-
-
-@given(BIRTHS, st.integers(0, 40), st.integers(1, 8))
-def test_passes_find_each_open_letter_of_the_range_once(history, end, most):
-    records = []
-    for offset, (kind, number, reason) in enumerate(history):
-        letter = Letter(
-            dc="dc1",
-            subscription=NAME if kind != "foreign" else "shop.orders$other",
-            incarnation=7,
-            log_topic="t",
-            partition=0,
-            offset=number,
-            timestamp_ms=0,
-            key=None,
-            value=b"",
-            headers=(),
-            message_id="",
-            reason=reason,
-            detail="",
-            attempts=0,
-            status=0,
-            at_ms=offset,
-        )
-        times_ms = (int(reason),) if kind == "mark" and reason else ()
-        record = (
-            mark_record(NAME, Mark(MarkKind.REDRIVEN, (letter.id,), 0, times_ms))
-            if kind == "mark"
-            else letter_record(letter)
-        )
-        records.append(StoredRecord(0, offset, 0, record.key, record.value, record.headers))
-    newest = {}
-    for offset, (kind, number, reason) in enumerate(history):
-        if kind == "letter":
-            newest[number] = (offset, reason)
-        elif kind == "mark" and number in newest and newest[number][0] <= int(reason or 40):
-            del newest[number]
-    expected = sorted(
-        offset for offset, reason in newest.values() if offset < end and reason == "expired"
-    )
-    found, start = [], 0
-    while True:
-        planning = Planning(
-            NAME, 7, LetterRange(start, end), LetterFilter(reasons=("expired",)), most
-        )
-        for record in records[start:]:
-            planning.take(record)
-        plan = planning.plan()
-        assert len(plan.offsets) <= most
-        found += plan.offsets
-        if plan.next is None:
-            break
-        assert plan.next > start
-        start = plan.next
-    # A letter that a first pass has found is delivered, and closed, before the second.
-    assert sorted({*found}) == expected

@@ -41,7 +41,7 @@ async def test_a_group_shows_its_owner_only_if_it_has_one(api):
     ("fields", "code"),
     [
         ({"owner": {"source": "Ldap", "id": "x"}}, "VALIDATION_ERROR"),
-        ({"owner": {"source": "Plaintext"}}, "VALIDATION_ERROR"),
+        ({"owner": {"source": "Plaintext"}}, "FORMAT_ERROR"),
         ({"owner": "sales"}, "FORMAT_ERROR"),
         ({"subscribers": [{"source": "Ldap", "id": "x"}]}, "VALIDATION_ERROR"),
         ({"subscribers": "everybody"}, "FORMAT_ERROR"),

@@ -58,4 +58,4 @@ def test_the_secrets_that_sign_are_never_shown():
 def test_attempts_that_make_no_sense_are_refused_by_name(policy, complaint):
     subscription = decode_subscription({**SUBSCRIPTION, "subscriptionPolicy": policy})
     with pytest.raises(Refused, match=complaint):
-        require_valid_subscription(subscription, lambda _filters: ())
+        require_valid_subscription(subscription)

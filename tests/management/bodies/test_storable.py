@@ -91,7 +91,7 @@ def test_a_topic_is_refused_or_read_back_equal(patch):
 def test_a_subscription_is_refused_or_read_back_equal(patch):
     try:
         subscription = decode_subscription(merge(SUBSCRIPTION, patch))
-        require_valid_subscription(subscription, lambda _filters: ())
+        require_valid_subscription(subscription)
         require_valid_endpoint(subscription.endpoint)
     except Refused as refused:
         assert refused.status == 400  # noqa: PT017 -- one that is accepted is fine too

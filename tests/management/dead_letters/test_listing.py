@@ -172,10 +172,3 @@ async def test_who_asks_what_ails_a_subscription_hears_of_its_dead_letters(desk,
     found = (await desk.api.get(path)).json()["deadLetters"]
     assert (found["open"], found["isComplete"]) == (2, True)
     assert (found["newest"]["reason"], found["newest"]["detail"]) == ("expired", "HTTP 503")
-
-
-async def test_the_routes_are_described(desk):
-    described = (await desk.api.get("/openapi.json")).json()["paths"]
-    path = "/topics/{topic}/subscriptions/{name}/dead-letters"
-    assert described[path]["get"]["summary"].startswith("Open dead letters")
-    assert f"{path}/redrive" in described

@@ -3,6 +3,7 @@
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.management.dead_letters.letters import Letters
 from hermes_actors.management.dead_letters.undelivered import UndeliveredMessages
+from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.status.record import LastUndelivered
@@ -40,7 +41,9 @@ async def test_the_last_undelivered_message_has_hermes_shape(desk):
 async def test_without_dead_letters_the_last_undelivered_message_is_what_consumers_tell(desk):
     original = Record(None, b"lost", (("id", b"m-0"), ("dc", b"dc1")), START_MS)
     await desk.api.log.append("shop.orders", 3, [original], Ack.ALL)
-    letters = Letters(desk.api.metadata, desk.api.administration.subscriptions, desk.logs.values())
+    letters = Letters(
+        desk.api.metadata, desk.api.administration.subscriptions, Logs(desk.logs.values())
+    )
     last = LastUndelivered(START_MS + 9, 3, 0, "expired: HTTP 503")
     undelivered = UndeliveredMessages(desk.api.metadata, letters, Told(("dc1", last)))
     trace = await undelivered.last(Anonymous(), "shop.orders", "billing")

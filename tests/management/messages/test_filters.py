@@ -113,7 +113,7 @@ async def test_a_filter_that_takes_too_long_is_an_error_with_its_reason(api) -> 
         (asking(b"{}", {"type": "avropath", "path": ".a", "matcher": ""}), None, "avropath"),
         ({"filters": [], "message": "#"}, None, "FilterTest.message must be Base64"),
         ({"filters": []}, None, "FilterTest.message must not be null"),
-        ({"filters": [{}], "message": ""}, None, "FilterTest.filters[0].type must not be null"),
+        ({"filters": [{}], "message": ""}, "FORMAT_ERROR", "FilterTest.filters[0]: Object missing"),
     ],
 )
 async def test_what_cannot_be_tried_is_refused_by_the_name_of_its_field(

@@ -135,10 +135,11 @@ def _count_no_attempt(self: SerialDispatch, live: Any) -> None:
     self._retry_policy = replace(self._retry_policy, attempts_max=None)
 
 
-def _mark_at_once(self: Redriver, redrive: Any, letter: Any, offset: int, found: Any) -> None:
-    _redeliver(self, redrive, letter, offset, found)
-    place = self._outstanding[letter.id]
-    self._to_mark[letter.id] = place
+def _mark_at_once(self: Redriver, job: Any, letter: Any, found: Any) -> None:
+    _redeliver(self, job, letter, found)
+    self._to_mark[letter.id] = letter.at_ms
+    self._places[letter.id]._on_settled = lambda _place: None
+    self._touched.set()
 
 
 def _age_of_the_attempt(_self: SerialDispatch, delivery: Delivery, now_s: float) -> float:
