@@ -13,18 +13,17 @@ from hermes_actors.coordination.owned import Owned, Spent
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.subscription import DeliveryType, SerialPolicy
 from hermes_actors.model.topic import ContentType
-from hermes_actors.status.collector import SubscriptionFigures
+from hermes_actors.status.record import SubscriptionFigures
 
 
 class Consumer(Protocol):
     """The actor that consumes one subscription; its messages are the subscription's versions."""
 
-    @property
-    def why(self) -> str:
-        """The trouble that keeps the consumer from delivering; "" when there is none."""
-
     def figures(self) -> SubscriptionFigures:
         """Return what the consumer has done and is doing, for the node's status."""
+
+    def reached(self) -> tuple[str, Mapping[int, int]]:
+        """Return its log topic, and for each partition how much is settled."""
 
     def spent(self) -> Spent:
         """Return the totals since the consumer was made, for the node's loads."""

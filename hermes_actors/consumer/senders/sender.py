@@ -72,6 +72,11 @@ class SendOutcome(Struct, frozen=True, gc=False):
         """True for an answer which says that the endpoint is sent too much: 429 and 503."""
         return self.status in (429, 503)
 
+    @property
+    def kind(self) -> str:
+        """The status, or the failure in place of an answer."""
+        return str(self.status) if self.failure is None else self.failure.value
+
     def reason(self) -> str:
         """Return the outcome as one short line for people."""
         if self.failure is None:
