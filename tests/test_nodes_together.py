@@ -7,7 +7,7 @@ import trio
 
 from hermes_actors.security.account import Credentials
 from hermes_chaos.wanted import subscription_body, topic_body
-from tests.nodes_scene import NAMES, TOPIC, Cluster, once
+from tests.nodes_scene import NAMES, Cluster, once
 
 
 @pytest.fixture
@@ -216,18 +216,6 @@ async def test_restarted_one_after_the_other_no_partition_has_another_node_more_
         moves[lane] += before[lane] != node
         before[lane] = node
     assert 1 <= max(moves.values()) <= 2
-
-
-async def test_why_says_where_else_it_runs(cluster, autojump_clock):
-    await cluster.start("b")
-    await cluster.start("c")
-    await trio.sleep(5)
-    reasons = {name: cluster.nodes[name].agent.why(f"{TOPIC}$billing") for name in ("a", "b", "c")}
-    owners = sorted(cluster.owners("billing"))
-    assert len(owners) == 2
-    (other,) = set("abc") - set(owners)
-    assert reasons[other] == f"runs on {', '.join(owners)}"
-    assert all(reasons[owner] == "" for owner in owners)
 
 
 async def test_a_node_alone_that_stops_leaves_its_place_to_the_next_at_once(

@@ -8,7 +8,7 @@ else notices. When the node's life in the log is over, all end at once.
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -38,7 +38,8 @@ from hermes_actors.metadata.catalog import (
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.status.collector import SubscriptionFigures
+from hermes_actors.status.reasons import Code, Reason, because
+from hermes_actors.status.record import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
 
@@ -109,10 +110,10 @@ class Agent:
         self._stopped: dict[str, LiveSubscription] = {}
         self._consumers: dict[str, PushConsumer] = {}
         # Why what is owned here does not run.
-        self._refusals: dict[str, str] = {}
+        self._refusals: dict[str, Reason] = {}
         # The last figures of each subscription of ours: they outlive its consumers.
         self._figures: dict[str, SubscriptionFigures] = {}
-        self._crashes: dict[str, str] = {}
+        self._crashes: dict[str, Reason] = {}
         self._moving: set[str] = set()
         self._moved = trio.Event()
         self._outbox = Outbox(metadata)
@@ -140,26 +141,6 @@ class Agent:
 
     # What may be asked. None of it waits.
 
-    def why(self, subscription: str) -> str:
-        """Why this subscription is not being delivered by this node; "" when it is."""
-        refusal = self._refusals.get(subscription)
-        if refusal is not None:
-            return refusal
-        if subscription not in self._running:
-            if subscription not in self._metadata.catalog.subscriptions:
-                return "no such subscription"
-            return _whereabouts(self._coordination, subscription, self._presence.boot)
-        crash = self._crashes.get(subscription)
-        consumer = self._consumers.get(subscription)
-        if crash is not None:
-            return crash
-        return "starting" if consumer is None else consumer.why
-
-    def status(self) -> dict[str, str]:
-        """Return, for each subscription, sorted, why it is not delivered here; "" when it is."""
-        known = {*self._running, *self._refusals, *self._metadata.catalog.subscriptions}
-        return {name: self.why(name) for name in sorted(known)}
-
     def subscriptions(self) -> list[str]:
         """The full names of the subscriptions that this node owns, delivered or not, sorted."""
         return sorted({*self._running, *self._refusals})
@@ -171,30 +152,33 @@ class Agent:
 
     def figures(self, subscription: str) -> SubscriptionFigures | None:
         """Return the figures for the status record; None for one that is not this node's own."""
-        if subscription not in self._running and subscription not in self._refusals:
+        refusal = self._refusals.get(subscription)
+        if subscription not in self._running and refusal is None:
             self._figures.pop(subscription, None)
             return None
+        stop = refusal or self._crashes.get(subscription)
         consumer = self._consumers.get(subscription)
-        why = self.why(subscription)
         if consumer is not None:
-            figures = replace(consumer.figures(), why=why)
+            figures = consumer.figures()
         else:
-            last = self._figures.get(subscription, SubscriptionFigures(why))
+            stop = stop or because(Code.STARTING)
             figures = replace(
-                last,
-                why=why,
+                self._figures.get(subscription, SubscriptionFigures()),
                 inflight=0,
                 waiting_retries=0,
                 level="",
                 rate_now=0.0,
-                held_back="",
                 oldest_age_ms=0,
             )
-            log_topic, reached = self._at_rest.reached(subscription)
-            if reached:
-                figures = replace(figures, log_topic=log_topic, reached=reached)
+        if stop is not None:
+            figures = replace(figures, reasons=(stop,))
         self._figures[subscription] = figures
         return figures
+
+    def reached(self, subscription: str) -> tuple[str, Mapping[int, int]]:
+        """Return the log topic, and for each partition here how much is settled."""
+        consumer = self._consumers.get(subscription)
+        return self._at_rest.reached(subscription) if consumer is None else consumer.reached()
 
     def consumer(self, subscription: str) -> PushConsumer | None:
         """Return the consumer that runs here, to ask it for more; None when none does."""
@@ -333,9 +317,10 @@ class Agent:
             return None
         if live.subscription.state is SubscriptionState.SUSPENDED:
             reason = live.suspension
-            self._refusals[name] = f"suspended: {reason}" if reason else "suspended"
+            by_broker = because(Code.SUSPENDED_BY_BROKER, detail=reason)
+            self._refusals[name] = by_broker if reason else because(Code.SUSPENDED)
         elif refusal := self._factory.refusal(live, topic):
-            self._refusals[name] = refusal
+            self._refusals[name] = because(Code.NOT_CONSUMABLE, detail=refusal)
             _logger.warning("%s is not delivered: %s", name, refusal)
         else:
             return ConsumerPlan(live, topic, owned)
@@ -472,20 +457,5 @@ class Agent:
         _logger.error("the consumer of %s failed: %r", crash.name, crash.error)
         if crash.name in self._running:
             delay = "" if crash.delay_s is None else f"; starts again in {crash.delay_s:.1f} s"
-            self._crashes[crash.name] = f"its consumer failed: {crash.error!r}{delay}"
+            self._crashes[crash.name] = because(Code.CRASHED, detail=f"{crash.error!r}{delay}")
             self._consumers.pop(crash.name, None)
-
-
-def _whereabouts(coordination: Coordination, subscription: str, boot: str) -> str:
-    """Return where its partitions are, or why nobody has them; `boot` is this node."""
-    state = coordination.state
-    owners = {state.node_of(each.boot) for each in state.grants(subscription) if each.boot != boot}
-    if owners:
-        return f"runs on {', '.join(sorted(owners))}"
-    if not coordination.is_current:
-        return f"it is not known who is to run it: {coordination.trouble}"
-    if waiting := {state.node_of(each.boot) for each in state.waiting(subscription)}:
-        return f"goes over to {', '.join(sorted(waiting))}"
-    if not state.leader:
-        return "no node runs it yet: no node leads"
-    return f"no node runs it yet: {state.node_of(state.leader)} has to plan it"

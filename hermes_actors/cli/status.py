@@ -22,7 +22,6 @@ from hermes_actors.cli.output.render import (
     known,
     parsed_object,
     printable,
-    said_of,
     say,
     say_unknown,
     say_wrapped,
@@ -314,6 +313,6 @@ def _top_subscription(found: dict[str, Any]) -> list[str]:
         known(found.get("lag")),
         known(found.get("inflight")),
         known(found.get("waitingRetries")),
-        # The whole of it is told by `hermes subscription why`.
-        "".join(said_of(found)[:1]).partition("; ")[0],
+        # All of them are told by `hermes subscription why`.
+        "".join(str(each.get("text")) for each in fields_of(found, "reasons")[:1]),
     ]

@@ -56,18 +56,13 @@ def _show(found: dict[str, Any]) -> None:
         name = f"{each.get('topicName')}${each.get('subscription')}"
         epoch = f" (epoch {each.get('epoch')})" if each.get("epoch") else ""
         say(printable(f"{name}{epoch}: {each.get('event')} in {each.get('datacenter')}"))
-    # Versions before this one did not tell what they left out.
-    for each in found.get("leftOut", ()):
-        name = f"{each.get('topicName')}${each.get('subscription')}".rstrip("$")
-        say_wrapped(
-            f"{name}: {each.get('events')} events between the first and the last are not shown"
-        )
+    if left_out := found.get("leftOut"):
+        say(f"{left_out} events between the first and the last are not shown")
     for gap in fields_of(found, "gaps"):
         say_wrapped(
             f"{gap.get('datacenter')}: events of node {gap.get('node')} from "
             f"{_time(gap.get('since'))} to {_time(gap.get('until'))} are missing: "
-            f"{gap.get('missingBatches')} batches lost, {gap.get('dropped')} events dropped, "
-            f"{gap.get('droppedTerminal')} of them ends of messages"
+            f"{gap.get('missingBatches')} batches lost, {gap.get('dropped')} events dropped"
         )
     for trouble in found.get("troubles", ()):
         say_wrapped(f"not all is known: {trouble}")
@@ -79,7 +74,6 @@ def _row(event: dict[str, Any], first: dict[str, Any]) -> list[str]:
     if event.get("subscription"):
         where += f"${event['subscription']}"
     if event.get("offset") is not None:
-        # Versions before this one did not tell the partition of a publish.
         where += f" {event.get('partition', '?')}/{event['offset']}"
     named = ("attempt", "status", "via", "reason")
     what = ", ".join(f"{name} {event[name]}" for name in named if event.get(name))

@@ -35,7 +35,8 @@ from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.subscription import BatchPolicy, DeliveryType
 from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.wakeup import Wakeup
-from hermes_actors.status.collector import SubscriptionFigures
+from hermes_actors.status.reasons import Code, Reason, because
+from hermes_actors.status.record import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
 
@@ -174,40 +175,42 @@ class PushConsumer:
         return Spent(dispatch.taken, dispatch.taken_bytes, dispatch.allowed)
 
     @property
-    def why(self) -> str:
-        """The trouble that keeps the consumer from reading or sending; "" when there is none."""
+    def _reasons(self) -> tuple[Reason, ...]:
         if self._is_stopping:
-            return "stopping"
-        why, buried = self._dispatch.gone or self._intake.why, self._letters.why
-        return f"{why}; {buried}" if why and buried else why
+            return (because(Code.STOPPING),)
+        gone = self._dispatch.gone
+        return (
+            *((because(Code.SUSPENDED_BY_BROKER, detail=gone),) if gone else self._intake.reasons),
+            *self._letters.reasons,
+            *self._dispatch.reasons,
+            *self._screening.reasons,
+            *self._redriver.reasons,
+        )
 
     def figures(self) -> SubscriptionFigures:
         """Return the figures for the node's status record."""
         dispatch = self._dispatch
         failure = dispatch.last_failure
         return SubscriptionFigures(
-            why=self.why,
+            reasons=self._reasons,
             counts=self._measures.flow(),
             inflight=self._buffer.inflight,
             waiting_retries=self._buffer.waiting,
             last_failure="" if failure is None else failure.reason(),
+            last_failure_kind="" if failure is None else failure.kind,
             last_failure_at_ms=dispatch.last_failure_ms,
             last_success_at_ms=dispatch.last_success_ms,
-            log_topic=self._log_topic,
-            reached={p: o.reached for p, o in self._progress.partitions.items()},
             level=dispatch.level.value,
             rate_now=dispatch.rate_now,
-            held_back=self._held_back,
             oldest_age_ms=self._oldest_age_ms,
             last_undelivered=dispatch.last_undelivered,
             last_attempts=dispatch.last_attempts,
             latency_ms=self._measures.recent_latency.ms(self._clock.monotonic_s()),
         )
 
-    @property
-    def _held_back(self) -> str:
-        troubles = (self._dispatch.held_back, self._screening.trouble, self._redriver.trouble)
-        return "; ".join(each for each in troubles if each)
+    def reached(self) -> tuple[str, dict[int, int]]:
+        """Return its log topic, and for each partition how much is settled."""
+        return self._log_topic, {p: o.reached for p, o in self._progress.partitions.items()}
 
     @property
     def _oldest_age_ms(self) -> int:

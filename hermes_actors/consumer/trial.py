@@ -52,8 +52,6 @@ HEADER = "Hermes-Test"
 PUSHES_SHOWN_MAX = 20
 BODY_SHOWN_BYTES = 2_048
 _GRACE_S = 1.0
-_HEADER_CHARACTERS_MAX = 1_000
-_SECRET_CHARACTERS_MIN = 6
 _OUR_SIGNATURE = "webhook-signature"
 
 
@@ -87,35 +85,30 @@ async def try_push(
     )
     begun_s = clock.monotonic_s()
     ended = trio.Event()
-    outcomes: list[SendOutcome] = []
-    defects: list[Exception] = []
+    ends: list[SendOutcome | Exception] = []
 
-    def done(outcome: SendOutcome) -> None:
-        outcomes.append(outcome)
-        ended.set()
-
-    def fail(error: Exception) -> None:
-        defects.append(error)
+    def end(how: SendOutcome | Exception) -> None:
+        ends.append(how)
         ended.set()
 
     is_over = False
-    caller = PushCallbacks(lambda: not is_over, lambda: is_over, fail)
+    caller = PushCallbacks(lambda: not is_over, lambda: is_over, end)
     record = StoredRecord(0, 0, message.published_at_ms, None, message.body, ())
     pushed: Delivery | Batch
     pushed = delivery = Delivery(record, PartitionOffsets(0), message)
     if isinstance(policy, BatchPolicy):
         pushed = Batch(message.id, [delivery], _batch_body(message, policy), begun_s)
     try:
-        Pushing(tried, parts, Transitions(), RetryPolicy.of(policy), caller).send(pushed, done)
+        Pushing(tried, parts, Transitions(), RetryPolicy.of(policy), caller).send(pushed, end)
         with trio.move_on_after(policy.request_timeout / 1_000 + _GRACE_S):
             await ended.wait()
     finally:
         # Whoever calls back from now on is not heard.
         is_over = True
-    if defects:
-        raise defects[0]
     late = SendOutcome(0, "", Failure.TIMEOUT, "not all recipients answered in time")
-    outcome = outcomes[0] if outcomes else late
+    outcome = ends[0] if ends else late
+    if isinstance(outcome, Exception):
+        raise outcome
     is_signed = tried.subscription.signing is not None
     return PushTrial(
         is_delivered=outcome.is_success,
@@ -132,7 +125,8 @@ class _WatchedPush:
     def __init__(self, push: Push, begun_s: float) -> None:
         self.witness = Witness()
         self.push = replace(push, witness=self.witness)
-        self.begun_s = self.ended_s = begun_s
+        self.begun_s = begun_s
+        self.ended_s: float | None = None
         self.outcome: SendOutcome | None = None
 
     def shown(self, is_signed: bool, now_s: float) -> TrialPush:
@@ -140,28 +134,20 @@ class _WatchedPush:
         push, witness, outcome = self.push, self.witness, self.outcome
         lines = parse_lines(push.route.start + push.lines + witness.lines)
         length = (b"Content-Length", b"%d" % len(push.body))
-        asked, secrets = _masked([*lines, length], is_signed=is_signed)
         request = TrialRequest(
             "POST",
             f"{push.route.origin}{push.route.target}",
-            asked,
-            _text(push.body[:BODY_SHOWN_BYTES]),
+            _masked([*lines, length], is_signed=is_signed),
+            _text(push.body),
             len(push.body),
         )
-        if outcome is None:
-            return TrialPush(request, "no answer yet", _ms(now_s - self.begun_s))
-        took_ms = _ms(self.ended_s - self.begun_s)
-        if not outcome.status:
-            return TrialPush(request, outcome.reason(), took_ms)
-        told, _ = _masked(witness.headers, is_signed=False)
-        # An endpoint may send back what it was sent.
-        answer = TrialAnswer(
-            outcome.status,
-            tuple((name, _without(secrets, value)) for name, value in told),
-            _without(secrets, _text(witness.body))[:BODY_SHOWN_BYTES],
-            witness.body_bytes,
-        )
-        return TrialPush(request, outcome.reason(), took_ms, answer)
+        took_ms = _ms((self.ended_s or now_s) - self.begun_s)
+        said = "no answer yet" if outcome is None else outcome.reason()
+        if outcome is None or not outcome.status:
+            return TrialPush(request, said, took_ms)
+        told = _masked(witness.headers, is_signed=False)
+        answer = TrialAnswer(outcome.status, told, _text(witness.body), witness.body_bytes)
+        return TrialPush(request, said, took_ms, answer)
 
 
 class _Watching(Sender):
@@ -193,13 +179,10 @@ def _as_tried(live: LiveSubscription) -> LiveSubscription:
     """The subscription with a header that tells trials apart, and a bound of their time."""
     subscription = live.subscription
     policy = subscription.subscription_policy
-    timeout_ms = min(policy.request_timeout, TIMEOUT_MS_MAX)
-    bounded: SerialPolicy | BatchPolicy
-    if isinstance(policy, SerialPolicy):
+    bounded = replace(policy, request_timeout=min(policy.request_timeout, TIMEOUT_MS_MAX))
+    if isinstance(bounded, SerialPolicy):
         # It lies nowhere in the log, so it has no place in an order that it could tell.
-        bounded = replace(policy, request_timeout=timeout_ms, ordered=False)
-    else:
-        bounded = replace(policy, request_timeout=timeout_ms)
+        bounded = replace(bounded, ordered=False)
     own = [each for each in subscription.headers if each.name.lower() != HEADER.lower()]
     headers = [*own, Header(HEADER, "true")]
     return replace(
@@ -227,55 +210,29 @@ def _writer_of(
 
 
 def _made_up(live: LiveSubscription) -> bytes:
-    return msgspec.json.encode(
-        {
-            "hermesTest": True,
-            "topic": live.subscription.topic_name,
-            "subscription": live.subscription.name,
-        }
-    )
+    names = {"topic": live.subscription.topic_name, "subscription": live.subscription.name}
+    return msgspec.json.encode({"hermesTest": True, **names})
 
 
 def _batch_body(message: Message, policy: BatchPolicy) -> bytes:
     try:
-        body = array_of([element_of(message, policy.body)])
+        return array_of([element_of(message, policy.body)])
     except UndecodableRecord as error:
         raise Refused(f"PushTest.message cannot be part of a batch: {error}") from error
-    if len(body) > policy.batch_volume:
-        raise Refused(
-            f"PushTest.message: {len(body)} bytes do not fit into a batchVolume of "
-            f"{policy.batch_volume}"
-        )
-    return body
 
 
-def _masked(
-    headers: list[tuple[bytes, bytes]], *, is_signed: bool
-) -> tuple[Shown, tuple[str, ...]]:
-    """The headers to be shown, and the secrets that were in them."""
-    shown, secrets = [], []
-    for raw_name, raw_value in headers:
-        name = raw_name.decode("utf-8", "replace")
-        value = raw_value.decode("utf-8", "replace")
+def _masked(headers: list[tuple[bytes, bytes]], *, is_signed: bool) -> Shown:
+    """The headers without their secrets."""
+    shown = []
+    for name, value in ((_text(name), _text(value)) for name, value in headers):
         # A signature tells nobody its key, and is what one wants to see.
         is_ours = is_signed and name.lower() == _OUR_SIGNATURE
-        if is_secret_header(name) and not is_ours:
-            # "Bearer" alone is none.
-            secrets += [value, *value.split()]
-            value = MASK
-        shown.append((name, value[:_HEADER_CHARACTERS_MAX]))
-    known = {each for each in secrets if len(each) > _SECRET_CHARACTERS_MIN}
-    return tuple(shown), tuple(sorted(known, key=len, reverse=True))
+        shown.append((name, MASK if is_secret_header(name) and not is_ours else value))
+    return tuple(shown)
 
 
-def _without(secrets: tuple[str, ...], text: str) -> str:
-    for each in secrets:
-        text = text.replace(each, MASK)
-    return text
-
-
-def _text(body: bytes) -> str:
-    return body.decode("utf-8", "replace")
+def _text(raw: bytes) -> str:
+    return raw[:BODY_SHOWN_BYTES].decode("utf-8", "replace")
 
 
 def _ms(seconds: float) -> int:

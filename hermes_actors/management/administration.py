@@ -149,7 +149,7 @@ class Administration:
         self.mode = AccessMode()
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
-        self.overview = Overview(metadata, self.statuses, clock)
+        self.overview = Overview(metadata, self.statuses)
         self.redrives = Redrives(metadata, letters, changes, self.statuses, clock)
         self.undelivered = UndeliveredMessages(metadata, letters, self.statuses)
         self.standings = Standings(

@@ -1,6 +1,6 @@
 """A node tells the others how it fares, and management hears all of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from hermes_actors import __version__
@@ -8,12 +8,12 @@ from hermes_actors.actors.supervisor import Supervisor
 from hermes_actors.log.base import Log
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
-from hermes_actors.status.collector import Collector, NodeIdentity, Sources, SubscriptionFigures
+from hermes_actors.status.collector import Collector, NodeIdentity, Sources
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.lag import UNKNOWN
 from hermes_actors.status.measures import subscription_metrics
 from hermes_actors.status.reader import StatusReader
-from hermes_actors.status.record import Published
+from hermes_actors.status.record import Published, SubscriptionFigures
 from hermes_actors.status.reporter import StatusReporter
 
 
@@ -73,7 +73,7 @@ def _sources(node: Node) -> Sources:
     def published(topic: str) -> Published | None:
         return None if node.frontend is None else node.frontend.published(topic)
 
-    def publish_latency(topic: str) -> tuple[float, float] | None:
+    def latency_ms(topic: str) -> tuple[float, float] | None:
         return None if node.frontend is None else node.frontend.latency_ms(topic)
 
     def subscriptions() -> list[str]:
@@ -81,6 +81,9 @@ def _sources(node: Node) -> Sources:
 
     def consumed(name: str) -> SubscriptionFigures | None:
         return None if node.agent is None else node.agent.figures(name)
+
+    def reached(name: str) -> tuple[str, Mapping[int, int]]:
+        return ("", {}) if node.agent is None else node.agent.reached(name)
 
     def open_letters(name: str) -> int:
         live = node.metadata.catalog.subscriptions.get(name)
@@ -100,9 +103,10 @@ def _sources(node: Node) -> Sources:
         dependencies=node.dependencies,
         topics=topics,
         published=published,
-        publish_latency=publish_latency,
+        latency_ms=latency_ms,
         subscriptions=subscriptions,
         consumed=consumed,
+        reached=reached,
         open_letters=open_letters,
         spooled=spooled,
         elsewhere=elsewhere,

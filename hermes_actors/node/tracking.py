@@ -127,7 +127,7 @@ def _is_tracked(node: Node, name: str) -> bool:
 
 def _trouble(writer: TrackingWriter, buffer: TrackingBuffer) -> Callable[[], str]:
     def tell() -> str:
-        dropped = buffer.losses.dropped
+        dropped = buffer.dropped
         if writer.trouble:
             return f"{len(buffer)} events wait, {dropped} were dropped: {writer.trouble}"
         return "" if buffer.has_room else f"more events than the log takes; {dropped} were dropped"

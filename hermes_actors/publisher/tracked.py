@@ -107,7 +107,7 @@ class TrackedPublishes(Transitions):
         messages = pending.messages
         if not messages and pending.count > 1:
             buffer = self._buffers[dc]
-            buffer.drop(len(outcomes), is_terminal=False)
+            buffer.drop(len(outcomes))
             return
         now_ms = self._clock.now_ms()
         for place, outcome in zip(places, outcomes, strict=False):
@@ -115,7 +115,7 @@ class TrackedPublishes(Transitions):
             # What was not taken is told at home: the other log may be away.
             buffer = self._buffers[dc if is_stored else self._dc]
             if not buffer.has_room:
-                buffer.drop(1, is_terminal=False)
+                buffer.drop(1)
                 continue
             message_id = messages[place].id if messages else pending.id
             buffer.add(
@@ -141,7 +141,7 @@ class TrackedPublishes(Transitions):
                 message_id = message.id[:ID_CHARACTERS_MAX]
                 buffer.add(TrackingEvent(kind, message_id, topic, now_ms, dc, via=via))
             else:
-                buffer.drop(1, is_terminal=False)
+                buffer.drop(1)
 
 
 def _cut(reason: str) -> str:

@@ -60,7 +60,7 @@ def subscription_metrics(collector: Collector) -> Metrics:
 
 
 def _limit(status: SubscriptionStatus) -> float | None:
-    return status.rate_now / 1_000 if status.level else None
+    return status.rate_now if status.level else None
 
 
 _FIGURES: Mapping[str, Callable[[SubscriptionStatus], float | None]] = {

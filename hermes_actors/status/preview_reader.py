@@ -1,5 +1,6 @@
 """Tails one datacentre's previews into the register."""
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable
 
@@ -55,11 +56,9 @@ class PreviewReader:
             while True:
                 for stored in await self._tail.next(reader, position):
                     position = stored.offset + 1
-                    try:
+                    # Another version's, or nobody's, is not worth a failure.
+                    with contextlib.suppress(UndecodablePreview):
                         self._register.take(decode(stored.value))
-                    except UndecodablePreview:
-                        # Another version's, or nobody's: what it would show is not worth a failure.
-                        continue
                     await trio.lowlevel.checkpoint()
                 self._tail.works()
 

@@ -1,7 +1,6 @@
 """The actor that hands a node's previews to its datacentre's log, once in each interval.
 
-A log that is away is no failure: what could not be stored is dropped, the next interval's previews
-are as good.
+What the log does not take is dropped: the next interval's previews are as good.
 """
 
 import logging
@@ -10,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.base import Log, LogUnavailable, RefusedRecord, Stored
+from hermes_actors.log.base import Log
+from hermes_actors.log.own_topic import OwnTopic
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
@@ -47,13 +47,13 @@ class PreviewReporter:
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self.trouble = ""
-        self._log = log
+        self._dc = log.dc
+        self._topic = OwnTopic(log, PREVIEW_TOPIC, SETTINGS, _APPEND_TIMEOUT_S)
         self._take_all = take_all
         self._node = node
         self._clock = clock
         self._interval_s = interval_s
         self._may_write = may_write
-        self._has_topic = False
 
     async def run(self, stop: trio.Event) -> None:
         """Report until asked to stop, and once more then."""
@@ -70,38 +70,15 @@ class PreviewReporter:
         gathered = self._take_all()
         if not gathered or not self._may_write():
             return
+        records = [self._record(topic, previews) for topic, previews in gathered.items()]
         trouble = ""
-        try:
-            records = [self._record(topic, previews) for topic, previews in gathered.items()]
-            for start in range(0, len(records), _BATCH_RECORDS_MAX):
-                trouble = "the log does not answer"
-                with trio.move_on_after(_APPEND_TIMEOUT_S):
-                    trouble = await self._append(records[start : start + _BATCH_RECORDS_MAX])
-                if trouble:
-                    break
-        except LogUnavailable as error:
-            trouble = error.message
-        except ValueError as error:
-            # A policy of the cluster: no reason to end a node that can do its work.
-            trouble = f"the log does not take the topic: {error}"
+        for start in range(0, len(records), _BATCH_RECORDS_MAX):
+            batch = records[start : start + _BATCH_RECORDS_MAX]
+            trouble = trouble or await self._topic.append(batch, Ack.LEADER)
         if trouble and not self.trouble:
             _logger.warning("previews are dropped: %s", trouble)
         self.trouble = trouble
 
     def _record(self, topic: str, previews: Sequence[Preview]) -> Record:
-        value = encode(PreviewRecord(self._node, self._log.dc, topic, tuple(previews)))
+        value = encode(PreviewRecord(self._node, self._dc, topic, tuple(previews)))
         return Record(topic.encode(), value, (), self._clock.now_ms())
-
-    async def _append(self, records: Sequence[Record]) -> str:
-        """Why they were not all stored, "" when they were. Raises LogUnavailable."""
-        if not self._has_topic:
-            if await self._log.describe_topic(PREVIEW_TOPIC) is None:
-                await self._log.create_topic(PREVIEW_TOPIC, SETTINGS)
-            self._has_topic = True
-        for outcome in await self._log.append(PREVIEW_TOPIC, 0, records, Ack.LEADER):
-            if isinstance(outcome, RefusedRecord):
-                # The topic is gone, or takes less than it did.
-                self._has_topic = False
-            if not isinstance(outcome, Stored):
-                return outcome.reason
-        return ""

@@ -1,6 +1,6 @@
 """Tails one datacentre's status records into the fold, and says when it cannot."""
 
-import logging
+import contextlib
 import random
 
 import trio
@@ -9,17 +9,15 @@ from hermes_actors.actors.supervisor import run_until
 from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log
 from hermes_actors.log.tail import LogTail
-from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import STATUS_TOPIC, UndecodableStatus, decode
-
-_logger = logging.getLogger(__name__)
 
 _BACK_MS = 30_000
 _BACK_RECORDS_MAX = 3_000
 _BATCH_RECORDS_MAX = 100
 _BATCH_BYTES_MAX = 2_097_152
+_ANSWER_TIMEOUT_S = 5.0
 
 
 class StatusReader:
@@ -36,23 +34,18 @@ class StatusReader:
         *,
         clock: Clock,
         rng: random.Random,
-        topic: str = STATUS_TOPIC,
         quiet_s: float = 3.0,
-        answer_timeout_s: float = 5.0,
     ) -> None:
         self._log = log
         self._fold = fold
         self._clock = clock
-        self._topic = topic
-        self._answer_timeout_s = answer_timeout_s
         self._tail = LogTail(
             log,
-            topic,
+            STATUS_TOPIC,
             Backoff(rng),
             records_max=_BATCH_RECORDS_MAX,
             bytes_max=_BATCH_BYTES_MAX,
             quiet_s=quiet_s,
-            answer_timeout_s=answer_timeout_s,
         )
 
     async def run(self, stop: trio.Event) -> None:
@@ -75,42 +68,28 @@ class StatusReader:
 
     async def _read(self) -> None:
         position = await self._start()
-        async with self._log.reader(self._topic, {0: position}) as reader:
+        async with self._log.reader(STATUS_TOPIC, {0: position}) as reader:
             while True:
                 for stored in await self._tail.next(reader, position):
-                    await self._take(stored)
+                    # Another version's, or nobody's, says nothing.
+                    with contextlib.suppress(UndecodableStatus):
+                        now_s = self._clock.monotonic_s()
+                        self._fold.take(self._log.dc, decode(stored.value), now_s)
                     position = stored.offset + 1
+                    # A large record takes milliseconds.
+                    await trio.lowlevel.checkpoint()
                 self._fold.forget(self._clock.monotonic_s())
                 self._report("")
                 self._tail.works()
 
     async def _start(self) -> int:
         """Where to begin: far enough back to know all nodes, and not farther."""
-        log, topic = self._log, self._topic
-        with trio.fail_after(self._answer_timeout_s):
-            end = (await log.end_positions(topic))[0]
-            recent = (await log.position_at(topic, self._clock.now_ms() - _BACK_MS))[0]
+        with trio.fail_after(_ANSWER_TIMEOUT_S):
+            end = (await self._log.end_positions(STATUS_TOPIC))[0]
+            since_ms = self._clock.now_ms() - _BACK_MS
+            recent = (await self._log.position_at(STATUS_TOPIC, since_ms))[0]
         # Another clock than the log's may ask for much more than half a minute.
         return min(end, max(recent, end - _BACK_RECORDS_MAX))
-
-    async def _take(self, stored: StoredRecord) -> None:
-        fold = self._fold
-        now_s = self._clock.monotonic_s()
-        try:
-            fold.take(self._log.dc, decode(stored.value), stored.timestamp_ms, now_s)
-        except UndecodableStatus:
-            fold.undecodable += 1
-        for rival in fold.new_rivals():
-            _logger.warning(
-                "two processes report as node %s of %s (boot ids %s and %s); "
-                "give each its own name: node in its configuration",
-                rival.node,
-                rival.dc,
-                rival.boot_id,
-                rival.other_boot_id,
-            )
-        # A large record takes milliseconds.
-        await trio.lowlevel.checkpoint()
 
     def _report(self, trouble: str) -> None:
         clock = self._clock

@@ -6,12 +6,13 @@ one a second: a *round* is one pass over all of them. Fields are only ever added
 that nodes of different versions read each other: what a reader does not know it leaves out.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
 from hermes_actors.log.base import TopicSettings
+from hermes_actors.status.reasons import Reason
 
 STATUS_TOPIC = "_hermes.status"
 
@@ -30,7 +31,7 @@ SETTINGS = TopicSettings(
 )
 
 TEXT_BYTES_MAX = 300
-"""The most that one reason or error takes; what is longer is cut."""
+"""The most that one text takes; what is longer is cut."""
 
 REASONS_MAX = 8
 
@@ -80,14 +81,14 @@ class Flow(Struct, frozen=True, array_like=True, gc=False):
 
 
 class TopicStatus(Struct, frozen=True, array_like=True, gc=False):
-    """A node's entry for one topic, `group.topic`. `rates` are thousandths a second."""
+    """A node's entry for one topic, `group.topic`. `rates` are thousandths a second, `latency_ms`
+    is p50 and p99 of the publishes of the last minute.
+    """
 
     name: str
     counts: Published = Published()
     rates: Published = Published()
-    latency_p50_ms: float = -1.0
-    """How long half of the publishes of the last minute took at most; -1: there was none."""
-    latency_p99_ms: float = -1.0
+    latency_ms: tuple[float, float] | None = None
 
 
 class LastUndelivered(Struct, frozen=True, array_like=True, gc=False):
@@ -99,39 +100,47 @@ class LastUndelivered(Struct, frozen=True, array_like=True, gc=False):
     reason: str = ""
 
 
-class SubscriptionStatus(Struct, frozen=True, array_like=True, gc=False):
-    """A node's entry for one subscription, `group.topic$name`. `rates` are thousandths a second.
+class SubscriptionFigures(Struct, frozen=True, array_like=True):
+    """What a consumer tells of its subscription. 0 as time of an attempt: there was none."""
 
-    `why` says what keeps it from being delivered, "" when nothing does. `lag` is how many messages
-    of its partitions are not settled, -1 when not known. 0 as time of an attempt: there was none.
-    """
-
-    name: str
-    why: str = ""
+    reasons: tuple[Reason, ...] = ()
+    """What stops it or slows it down, the gravest first."""
     counts: Flow = Flow()
-    rates: Flow = Flow()
-    lag: int = -1
     inflight: int = 0
     waiting_retries: int = 0
     last_failure: str = ""
+    last_failure_kind: str = ""
+    """Its status, or what it ended with in place of an answer (`timeout`, …)."""
     last_failure_at_ms: int = 0
+    last_attempts: int = 0
+    """How many attempts the message has had whose attempt failed last."""
     last_success_at_ms: int = 0
     level: str = ""
-    """The trust in its endpoint; "" where it is not consumed, or by an older version."""
-    rate_now: int = 0
-    """The most that may be sent to it, in thousandths of a message a second."""
-    held_back: str = ""
+    """The trust in its endpoint; "" where it is not consumed."""
+    rate_now: float = 0.0
+    """The most that may be sent to it, in messages a second."""
     oldest_age_ms: int = 0
+    """How long ago the oldest message that is read and not settled was stored."""
     last_undelivered: LastUndelivered | None = None
+    latency_ms: tuple[float, float] | None = None
+    """p50 and p99 of the pushes of the last minute."""
+
+
+class SubscriptionStatus(SubscriptionFigures, frozen=True, array_like=True, kw_only=True):
+    """A node's entry for one subscription, `group.topic$name`. `rates` are thousandths a second.
+
+    `state` is STOPPED, FAILING, DELIVERING, IDLE or UNKNOWN, and `reasons` say why. `lag` is how
+    many messages of its partitions are not settled, -1 when not known.
+    """
+
+    name: str
+    state: str = "UNKNOWN"
+    rates: Flow = Flow()
+    lag: int = -1
     open_letters: int = -1
     """Dead letters of the whole datacentre that nobody has settled; -1 where it is not known, or
     told by the node that owns the subscription's first part.
     """
-    last_attempts: int = 0
-    """How many attempts the message has had whose attempt failed last; 0: it is not known."""
-    latency_p50_ms: float = -1.0
-    """How long half of the pushes of the last minute took at most; -1: there was none."""
-    latency_p99_ms: float = -1.0
 
 
 class NodeHeader(Struct, frozen=True, kw_only=True):
@@ -159,16 +168,12 @@ class NodeHeader(Struct, frozen=True, kw_only=True):
     loop_lag_ms: float = 0.0
     """How late the node's loop was at worst in the last second or two."""
     round: int = 0
-    left_out: int = 0
-    """Entries of this round that do not fit into any record."""
     topics: int = 0
     subscriptions: int = 0
     stopped_subscriptions: int = 0
-    """Those of them that something keeps from being delivered."""
+    failing_subscriptions: int = 0
     published_rate: int = 0
     delivered_rate: int = 0
-    failing_subscriptions: int = 0
-    """Those of them whose endpoints take nothing."""
     notices: tuple[str, ...] = ()
     """Notices for an operator: the node can do its work all the same."""
     spooled: int = 0
@@ -185,20 +190,9 @@ class StatusRecord(Struct, frozen=True):
     subscriptions: tuple[SubscriptionStatus, ...] = ()
 
 
-class _EncodedRecord(Struct, frozen=True):
-    """One record as it is written: its entries have been encoded one by one, to know their size."""
-
-    header: NodeHeader
-    topics: list[msgspec.Raw]
-    subscriptions: list[msgspec.Raw]
-
-
 class UndecodableStatus(Exception):
     """The bytes are no status record that this version can read."""
 
-
-# Names of the three fields and the heads of the arrays.
-_FRAME_BYTES = 64
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(StatusRecord)
@@ -222,31 +216,17 @@ def clip(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
     return encoded[: bytes_max - 3].decode("utf-8", "ignore") + "…"
 
 
-class Page:
-    """One record being filled: it never grows above `bytes_max`."""
+def encode_part(part: NodeHeader | TopicStatus | SubscriptionStatus) -> bytes:
+    """The bytes of a header or an entry, as `encode` puts them together."""
+    return _encoder.encode(part)
 
-    def __init__(self, header: NodeHeader, bytes_max: int) -> None:
-        self.header = header
-        self._topics: list[msgspec.Raw] = []
-        self._subscriptions: list[msgspec.Raw] = []
-        self._room_bytes = bytes_max - len(_encoder.encode(header)) - _FRAME_BYTES
 
-    @property
-    def entries(self) -> int:
-        """The number of entries that have been added."""
-        return len(self._topics) + len(self._subscriptions)
-
-    def add(self, entry: TopicStatus | SubscriptionStatus) -> bool:
-        """Add the entry; False when there is no room for it."""
-        encoded = _encoder.encode(entry)
-        if len(encoded) > self._room_bytes:
-            return False
-        self._room_bytes -= len(encoded)
-        into = self._topics if isinstance(entry, TopicStatus) else self._subscriptions
-        into.append(msgspec.Raw(encoded))
-        return True
-
-    def encode(self, **changed: Any) -> bytes:
-        """The record's bytes. Only fields of the header that are no texts may be changed."""
-        header = msgspec.structs.replace(self.header, **changed) if changed else self.header
-        return _encoder.encode(_EncodedRecord(header, self._topics, self._subscriptions))
+def encode(header: bytes, topics: Sequence[bytes], subscriptions: Sequence[bytes]) -> bytes:
+    """The bytes of a record: at most 64 more than its parts have."""
+    return _encoder.encode(
+        {
+            "header": msgspec.Raw(header),
+            "topics": list(map(msgspec.Raw, topics)),
+            "subscriptions": list(map(msgspec.Raw, subscriptions)),
+        }
+    )

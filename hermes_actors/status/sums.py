@@ -1,36 +1,26 @@
 """Sums over the nodes of all datacentres, for one topic or subscription. Pure."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import astuple
 
-from hermes_actors.model.moments import span
 from hermes_actors.status.fold import NodeView, StatusFold
 from hermes_actors.status.lag import UNKNOWN
-from hermes_actors.status.record import Flow, Published, SubscriptionStatus, TopicStatus
+from hermes_actors.status.reasons import Code, Reason, because
+from hermes_actors.status.record import (
+    Flow,
+    LastUndelivered,
+    Published,
+    SubscriptionStatus,
+    TopicStatus,
+)
 
-_FAILING_SHARE = 0.1
-"""The endpoint takes nothing if it takes at most this share: a rate falls slowly."""
+T = TypeVar("T", Flow, Published)
 
-_RECENT_MS = 60_000
-"""A failure that is older explains nothing any more."""
-
-_LATELY_MS = 10_000
-"""As far back as rates look: what did not come for so long does not come now."""
-
-_JUST_NOW_MS = 3_000
-"""A failure of an endpoint that delivers is told of for so long; then it may have recovered."""
-
-_RATE_MIN = 50
-"""In thousandths a second: what is lower would be shown as 0.0."""
-
-
-_IN_A_TURN = 200
-"""Entries that are judged between two turns of others."""
-
-_HALF_OPEN = ("SLOW", "HEARTBEAT")
-"""The levels at which an endpoint gets single messages, until one succeeds."""
+_SILENT_S = 3.0
+"""A node tells of itself each second; after three of them it may be slow, or dead."""
 
 
 class TopicSum(Struct, frozen=True):
@@ -43,7 +33,6 @@ class TopicSum(Struct, frozen=True):
     is_known: bool
     counts: Published
     rates: Published
-    delivered_rate: int
     latency_ms: tuple[float, float] | None
 
 
@@ -53,8 +42,7 @@ class SubscriptionSum(Struct, frozen=True):
     `is_whole` is False while some datacentre's status cannot be read: then there may be more of
     everything. `lag` -1: not known for one of them, or nobody consumes it; `lag_min` is what is
     known of it. `open_letters` are those of all datacentres of which they are known, -1 where that
-    is none. `last_undelivered` says why the last message was given up, "" where nobody knows.
-    `latency_ms`, p50 and p99 of a minute's pushes, is that of the slowest node; None without any.
+    is none. `latency_ms`, p50 and p99 of a minute's pushes, is that of the slowest node.
     """
 
     is_known: bool
@@ -65,7 +53,7 @@ class SubscriptionSum(Struct, frozen=True):
     lag_min: int
     nodes: int
     open_letters: int
-    last_undelivered: str
+    last_undelivered: LastUndelivered | None
     latency_ms: tuple[float, float] | None
 
 
@@ -83,10 +71,20 @@ class ConsumingNode(Struct, frozen=True):
 
     view: NodeView
     status: SubscriptionStatus
-    state: str
-    """DELIVERING, IDLE, FAILING, STOPPED or UNKNOWN."""
-    reason: str
-    """A sentence for people."""
+
+    @property
+    def state(self) -> str:
+        """DELIVERING, IDLE, FAILING, STOPPED or UNKNOWN."""
+        return "UNKNOWN" if self.view.is_unknown else self.status.state
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why it is in this state, the cause first."""
+        if self.view.is_unknown:
+            return (because(Code.LAST_KNOWN, age_s=self.view.age_s),)
+        if self.view.age_s >= _SILENT_S:
+            return because(Code.SILENT, age_s=self.view.age_s), *self.status.reasons
+        return self.status.reasons
 
     @property
     def is_delivering(self) -> bool:
@@ -94,21 +92,25 @@ class ConsumingNode(Struct, frozen=True):
         return self.state in ("DELIVERING", "IDLE")
 
 
-def topic_sum(fold: StatusFold, topic: str, subscriptions: Iterable[str], now_s: float) -> TopicSum:
-    """A topic's sum; `subscriptions` are the full names of its subscriptions."""
+def topic_sum(fold: StatusFold, topic: str, now_s: float) -> TopicSum:
+    """A topic's sum, without its subscriptions."""
     entries = list(fold.topic(topic, now_s))
-    delivered_rate = sum(
+    there = [entry for view, entry in entries if view.is_there]
+    return TopicSum(
+        is_known=_is_known(fold),
+        counts=_added(Published(), [entry.counts for _, entry in entries]),
+        rates=_added(Published(), [entry.rates for entry in there]),
+        latency_ms=_slowest(there),
+    )
+
+
+def delivered_rate(fold: StatusFold, subscriptions: Iterable[str], now_s: float) -> int:
+    """How much is delivered to these, by full names, in thousandths of a message a second."""
+    return sum(
         entry.rates.delivered
         for name in subscriptions
         for view, entry in fold.subscription(name, now_s)
         if view.is_there
-    )
-    return TopicSum(
-        is_known=_is_known(fold),
-        counts=_published([entry.counts for _, entry in entries]),
-        rates=_published([entry.rates for view, entry in entries if view.is_there]),
-        delivered_rate=delivered_rate,
-        latency_ms=_slowest([entry for view, entry in entries if view.is_there]),
     )
 
 
@@ -122,31 +124,51 @@ def subscription_sum(fold: StatusFold, name: str, now_s: float) -> SubscriptionS
     return SubscriptionSum(
         is_known=_is_known(fold),
         is_whole=is_whole,
-        counts=_flow([entry.counts for _, entry in entries]),
-        rates=_flow([entry.rates for entry in there]),
+        counts=_added(Flow(), [entry.counts for _, entry in entries]),
+        rates=_added(Flow(), [entry.rates for entry in there]),
         lag=UNKNOWN if not is_whole or not lags or UNKNOWN in lags else sum(lags),
         lag_min=sum(lag for lag in lags if lag != UNKNOWN),
         nodes=len(there),
         open_letters=_open_letters(entries),
-        last_undelivered=max(undelivered, key=lambda each: each.at_ms).reason
-        if undelivered
-        else "",
+        last_undelivered=max(undelivered, key=lambda each: each.at_ms, default=None),
         latency_ms=_slowest(there),
     )
+
+
+def ill(fold: StatusFold, now_s: float) -> Ill:
+    """The ill ones over all nodes that are there."""
+    names: dict[str, set[str]] = {"STOPPED": set(), "FAILING": set()}
+    for view in fold.nodes(now_s):
+        header = view.header
+        if view.is_there and (header.stopped_subscriptions or header.failing_subscriptions):
+            for entry in fold.subscriptions_of(view):
+                if entry.state in names:
+                    names[entry.state].add(entry.name)
+    return Ill(len(names["STOPPED"]), len(names["FAILING"] - names["STOPPED"]))
+
+
+def places(fold: StatusFold, name: str, now_s: float) -> list[ConsumingNode]:
+    """The nodes that consume a subscription and how it fares there, without gone nodes."""
+    return [
+        ConsumingNode(view, entry)
+        for view, entry in fold.subscription(name, now_s)
+        if not view.is_gone and not view.header.is_leaving
+    ]
 
 
 def _slowest(
     entries: Sequence[TopicStatus] | Sequence[SubscriptionStatus],
 ) -> tuple[float, float] | None:
     """The highest of each quantile: those of several nodes have no sum."""
-    p50_ms = max((each.latency_p50_ms for each in entries), default=-1.0)
-    p99_ms = max((each.latency_p99_ms for each in entries), default=-1.0)
-    return None if p99_ms < 0 else (p50_ms, p99_ms)
+    known = [each.latency_ms for each in entries if each.latency_ms is not None]
+    if not known:
+        return None
+    return max(p50_ms for p50_ms, _ in known), max(p99_ms for _, p99_ms in known)
 
 
 def _open_letters(entries: Sequence[tuple[NodeView, SubscriptionStatus]]) -> int:
-    """Sum the open letters of the datacentres, UNKNOWN if none tells: each is told by one node; by
-    two for a moment, when it moves.
+    """The open letters of the datacentres, UNKNOWN if none is known. One node tells of each
+    datacentre's; two for a moment, when the subscription moves.
     """
     by_dc: dict[str, int] = {}
     for view, entry in entries:
@@ -156,148 +178,10 @@ def _open_letters(entries: Sequence[tuple[NodeView, SubscriptionStatus]]) -> int
     return sum(by_dc.values()) if by_dc else UNKNOWN
 
 
-def ill(fold: StatusFold, now_s: float) -> Generator[None, None, Ill]:
-    """The ill ones over all nodes that are there. It yields each few milliseconds."""
-    names: dict[str, set[str]] = {"STOPPED": set(), "FAILING": set()}
-    for view in fold.nodes(now_s):
-        header = view.header
-        if not view.is_there or not (header.stopped_subscriptions or header.failing_subscriptions):
-            continue
-        for at, entry in enumerate(fold.subscriptions_of(view), 1):
-            state, _ = judged(entry, header.written_at_ms)
-            if state in names:
-                names[state].add(entry.name)
-            if at % _IN_A_TURN == 0:
-                yield
-        yield
-    return Ill(len(names["STOPPED"]), len(names["FAILING"] - names["STOPPED"]))
-
-
-def places(fold: StatusFold, name: str, now_s: float) -> list[ConsumingNode]:
-    """Give the nodes that consume a subscription and how it fares there, without gone nodes."""
-    return [
-        ConsumingNode(view, entry, *_state(view, entry))
-        for view, entry in fold.subscription(name, now_s)
-        if not view.is_gone and not view.header.is_leaving
-    ]
-
-
-def _state(view: NodeView, entry: SubscriptionStatus) -> tuple[str, str]:
-    if view.is_unknown:
-        return "UNKNOWN", f"its status of {span(view.age_s)} ago is the last that is known"
-    return judged(entry, view.header.written_at_ms)
-
-
-def judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:
-    """STOPPED, FAILING, DELIVERING, UNKNOWN or IDLE as of `now_ms`, and a sentence on it.
-
-    Where it fails the sentence begins with the failure.
-    """
-    if entry.why:
-        return "STOPPED", entry.why
-    if entry.level in _HALF_OPEN:
-        return "FAILING", _cause_first(f"{_once(entry.held_back)}{_oldest(entry)}", entry)
-    state, reason = _judged(entry, now_ms)
-    reason = _once(f"{reason}; {entry.held_back}") if entry.held_back else reason
-    return state, _cause_first(reason, entry) if state == "FAILING" else reason
-
-
-def _cause_first(reason: str, entry: SubscriptionStatus) -> str:
-    failure = entry.last_failure
-    if not failure:
-        return reason
-    for form in (f" ({failure})", f": {failure}", f"; {failure}"):
-        reason = reason.replace(form, "")
-    return f"{failure}; {reason}" if reason and reason != failure else failure
-
-
-def _once(text: str) -> str:
-    """The parts of a sentence, without those that another one tells of already."""
-    kept: list[str] = []
-    for part in text.split("; "):
-        if not any(part in each for each in kept):
-            kept = [each for each in kept if each not in part]
-            kept.append(part)
-    return "; ".join(kept)
-
-
-def _oldest(entry: SubscriptionStatus) -> str:
-    """How long the oldest message waits, where that is worth a word."""
-    seconds = entry.oldest_age_ms / 1_000
-    return f"; the oldest message that waits is {span(seconds)} old" if seconds >= 1 else ""
-
-
-def _judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, str]:
-    """How the subscription fares by its figures alone."""
-    rates, failure = entry.rates, entry.last_failure
-    fails = _fails(entry, now_ms)
-    if fails and rates.attempts and _takes_nothing(entry, now_ms):
-        return "FAILING", f"the endpoint takes nothing: {failure or 'every attempt fails'}"
-    if rates.delivered >= _RATE_MIN:
-        failing = rates.attempts - rates.codes_2xx
-        has_failed = fails or now_ms - entry.last_failure_at_ms < _JUST_NOW_MS
-        is_told = has_failed and failure and failing >= _RATE_MIN
-        also = f", and {_per_second(failing)} attempts a second fail: {failure}" if is_told else ""
-        return "DELIVERING", f"{_per_second(rates.delivered)} messages a second{also}"
-    if entry.waiting_retries or entry.inflight:
-        waits = f"{entry.waiting_retries} wait for their time, {entry.inflight} are in flight"
-        return ("FAILING", f"{waits}; {failure}") if fails else ("DELIVERING", waits)
-    if rates.delivered and entry.lag > 0:
-        return "DELIVERING", f"less than {_per_second(2 * _RATE_MIN)} messages a second"
-    if entry.lag == UNKNOWN:
-        return "UNKNOWN", "nothing is under way; how many messages wait is not known"
-    return "IDLE", _idle(entry)
-
-
-def _idle(entry: SubscriptionStatus) -> str:
-    """Say whether nothing is to deliver or nothing passes the filters: that looks alike from
-    outside.
-    """
-    counts, rates = entry.counts, entry.rates
-    if rates.filtered and not rates.delivered:
-        # A rate looks back over seconds; people ask about minutes.
-        a_minute = max(1, round(60 * rates.filtered / 1_000))
-        return (
-            f"its filters let nothing pass: about {a_minute} messages a minute are filtered out "
-            f"now, {counts.filtered} since the node's start"
-        )
-    nothing = "there is nothing to deliver" if entry.lag == 0 else "nothing is under way"
-    if counts.filtered and not counts.delivered and not counts.discarded:
-        return f"{nothing}; all {counts.filtered} messages since the node's start were filtered out"
-    return nothing
-
-
-def _fails(entry: SubscriptionStatus, now_ms: int) -> bool:
-    """True when there is a failure that no success has followed, or that others still wait after.
-
-    Rates do not say so: they fall for most of a minute after an endpoint has recovered.
-    """
-    age_ms = now_ms - entry.last_failure_at_ms
-    if entry.last_failure_at_ms > entry.last_success_at_ms:
-        # The pauses between the retries of what waits may be longer than a failure is recent.
-        return entry.waiting_retries > 0 or age_ms < _RECENT_MS
-    return entry.waiting_retries > 0 and age_ms < _LATELY_MS
-
-
-def _takes_nothing(entry: SubscriptionStatus, now_ms: int) -> bool:
-    rates, last_ms = entry.rates, entry.last_success_at_ms
-    if rates.codes_2xx <= _FAILING_SHARE * rates.attempts:
-        return True
-    # What it took before it died weighs in the rates for long. 0: an older version does not say.
-    return last_ms > 0 and now_ms - last_ms >= _LATELY_MS
-
-
-def _per_second(thousandths: int) -> str:
-    return f"{thousandths / 1_000:.1f}"
-
-
 def _is_known(fold: StatusFold) -> bool:
     return any(not reading.trouble for reading in fold.readings.values())
 
 
-def _published(parts: Sequence[Published]) -> Published:
-    return Published(*map(sum, zip(*map(msgspec.structs.astuple, parts), strict=True)))
-
-
-def _flow(parts: Sequence[Flow]) -> Flow:
-    return Flow(*map(sum, zip(*map(msgspec.structs.astuple, parts), strict=True)))
+def _added(nothing: T, parts: Sequence[T]) -> T:
+    rows = [astuple(nothing), *(astuple(each) for each in parts)]
+    return type(nothing)(*map(sum, zip(*rows, strict=True)))

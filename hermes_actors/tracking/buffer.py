@@ -3,7 +3,7 @@
 from collections import deque
 
 from hermes_actors.runtime.wakeup import Wakeup
-from hermes_actors.tracking.events import TrackingBatch, TrackingEvent, UntoldEvents
+from hermes_actors.tracking.events import TrackingBatch, TrackingEvent
 
 BATCH_EVENTS_MAX = 2_000
 _BATCH_BYTES_MAX = 786_432
@@ -22,7 +22,7 @@ class TrackingBuffer:
     ) -> None:
         self.added = 0
         self.stored = 0
-        self.losses = UntoldEvents()
+        self.dropped = 0
         self.wakeup = Wakeup()
         self._names = dc, node, boot
         self._events_max = events_max
@@ -31,8 +31,7 @@ class TrackingBuffer:
         self._bytes = 0
         self._sequence = 0
         self._batch: TrackingBatch | None = None
-        self._told_losses = UntoldEvents()
-        self._uncovered_to = 0
+        self._told_dropped = 0
 
     def __len__(self) -> int:
         return self.added - self.stored
@@ -42,15 +41,10 @@ class TrackingBuffer:
         """False while another event would be dropped; `drop` then spares making it."""
         return len(self._events) < self._events_max and self._bytes < self._bytes_max
 
-    @property
-    def is_silent(self) -> bool:
-        """True while this life has told this log nothing, and has nothing to tell."""
-        return not self._sequence and not self._has_news
-
     def add(self, event: TrackingEvent) -> None:
         """Take an event, or drop it."""
         if not self.has_room:
-            self.drop(1, event.is_terminal)
+            self.drop(1)
             return
         size = event.size_bytes
         self._events.append((event, size))
@@ -59,22 +53,10 @@ class TrackingBuffer:
         if not self.wakeup.is_set:
             self.wakeup.set()
 
-    def drop(self, count: int, is_terminal: bool) -> None:
+    def drop(self, count: int) -> None:
         """Count events that nobody is told of."""
-        old = self.losses
-        self.losses = UntoldEvents(
-            old.dropped + count, old.dropped_terminal + is_terminal * count, old.uncovered
-        )
+        self.dropped += count
         if not self.wakeup.is_set:
-            self.wakeup.set()
-
-    def give_up(self, end: int) -> None:
-        """Count those of the first `end` events that a commit has waited for in vain."""
-        late = end - max(self.stored, self._uncovered_to)
-        if late > 0:
-            old = self.losses
-            self.losses = UntoldEvents(old.dropped, old.dropped_terminal, old.uncovered + late)
-            self._uncovered_to = end
             self.wakeup.set()
 
     def next_batch(self) -> TrackingBatch | None:
@@ -83,29 +65,19 @@ class TrackingBuffer:
             self._batch = self._made()
         return self._batch
 
-    def farewell(self) -> TrackingBatch:
-        """The last batch of this life: what waits beyond it is not told."""
-        if self._batch is None:
-            self._batch = self._made(is_last=not self._fits_not)
-        return self._batch
-
     def appended(self) -> None:
         """The log has the batch."""
         assert self._batch is not None, "a batch was begun"
         self.stored += len(self._batch.events)
-        self._told_losses = self._batch.losses
+        self._told_dropped = self._batch.dropped
         self._batch = None
         self._sequence += 1
 
     @property
     def _has_news(self) -> bool:
-        return bool(self._events) or self.losses != self._told_losses
+        return bool(self._events) or self.dropped != self._told_dropped
 
-    @property
-    def _fits_not(self) -> bool:
-        return len(self._events) > BATCH_EVENTS_MAX or self._bytes > _BATCH_BYTES_MAX
-
-    def _made(self, *, is_last: bool = False) -> TrackingBatch:
+    def _made(self) -> TrackingBatch:
         events: list[TrackingEvent] = []
         bytes_left = _BATCH_BYTES_MAX
         while self._events and len(events) < BATCH_EVENTS_MAX:
@@ -117,6 +89,4 @@ class TrackingBuffer:
             self._events.popleft()
             events.append(event)
         dc, node, boot = self._names
-        return TrackingBatch(
-            dc, node, boot, self._sequence, self.stored, self.losses, tuple(events), is_last
-        )
+        return TrackingBatch(dc, node, boot, self._sequence, self.dropped, tuple(events))

@@ -85,32 +85,19 @@ class TrackingEvent(Struct, frozen=True, array_like=True, gc=False):
         return 120 + sum(len(each) * (1 if each.isascii() else 4) for each in texts)
 
 
-class UntoldEvents(Struct, frozen=True):
-    """Counts of the events that a life of a node has not told, since it began: those dropped for
-    lack of room, those of them that were terminal, and those that a commit of offsets did not wait
-    for, which only a crash at that moment has lost.
-    """
-
-    dropped: int = 0
-    dropped_terminal: int = 0
-    uncovered: int = 0
-
-
 class TrackingBatch(Struct, frozen=True):
     """Events that one life of a node tells one datacentre's log at a time.
 
-    `sequence` counts the batches of that life in that log from 0, `told` the events before this
-    batch. `is_last`: the node stopped in order, and nothing of that life follows.
+    `sequence` counts the batches of that life in that log from 0, `dropped` the events for which it
+    has had no room so far.
     """
 
     dc: str
     node: str
     boot: str
     sequence: int
-    told: int
-    losses: UntoldEvents
+    dropped: int
     events: tuple[TrackingEvent, ...]
-    is_last: bool = False
 
 
 class UndecodableTracking(Exception):

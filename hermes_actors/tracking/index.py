@@ -1,55 +1,52 @@
-"""The index of tracking events by message id: SQLite files by day, the oldest deleted first.
+"""The index of tracking events by message id: one SQLite file, bounded in bytes and days.
 
-All that it holds comes from the logs, so a file that is damaged is set aside, one of another
-version is removed, and the logs are read again. Days are those of the logs' timestamps: a clock
-that is set does not matter.
+All that it holds comes from the logs: a file that is damaged is deleted, and the logs are read
+again. Days are those of the logs' timestamps.
 """
 
 import contextlib
 import sqlite3
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from hermes_actors.model.message import Via
-from hermes_actors.tracking.events import TrackingBatch, TrackingEvent, UntoldEvents, as_unicode
+from hermes_actors.tracking.events import TrackingBatch, TrackingEvent, as_unicode
 
 _DAY_MS = 86_400_000
-_SEGMENTS_MIN = 8
-_VERSION = 2
-"""Of the tables. Counted up with them, so that no program opens files of another one."""
+_FILE = "tracking-3.sqlite"
+"""With the version of the tables."""
 
-_FILES = f"tracking-{_VERSION}-{'[0-9]' * 8}.sqlite"
-LOOKED_AT_MAX = 100_000
+LOOKED_AT_MAX = 20_000
 """The most events of one message that a look-up reads."""
-SHOWN_EACH = 100
-"""Of what each subscription, or the publishing, tells of one message beside its ends, so many of
-the first and so many of the last are given.
-"""
 
 _SKEW_MS = 60_000
 """Clocks of nodes and logs differ by less."""
 
+_TRIM_EVENTS, _TRIMS_MAX = 1_000, 200
+"""So many of the oldest events go at once, and so often before the next batches are taken in."""
+
 _SCHEMA = """
 create table if not exists event(
-  log_dc text, boot text, sequence integer, number integer, node text, message_id blob, data blob,
-  primary key (log_dc, boot, sequence, number)) without rowid;
+  id integer primary key, message_id blob, log_dc text, node text, boot text, taken_ms integer,
+  data blob);
 create index if not exists by_message on event(message_id);
 create table if not exists source(
-  log_dc text, boot text, sequence integer, dropped integer, dropped_terminal integer,
-  uncovered integer, told_ms integer, primary key (log_dc, boot));
+  log_dc text, boot text, sequence integer, dropped integer, told_ms integer,
+  primary key (log_dc, boot)) without rowid;
 create table if not exists gap(
-  log_dc text, boot text, sequence integer, node text, since_ms integer, until_ms integer,
-  missing integer, dropped integer, dropped_terminal integer, uncovered integer,
-  primary key (log_dc, boot, sequence));
-create table if not exists position(log_dc text primary key, position integer);
-create table if not exists span(one integer primary key check (one = 0), last_ms integer);
+  log_dc text, boot text, node text, since_ms integer, until_ms integer, missing integer,
+  dropped integer);
+create table if not exists position(log_dc text primary key, position integer) without rowid;
 """
+_GAPS = """
+select log_dc, boot, node, min(since_ms), max(until_ms), sum(missing), sum(dropped)
+from gap where until_ms >= ? group by log_dc, boot
+"""
+_NEVER_MS = 2**62
 
 
 class IndexUnavailable(Exception):
@@ -57,7 +54,7 @@ class IndexUnavailable(Exception):
 
 
 class IndexRestarted(Exception):
-    """A damaged file was set aside: the logs have to be read again from their beginning."""
+    """A damaged file was deleted: the logs have to be read again from their beginning."""
 
 
 class TrackedEvent(Struct, frozen=True):
@@ -71,8 +68,7 @@ class TrackedEvent(Struct, frozen=True):
 
 class Gap(Struct, frozen=True):
     """Events that one life of a node did not tell one datacentre's log, from `since_ms` (0: its
-    beginning) to `until_ms`: how many of its batches are missing, and what it said itself that it
-    lost.
+    beginning) to `until_ms`: how many of its batches are missing, and how many events it dropped.
     """
 
     log_dc: str
@@ -82,54 +78,17 @@ class Gap(Struct, frozen=True):
     until_ms: int
     missing: int
     dropped: int
-    dropped_terminal: int
-    uncovered: int
-
-
-_Key = tuple[str, str, int, int]
-"""The log's datacentre, the node's life, the batch's number there, the event's place in it."""
 
 
 class MessageLife(Struct, frozen=True):
     """The events of one message, oldest first, and the gaps in which there may be more of it.
 
-    `left_out`: topic and subscription, "" for the publishing → how many events between its first
-    and its last are not given; no end is among them. `is_cut`: it has more than LOOKED_AT_MAX
-    events, and of those above nothing is known.
+    `is_cut`: it has more than LOOKED_AT_MAX events, and of those above nothing is known.
     """
 
     events: Sequence[TrackedEvent]
     gaps: Sequence[Gap]
-    left_out: Mapping[tuple[str, str], int] = {}
     is_cut: bool = False
-
-
-class _Thinned:
-    """The ends that one subscription tells of a message; of the rest, the first and the last."""
-
-    def __init__(self) -> None:
-        self.left_out = 0
-        self._ends: list[tuple[_Key, TrackedEvent]] = []
-        self._others: list[tuple[_Key, TrackedEvent]] = []
-
-    def add(self, key: _Key, found: TrackedEvent) -> None:
-        if found.event.is_terminal:
-            self._ends.append((key, found))
-            return
-        self._others.append((key, found))
-        if len(self._others) == 8 * SHOWN_EACH:
-            self._thin()
-
-    def events(self) -> list[tuple[_Key, TrackedEvent]]:
-        self._thin()
-        return self._ends + self._others
-
-    def _thin(self) -> None:
-        over = len(self._others) - 2 * SHOWN_EACH
-        if over > 0:
-            self._others.sort(key=_age)
-            del self._others[SHOWN_EACH:-SHOWN_EACH]
-            self.left_out += over
 
 
 class IndexedBatch(Struct, frozen=True):
@@ -140,72 +99,20 @@ class IndexedBatch(Struct, frozen=True):
 
 
 _decoder = msgspec.msgpack.Decoder(TrackingEvent)
-_GAPS = """
-select log_dc, boot, node, min(since_ms), max(until_ms), sum(missing), sum(dropped),
-  sum(dropped_terminal), sum(uncovered)
-from gap where until_ms >= ? group by log_dc, boot having sum(missing) or sum(dropped)
-"""
-
-
-class _Segment:
-    """One file, or a database in memory."""
-
-    def __init__(self, path: Path | None, before: "_Segment | None" = None) -> None:
-        """Open it; or begin it, after another one, which may be deleted with what only it says."""
-        self.path = path
-        is_new = path is None or not path.exists()
-        self.connection = sqlite3.connect(
-            ":memory:" if path is None else path, check_same_thread=False, isolation_level=None
-        )
-        try:
-            self.connection.execute("pragma journal_mode=wal")
-            self.connection.execute("pragma synchronous=normal")
-            self.connection.executescript(_SCHEMA)
-            (self.last_ms,) = self.connection.execute("select max(last_ms) from span").fetchone()
-            if before is not None:
-                self._take_over(before)
-        except sqlite3.Error:
-            if is_new:
-                # On a full disk this is tried again and again.
-                self.remove()
-            self.connection.close()
-            raise
-
-    def _take_over(self, before: "_Segment") -> None:
-        with _transaction(self) as connection:
-            for table in ("source", "position"):
-                for row in before.connection.execute(f"select * from {table}"):  # noqa: S608
-                    marks = ", ".join("?" * len(row))
-                    connection.execute(f"insert into {table} values ({marks})", row)  # noqa: S608
-
-    @property
-    def size_bytes(self) -> int:
-        (pages,) = self.connection.execute("pragma page_count").fetchone()
-        (page_bytes,) = self.connection.execute("pragma page_size").fetchone()
-        return int(pages * page_bytes)
-
-    def remove(self) -> None:
-        self.connection.close()
-        if self.path is not None:
-            for each in self.path.parent.glob(f"{self.path.name}*"):
-                each.unlink(missing_ok=True)
 
 
 class TrackingIndex:
     """The index of one management node; its methods block, and may be called from any thread, one
-    after the other. Each raises IndexUnavailable.
+    after the other. Each raises IndexUnavailable, and IndexRestarted for a damaged file.
 
-    At most some `bytes_max` and `days_max` days; `directory` None: in memory. `set_aside` counts
-    files that were damaged.
+    At most some `bytes_max` and `days_max` days; `directory` None: in memory.
     """
 
     def __init__(self, directory: Path | None, *, bytes_max: int, days_max: int) -> None:
-        self.set_aside = 0
         self._directory = directory
         self._bytes_max = bytes_max
         self._days_max = days_max
-        self._segments: list[_Segment] | None = None
-        self._numbers = 0
+        self._connection: sqlite3.Connection | None = None
         self._readings = 0
         self._lock = threading.Lock()
 
@@ -213,174 +120,112 @@ class TrackingIndex:
         """The number of this reading, for `take`, and the offset to go on at in that log; None: its
         beginning.
         """
-        with self._lock, self._guarded():
-            # What an older file says was right when the newer one was begun.
-            positions = [
-                position
-                for segment in reversed(self._opened())
-                for (position,) in segment.connection.execute(
-                    "select position from position where log_dc = ?", (log_dc,)
-                )
-            ]
-            return self._readings, positions[0] if positions else None
+        with self._guarded() as connection:
+            query = "select position from position where log_dc = ?"
+            row = connection.execute(query, (log_dc,)).fetchone()
+            return self._readings, None if row is None else row[0]
 
     def restart(self, log_dc: str) -> None:
         """Forget how far the log was read: it is not the one that it was."""
-        with self._lock, self._guarded():
-            for segment in self._opened():
-                segment.connection.execute("delete from position where log_dc = ?", (log_dc,))
+        with self._guarded() as connection:
+            connection.execute("delete from position where log_dc = ?", (log_dc,))
 
     def take(
         self, reading: int, log_dc: str, batches: Iterable[IndexedBatch], position: int
     ) -> None:
-        """Take in what was read up to this offset, all or nothing of each day. Raises
-        IndexRestarted when the logs have to be read again.
-        """
-        with self._lock, self._guarded():
-            segments = self._opened()
+        """Take in what was read up to this offset, all or nothing."""
+        with self._guarded() as connection:
             if reading != self._readings:
                 raise IndexRestarted
             for each in batches:
-                self._make_room(each.timestamp_ms)
-                with _transaction(segments[-1]) as connection:
-                    _insert(connection, log_dc, each)
-                segments[-1].last_ms = max(segments[-1].last_ms or 0, each.timestamp_ms)
-            with _transaction(segments[-1]) as connection:
-                connection.execute("replace into position values (?, ?)", (log_dc, position))
+                _insert(connection, log_dc, each)
+                self._trim(connection, each.timestamp_ms - self._days_max * _DAY_MS)
+            connection.execute("replace into position values (?, ?)", (log_dc, position))
 
     def find(self, message_id: str) -> MessageLife:
         """All that is known of a message; nothing of one that nobody has told of."""
         wanted = as_unicode(message_id).encode()
-        seen: set[_Key] = set()
-        told: defaultdict[tuple[str, str], _Thinned] = defaultdict(_Thinned)
-        gaps: list[Gap] = []
-        with self._lock, self._guarded():
-            segments = self._opened()
-            # The newest first: ends are there.
-            for segment in reversed(segments):
-                rows = segment.connection.execute(
-                    "select log_dc, boot, sequence, number, node, data from event "
-                    "where message_id = ? limit ?",
-                    (wanted, LOOKED_AT_MAX + 1),
-                )
-                for log_dc, boot, sequence, number, node, data in rows:
-                    if len(seen) > LOOKED_AT_MAX:
-                        break
-                    key = log_dc, boot, sequence, number
-                    # A log that is read again may have its events in two files.
-                    if key not in seen:
-                        seen.add(key)
-                        event = _decoder.decode(data)
-                        found = TrackedEvent(event, node, boot, log_dc)
-                        told[event.topic, event.subscription].add(key, found)
-            events = [each for thinned in told.values() for each in thinned.events()]
-            ordered = [found for _, found in sorted(events, key=_age)]
-            since_ms = _begun_ms(ordered)
-            for segment in segments:
-                gaps += [Gap(*row) for row in segment.connection.execute(_GAPS, (since_ms,))]
-        left_out = {who: thinned.left_out for who, thinned in told.items() if thinned.left_out}
-        return MessageLife(ordered, gaps, left_out, len(seen) > LOOKED_AT_MAX)
+        with self._guarded() as connection:
+            rows = connection.execute(
+                "select data, node, boot, log_dc from event where message_id = ? "
+                "order by id limit ?",
+                (wanted, LOOKED_AT_MAX + 1),
+            ).fetchall()
+            found = [TrackedEvent(_decoder.decode(data), *names) for data, *names in rows]
+            # In one millisecond it is published before it is delivered; a node's own order stands.
+            found.sort(key=lambda each: (each.event.at_ms, bool(each.event.subscription)))
+            gaps = [Gap(*row) for row in connection.execute(_GAPS, (_begun_ms(found),))]
+        return MessageLife(found[:LOOKED_AT_MAX], gaps, len(found) > LOOKED_AT_MAX)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the file."""
         with self._lock:
-            for segment in self._segments or ():
-                segment.connection.close()
-            self._segments = None
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.OperationalError, OSError) as error:
-            raise _unavailable(error) from error
-        except sqlite3.DatabaseError as error:
+    def _guarded(self) -> Iterator[sqlite3.Connection]:
+        """One transaction."""
+        with self._lock:
             try:
-                self._set_damaged_aside()
-            except (sqlite3.OperationalError, OSError) as other:
-                raise _unavailable(other) from other
-            raise IndexRestarted from error
+                connection = self._opened()
+                with connection:
+                    yield connection
+            except (sqlite3.OperationalError, OSError) as error:
+                raise IndexUnavailable(f"the tracking index cannot be used: {error}") from error
+            except sqlite3.DatabaseError as error:
+                self._delete()
+                raise IndexRestarted from error
 
-    def _opened(self) -> list[_Segment]:
-        if self._segments is None:
-            segments: list[_Segment] = []
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            path = ":memory:"
             if self._directory is not None:
                 self._directory.mkdir(parents=True, exist_ok=True)
-                _remove_other_versions(self._directory)
-                try:
-                    for path in sorted(self._directory.glob(_FILES)):
-                        segments.append(_Segment(path))
-                        self._numbers = int(path.stem.rpartition("-")[2])
-                except sqlite3.Error:
-                    for segment in segments:
-                        segment.connection.close()
-                    raise
-            self._segments = segments
-            if not segments:
-                self._add_segment()
-        return self._segments
-
-    def _add_segment(self) -> None:
-        assert self._segments is not None, "it is open"
-        self._numbers += 1
-        path = None
-        if self._directory is not None:
-            path = self._directory / f"tracking-{_VERSION}-{self._numbers:08d}.sqlite"
-        segment = _Segment(path, self._segments[-1] if self._segments else None)
-        self._segments.append(segment)
-
-    def _make_room(self, timestamp_ms: int) -> None:
-        segments = self._segments
-        assert segments is not None, "it is open"
-        newest = segments[-1]
-        is_next_day = newest.last_ms is not None and (
-            timestamp_ms // _DAY_MS > newest.last_ms // _DAY_MS
-        )
-        if is_next_day or newest.size_bytes >= self._bytes_max // _SEGMENTS_MIN:
-            self._add_segment()
-        while len(segments) > 1 and (
-            (segments[0].last_ms or 0) < timestamp_ms - self._days_max * _DAY_MS
-            or sum(each.size_bytes for each in segments) > self._bytes_max
-        ):
-            segments.pop(0).remove()
-
-    def _set_damaged_aside(self) -> None:
-        """Put away the files that do not hold together, and forget how far the logs were read."""
-        for segment in self._segments or ():
-            segment.connection.close()
-        self._segments = None
-        self._readings += 1
-        if self._directory is None:
-            return
-        for path in sorted(self._directory.glob(_FILES)):
+                path = str(self._directory / _FILE)
+            connection = sqlite3.connect(path, check_same_thread=False)
             try:
-                segment = _Segment(path)
-                with contextlib.closing(segment.connection) as connection:
-                    (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
-                    if verdict != "ok":
-                        raise sqlite3.DatabaseError(verdict)
-                    connection.execute("delete from position")
-                    connection.execute("delete from source")
-                    connection.execute("delete from gap")
-            except sqlite3.OperationalError:
+                connection.execute("pragma journal_mode=wal")
+                connection.execute("pragma synchronous=normal")
+                connection.executescript(_SCHEMA)
+            except sqlite3.Error:
+                connection.close()
                 raise
-            except sqlite3.DatabaseError:
-                self.set_aside += 1
-                for part in self._directory.glob(f"{path.name}*"):
-                    part.rename(part.with_name(f"damaged-{part.name}"))
+            self._connection = connection
+        return self._connection
+
+    def _delete(self) -> None:
+        self._readings += 1
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+        if self._directory is not None:
+            for part in self._directory.glob(f"{_FILE}*"):
+                part.unlink()
+
+    def _trim(self, connection: sqlite3.Connection, since_ms: int) -> None:
+        """Delete what is older than that, and the oldest of what is too much."""
+        for _ in range(_TRIMS_MAX):
+            oldest = connection.execute("select id, taken_ms from event order by id limit 1")
+            first_id, taken_ms = oldest.fetchone() or (0, since_ms)
+            # Of what is too much any age goes.
+            up_to_ms = since_ms if _used_bytes(connection) <= self._bytes_max else _NEVER_MS
+            if taken_ms >= up_to_ms:
+                break
+            connection.execute(
+                "delete from event where id < ? and taken_ms < ?",
+                (first_id + _TRIM_EVENTS, up_to_ms),
+            )
+        connection.execute("delete from gap where until_ms < ?", (since_ms,))
 
 
-def _remove_other_versions(directory: Path) -> None:
-    """Remove the files of programs with other tables: the logs are read again."""
-    for path in directory.glob("tracking-*.sqlite*"):
-        if not path.name.startswith(f"tracking-{_VERSION}-"):
-            path.unlink()
-
-
-def _age(item: tuple[_Key, TrackedEvent]) -> tuple[int, bool, int, int]:
-    (_, _, sequence, number), found = item
-    # In one millisecond it is published before it is delivered; a node's own order stands.
-    return found.event.at_ms, bool(found.event.subscription), sequence, number
+def _used_bytes(connection: sqlite3.Connection) -> int:
+    pages, free, page_bytes = (
+        connection.execute(f"pragma {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * page_bytes)
 
 
 def _begun_ms(events: Sequence[TrackedEvent]) -> int:
@@ -391,76 +236,34 @@ def _begun_ms(events: Sequence[TrackedEvent]) -> int:
     return events[0].event.at_ms - _SKEW_MS
 
 
-def _unavailable(error: Exception) -> IndexUnavailable:
-    return IndexUnavailable(f"the tracking index cannot be used: {error}")
-
-
-@contextlib.contextmanager
-def _transaction(segment: _Segment) -> Iterator[sqlite3.Connection]:
-    connection = segment.connection
-    connection.execute("begin")
-    try:
-        yield connection
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
-
-
 def _insert(connection: sqlite3.Connection, log_dc: str, each: IndexedBatch) -> None:
     batch = each.batch
-    sequence, losses, told_ms = batch.sequence - 1, UntoldEvents(), 0
-    for held in connection.execute(
-        "select sequence, dropped, dropped_terminal, uncovered, told_ms from source "
-        "where log_dc = ? and boot = ?",
-        (log_dc, batch.boot),
-    ):
-        sequence, *counts, told_ms = held
-        losses = UntoldEvents(*counts)
+    query = "select sequence, dropped, told_ms from source where log_dc = ? and boot = ?"
+    held = connection.execute(query, (log_dc, batch.boot)).fetchone()
+    sequence, dropped, told_ms = held or (-1, 0, 0)
     if batch.sequence <= sequence:
-        # It was appended twice, for its answer was lost.
+        # It was appended twice, or the log is read again.
         return
-    missing = batch.sequence - sequence - 1
-    if missing or batch.losses != losses:
-        connection.execute(
-            "insert into gap values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                log_dc,
-                batch.boot,
-                batch.sequence,
-                batch.node,
-                told_ms,
-                each.timestamp_ms,
-                missing,
-                batch.losses.dropped - losses.dropped,
-                batch.losses.dropped_terminal - losses.dropped_terminal,
-                batch.losses.uncovered - losses.uncovered,
-            ),
-        )
+    missing, lost = batch.sequence - sequence - 1, batch.dropped - dropped
+    if missing or lost:
+        gap = (log_dc, batch.boot, batch.node, told_ms, each.timestamp_ms, missing, lost)
+        connection.execute("insert into gap values (?, ?, ?, ?, ?, ?, ?)", gap)
     # The node's own times: the log may have taken the batch much later.
     told_ms = max([told_ms, *(event.at_ms for event in batch.events)])
-    connection.execute(
-        "replace into source values (?, ?, ?, ?, ?, ?, ?)",
-        (log_dc, batch.boot, batch.sequence, *astuple(batch.losses), told_ms),
-    )
+    source = (log_dc, batch.boot, batch.sequence, batch.dropped, told_ms)
+    connection.execute("replace into source values (?, ?, ?, ?, ?)", source)
     connection.executemany(
-        "insert or ignore into event values (?, ?, ?, ?, ?, ?, ?)",
+        "insert into event(message_id, log_dc, node, boot, taken_ms, data) "
+        "values (?, ?, ?, ?, ?, ?)",
         [
             (
-                log_dc,
-                batch.boot,
-                batch.sequence,
-                number,
-                batch.node,
                 event.message_id.encode(),
+                log_dc,
+                batch.node,
+                batch.boot,
+                each.timestamp_ms,
                 msgspec.msgpack.encode(event),
             )
-            for number, event in enumerate(batch.events)
+            for event in batch.events
         ],
-    )
-    connection.execute(
-        "insert into span values (0, ?) on conflict (one) "
-        "do update set last_ms = max(last_ms, excluded.last_ms)",
-        (each.timestamp_ms,),
     )

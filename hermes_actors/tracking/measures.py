@@ -10,11 +10,6 @@ TRACKING = meanings(
     events_stored=("events", "Tracking events of this node that the datacentre's log has"),
     events_waiting=("events", "Tracking events of this node that wait for the datacentre's log"),
     events_dropped=("events", "Tracking events for which there was no room"),
-    terminal_events_dropped=("events", "Those of them that told the end of a message"),
-    events_uncovered=(
-        "events",
-        "Tracking events that a commit of offsets waited for in vain; a crash would lose them",
-    ),
 )
 
 
@@ -29,6 +24,4 @@ def tracking_metrics(buffers: Mapping[str, TrackingBuffer]) -> Metrics:
 def _show(metrics: Metrics, dc: str, buffer: TrackingBuffer) -> None:
     metrics.total("events_stored", lambda: buffer.stored, datacenter=dc)
     metrics.gauge("events_waiting", lambda: len(buffer), datacenter=dc)
-    metrics.total("events_dropped", lambda: buffer.losses.dropped, datacenter=dc)
-    metrics.total("terminal_events_dropped", lambda: buffer.losses.dropped_terminal, datacenter=dc)
-    metrics.total("events_uncovered", lambda: buffer.losses.uncovered, datacenter=dc)
+    metrics.total("events_dropped", lambda: buffer.dropped, datacenter=dc)

@@ -1,5 +1,6 @@
 """The actor that follows one datacentre's tracking events into the index."""
 
+import contextlib
 import random
 from collections.abc import Callable
 from functools import partial
@@ -61,7 +62,7 @@ class TrackingReader:
     """Reads `log`'s tracking events into the index, for ever; it goes on where it was.
 
     Nothing is read before that is wanted. `trouble` says why the index lags, "" when it does
-    not; `undecodable` counts records that are no batches.
+    not.
     """
 
     def __init__(
@@ -72,11 +73,9 @@ class TrackingReader:
         rng: random.Random,
     ) -> None:
         self.trouble = ""
-        self.undecodable = 0
         self._log = log
         self.dc = log.dc
         self._following = following
-        self._backoff = Backoff(rng, wait_max_s=_PAUSE_MAX_S)
         self._is_changed = False
         self._tail = LogTail(
             log,
@@ -117,10 +116,9 @@ class TrackingReader:
                     batches = []
                     for stored in await self._tail.next(reader, position):
                         position = stored.offset + 1
-                        try:
+                        # Another version's, or nobody's, says nothing.
+                        with contextlib.suppress(UndecodableTracking):
                             batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
-                        except UndecodableTracking:
-                            self.undecodable += 1
                         await trio.lowlevel.checkpoint()
                     if batches:
                         await self._following.ask(
@@ -132,4 +130,4 @@ class TrackingReader:
             # What was not taken in is read again: the log has it.
             self.trouble = str(error)
         except IndexRestarted:
-            self.trouble = "a damaged file was set aside; the logs are read again"
+            self.trouble = "a damaged file was deleted; the logs are read again"

@@ -8,7 +8,8 @@ import trio
 
 from hermes_actors.actors.supervisor import run_until
 from hermes_actors.log.backoff import Backoff
-from hermes_actors.log.base import Log, LogUnavailable, RefusedRecord, Stored
+from hermes_actors.log.base import Log
+from hermes_actors.log.own_topic import OwnTopic
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
@@ -48,48 +49,39 @@ class TrackingWriter:
         self._clock = clock
         self._backoff = Backoff(rng, wait_max_s=5.0)
         self._may_write = may_write
-        self._has_topic = False
+        self._topic = OwnTopic(log, TRACKING_TOPIC, SETTINGS, _APPEND_TIMEOUT_S)
         self._stored = trio.Event()
 
     async def run(self, stop: trio.Event) -> None:
-        """Write until asked to stop; then what waits, and a last word, if the log takes it soon."""
+        """Write until asked to stop; then what waits, if the log takes it soon."""
         await run_until(stop, self._write_regularly)
-        if self._buffer.is_silent:
-            return
         with trio.move_on_after(_FAREWELL_TIMEOUT_S):
-            is_last = False
-            while not is_last:
-                batch = self._buffer.farewell()
-                is_last = batch.is_last
-                await self._store(batch)
+            await self._write()
 
     async def cover(self) -> None:
-        """Wait until the log has all events that were added by now, at most COVER_TIMEOUT_S; those
-        that it has not are counted.
-        """
-        buffer = self._buffer
-        end = buffer.added
-        if buffer.stored >= end:
-            return
+        """Wait until the log has all events that were added by now, at most COVER_TIMEOUT_S."""
+        end = self._buffer.added
         with trio.move_on_after(COVER_TIMEOUT_S):
-            while buffer.stored < end:
+            while self._buffer.stored < end:
                 await self._stored.wait()
-        buffer.give_up(end)
 
     async def _write_regularly(self) -> None:
         while True:
             await self._buffer.wakeup.wait()
             # More come, and go together.
             await trio.sleep(_LINGER_S)
-            while (batch := self._buffer.next_batch()) is not None:
-                await self._store(batch)
+            await self._write()
+
+    async def _write(self) -> None:
+        while (batch := self._buffer.next_batch()) is not None:
+            await self._store(batch)
 
     async def _store(self, batch: TrackingBatch) -> None:
         record = Record(batch.node.encode(), encode(batch), (), self._clock.now_ms())
         while True:
-            trouble = "the log does not answer"
-            with trio.move_on_after(_APPEND_TIMEOUT_S):
-                trouble = await self._append(record)
+            trouble = "the log is not known to be this datacentre's yet"
+            if self._may_write():
+                trouble = await self._topic.append([record], Ack.ALL)
             if trouble and not self.trouble:
                 _logger.warning("%s: tracking events wait: %s", self._log.dc, trouble)
             self.trouble = trouble
@@ -100,23 +92,3 @@ class TrackingWriter:
                 stored.set()
                 return
             await trio.sleep(self._backoff.next_s())
-
-    async def _append(self, record: Record) -> str:
-        """Why it is not known to be stored, "" when it is."""
-        if not self._may_write():
-            return "the log is not known to be this datacentre's yet"
-        try:
-            if not self._has_topic:
-                if await self._log.describe_topic(TRACKING_TOPIC) is None:
-                    await self._log.create_topic(TRACKING_TOPIC, SETTINGS)
-                self._has_topic = True
-            (outcome,) = await self._log.append(TRACKING_TOPIC, 0, [record], Ack.ALL)
-        except LogUnavailable as error:
-            return error.message
-        except ValueError as error:
-            # A policy of the cluster: no reason to end a node that can do its work.
-            return f"the log does not take the topic: {error}"
-        if isinstance(outcome, RefusedRecord):
-            # The topic is gone, or takes less than it did.
-            self._has_topic = False
-        return "" if isinstance(outcome, Stored) else outcome.reason

@@ -17,8 +17,8 @@ from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import SubscriptionName, TopicName
-from hermes_actors.status.collector import SubscriptionFigures
-from hermes_actors.status.record import Flow
+from hermes_actors.status.reasons import sentences
+from hermes_actors.status.record import Flow, SubscriptionFigures
 from tests.balancer.hand_coordination import HandCoordination
 from tests.values import a_subscription, a_topic
 
@@ -56,8 +56,6 @@ class FoldedMetadata:
 
 
 class RecordingConsumer:
-    why = ""
-
     def __init__(self, factory, live, owned, on_started):
         self.factory = factory
         self.live = live
@@ -75,7 +73,10 @@ class RecordingConsumer:
         self.factory.events.append(("hand over", str(self.live.name), self.owned.partitions))
 
     def figures(self):
-        return SubscriptionFigures("from the consumer", Flow(delivered=3), 2, 1)
+        return SubscriptionFigures(counts=Flow(delivered=3), inflight=2, waiting_retries=1)
+
+    def reached(self):
+        return "shop.orders", {0: 5}
 
     async def run(self, inbox):
         name = str(self.live.name)
@@ -206,3 +207,9 @@ class World:
 
 
 PUSH = "shop.orders$push"
+
+
+def why(agent, subscription=PUSH):
+    """What stops it here, in words; None for one that is not this node's own."""
+    figures = agent.figures(subscription)
+    return None if figures is None else sentences(figures.reasons)

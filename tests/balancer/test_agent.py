@@ -3,9 +3,9 @@ import trio
 
 from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
 from hermes_actors.model.topic import ContentType
-from hermes_actors.status.collector import SubscriptionFigures
-from hermes_actors.status.record import Flow
-from tests.balancer.agent_scene import PUSH, World
+from hermes_actors.status.reasons import Code, because
+from hermes_actors.status.record import Flow, SubscriptionFigures
+from tests.balancer.agent_scene import PUSH, World, why
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ async def test_what_exists_and_what_comes_later_is_started_alike(world, autojump
             "shop.orders$early",
             "shop.orders$late",
         ]
-        assert agent.status() == {"shop.orders$early": "", "shop.orders$late": ""}
+        assert agent.subscriptions() == ["shop.orders$early", "shop.orders$late"]
     assert world.kinds.count("stop") == 2
 
 
@@ -75,11 +75,11 @@ async def test_a_suspended_subscription_stops_and_an_activated_one_starts(world,
         world.put(state=SubscriptionState.SUSPENDED)
         await trio.sleep(0.1)
         assert world.kinds == ["start", "stop"]
-        assert agent.why(PUSH) == "suspended"
+        assert why(agent) == "it is suspended"
         world.put(state=SubscriptionState.ACTIVE)
         await trio.sleep(0.1)
         assert world.kinds == ["start", "stop", "start"]
-        assert agent.why(PUSH) == ""
+        assert why(agent) == ""
     assert world.gone == []
 
 
@@ -131,8 +131,7 @@ async def test_a_deleted_subscription_stops_and_is_reported_gone(world, autojump
         await trio.sleep(0.1)
         assert world.kinds == ["start", "stop"]
         assert world.gone == [PUSH]
-        assert agent.status() == {}
-        assert agent.why(PUSH) == "no such subscription"
+        assert agent.subscriptions() == []
 
 
 async def test_a_subscription_deleted_while_suspended_is_reported_gone_as_well(
@@ -182,7 +181,7 @@ async def test_changes_during_a_stop_wait_for_its_end_and_count_once(world, auto
         await trio.sleep(2)
         assert world.kinds == ["start", "stop", "start"]
         assert world.factory.events[-1] == ("start", PUSH, "http://c")
-        assert agent.why(PUSH) == ""
+        assert why(agent) == ""
         world.put(incarnation=1, endpoint="http://d")
         await trio.sleep(0.2)
         assert world.factory.events[-1] == ("update", PUSH, "http://d")
@@ -203,15 +202,15 @@ async def test_a_recreated_topic_orphans_its_old_subscriptions(world, autojump_c
 async def test_what_cannot_be_consumed_is_not_started_and_says_why(world, autojump_clock):
     world.put(endpoint="jms://a")
     async with world.running() as agent:
-        assert agent.status() == {PUSH: "not this one"}
+        assert why(agent) == "it cannot be consumed as it stands: not this one"
         assert world.kinds == []
         world.put(endpoint="http://a")
         await trio.sleep(0.1)
-        assert agent.status() == {PUSH: ""}
+        assert why(agent) == ""
         world.put(endpoint="jms://a")
         await trio.sleep(0.1)
         assert world.kinds == ["start", "stop"]
-        assert agent.status() == {PUSH: "not this one"}
+        assert why(agent) == "it cannot be consumed as it stands: not this one"
 
 
 async def test_a_consumer_that_fails_is_started_again_for_ever_with_the_latest_version(
@@ -222,11 +221,11 @@ async def test_a_consumer_that_fails_is_started_again_for_ever_with_the_latest_v
     async with world.running() as agent:
         await trio.sleep(1_000)
         assert world.kinds.count("start") > 8
-        assert "broken" in agent.why(PUSH)
+        assert "broken" in why(agent)
         world.put(endpoint="http://b")
         world.factory.is_broken = False
         await trio.sleep(400)
-        assert agent.why(PUSH) == ""
+        assert why(agent) == ""
         assert ("start", PUSH, "http://b") in world.factory.events
 
 
@@ -235,8 +234,10 @@ async def test_figures_are_the_consumers_own_with_the_agents_reason(world, autoj
     world.put("stuck", endpoint="jms://a")
     async with world.running() as agent:
         assert agent.subscriptions() == [PUSH, "shop.orders$stuck"]
-        assert agent.figures(PUSH) == SubscriptionFigures("", Flow(delivered=3), 2, 1)
-        assert agent.figures("shop.orders$stuck").why == "not this one"
+        assert agent.figures(PUSH) == SubscriptionFigures(
+            counts=Flow(delivered=3), inflight=2, waiting_retries=1
+        )
+        assert why(agent, "shop.orders$stuck").endswith("not this one")
         assert agent.figures("shop.orders$unknown") is None
 
 
@@ -246,18 +247,16 @@ async def test_figures_outlive_the_consumer_but_not_the_subscription(world, auto
         agent.figures(PUSH)
         world.put(state=SubscriptionState.SUSPENDED)
         await trio.sleep(0.1)
-        assert agent.figures(PUSH) == SubscriptionFigures(
-            "suspended", Flow(delivered=3), log_topic="shop.orders", reached={0: 4}
-        )
+        suspended = (because(Code.SUSPENDED),)
+        assert agent.figures(PUSH) == SubscriptionFigures(suspended, Flow(delivered=3))
+        assert agent.reached(PUSH) == ("shop.orders", {0: 4})
         world.delete(incarnation=1)
         await trio.sleep(0.1)
         assert agent.subscriptions() == []
         assert agent.figures(PUSH) is None
         world.put(incarnation=1, state=SubscriptionState.SUSPENDED)
         await trio.sleep(0.1)
-        assert agent.figures(PUSH) == SubscriptionFigures(
-            "suspended", log_topic="shop.orders", reached={0: 4}
-        )
+        assert agent.figures(PUSH) == SubscriptionFigures(suspended)
 
 
 async def test_all_consumers_are_stopped_together(world, autojump_clock):
@@ -287,14 +286,14 @@ async def test_an_endpoint_that_is_gone_suspends_its_subscription_with_the_reaso
         suspended = world.metadata.catalog.subscriptions[PUSH]
         assert suspended.state is SubscriptionState.SUSPENDED
         assert suspended.suspension == "it answered HTTP 410"
-        assert agent.why(PUSH) == "suspended: it answered HTTP 410"
+        assert why(agent) == "the broker has suspended it: it answered HTTP 410"
         assert world.metadata.changes[-1].preconditions[0].stamp == live.stamp
         assert world.kinds == ["start", "stop"]
         # Whoever resumes it, clears the reason; a consumer is told, though none saw it suspended.
         world.put()
         await trio.sleep(1)
         assert world.metadata.catalog.subscriptions[PUSH].suspension == ""
-        assert agent.why(PUSH) == ""
+        assert why(agent) == ""
         world.put(state=SubscriptionState.SUSPENDED)
         world.put()
         await trio.sleep(1)

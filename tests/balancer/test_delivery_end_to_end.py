@@ -28,6 +28,7 @@ from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.telemetry.metrics import render
 from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
 from hermes_chaos.sim.environment.surroundings import surroundings
+from tests.balancer.agent_scene import why
 from tests.scripted_sender import ScriptedSender
 from tests.values import a_subscription, a_topic
 
@@ -113,7 +114,7 @@ async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(nod
         await node.publish(b"4")
         await trio.sleep(5)
         assert len(node.sink.bodies) == 4
-        assert agent.why(str(NAME)) == "suspended"
+        assert why(agent, str(NAME)) == "it is suspended"
 
         await node.subscribe(state=SubscriptionState.ACTIVE)
         await trio.sleep(1)
@@ -128,7 +129,7 @@ async def test_a_subscription_is_delivered_from_its_creation_to_its_deletion(nod
         await node.publish(b"5")
         await trio.sleep(5)
         assert len(node.sink.bodies) == 5
-        assert agent.status() == {}
+        assert agent.subscriptions() == []
         assert 'subscription="push"' not in render(node.metrics).decode()
 
         # The same name again is another subscription: it starts at its own creation.
@@ -152,7 +153,7 @@ async def test_an_endpoint_that_is_gone_suspends_and_whoever_resumes_loses_nothi
         live = node.metadata.catalog.subscriptions[str(NAME)]
         assert live.state is SubscriptionState.SUSPENDED
         assert "HTTP 410" in live.suspension
-        assert agent.why(str(NAME)) == f"suspended: {live.suspension}"
+        assert why(agent, str(NAME)) == f"the broker has suspended it: {live.suspension}"
         # No more than what was in flight when the first answer came.
         assert len(node.sink.bodies) <= 100
         await trio.sleep(60)
@@ -206,7 +207,7 @@ async def test_a_batch_that_waits_for_its_retry_stops_with_its_subscription(node
         assert attempts > 2
         await node.subscribe(state=SubscriptionState.SUSPENDED, **BATCH)
         await trio.sleep(1)
-        assert agent.why(str(NAME)) == "suspended"
+        assert why(agent, str(NAME)) == "it is suspended"
         attempts = len(node.sink.bodies)
         await trio.sleep(60)
         assert len(node.sink.bodies) == attempts

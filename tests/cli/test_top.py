@@ -40,7 +40,7 @@ ROW = {
     "lag": -1,
     "inflight": 3,
     "waitingRetries": 30,
-    "problems": [{"code": "UNREACHABLE", "description": "it is away; since noon"}],
+    "reasons": [{"code": "FAILS", "text": "it is away"}, {"code": "X", "text": "since noon"}],
 }
 UP = {"datacenter": "dc1", "isKnown": True}
 
@@ -78,16 +78,6 @@ def test_programs_get_one_object_and_the_end(hermes, server):
     found = json.loads(hermes("top", "--json").stdout)
     assert [each["node"] for each in found["nodes"]] == ["n2", "n1"]
     assert (found["topics"], found["subscriptions"]) == ([TOPIC], [ROW])
-
-
-def test_the_reason_is_the_failure_itself_and_not_how_often_it_happens(hermes, server):
-    answer(server, "sort=state&limit=20")
-    often = [{"code": "UNREACHABLE", "description": "5.8 of 5.8 attempts a second get no answer"}]
-    row = {**ROW, "problems": often, "lastFailure": "connect: refused", "lastFailureAt": 60}
-    server.on("GET /status/subscriptions?sort=state&limit=20", (200, {"subscriptions": [row]}))
-    text = " ".join(hermes("top", "--once").stdout.split())
-    assert "3 30 connect: refused (last at 1970-01-01T00:01:00Z)" in text
-    assert "attempts a second" not in text
 
 
 def test_nodes_are_shown_also_while_topics_are_not_known(hermes, server):

@@ -28,6 +28,7 @@ from hermes_actors.model.subscription import (
 )
 from hermes_actors.model.topic import Ack, Owner
 from hermes_actors.runtime.clock import seeded_ids
+from hermes_actors.status.reasons import sentences
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import EPOCH_MS, SimulatedClock
 from tests.scripted_sender import OK, ScriptedSender
@@ -39,6 +40,8 @@ def status_of(consumer):
     figures, buffer, dispatch = consumer.figures(), consumer._buffer, consumer._dispatch
     return SimpleNamespace(
         **{**msgspec.structs.asdict(figures), "level": dispatch.level},
+        why=sentences(each for each in figures.reasons if each.is_stop),
+        held_back=sentences(each for each in figures.reasons if not each.is_stop),
         fresh=buffer.fresh,
         buffered_bytes=buffer.buffered_bytes,
         positions={p: each.position for p, each in consumer._progress.partitions.items()},

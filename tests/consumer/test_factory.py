@@ -9,6 +9,7 @@ from hermes_actors.model.subscription import (
     Filter,
 )
 from hermes_actors.model.topic import ContentType
+from hermes_actors.status.reasons import Code, because
 from tests.values import a_live_topic, a_topic
 
 
@@ -59,4 +60,4 @@ async def test_a_serial_subscription_of_either_mode_is_taken(world):
     assert factory.refusal(world.live(), live_topic()) == ""
     broadcast = changed(world.live(), mode=DeliveryMode.BROADCAST)
     assert factory.refusal(broadcast, live_topic()) == ""
-    assert factory.make(world.live(), live_topic()).why == "starting"
+    assert factory.make(world.live(), live_topic()).figures().reasons == (because(Code.STARTING),)

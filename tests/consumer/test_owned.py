@@ -240,10 +240,10 @@ async def test_a_share_of_the_rate_is_in_force_at_once_and_may_be_nothing(world,
         share.change(0.1)
         assert consumer.status().rate_now == 10
         assert await pushes_in(world, 0.95) <= 11
-        assert "its share of 100/s" in consumer.status().held_back
+        assert "its share of the rate, 10.0 of 100 messages a second" in consumer.status().held_back
         share.change(0.0)
         assert await pushes_in(world, 30) == 0
-        assert "another owner's" in consumer.status().held_back
+        assert "another node uses its share" in consumer.status().held_back
         assert consumer.status().rate_now == 0
         share.change(1.0)
         # Paced from zero: no burst for what was not sent.

@@ -66,7 +66,7 @@ async def keep_all(keeper, letters):
         with trio.move_on_after(60):
             await all_kept.wait()
         nursery.cancel_scope.cancel()
-    assert left == 0, keeper.why
+    assert left == 0, keeper.reasons
 
 
 async def found_in(box):

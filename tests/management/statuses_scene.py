@@ -1,7 +1,9 @@
 """Nodes that tell of themselves, as readers of their status records would put it in."""
 
 import trio
+from msgspec.structs import replace
 
+from hermes_actors.status.judging import judged
 from hermes_actors.status.record import Flow, NodeHeader, StatusRecord, SubscriptionStatus
 
 FULL = "shop.orders$billing"
@@ -33,9 +35,13 @@ class Nodes:
         )
         record = StatusRecord(header, tuple(topics), tuple(subscriptions))
         now_s = trio.current_time()
-        self.fold.take(dc, record, int(1_000 * now_s), now_s)
+        self.fold.take(dc, record, now_s)
 
 
 def consumed(rates=None, *, counts=None, **fields):
     flow = {name: round(1_000 * rate) for name, rate in (rates or {}).items()}
-    return SubscriptionStatus(FULL, counts=Flow(**(counts or {})), rates=Flow(**flow), **fields)
+    entry = SubscriptionStatus(
+        name=FULL, counts=Flow(**(counts or {})), rates=Flow(**flow), **fields
+    )
+    state, reasons = judged(entry, NOW_MS)
+    return replace(entry, state=state, reasons=reasons)

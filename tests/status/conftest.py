@@ -32,7 +32,7 @@ def make_record(
         ),
         tuple(each if isinstance(each, TopicStatus) else TopicStatus(each) for each in topics),
         tuple(
-            each if isinstance(each, SubscriptionStatus) else SubscriptionStatus(each)
+            each if isinstance(each, SubscriptionStatus) else SubscriptionStatus(name=each)
             for each in subscriptions
         ),
     )

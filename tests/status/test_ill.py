@@ -1,6 +1,5 @@
 """How many subscriptions are ill, however many nodes tell of each."""
 
-from hermes_actors.runtime.turns import at_once
 from hermes_actors.status.fold import GONE_AFTER_S, StatusFold
 from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus
 from hermes_actors.status.sums import Ill, ill
@@ -12,14 +11,13 @@ def tell(fold, dc, node, now_s, *, stopped=(), failing=(), is_leaving=False):
         dc=dc,
         boot_id=node,
         sequence=1,
-        written_at_ms=0,
         stopped_subscriptions=len(stopped),
         failing_subscriptions=len(failing),
         is_leaving=is_leaving,
     )
-    entries = [SubscriptionStatus(name, why="no space") for name in stopped]
-    entries += [SubscriptionStatus(name, level="SLOW") for name in failing]
-    fold.take(dc, StatusRecord(header, (), tuple(entries)), int(1_000 * now_s), now_s)
+    entries = [SubscriptionStatus(name=name, state="STOPPED") for name in stopped]
+    entries += [SubscriptionStatus(name=name, state="FAILING") for name in failing]
+    fold.take(dc, StatusRecord(header, (), tuple(entries)), now_s)
 
 
 def test_each_counts_once_by_what_nodes_say_that_are_there():
@@ -31,7 +29,7 @@ def test_each_counts_once_by_what_nodes_say_that_are_there():
     for dc, node in (("dc1", "n1"), ("dc1", "n2"), ("dc2", "n3")):
         tell(fold, dc, node, now_s, stopped=["g.t$a"], failing=["g.t$b", "g.t$c"])
     tell(fold, "dc2", "left", now_s, failing=["g.t$y"], is_leaving=True)
-    assert at_once(ill(fold, now_s)) == Ill(stopped=1, failing=2)
+    assert ill(fold, now_s) == Ill(stopped=1, failing=2)
     # What is stopped on one node and fails on another is stopped.
     tell(fold, "dc2", "n4", now_s, stopped=["g.t$b"])
-    assert at_once(ill(fold, now_s)) == Ill(stopped=2, failing=1)
+    assert ill(fold, now_s) == Ill(stopped=2, failing=1)

@@ -3,31 +3,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes_actors.status.reasons import Reason
 from hermes_actors.status.record import (
     SETTINGS,
     TEXT_BYTES_MAX,
     Flow,
     NodeHeader,
-    Page,
     Published,
     SubscriptionStatus,
     TopicStatus,
     UndecodableStatus,
     clip,
     decode,
+    encode,
+    encode_part,
 )
 
 counts = st.integers(0, 2**63 - 1)
 flows = st.builds(Flow, *[counts] * len(msgspec.structs.fields(Flow)))
-publications = st.builds(Published, *[counts] * len(msgspec.structs.fields(Published)))
-topics = st.builds(TopicStatus, st.text(max_size=40), publications, publications)
+texts = st.text(max_size=40)
+reasons = st.builds(Reason, texts, st.dictionaries(texts, texts | st.integers(-9, 9), max_size=3))
+topics = st.builds(TopicStatus, texts, latency_ms=st.none() | st.tuples(st.just(1.5), st.just(9.0)))
 subscriptions = st.builds(
     SubscriptionStatus,
-    st.text(max_size=40),
-    st.text(max_size=40),
+    st.lists(reasons, max_size=3).map(tuple),
     flows,
-    flows,
-    st.integers(-1, 2**62),
+    name=texts,
+    lag=st.integers(-1, 2**62),
 )
 
 
@@ -35,24 +37,13 @@ def header(**fields):
     return NodeHeader(node="n1", dc="dc1", boot_id="b", sequence=1, **fields)
 
 
-@given(
-    st.lists(st.one_of(topics, subscriptions), max_size=30),
-    st.integers(400, 4_000),
-    st.lists(st.text(max_size=50), max_size=3),
-)
-def test_a_page_never_grows_above_its_bytes_and_reads_as_it_was_written(
-    entries, bytes_max, reasons
-):
-    page = Page(header(reasons=tuple(reasons)), bytes_max + 200 * len(reasons))
-    added = [entry for entry in entries if page.add(entry)]
-    encoded = page.encode()
-    assert len(encoded) <= bytes_max + 200 * len(reasons)
+@given(st.lists(topics, max_size=9), st.lists(subscriptions, max_size=9))
+def test_a_record_reads_as_it_was_written_and_is_hardly_longer_than_its_parts(some, others):
+    parts = [encode_part(each) for each in (header(), *some, *others)]
+    encoded = encode(parts[0], parts[1 : 1 + len(some)], parts[1 + len(some) :])
+    assert len(encoded) <= sum(map(len, parts)) + 64
     read = decode(encoded)
-    assert read.header == page.header
-    assert read.topics == tuple(each for each in added if isinstance(each, TopicStatus))
-    assert read.subscriptions == tuple(
-        each for each in added if isinstance(each, SubscriptionStatus)
-    )
+    assert (read.header, read.topics, read.subscriptions) == (header(), tuple(some), tuple(others))
 
 
 def test_what_a_newer_version_says_more_is_left_out():
@@ -110,7 +101,6 @@ def test_the_topic_has_one_partition_stamped_by_the_log():
 
 
 def _encoded():
-    page = Page(header(reasons=("because",)), 2_000)
-    page.add(TopicStatus("a.b", Published(3)))
-    page.add(SubscriptionStatus("a.b$c", "why", Flow(1)))
-    return page.encode()
+    topic, subscription = TopicStatus("a.b", Published(3)), SubscriptionStatus(name="a.b$c")
+    head = encode_part(header(reasons=("because",)))
+    return encode(head, [encode_part(topic)], [encode_part(subscription)])

@@ -448,7 +448,7 @@ def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:
     if node.agent is not None:
         found.extend(
             (f"consumer {name}", partial(node.agent.crash, name))
-            for name in node.agent.status()
+            for name in node.agent.subscriptions()
             if node.agent.consumer(name) is not None
         )
     return found

@@ -144,18 +144,6 @@ def say_unknown(found: dict[str, Any]) -> None:
             say(printable(f"{dc.get('datacenter')}: {dc.get('reason')}"))
 
 
-def said_of(found: dict[str, Any]) -> list[str]:
-    """A subscription's problems, the cause first, or else how it fares; and the last failure."""
-    said = [str(each.get("description", "")) for each in fields_of(found, "problems")]
-    said = said or [each for each in (str(found.get("reason", "")),) if each]
-    failure = str(found.get("lastFailure", ""))
-    if failure and not any(failure in each for each in said):
-        # Of one that is well it is no cause, only the last that was.
-        at = 0 if fields_of(found, "problems") else len(said)
-        said.insert(at, f"{failure} (last at {time_of(found.get('lastFailureAt'))})")
-    return said
-
-
 def _parsed(content: bytes) -> Any:
     try:
         return json.loads(content)

@@ -13,7 +13,6 @@ from hermes_actors.cli.connection.management import ManagementClient
 from hermes_actors.cli.output.render import (
     fields_of,
     known,
-    said_of,
     say_unknown,
     show_answer,
     show_names,
@@ -86,7 +85,8 @@ def _row(found: dict[str, Any]) -> list[str]:
         _at_least(f"{found.get('rate', 0):.1f}", found),
         known(found.get("lag")),
         _at_least(known(found.get("openDeadLetters")), found),
-        "; ".join(said_of(found)),
+        "; ".join(str(each.get("description")) for each in fields_of(found, "problems"))
+        or str(found.get("reason", "")),
     ]
 
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from hermes_actors.consumer.batch.assembly import BatchAssembly, Bounds, GivenUp, element_of
 from hermes_actors.consumer.delivery.delivery import Batch, Delivery, Settlement
-from hermes_actors.consumer.delivery.dispatching import FILL_MAX, PAUSED, Dispatching, Surroundings
+from hermes_actors.consumer.delivery.dispatching import FILL_MAX, Dispatching, Surroundings
 from hermes_actors.consumer.delivery.retry import Decision, ending_detail
 from hermes_actors.consumer.rates.limit import BatchRate, messages_max
 from hermes_actors.consumer.senders.sender import SendOutcome
@@ -20,6 +20,7 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import from_record
 from hermes_actors.model.subscription import BatchBody, BatchPolicy
+from hermes_actors.status.reasons import Code, Reason, because
 
 _logger = logging.getLogger(__name__)
 
@@ -128,36 +129,24 @@ class BatchDispatch(Dispatching[Batch]):
         """The owner's share of the policy's limit, in messages a second; 0 when there is none."""
         return float(self.policy.message_rate or 0) * self._owned.share.value
 
-    @property
-    def held_back(self) -> str:
-        """For people: what it waits for; "" when for nothing, or for nothing but messages."""
-        if not self._is_lease_open():
-            return PAUSED
+    def _held_back(self) -> list[Reason]:
+        """What the next batch waits for."""
         now_s, assembly, current = self._clock.monotonic_s(), self._assembly, self._assembly.current
-        if assembly.inflight:
-            return self._pushing.sender.trouble
         count = assembly.gathered if current is None else len(current.deliveries)
-        due_s = assembly.ready_s if current is None else current.due_s
-        if not count:
-            return ""
-        wait_s = due_s - now_s
-        if wait_s > 0:
-            if current is None:
-                return (
-                    f"{count} of {assembly.window} messages of a batch are there; it is sent in "
-                    f"{wait_s:.1f} s at the latest (batchTime)"
-                )
-            failure = self.last_failure
-            why = "" if failure is None else f" ({failure.reason()})"
-            return (
-                f"a batch of {count} messages waits for attempt {current.attempts + 1}, in "
-                f"{wait_s:.1f} s{why}"
-            )
+        if assembly.inflight or not count:
+            return []
+        wait_s = (assembly.ready_s if current is None else current.due_s) - now_s
+        if wait_s > 0 and current is None:
+            size = assembly.window
+            return [because(Code.BATCH_FILLS, count=count, size=size, wait_s=wait_s)]
+        if wait_s > 0 and current is not None:
+            attempt = current.attempts + 1
+            return [because(Code.BATCH_WAITS, count=count, attempt=attempt, wait_s=wait_s)]
         if self._rate.limit == 0:
-            return "its share of the messageRate is another owner's for some seconds yet"
+            return [because(Code.RATE_ELSEWHERE)]
         if self._rate.wait_s(now_s, count) > 0:
-            return f"its messageRate of {self.policy.message_rate}/s is used up"
-        return ""
+            return [because(Code.RATE_USED, rate=float(self.policy.message_rate or 0))]
+        return []
 
     # Sending.
 

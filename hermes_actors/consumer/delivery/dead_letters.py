@@ -36,6 +36,7 @@ from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import MESSAGE_BYTES_MAX, Ack
 from hermes_actors.runtime.wakeup import Wakeup
+from hermes_actors.status.reasons import Code, Reason, because
 
 _logger = logging.getLogger(__name__)
 
@@ -97,11 +98,12 @@ class KeptDeadLetters:
         return len(self._waiting)
 
     @property
-    def why(self) -> str:
-        """The trouble that keeps letters from being kept; "" when there is none."""
-        if not self.trouble or not self._waiting:
-            return ""
-        return f"{len(self._waiting)} dead letters wait for {self.topic}: {self.trouble}"
+    def reasons(self) -> tuple[Reason, ...]:
+        """What keeps letters from being kept."""
+        count = len(self._waiting)
+        if not self.trouble or not count:
+            return ()
+        return (because(Code.LETTERS_WAIT, count=count, topic=self.topic, detail=self.trouble),)
 
     def adopt(self, live: LiveSubscription) -> None:
         """Go on with this version of the subscription."""

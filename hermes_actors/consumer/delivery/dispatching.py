@@ -42,6 +42,7 @@ from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord, from_record, is_enveloped
 from hermes_actors.model.subscription import BatchPolicy, SerialPolicy
 from hermes_actors.model.trace_context import trace_ids
+from hermes_actors.status.reasons import Code, Reason, because
 from hermes_actors.status.record import LastUndelivered
 
 _logger = logging.getLogger(__name__)
@@ -49,11 +50,6 @@ _logger = logging.getLogger(__name__)
 
 FILL_MAX = 128
 """Messages between two looks at the other actors: about 2 ms of work."""
-
-PAUSED = (
-    "paused: this node has not seen its own heartbeat in the coordination log for 2 s, so that "
-    "other nodes may have taken its place; it goes on when it sees one"
-)
 
 
 class Surroundings(Struct, frozen=True):
@@ -177,9 +173,17 @@ class Dispatching(Generic[T]):
         """The owner's share of the rate, in messages a second; below 0 when there is no limit."""
 
     @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """What keeps it from sending faster now."""
+        if not self._is_lease_open():
+            return (because(Code.PAUSED),)
+        trouble = self._pushing.sender.trouble
+        no_token = (because(Code.UNAUTHORIZED, detail=trouble),) if trouble else ()
+        return (*no_token, *self._held_back())
+
     @abstractmethod
-    def held_back(self) -> str:
-        """For people: what keeps it from sending faster now; "" when nothing does."""
+    def _held_back(self) -> list[Reason]:
+        """What keeps it from sending faster while its lease is open."""
 
     @abstractmethod
     def adopt(self, live: LiveSubscription) -> None:

@@ -38,6 +38,7 @@ from hermes_actors.metadata.redrives import (
 from hermes_actors.model.dead_letter import MARK_IDS_MAX, DiscardReason, Letter, Mark, MarkKind
 from hermes_actors.model.message import Message, UndecodableRecord, from_record
 from hermes_actors.runtime.wakeup import Wakeup
+from hermes_actors.status.reasons import Code, Reason, because
 
 _logger = logging.getLogger(__name__)
 
@@ -142,10 +143,10 @@ class Redriver:
         self.fresh_max = 1
 
     @property
-    def trouble(self) -> str:
-        """For people: what keeps a re-drive from going on; "" when nothing does."""
-        reason = self._stuck or self._unwritten
-        return f"its re-drive waits: {reason}" if reason else ""
+    def reasons(self) -> tuple[Reason, ...]:
+        """What keeps a re-drive from going on."""
+        detail = self._stuck or self._unwritten
+        return (because(Code.REDRIVE_WAITS, detail=detail),) if detail else ()
 
     async def run(self) -> None:
         """Carry out each re-drive that is asked for."""

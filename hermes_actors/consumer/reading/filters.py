@@ -4,7 +4,6 @@ makes of a message in Avro what is pushed.
 
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
@@ -29,6 +28,7 @@ from hermes_actors.model.message import (
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.subscription import Filter
 from hermes_actors.runtime.wakeup import Wakeup
+from hermes_actors.status.reasons import Code, Reason, because
 
 _TOLD_FOR_MS = 3_600_000
 
@@ -79,7 +79,7 @@ class Screening:
 
     A filter that fails (the message is not JSON) leaves the message out, as in Hermes. A message
     that takes its filters longer than a message may is looked at beside the loop; one that takes
-    longer than that is exhausted, which settles it. Both are counted, and told by `trouble`.
+    longer than that is exhausted, which settles it. Both are counted, and among the `reasons`.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class Screening:
         self._changed = Wakeup()
         self._asks_none = self._screen_of(None, ())
         self._is_prepared = False
-        self._failed = _FilterTrouble("left out because a filter failed", self._now_ms)
-        self._exhausted = _FilterTrouble("given up because filters took too long", self._now_ms)
-        self._unread = _FilterTrouble("given up because their Avro cannot be read", self._now_ms)
-        self._postponed = _FilterTrouble("put off while their Avro cannot be read", self._now_ms)
+        self._failed = _FilterTrouble(Code.FILTERS_FAILED, self._now_ms)
+        self._exhausted = _FilterTrouble(Code.FILTERS_SLOW, self._now_ms)
+        self._unread = _FilterTrouble(Code.AVRO_UNREADABLE, self._now_ms)
+        self._postponed = _FilterTrouble(Code.AVRO_WAITS, self._now_ms)
 
     def adopt(self, live: LiveSubscription) -> None:
         """Judge by this version's filters what is read from soon on; what was read before stays
@@ -138,12 +138,10 @@ class Screening:
             await self._changed.wait()
 
     @property
-    def trouble(self) -> str:
-        """For people: that filters could not decide, or that messages could not be read, within the
-        last hour; "" when they could.
-        """
+    def reasons(self) -> list[Reason]:
+        """That filters could not decide, or messages could not be read, within the last hour."""
         told = (self._postponed, self._unread, self._exhausted, self._failed)
-        return "; ".join(filter(None, (each.words for each in told)))
+        return [reason for each in told if (reason := each.reason) is not None]
 
     def _screen_of(self, filters: Filters | None, wanted: Iterable[Filter]) -> Screen:
         """The screen that asks these filters; with None it passes all messages."""
@@ -292,10 +290,10 @@ class Screening:
 
 
 class _FilterTrouble:
-    """How often something has happened, and the last time, for people."""
+    """How often something has happened, and the last time."""
 
-    def __init__(self, what: str, now_ms: Callable[[], int]) -> None:
-        self._what = what
+    def __init__(self, code: Code, now_ms: Callable[[], int]) -> None:
+        self._code = code
         self._now_ms = now_ms
         self.forget()
 
@@ -310,9 +308,8 @@ class _FilterTrouble:
         self._last, self._last_ms = detail, self._now_ms()
 
     @property
-    def words(self) -> str:
-        """The count and the last event, for an hour after it; else ""."""
+    def reason(self) -> Reason | None:
+        """The count and the last event, for an hour after it; else None."""
         if not self._count or self._now_ms() - self._last_ms > _TOLD_FOR_MS:
-            return ""
-        moment = datetime.fromtimestamp(self._last_ms / 1_000, UTC)
-        return f"{self._what}: {self._count}, the last at {moment:%Y-%m-%dT%TZ}: {self._last}"
+            return None
+        return because(self._code, count=self._count, at_ms=self._last_ms, detail=self._last)

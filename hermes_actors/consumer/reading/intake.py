@@ -30,6 +30,7 @@ from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, is_avro, is_for_another
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.wakeup import Wakeup
+from hermes_actors.status.reasons import Code, Reason, because
 
 _logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class Intake:
     False when the log did not take it.
 
     `read_ahead` is how many fresh messages may wait; set it at any time. `lacks_bytes` says that it
-    waits for `note_settled`, `trouble` what keeps the log from being read, "" when nothing does.
+    waits for `note_settled`.
     """
 
     def __init__(
@@ -91,14 +92,14 @@ class Intake:
         self._doubtful: dict[int, float] = {}
         self._looked_at: set[int] = set()
         self._doubted = Wakeup()
-        self._why_doubtful = ""
+        self._doubt_detail = ""
         self._reader: Reader | None = None
         self._looks_back = False
         self.lacks_bytes = False
         # Of the records read lately, how many the screen let pass.
         self._passing_share = 1.0
         self.read_ahead = 1
-        self.trouble = "starting"
+        self._trouble: Reason | None = because(Code.STARTING)
 
     async def find_start(self) -> None:
         """Find where to start; waits while the log or its topic is not there."""
@@ -106,11 +107,11 @@ class Intake:
             try:
                 await self._progress.load()
             except LogUnavailable as error:
-                self.trouble = f"the log cannot be read: {error}"
+                self._trouble = because(Code.LOG_AWAY, detail=str(error))
             except UnknownTopic:
-                self.trouble = f"the log has no topic {self._topic} yet"
+                self._trouble = because(Code.NO_TOPIC, topic=self._topic)
             else:
-                self.trouble = ""
+                self._trouble = None
                 return
             await trio.sleep(_TROUBLE_PAUSE_S)
 
@@ -217,33 +218,26 @@ class Intake:
             self._scope.cancel()
 
     @property
-    def why(self) -> str:
-        """Which trouble or which bound keeps it from reading; "" when none does."""
+    def reasons(self) -> tuple[Reason, ...]:
+        """The trouble or the bound that keeps it from reading."""
         config, buffer = self._config, self._buffer
-        if self.trouble:
-            return self.trouble
+        if self._trouble is not None:
+            return (self._trouble,)
         if buffer.is_waiting_full:
-            more = f" or for an earlier one of their key ({buffer.parked})" if buffer.parked else ""
-            more += f" or for their dead letters ({buffer.buried})" if buffer.buried else ""
             count = buffer.waiting + buffer.parked + buffer.buried
-            return (
-                f"{count} messages wait for a retry{more}, the most that may "
-                f"(consumers.waiting_retries_max = {buffer.waiting_max}); reading has stopped"
-            )
+            return (because(Code.RETRIES_FULL, count=count),)
         if buffer.buffered_bytes >= config.buffered_bytes_max:
-            return (
-                f"{buffer.buffered_bytes} bytes wait, the most that may "
-                f"(consumers.buffered_bytes_max = {config.buffered_bytes_max}); reading has stopped"
-            )
-        if self._why_doubtful:
-            return self._why_doubtful
-        stuck = sorted(self._progress.partitions.keys() - self._with_room().keys())
+            return (because(Code.BYTES_FULL, bytes=buffer.buffered_bytes),)
+        if self._doubt_detail:
+            names = ", ".join(map(str, sorted(self._doubtful)))
+            return (because(Code.PARTITIONS_AWAY, partitions=names, detail=self._doubt_detail),)
+        stuck = ", ".join(
+            map(str, sorted(self._progress.partitions.keys() - self._with_room().keys()))
+        )
         if stuck:
-            return (
-                f"partitions {stuck} hold a message unsettled for {config.unsettled_span_max} "
-                "offsets (consumers.unsettled_span_max); reading them has stopped"
-            )
-        return ""
+            span = config.unsettled_span_max
+            return (because(Code.SPAN_FULL, partitions=stuck, offsets=span),)
+        return ()
 
     def _with_room(self) -> dict[int, int]:
         return self._progress.readable(self._config.unsettled_span_max)
@@ -262,12 +256,12 @@ class Intake:
             if not self._scope.cancel_called:
                 self._on_out_of_range(error)
         except LogUnavailable as error:
-            self._pause(f"the log cannot be read: {error}")
+            self._pause(because(Code.LOG_AWAY, detail=str(error)))
         except UnknownTopic:
-            self._pause(f"the log has no topic {self._topic}")
+            self._pause(because(Code.NO_TOPIC, topic=self._topic))
 
-    def _pause(self, trouble: str) -> None:
-        self.trouble = trouble
+    def _pause(self, trouble: Reason) -> None:
+        self._trouble = trouble
         self._doubt(self._reads, _TROUBLE_PAUSE_S)
 
     def _doubt(self, partitions: Iterable[int], after_s: float = 0.0) -> None:
@@ -308,7 +302,7 @@ class Intake:
             place = await self._progress.find_place(partition, reached)
         except (LogUnavailable, UnknownTopic, OffsetOutOfRange) as error:
             self._looked_at.discard(partition)
-            self._why_doubtful = f"partitions {sorted(self._doubtful)} cannot be read: {error}"
+            self._doubt_detail = str(error)
             self._doubt([partition], _TROUBLE_PAUSE_S)
             return
         if offsets.read_end != read_end or self._doubtful[partition] != doubted_s:
@@ -335,8 +329,8 @@ class Intake:
         self._looked_at.discard(partition)
         del self._doubtful[partition]
         if not self._doubtful:
-            self._why_doubtful = ""
-        self.trouble = ""
+            self._doubt_detail = ""
+        self._trouble = None
         self._on_read()
         self._scope.cancel()
 
@@ -357,12 +351,12 @@ class Intake:
         bytes_left = config.buffered_bytes_max - buffer.buffered_bytes
         batch: Sequence[StoredRecord] = ()
         # A log that was in trouble and now waits for records without complaint is well again.
-        with trio.move_on_after(_TROUBLE_PAUSE_S if self.trouble else float("inf")):
+        with trio.move_on_after(_TROUBLE_PAUSE_S if self._trouble else float("inf")):
             batch = await reader.next_batch(
                 max(1, min(self._records_wanted(), config.unsettled_span_max - span)),
                 max(1, min(config.read_batch_bytes_max, bytes_left)),
             )
-        self.trouble = ""
+        self._trouble = None
         if reader.doubtful:
             # What was read may be gone: this may lie above others that are there instead of it.
             return

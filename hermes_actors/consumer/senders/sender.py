@@ -72,6 +72,11 @@ class SendOutcome(Struct, frozen=True, gc=False):
         """True for a failure that comes from the load: no answer, 429 and 502 to 504."""
         return self.failure is not None or self.status in (429, 502, 503, 504)
 
+    @property
+    def kind(self) -> str:
+        """The status, or the failure in place of an answer."""
+        return str(self.status) if self.failure is None else self.failure.value
+
     def reason(self) -> str:
         """Return the outcome as one short line for people."""
         if self.failure is None:

@@ -9,7 +9,7 @@ import logging
 from functools import partial
 
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
-from hermes_actors.consumer.delivery.dispatching import FILL_MAX, PAUSED, Dispatching, Surroundings
+from hermes_actors.consumer.delivery.dispatching import FILL_MAX, Dispatching, Surroundings
 from hermes_actors.consumer.delivery.retry import Decision, ending_detail
 from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
@@ -21,6 +21,7 @@ from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import SerialPolicy
 from hermes_actors.model.trace_context import trace_ids
+from hermes_actors.status.reasons import Reason
 
 _logger = logging.getLogger(__name__)
 
@@ -83,13 +84,9 @@ class SerialDispatch(Dispatching[Delivery]):
         """Return the endpoint's rate for the next owner to begin with."""
         return self._pacing.known()
 
-    @property
-    def held_back(self) -> str:
-        """For people: what keeps it from sending faster now; "" when nothing does."""
-        if not self._is_lease_open():
-            return PAUSED
-        words, trouble = self._pacing.words(self._queue), self._pushing.sender.trouble
-        return f"{trouble}; {words}" if trouble and words else trouble or words
+    def _held_back(self) -> list[Reason]:
+        """What keeps the queue from being sent faster."""
+        return self._pacing.reasons(self._queue)
 
     # Sending.
 

@@ -25,6 +25,7 @@ from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.status.reasons import Code, Reason, because
 
 _logger = logging.getLogger(__name__)
 
@@ -219,25 +220,23 @@ class Pacing:
             self._last_route = delivery.route
         self._note_level()
 
-    def words(self, queue: SerialQueue) -> str:
-        """For people: what keeps the queue from being sent faster now; "" when nothing does."""
+    def reasons(self, queue: SerialQueue) -> list[Reason]:
+        """What keeps the queue from being sent faster now."""
         now_s = self._clock.monotonic_s()
         self.control.recover(now_s)
-        reasons = []
-        if words := self.control.words(now_s):
-            failure = self.last_failure
-            reasons.append(f"{words} ({failure.reason()})" if failure is not None else words)
+        reasons = self.control.reasons(now_s)
+        rate = self.limit.rate_per_s
         if queue.inflight >= queue.window:
-            reasons.append(f"all {queue.window} of its requests at a time are open (inflightSize)")
-        elif queue.fresh and not self.limit.rate_per_s:
-            reasons.append("its share of the rate is another owner's for some seconds yet")
+            reasons.append(because(Code.ALL_REQUESTS_OPEN, count=queue.window))
+        elif queue.fresh and not rate:
+            reasons.append(because(Code.RATE_ELSEWHERE))
         elif queue.fresh and self.control.is_full and self.limit.wait_s(now_s) > 0:
-            whole = self._owned.share.value == 1.0
-            of = "" if whole else f", its share of {self._rate_per_s:g}/s,"
-            reasons.append(f"its rate of {self.limit.rate_per_s:.4g}/s{of} is used up")
+            is_whole = self._owned.share.value == 1.0
+            code = Code.RATE_USED if is_whole else Code.SHARE_USED
+            reasons.append(because(code, rate=rate, rate_max=self._rate_per_s))
         if queue.parked:
-            reasons.append(f"{queue.parked} messages wait for an earlier one of their key")
-        return "; ".join(reasons)
+            reasons.append(because(Code.KEYS_WAIT, count=queue.parked))
+        return reasons
 
     def _note_level(self) -> None:
         """Log a change of the level, once."""

@@ -27,6 +27,9 @@ _HERMES = {
     EventKind.FILTERED: "FILTERED",
 }
 
+_SHOWN_MAX = 400
+"""Of a message with more events the first and the last are shown, and all ends of it."""
+
 
 class MessageTracking:
     """Looks messages up in the index that follows all datacentres' tracking logs.
@@ -49,13 +52,17 @@ class MessageTracking:
         may_see = partial(self._sees, caller)
         events = [each for each in found.events if may_see(each.event)]
         ended = terminal_of([each.event for each in events])
-        tellers = {(each.event.topic, each.event.subscription) for each in events}
+        shown = events
+        if len(events) > _SHOWN_MAX:
+            first, last = events[: _SHOWN_MAX // 2], events[-_SHOWN_MAX // 2 :]
+            between = events[_SHOWN_MAX // 2 : -_SHOWN_MAX // 2]
+            shown = [*first, *(each for each in between if each.event.is_terminal), *last]
         troubles = [] if self._following is None else self._following.troubles()
         if found.is_cut:
             troubles.append(f"only {LOOKED_AT_MAX:,} events of the message were looked at")
         return {
             "messageId": message_id,
-            "events": [_shown(each) for each in events],
+            "events": [_shown(each) for each in shown],
             "ended": [_ended(each) for each in ended.values()],
             "gaps": [
                 {
@@ -65,16 +72,10 @@ class MessageTracking:
                     "until": gap.until_ms,
                     "missingBatches": gap.missing,
                     "dropped": gap.dropped,
-                    "droppedTerminal": gap.dropped_terminal,
-                    "uncovered": gap.uncovered,
                 }
                 for gap in found.gaps
             ],
-            "leftOut": [
-                {"topicName": teller[0], "subscription": teller[1], "events": count}
-                for teller, count in found.left_out.items()
-                if teller in tellers
-            ],
+            "leftOut": len(events) - len(shown),
             "troubles": troubles,
         }
 

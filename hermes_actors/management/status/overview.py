@@ -10,12 +10,7 @@ from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.model.topic import Ack, ContentType
-from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import each_in_turns
-
-_SPENT_MIN_S = 0.1
-_KEPT_TIMES, _KEPT_MAX_S = 10, 10.0
-"""Rows that took longer than that to make are kept for so many times as long, but no longer."""
 
 _WORST_FIRST = ("STOPPED", "FAILING", "UNKNOWN", "SUSPENDED", "PENDING")
 _ORDER = {condition: at for at, condition in enumerate(_WORST_FIRST)}
@@ -71,44 +66,12 @@ class OverviewQuery(Struct, frozen=True, kw_only=True):
         )
 
 
-class _MadeRows:
-    """Rows of subscriptions, which whoever looks soon after gets too: thousands of them take the
-    loop for a good part of a second, and publishes wait for it.
-    """
-
-    def __init__(self, statuses: Statuses, clock: Clock) -> None:
-        self._statuses = statuses
-        self._clock = clock
-        self._made: dict[str, tuple[LiveSubscription, dict[str, Any]]] = {}
-        self._began_s = self._spent_s = 0.0
-
-    def renew(self) -> None:
-        """Forget them if they are old, or were made in no time."""
-        kept_s = min(_KEPT_TIMES * self._spent_s, _KEPT_MAX_S)
-        now_s = self._clock.monotonic_s()
-        if self._spent_s < _SPENT_MIN_S or now_s - self._began_s >= kept_s:
-            self._made, self._began_s, self._spent_s = {}, now_s, 0.0
-
-    def row(self, live: LiveSubscription) -> dict[str, Any]:
-        """Its row, not to be changed. A subscription that has changed since has a new one."""
-        name = str(live.name)
-        known = self._made.get(name)
-        if known is not None and known[0] is live:
-            return known[1]
-        began_s = self._clock.monotonic_s()
-        made = self._statuses.summary(live)
-        self._made[name] = live, made
-        self._spent_s += self._clock.monotonic_s() - began_s
-        return made
-
-
 class Overview:
     """Rows of many topics and subscriptions. All methods are trio coroutines."""
 
-    def __init__(self, metadata: Metadata, statuses: Statuses, clock: Clock) -> None:
+    def __init__(self, metadata: Metadata, statuses: Statuses) -> None:
         self._metadata = metadata
         self._statuses = statuses
-        self._made = _MadeRows(statuses, clock)
 
     async def rows(
         self, wanted: OverviewQuery, sort: str = "name", limit: int | None = None
@@ -142,13 +105,12 @@ class Overview:
         """The rows of all that are wanted, by name."""
         catalog = self._metadata.catalog
         rows: list[dict[str, Any]] = []
-        self._made.renew()
         async for name in each_in_turns(sorted(catalog.subscriptions)):
             # It may have gone meanwhile.
             live = catalog.subscriptions.get(name)
             if live is None or not wanted.takes(live):
                 continue
-            row = self._made.row(live)
+            row = self._statuses.summary(live)
             if row["problems"] or not wanted.is_unhealthy:
                 rows.append(row)
         return rows

@@ -1,6 +1,5 @@
 """Whether a subscription is healthy, and its problems under Hermes' codes. Pure."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ from msgspec import Struct
 
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import Subscription, SubscriptionState
+from hermes_actors.status.reasons import Code, Reason, because, sentences
 from hermes_actors.status.sums import ConsumingNode, SubscriptionSum
 
 _LAG_MAX_S = 600
@@ -15,14 +15,14 @@ _RATE_MIN = 2_000
 """In thousandths a second: below this a share of failures says nothing."""
 
 _NAMED_MAX = 3
-_FIGURES = re.compile(r"[0-9.]+ ?(?:s|min|h|d)?\b")
 
-_CODES = (
-    ("HTTP 5", "MALFUNCTIONING"),
-    ("HTTP 4", "RECEIVING_MALFORMED_MESSAGES"),
-    ("timeout", "TIMING_OUT"),
-    ("idle", "TIMING_OUT"),
-)
+_CODES = {
+    "5": "MALFUNCTIONING",
+    "4": "RECEIVING_MALFORMED_MESSAGES",
+    "timeout": "TIMING_OUT",
+    "idle": "TIMING_OUT",
+}
+"""By the class of the last failure's status, or what it ended with in place of an answer."""
 
 
 class SubscriptionHealth(Struct, frozen=True):
@@ -53,11 +53,12 @@ def health_of(
         return SubscriptionHealth("HEALTHY")
     problems: list[dict[str, Any]] = []
     if live.suspension:
-        problems.append({"code": "UNREACHABLE", "description": live.suspension})
+        by_broker = because(Code.SUSPENDED_BY_BROKER, detail=live.suspension)
+        problems.append(_problem("UNREACHABLE", by_broker))
     if not is_suspended:
         problems += [
-            {"code": "LAGGING", "description": f"{dc}: nobody runs it: {reason}"}
-            for dc, reason in missing.items()
+            _problem("LAGGING", because(Code.NO_ROOM, dc=dc, detail=detail))
+            for dc, detail in missing.items()
         ]
     problems += problems_of(found, where, topic_rate, live.subscription)
     if problems:
@@ -75,41 +76,36 @@ def problems_of(
 
     `topic_rate` is what is published, in thousandths of a message a second. Where none of them
     speaks, a subscription that is stopped or whose endpoint takes nothing has a problem all the
-    same, however few attempts a second are made of it; nodes that tell the same have one together.
-    Dead letters that nobody has settled are one more.
+    same. Dead letters that nobody has settled are one more.
     """
-    problems = _by_hermes_limits(found, topic_rate, subscription) or _by_state(where)
-    return problems + _of_letters(found)
+    failing = [place.status for place in where if place.status.last_failure]
+    last = max(failing, key=lambda each: each.last_failure_at_ms, default=None)
+    cause = [] if last is None else [because(Code.FAILS, failure=last.last_failure)]
+    problems = _by_hermes_limits(found, topic_rate, subscription, cause) or _by_state(where)
+    if found.open_letters > 0:
+        said = [because(Code.LETTERS_OPEN, count=found.open_letters)]
+        if found.last_undelivered is not None:
+            said.append(because(Code.LETTER_CAUSE, detail=found.last_undelivered.reason))
+        # Hermes has no code for it; this is what its consoles know that is nearest.
+        problems.append(_problem("RECEIVING_MALFORMED_MESSAGES", *said))
+    return problems
 
 
-def _of_letters(found: SubscriptionSum) -> list[dict[str, Any]]:
-    count = found.open_letters
-    if count <= 0:
-        return []
-    # Of those of an earlier life of the node only the letters themselves say why.
-    last = found.last_undelivered
-    why = f", the last one for {last}" if last else ""
-    are = "1 dead letter is" if count == 1 else f"{count} dead letters are"
-    # Hermes has no code for it; this is what its consoles know that is nearest.
-    return [
-        {
-            "code": "RECEIVING_MALFORMED_MESSAGES",
-            "description": f"{are} open{why}: re-drive or expire them ('hermes dlq')",
-        }
-    ]
+def _problem(code: str, *reasons: Reason, where: str = "") -> dict[str, Any]:
+    return {"code": code, "description": sentences(reasons) + where}
 
 
 def _by_state(where: Sequence[ConsumingNode]) -> list[dict[str, Any]]:
-    alike: dict[tuple[str, str, str], list[ConsumingNode]] = {}
+    """A problem for each kind of trouble, with the nodes that have it."""
+    alike: dict[tuple[str, ...], list[ConsumingNode]] = {}
     for place in where:
         if place.state in ("STOPPED", "FAILING"):
-            # What differs in figures alone is one problem.
-            failure = place.status.last_failure
-            kind = _FIGURES.sub("#", place.reason.replace(failure, ""))
-            alike.setdefault((place.state, failure, kind), []).append(place)
+            codes = [each.code for each in place.reasons]
+            key = (place.state, place.status.last_failure_kind, *codes)
+            alike.setdefault(key, []).append(place)
     return [
-        {"code": _code(state, failure), "description": f"{places[0].reason} (on {_on(places)})"}
-        for (state, failure, _), places in alike.items()
+        _problem(_code(state, kind), *places[0].reasons, where=f" (on {_on(places)})")
+        for (state, kind, *_), places in alike.items()
     ]
 
 
@@ -120,50 +116,34 @@ def _on(places: Sequence[ConsumingNode]) -> str:
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-def _code(state: str, failure: str) -> str:
+def _code(state: str, kind: str) -> str:
     """The code of Hermes' that says most nearly the same."""
     if state == "STOPPED":
         return "LAGGING"
-    for start, code in _CODES:
-        if failure.startswith(start):
-            return code
-    return "UNREACHABLE"
+    return _CODES.get(kind[:1] if kind.isdecimal() else kind, "UNREACHABLE")
 
 
 def _by_hermes_limits(
-    found: SubscriptionSum, topic_rate: int, subscription: Subscription
+    found: SubscriptionSum, topic_rate: int, subscription: Subscription, cause: list[Reason]
 ) -> list[dict[str, Any]]:
     rates, attempts = found.rates, found.rates.attempts
     problems = []
-
-    def add(code: str, description: str) -> None:
-        problems.append({"code": code, "description": description})
-
     topic_rate = max(topic_rate, _RATE_MIN)
     if found.lag_min * 1_000 > _LAG_MAX_S * topic_rate:
-        add(
-            "LAGGING",
-            f"{found.lag_min} messages wait, more than {_LAG_MAX_S} s of the topic's "
-            f"{topic_rate / 1_000:.1f} messages a second",
-        )
+        lags = because(Code.LAGS, count=found.lag_min, limit=_LAG_MAX_S, rate=topic_rate / 1_000)
+        problems.append(_problem("LAGGING", lags))
     if attempts < _RATE_MIN:
         return problems
-    policy = subscription.subscription_policy
-    retries_client_errors = policy.retry_client_errors
-    for code, rate, share_max, what in (
-        ("UNREACHABLE", rates.other_errors, 0.5, "get no answer"),
-        ("TIMING_OUT", rates.timeouts, 0.1, "time out"),
-        ("MALFUNCTIONING", rates.codes_5xx, 0.1, "are answered with 5xx"),
-        (
-            "RECEIVING_MALFORMED_MESSAGES",
-            rates.codes_4xx if retries_client_errors else 0,
-            0.1,
-            "are answered with 4xx",
-        ),
+    codes_4xx = rates.codes_4xx if subscription.subscription_policy.retry_client_errors else 0
+    for code, rate, share_max, outcome in (
+        ("UNREACHABLE", rates.other_errors, 0.5, "no answer"),
+        ("TIMING_OUT", rates.timeouts, 0.1, "a time-out"),
+        ("MALFUNCTIONING", rates.codes_5xx, 0.1, "5xx"),
+        ("RECEIVING_MALFORMED_MESSAGES", codes_4xx, 0.1, "4xx"),
     ):
         if rate > share_max * attempts:
-            add(
-                code,
-                f"{rate / 1_000:.1f} of {attempts / 1_000:.1f} attempts a second {what}",
+            share = because(
+                Code.TOO_MANY_FAIL, rate=rate / 1_000, attempts=attempts / 1_000, outcome=outcome
             )
+            problems.append(_problem(code, share, *cause))
     return problems

@@ -5,18 +5,20 @@ from typing import Any
 from hermes_actors.management.balancing.placements import Placements
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.status.problems import health_of
+from hermes_actors.management.status.why import explained, latency_shown, node_shown
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.moments import iso_ms, span
-from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
+from hermes_actors.model.moments import span
+from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
+from hermes_actors.status.reasons import Code, Reason, because, sentence, sentences
 from hermes_actors.status.record import LastUndelivered
 from hermes_actors.status.sums import (
     ConsumingNode,
     SubscriptionSum,
-    TopicSum,
+    delivered_rate,
     ill,
     places,
     subscription_sum,
@@ -29,7 +31,6 @@ UNAVAILABLE = "unavailable"
 _WORST_FIRST = ("STOPPED", "FAILING", "UNKNOWN", "DELIVERING", "IDLE")
 _MAY_BE_WORSE = ("DELIVERING", "IDLE", "ACTIVE", "PENDING")
 _LEVELS = ("FULL", "ADAPTING", "SLOW", "HEARTBEAT")
-_KNOWN = frozenset(_LEVELS)
 
 
 class Statuses:
@@ -52,13 +53,15 @@ class Statuses:
         self._fold = fold or StatusFold()
         self._clock = clock
 
+    # Nodes and datacentres.
+
     async def nodes(self) -> dict[str, Any]:
         """All nodes of all datacentres, whether each datacentre's status is known, how many
         different subscriptions are ill on nodes that are there, and what is to be noticed of who
         runs what.
         """
         now_s = self._clock.monotonic_s()
-        found = await in_turns(ill(self._fold, now_s))
+        found = ill(self._fold, now_s)
         return {
             "datacenters": self.datacenters(),
             "stoppedSubscriptions": found.stopped,
@@ -68,7 +71,7 @@ class Statuses:
         }
 
     def datacenters(self) -> list[dict[str, Any]]:
-        """Return of which datacentres the status is known, and why not of the others."""
+        """Of which datacentres the status is known, and why not of the others."""
         return [self._datacenter(dc) for dc in self._fold.readings]
 
     def may_be_there(self, node: str) -> bool:
@@ -83,215 +86,36 @@ class Statuses:
             if (view.header.dc, view.header.node) == (dc, node)
         )
 
-    def last_undelivered(self, name: str) -> tuple[str, LastUndelivered] | None:
-        """The message of `group.topic$subscription` that was given up last, and in which
-        datacentre, as far as the consumers that are there have told.
-        """
-        found = [
-            (place.view.header.dc, place.status.last_undelivered)
-            for place in places(self._fold, name, self._clock.monotonic_s())
-            if place.status.last_undelivered is not None
-        ]
-        return max(found, key=lambda each: (each[1].at_ms, each[0]), default=None)
-
-    async def topic_metrics(self, topic: str) -> dict[str, Any]:
-        """A topic's metrics as Hermes shows them, with the latency of its publishes and of which
-        datacentres this is known; zeros for one that does not exist.
-        """
-        found = self._topic_sum(topic)
-        live = self._metadata.catalog.topics.get(topic)
-        subscriptions = [] if live is None else self._metadata.catalog.subscriptions_of(live.name)
-        rates = found.rates
-        return {
-            "published": found.counts.messages,
-            "volume": found.counts.size_bytes,
-            "rate": _rate(rates.messages, found.is_known),
-            "deliveryRate": _rate(found.delivered_rate, found.is_known),
-            "throughput": _rate(rates.size_bytes, found.is_known),
-            "subscriptions": len(subscriptions),
-            **_latency(found.latency_ms),
-            "datacenters": self.datacenters(),
-        }
-
-    async def subscription_metrics(self, topic: str, name: str) -> dict[str, Any]:
-        """A subscription's metrics as Hermes shows them, with the latency of its pushes and of
-        which datacentres this is known. Raises Refused.
-        """
-        found = self._subscription_sum(topic, name)
-        counts, rates, is_known = found.counts, found.rates, found.is_known
-        return {
-            "delivered": counts.delivered,
-            "discarded": counts.discarded,
-            "volume": counts.size_bytes,
-            "timeouts": _rate(rates.timeouts, is_known),
-            "otherErrors": _rate(rates.other_errors, is_known),
-            "codes2xx": _rate(rates.codes_2xx, is_known),
-            "codes4xx": _rate(rates.codes_4xx, is_known),
-            "codes5xx": _rate(rates.codes_5xx, is_known),
-            "retries": _rate(rates.retries, is_known),
-            "lag": str(found.lag),
-            "rate": _rate(rates.delivered, is_known),
-            "throughput": _rate(rates.size_bytes, is_known),
-            "batchRate": _rate(rates.batches, is_known),
-            **_latency(found.latency_ms),
-            "datacenters": self.datacenters(),
-        }
-
-    async def subscription_counters(self, topic: str, name: str) -> dict[str, Any]:
-        """A subscription's counters only. Raises Refused."""
-        counts = self._subscription_sum(topic, name).counts
-        return {
-            "delivered": counts.delivered,
-            "discarded": counts.discarded,
-            "volume": counts.size_bytes,
-        }
-
-    async def health(self, topic: str, name: str) -> dict[str, Any]:
-        """HEALTHY, UNHEALTHY with its problems, or NO_DATA. Raises Refused."""
-        row = self.summary(self._subscriptions.live(topic, name))
-        return {"status": row["health"], "problems": row["problems"]}
-
-    async def why(self, topic: str, name: str) -> dict[str, Any]:
-        """Return, for each datacentre and node, why the subscription is not delivered, or that it
-        is.
-
-        Raises Refused.
-        """
-        live = self._subscriptions.live(topic, name)
-        now_s = self._clock.monotonic_s()
-        found: dict[str, list[ConsumingNode]] = {dc: [] for dc in self._fold.readings}
-        for place in places(self._fold, str(live.name), now_s):
-            found.setdefault(place.view.header.dc, []).append(place)
-        return {
-            "topic": topic,
-            "subscription": name,
-            "state": live.state.value,
-            **({"suspensionReason": live.suspension} if live.suspension else {}),
-            "datacenters": [
-                {
-                    **self._datacenter(dc),
-                    "isDelivering": any(place.is_delivering for place in found[dc]),
-                    "reason": (not found[dc] and self._placements.missing(dc, str(live.name)))
-                    or self._reason(dc, found[dc], now_s),
-                    "nodes": [
-                        {
-                            **_place(place),
-                            **_rate_max(place, live),
-                            **_hint(place, live),
-                            **self._placements.takeover(dc, str(live.name), _node(place)),
-                        }
-                        for place in found[dc]
-                    ],
-                }
-                for dc in sorted(found)
-            ],
-        }
-
-    def summary(self, live: LiveSubscription) -> dict[str, Any]:
-        """How a subscription fares over all datacentres, in one row."""
-        now_s, name = self._clock.monotonic_s(), str(live.name)
-        found, here = subscription_sum(self._fold, name, now_s), places(self._fold, name, now_s)
-        is_suspended = live.state is SubscriptionState.SUSPENDED
-        missing = {} if is_suspended else self._placements.all_missing(name)
-        topic_rate = topic_sum(self._fold, str(live.name.topic), (), now_s).rates.messages
-        health = health_of(live, found, here, topic_rate, missing)
-        worst = min(here, key=lambda each: _WORST_FIRST.index(each.state), default=None)
-        last = max(here, key=lambda each: each.status.last_failure_at_ms, default=None)
-        condition, reason = live.state.value, live.suspension
-        if missing:
-            condition, reason = "STOPPED", str(health.problems[0]["description"])
-        elif worst is not None:
-            condition = condition if is_suspended else worst.state
-            reason = reason or worst.reason
-        if not found.is_whole and condition in _MAY_BE_WORSE:
-            condition = "UNKNOWN"
-            reason = self._unknown_in() + (f"; elsewhere: {reason}" if reason else "")
-        shown = {
-            "topicName": str(live.name.topic),
-            "name": live.name.name,
-            "state": live.state.value,
-            "isKnown": found.is_whole,
-            "condition": condition,
-            "reason": reason,
-            "health": health.status,
-            "severity": live.subscription.monitoring_details.severity,
-            "problems": health.problems,
-            "rate": found.rates.delivered / 1_000,
-            "lag": found.lag,
-            "inflight": sum(each.status.inflight for each in here),
-            "waitingRetries": sum(each.status.waiting_retries for each in here),
-            "discarded": found.counts.discarded,
-            "deadLetters": found.counts.dead_letters,
-            "openDeadLetters": found.open_letters,
-        }
-        levels = [each.status.level for each in here if each.status.level]
-        if levels:
-            shown["rateLevel"] = max(levels, key=_LEVELS.index) if set(levels) <= _KNOWN else ""
-        if last is not None and last.status.last_failure:
-            shown["lastFailure"] = last.status.last_failure
-            shown["lastFailureAt"] = last.status.last_failure_at_ms / 1_000
-        return shown
-
-    def topic_summary(self, topic: str) -> dict[str, Any]:
-        """How a topic is published to over all datacentres, in one row; rates a second."""
-        # Without its subscriptions, which may be many.
-        found = topic_sum(self._fold, topic, (), self._clock.monotonic_s())
-        rates = found.rates
-        return {
-            "topicName": topic,
-            "isKnown": found.is_known,
-            "rate": rates.messages / 1_000,
-            "throughput": rates.size_bytes / 1_000,
-            "rejectedRate": rates.rejected / 1_000,
-            "failedRate": rates.failed / 1_000,
-        }
-
-    def _unknown_in(self) -> str:
-        """Where nothing is known of any subscription, in words."""
-        unknown = self._fold.unknown
-        return f"the status of {', '.join(unknown)} is unknown" if unknown else "nothing is known"
-
-    def hold_up(self, live: LiveSubscription, dc: str) -> str:
-        """Return what keeps the subscription from being delivered there; "" if nothing is known."""
-        if live.state is SubscriptionState.SUSPENDED:
-            return f"the subscription is suspended{live.suspension and f': {live.suspension}'}"
-        now_s = self._clock.monotonic_s()
-        found = [
-            place
-            for place in places(self._fold, str(live.name), now_s)
-            if place.view.header.dc == dc
-        ]
-        if not found:
-            missing = self._placements.missing(dc, str(live.name))
-            return missing or (self._reason(dc, [], now_s) if dc in self._fold.readings else "")
-        held = [each for each in found if not each.is_delivering or each.status.held_back]
-        return "; ".join(each.reason for each in held)
-
-    def _topic_sum(self, topic: str) -> TopicSum:
-        live = self._metadata.catalog.topics.get(topic)
-        subscriptions = [] if live is None else self._metadata.catalog.subscriptions_of(live.name)
-        names = [str(each.name) for each in subscriptions]
-        return topic_sum(self._fold, topic, names, self._clock.monotonic_s())
-
-    def _subscription_sum(self, topic: str, name: str) -> SubscriptionSum:
-        live = self._subscriptions.live(topic, name)
-        return subscription_sum(self._fold, str(live.name), self._clock.monotonic_s())
-
     def _datacenter(self, dc: str) -> dict[str, Any]:
+        trouble = self._trouble(dc)
+        if trouble is None:
+            return {"datacenter": dc, "isKnown": True}
+        return {"datacenter": dc, "isKnown": False, "reason": sentence(trouble)}
+
+    def _trouble(self, dc: str) -> Reason | None:
+        """Why the datacentre's status is not known; None when it is."""
         reading = self._fold.readings.get(dc)
-        shown: dict[str, Any] = {"datacenter": dc, "isKnown": bool(reading and not reading.trouble)}
-        if reading is not None and reading.trouble:
-            since = iso_ms(reading.since_ms, "seconds")
-            shown["reason"] = f"status unknown since {since}: {reading.trouble}"
-        return shown
+        if reading is None:
+            return because(Code.NOT_FOLLOWED)
+        if not reading.trouble:
+            return None
+        return because(Code.DC_UNKNOWN, dc=dc, at_ms=reading.since_ms, detail=reading.trouble)
 
     def _node(self, view: NodeView) -> dict[str, Any]:
         header = view.header
+        reasons = list(header.reasons)
+        trouble = self._trouble(header.dc)
+        if trouble is not None:
+            reasons.append(sentence(trouble))
+        elif view.is_gone and not header.is_leaving:
+            reasons.append(f"not heard of for {span(view.age_s)}")
+        if view.has_rival:
+            reasons.append(f"another process reports as {header.node} too; give each its own name")
         return {
             "datacenter": header.dc,
             "node": header.node,
             "state": _state(view),
-            "reasons": self._node_reasons(view),
+            "reasons": reasons,
             "notices": header.notices,
             "ageMs": round(1_000 * view.age_s),
             "roles": header.roles,
@@ -310,38 +134,217 @@ class Statuses:
             "missedRecords": header.missed,
         }
 
-    def _node_reasons(self, view: NodeView) -> list[str]:
-        header = view.header
-        reasons = list(header.reasons)
-        if view.is_unknown:
-            reasons.append(self._datacenter(header.dc).get("reason", "its status is not followed"))
-        elif view.is_gone and not header.is_leaving:
-            reasons.append(f"not heard of for {span(view.age_s)}")
-        if view.has_rival:
-            reasons.append(f"another process reports as {header.node} too; give each its own name")
-        if header.left_out:
-            reasons.append(f"{header.left_out} entries do not fit into its status records")
-        return reasons
+    # Topics.
 
-    def _reason(self, dc: str, found: list[ConsumingNode], now_s: float) -> str:
-        """One sentence for a datacentre."""
-        trouble = self._datacenter(dc).get("reason")
-        if trouble:
-            return str(trouble)
-        if found:
-            return "; ".join(f"{each.view.header.node}: {each.reason}" for each in found)
-        consuming = [
-            view
-            for view in self._fold.nodes(now_s)
-            if view.header.dc == dc and view.is_there and "consumers" in view.header.roles
+    async def topic_metrics(self, topic: str) -> dict[str, Any]:
+        """A topic's metrics as Hermes shows them, with the latency of its publishes and of which
+        datacentres this is known; zeros for one that does not exist.
+        """
+        now_s = self._clock.monotonic_s()
+        found = topic_sum(self._fold, topic, now_s)
+        live = self._metadata.catalog.topics.get(topic)
+        subscriptions = [] if live is None else self._metadata.catalog.subscriptions_of(live.name)
+        delivered = delivered_rate(self._fold, [str(each.name) for each in subscriptions], now_s)
+        return {
+            "published": found.counts.messages,
+            "volume": found.counts.size_bytes,
+            "rate": _rate(found.rates.messages, found.is_known),
+            "deliveryRate": _rate(delivered, found.is_known),
+            "throughput": _rate(found.rates.size_bytes, found.is_known),
+            "subscriptions": len(subscriptions),
+            **latency_shown(found.latency_ms),
+            "datacenters": self.datacenters(),
+        }
+
+    def topic_summary(self, topic: str) -> dict[str, Any]:
+        """How a topic is published to over all datacentres, in one row; rates a second."""
+        found = topic_sum(self._fold, topic, self._clock.monotonic_s())
+        rates = found.rates
+        return {
+            "topicName": topic,
+            "isKnown": found.is_known,
+            "rate": rates.messages / 1_000,
+            "throughput": rates.size_bytes / 1_000,
+            "rejectedRate": rates.rejected / 1_000,
+            "failedRate": rates.failed / 1_000,
+        }
+
+    # Subscriptions.
+
+    async def subscription_metrics(self, topic: str, name: str) -> dict[str, Any]:
+        """A subscription's metrics as Hermes shows them, with the latency of its pushes and of
+        which datacentres this is known. Raises Refused.
+        """
+        found = self._sum(topic, name)
+        rates, is_known = found.rates, found.is_known
+        return {
+            **_counters(found),
+            "timeouts": _rate(rates.timeouts, is_known),
+            "otherErrors": _rate(rates.other_errors, is_known),
+            "codes2xx": _rate(rates.codes_2xx, is_known),
+            "codes4xx": _rate(rates.codes_4xx, is_known),
+            "codes5xx": _rate(rates.codes_5xx, is_known),
+            "retries": _rate(rates.retries, is_known),
+            "lag": str(found.lag),
+            "rate": _rate(rates.delivered, is_known),
+            "throughput": _rate(rates.size_bytes, is_known),
+            "batchRate": _rate(rates.batches, is_known),
+            **latency_shown(found.latency_ms),
+            "datacenters": self.datacenters(),
+        }
+
+    async def subscription_counters(self, topic: str, name: str) -> dict[str, Any]:
+        """A subscription's counters only. Raises Refused."""
+        return _counters(self._sum(topic, name))
+
+    def last_undelivered(self, name: str) -> tuple[str, LastUndelivered] | None:
+        """The message of `group.topic$subscription` that was given up last, and in which
+        datacentre, as far as the consumers that are there have told.
+        """
+        found = [
+            (place.view.header.dc, place.status.last_undelivered)
+            for place in places(self._fold, name, self._clock.monotonic_s())
+            if place.status.last_undelivered is not None
         ]
-        names = ", ".join(view.header.node for view in consuming)
-        return (
-            f"none of the consuming nodes of {dc} that are there ({names}) runs it: it is about to "
-            "start, or they wait for its partitions to become free"
-            if consuming
-            else f"no node of {dc} with the role consumers is there"
+        return max(found, key=lambda each: (each[1].at_ms, each[0]), default=None)
+
+    async def health(self, topic: str, name: str) -> dict[str, Any]:
+        """HEALTHY, UNHEALTHY with its problems, or NO_DATA. Raises Refused."""
+        row = self.summary(self._subscriptions.live(topic, name))
+        return {"status": row["health"], "problems": row["problems"]}
+
+    async def why(self, topic: str, name: str) -> dict[str, Any]:
+        """For each datacentre and node, why the subscription is not delivered, or that it is.
+
+        Raises Refused.
+        """
+        live = self._subscriptions.live(topic, name)
+        found: dict[str, list[ConsumingNode]] = {dc: [] for dc in self._fold.readings}
+        for place in places(self._fold, str(live.name), self._clock.monotonic_s()):
+            found.setdefault(place.view.header.dc, []).append(place)
+        return {
+            "topic": topic,
+            "subscription": name,
+            "state": live.state.value,
+            **({"suspensionReason": live.suspension} if live.suspension else {}),
+            "datacenters": [
+                {
+                    **self._datacenter(dc),
+                    "isDelivering": any(place.is_delivering for place in found[dc]),
+                    **(explained(self._reasons(dc, live)) if self._is_unsaid(dc, found) else {}),
+                    "nodes": [
+                        node_shown(place, live, self._takeover(place, live)) for place in found[dc]
+                    ],
+                }
+                for dc in sorted(found)
+            ],
+        }
+
+    def _is_unsaid(self, dc: str, found: dict[str, list[ConsumingNode]]) -> bool:
+        return not found[dc] or self._trouble(dc) is not None
+
+    def _takeover(self, place: ConsumingNode, live: LiveSubscription) -> dict[str, Any]:
+        header = place.view.header
+        return self._placements.takeover(header.dc, str(live.name), header.node)
+
+    def _reasons(self, dc: str, live: LiveSubscription) -> tuple[Reason, ...]:
+        """Why no node of the datacentre tells of the subscription."""
+        if (trouble := self._trouble(dc)) is not None:
+            return (trouble,)
+        if missing := self._placements.missing(dc, str(live.name)):
+            return (because(Code.NO_ROOM, dc=dc, detail=missing),)
+        nodes = ", ".join(
+            view.header.node
+            for view in self._fold.nodes(self._clock.monotonic_s())
+            if view.header.dc == dc and view.is_there and "consumers" in view.header.roles
         )
+        if not nodes:
+            return (because(Code.NO_CONSUMERS, dc=dc),)
+        return (because(Code.NOBODY_RUNS, dc=dc, nodes=nodes),)
+
+    def hold_up(self, live: LiveSubscription, dc: str) -> str:
+        """What keeps the subscription from being delivered there; "" if nothing is known."""
+        if live.state is SubscriptionState.SUSPENDED:
+            return sentence(_suspended(live))
+        found = [
+            place
+            for place in places(self._fold, str(live.name), self._clock.monotonic_s())
+            if place.view.header.dc == dc
+        ]
+        if not found:
+            return sentences(self._reasons(dc, live)) if dc in self._fold.readings else ""
+        waits = Code.REDRIVE_WAITS.name
+        return sentences(
+            reason
+            for place in found
+            for reason in place.reasons
+            if not place.is_delivering or reason.code == waits
+        )
+
+    def summary(self, live: LiveSubscription) -> dict[str, Any]:
+        """How a subscription fares over all datacentres, in one row."""
+        now_s, name = self._clock.monotonic_s(), str(live.name)
+        found, here = subscription_sum(self._fold, name, now_s), places(self._fold, name, now_s)
+        missing = {}
+        if live.state is not SubscriptionState.SUSPENDED:
+            missing = self._placements.all_missing(name)
+        topic_rate = topic_sum(self._fold, str(live.name.topic), now_s).rates.messages
+        health = health_of(live, found, here, topic_rate, missing)
+        condition, reasons = self._condition(live, here, missing)
+        if not found.is_whole and condition in _MAY_BE_WORSE:
+            troubles = [trouble for dc in self._fold.unknown if (trouble := self._trouble(dc))]
+            condition, reasons = "UNKNOWN", (*(troubles or [because(Code.NOT_FOLLOWED)]), *reasons)
+        shown = {
+            "topicName": str(live.name.topic),
+            "name": live.name.name,
+            "state": live.state.value,
+            "isKnown": found.is_whole,
+            "condition": condition,
+            **explained(tuple(reasons)),
+            "health": health.status,
+            "severity": live.subscription.monitoring_details.severity,
+            "problems": health.problems,
+            "rate": found.rates.delivered / 1_000,
+            "lag": found.lag,
+            "inflight": sum(each.status.inflight for each in here),
+            "waitingRetries": sum(each.status.waiting_retries for each in here),
+            "discarded": found.counts.discarded,
+            "deadLetters": found.counts.dead_letters,
+            "openDeadLetters": found.open_letters,
+        }
+        levels = {each.status.level for each in here} & set(_LEVELS)
+        if levels:
+            shown["rateLevel"] = max(levels, key=_LEVELS.index)
+        last = max(here, key=lambda each: each.status.last_failure_at_ms, default=None)
+        if last is not None and last.status.last_failure:
+            shown["lastFailure"] = last.status.last_failure
+            shown["lastFailureAt"] = last.status.last_failure_at_ms / 1_000
+        return shown
+
+    def _condition(
+        self, live: LiveSubscription, here: list[ConsumingNode], missing: dict[str, str]
+    ) -> tuple[str, tuple[Reason, ...]]:
+        """The worst of its nodes' states, or that of the subscription where no node tells."""
+        if live.state is SubscriptionState.SUSPENDED:
+            return "SUSPENDED", (_suspended(live),)
+        if missing:
+            return "STOPPED", tuple(
+                because(Code.NO_ROOM, dc=dc, detail=detail) for dc, detail in missing.items()
+            )
+        if not here:
+            return live.state.value, ()
+        worst = min(here, key=lambda each: _WORST_FIRST.index(each.state))
+        return worst.state, worst.reasons
+
+    def _sum(self, topic: str, name: str) -> SubscriptionSum:
+        live = self._subscriptions.live(topic, name)
+        return subscription_sum(self._fold, str(live.name), self._clock.monotonic_s())
+
+
+def _suspended(live: LiveSubscription) -> Reason:
+    if live.suspension:
+        return because(Code.SUSPENDED_BY_BROKER, detail=live.suspension)
+    return because(Code.SUSPENDED)
 
 
 def _state(view: NodeView) -> str:
@@ -354,83 +357,13 @@ def _state(view: NodeView) -> str:
     return "NOT_READY" if view.header.reasons else "READY"
 
 
-def _hint(place: ConsumingNode, live: LiveSubscription) -> dict[str, str]:
-    """Return what to try after a failure that does not say so itself; empty without advice."""
-    kind = place.status.last_failure.partition(":")[0]
-    policy = live.subscription.subscription_policy
-    if kind == "timeout" and place.state in ("STOPPED", "FAILING"):
-        return {
-            "hint": f"subscriptionPolicy.requestTimeout gives the endpoint {policy.request_timeout}"
-            " ms to answer: raise it, or have the endpoint answer sooner"
-        }
-    if not live.subscription.http2_enabled or kind not in ("malformed", "reset", "connect"):
-        return {}
+def _counters(found: SubscriptionSum) -> dict[str, Any]:
+    counts = found.counts
     return {
-        "hint": "http2Enabled is on, and an endpoint that speaks HTTP/1.1 only fails like this: "
-        "turn it off, or have the endpoint speak HTTP/2"
+        "delivered": counts.delivered,
+        "discarded": counts.discarded,
+        "volume": counts.size_bytes,
     }
-
-
-def _rate_max(place: ConsumingNode, live: LiveSubscription) -> dict[str, int]:
-    """Return what all nodes of a datacentre together may push in a second, beside what this one
-    may; empty without a limit, and without a rate level of this one.
-    """
-    policy = live.subscription.subscription_policy
-    rate = policy.rate if isinstance(policy, SerialPolicy) else policy.message_rate
-    return {"rateMax": rate} if rate is not None and place.status.level else {}
-
-
-def _node(place: ConsumingNode) -> str:
-    return place.view.header.node
-
-
-def _place(place: ConsumingNode) -> dict[str, Any]:
-    status = place.status
-    shown = {
-        "node": _node(place),
-        "state": place.state,
-        "isDelivering": place.is_delivering,
-        "reason": place.reason,
-        "heardAgoMs": round(1_000 * place.view.age_s),
-        "rate": status.rates.delivered / 1_000,
-        "lag": status.lag,
-        "inflight": status.inflight,
-        "waitingRetries": status.waiting_retries,
-        "delivered": status.counts.delivered,
-        "retries": status.counts.retries,
-        "discarded": status.counts.discarded,
-        "expired": status.counts.expired,
-        "timeouts": status.counts.timeouts,
-        "otherErrors": status.counts.other_errors,
-        "codes4xx": status.counts.codes_4xx,
-        "codes5xx": status.counts.codes_5xx,
-        "filtered": status.counts.filtered,
-        "deadLetters": status.counts.dead_letters,
-    }
-    if status.level:
-        shown["rateLevel"] = status.level
-        shown["rateNow"] = status.rate_now / 1_000
-        shown["oldestAgeMs"] = status.oldest_age_ms
-    if status.open_letters >= 0:
-        shown["openDeadLetters"] = status.open_letters
-    if status.latency_p99_ms >= 0:
-        shown |= _latency((status.latency_p50_ms, status.latency_p99_ms))
-    if status.last_success_at_ms:
-        shown["lastSuccessAt"] = status.last_success_at_ms / 1_000
-    if status.last_failure:
-        shown["lastFailure"] = status.last_failure
-        shown["lastFailureAt"] = status.last_failure_at_ms / 1_000
-        if status.last_attempts:
-            shown["lastFailureAttempt"] = status.last_attempts
-    return shown
-
-
-def _latency(latency_ms: tuple[float, float] | None) -> dict[str, Any]:
-    """Return p50 and p99 of the last minute; empty where there was nothing."""
-    if latency_ms is None:
-        return {}
-    p50_ms, p99_ms = latency_ms
-    return {"latencyMs": {"p50": p50_ms, "p99": p99_ms}}
 
 
 def _rate(thousandths: int, is_known: bool) -> str:

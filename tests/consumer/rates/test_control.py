@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hermes_actors.consumer.rates.control import ROUND_S, Level, RateControl, RateControls
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.coordination.commands import RateState
+from hermes_actors.status.reasons import Code, because
 
 
 class Endpoint:
@@ -409,7 +410,7 @@ def test_another_maximum_holds_at_each_level():
     assert (slow.rate, slow.level) == (1, Level.FULL)
 
 
-def test_the_words_tell_the_level_and_since_when():
-    assert RateControl(10, 0.0).words(5.0) == ""
-    assert fallen(Level.SLOW).words(61.0).startswith("one message a second for 60 s")
-    assert fallen().words(61.0).startswith("one message a minute for 60 s")
+def test_the_reasons_are_the_level_and_since_when():
+    assert RateControl(10, 0.0).reasons(5.0) == []
+    assert fallen(Level.SLOW).reasons(61.0) == [because(Code.ONE_A_SECOND, for_s=60.0)]
+    assert fallen().reasons(61.0) == [because(Code.ONE_A_MINUTE, for_s=60.0)]

@@ -151,7 +151,6 @@ async def test_a_filter_that_fails_leaves_the_message_out_counts_it_and_says_so(
         held_back = consumer.status().held_back
         assert held_back.startswith("left out because a filter failed: 2, the last at ")
         assert "filters[0]: the message is not JSON" in held_back
-        assert consumer.made[-1].figures().held_back == held_back
         await trio.sleep(3_601)
         assert consumer.status().held_back == ""
     assert world.count("filter_errors") == 2

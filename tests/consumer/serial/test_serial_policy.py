@@ -87,7 +87,7 @@ async def test_an_endpoint_that_is_gone_gets_nothing_more_and_its_message_is_kep
                 "the endpoint is gone, it answered HTTP 410 at 2023-11-14T22:13:20Z",
             )
         ]
-        assert consumer.status().why == asked[0][1]
+        assert consumer.status().why.endswith(asked[0][1])
         # What was in flight is taken in, and nothing else begins.
         assert len(world.sender.pushes) == 5
         assert (await world.committed()).position == 3

@@ -43,14 +43,13 @@ async def test_a_sick_endpoint_gets_one_message_a_second_and_is_told_of(world, a
         await trio.sleep(60)
         status = consumer.status()
         assert (status.level, status.rate_now) == (Level.SLOW, 1.0)
-        assert status.held_back.startswith("one message a second for ")
-        assert "HTTP 500" in status.held_back
+        assert status.held_back.startswith("one message a second until one succeeds")
         assert 59_000 < status.oldest_age_ms < 61_000
         figures = consumer.made[-1].figures()
         assert (figures.level, figures.rate_now) == ("SLOW", 1.0)
         assert figures.oldest_age_ms == status.oldest_age_ms
         # It is slow, not stopped.
-        assert figures.why == ""
+        assert status.why == ""
     assert 18 <= sent_between(world, 10, 30) <= 21
 
 
@@ -238,7 +237,7 @@ async def test_the_maximum_and_the_window_change_while_it_runs(world, autojump_c
         before_s = trio.current_time()
         await trio.sleep(10)
         assert 95 <= sent_between(world, before_s, before_s + 10) <= 101
-        assert "rate of 10/s is used up" in consumer.status().held_back
+        assert "rate of 10.0 messages a second is used up" in consumer.status().held_back
         assert len(consumer.made) == 1
 
 

@@ -294,8 +294,9 @@ async def test_what_no_node_has_room_for_is_told_wherever_one_looks(balancer, he
     assert one["unassigned"] == [{"subscription": PAGES, "reason": NO_ROOM}]
     path = "/topics/shop.pages/subscriptions/search"
     (found,) = (await balancer.get(f"{path}/why")).json()["datacenters"]
-    assert (found["isDelivering"], found["reason"]) == (False, NO_ROOM)
-    problem = {"code": "LAGGING", "description": f"dc1: nobody runs it: {NO_ROOM}"}
+    nobody = f"dc1: nobody runs it: {NO_ROOM}"
+    assert (found["isDelivering"], found["reason"]) == (False, nobody)
+    problem = {"code": "LAGGING", "description": nobody}
     assert (await balancer.get(f"{path}/health")).json() == {
         "status": "UNHEALTHY", "problems": [problem],
     }  # fmt: skip

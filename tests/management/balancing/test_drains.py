@@ -42,7 +42,7 @@ def nodes(api):
         header("left", is_leaving=True),
         header("c", "dc2"),
     ):
-        fold.take(each.dc, StatusRecord(each, (), ()), api.clock.ms, api.clock.monotonic_s())
+        fold.take(each.dc, StatusRecord(each, (), ()), api.clock.monotonic_s())
     api.administered_with(status=fold, datacenters=("dc2",))
     return api
 

@@ -64,8 +64,8 @@ async def test_why_tells_it_of_each_node_while_the_coordination_is_followed(api,
     )
     now_s = trio.current_time()
     fold.report("dc1", "", T0_MS, now_s)
-    record = StatusRecord(header, (), (SubscriptionStatus(ORDERS),))
-    fold.take("dc1", record, int(1_000 * now_s), now_s)
+    record = StatusRecord(header, (), (SubscriptionStatus(name=ORDERS),))
+    fold.take("dc1", record, now_s)
 
     async def node():
         shown = (await api.get("/topics/shop.orders/subscriptions/billing/why")).json()

@@ -73,7 +73,7 @@ async def test_a_redrive_that_waits_says_what_for(desk):
     await desk.api.put("/topics/shop.orders/subscriptions/billing/state", "SUSPENDED")
     await desk.api.post(f"{LETTERS}/redrive", {"all": True})
     (there,) = (await desk.api.get(f"{LETTERS}/redrive")).json()["datacenters"]
-    assert (there["state"], there["reason"]) == ("WAITING", "the subscription is suspended")
+    assert (there["state"], there["reason"]) == ("WAITING", "it is suspended")
 
 
 async def test_a_redrive_that_is_done_makes_room_and_numbers_go_up(desk):

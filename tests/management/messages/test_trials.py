@@ -3,12 +3,9 @@
 import base64
 
 import pytest
-import trio
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hermes_actors.errors import Refused, Unavailable
-from hermes_actors.management.messages.trials import A_MINUTE_MAX, TrialTurns
+from hermes_actors.management.messages.trials import A_MINUTE_MAX
 from hermes_actors.model.push_trial import PushTrial, TrialAnswer, TrialPush, TrialRequest
 from tests.management.callers import ADMIN, FINANCE, STRANGER
 
@@ -28,13 +25,10 @@ class Endpoint:
     def __init__(self):
         self.bodies = []
         self.error = None
-        self.gate = trio.Event()
-        self.gate.set()
 
     async def __call__(self, live, topic, body):
         assert (str(live.name), str(topic.name)) == ("shop.orders$billing", "shop.orders")
         self.bodies.append(body)
-        await self.gate.wait()
         if self.error is not None:
             raise self.error
         return DONE
@@ -100,25 +94,6 @@ async def test_a_subscription_that_is_not_there_is_told(api, endpoint):
     assert api.refusal(answer) == (400, "SUBSCRIPTION_NOT_EXISTS")
 
 
-async def test_one_subscription_is_tried_once_at_a_time(api, endpoint, nursery):
-    endpoint.gate = trio.Event()
-    answers = []
-
-    async def first():
-        answers.append(await api.post(PATH, {}))
-
-    nursery.start_soon(first)
-    await trio.testing.wait_all_tasks_blocked()
-    second = await api.post(PATH, {})
-    assert api.refusal(second) == (429, "OTHER")
-    assert "is being tried already" in api.message(second)
-    assert second.headers["retry-after"] == "1"
-    endpoint.gate.set()
-    await trio.testing.wait_all_tasks_blocked()
-    assert answers[0].status_code == 200
-    assert (await api.post(PATH, {})).status_code == 200
-
-
 async def test_a_node_tries_a_few_a_minute(api, endpoint):
     for _ in range(A_MINUTE_MAX):
         assert (await api.post(PATH, {})).status_code == 200
@@ -141,19 +116,13 @@ async def test_why_nothing_could_be_pushed_is_told_and_the_next_may_try(
     assert (await api.post(PATH, {})).status_code == 200
 
 
-@given(st.lists(st.tuples(st.floats(0, 30), st.sampled_from("abc"), st.booleans()), max_size=60))
-def test_no_minute_sees_more_than_its_share_and_no_subscription_two_at_once(steps):
-    turns, now_s, begun_s, under_way = TrialTurns(), 0.0, [], set()
-    for pause_s, name, ends in steps:
-        now_s += pause_s
-        recent = [each for each in begun_s if each > now_s - 60.0]
-        if name in under_way or len(recent) == A_MINUTE_MAX:
-            with pytest.raises(Unavailable):
-                turns.begin(name, now_s)
-            continue
-        turns.begin(name, now_s)
-        begun_s.append(now_s)
-        under_way.add(name)
-        if ends:
-            turns.end(name)
-            under_way.discard(name)
+async def test_the_document_tells_what_is_asked_and_answered(api, endpoint):
+    document = (await api.get("/openapi.json")).json()
+    operation = document["paths"]["/topics/{topic}/subscriptions/{name}/test"]["post"]
+    asked = operation["requestBody"]["content"]["application/json"]["schema"]
+    assert asked == {"$ref": "#/components/schemas/PushTest"}
+    told = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    assert told["allOf"] == [{"$ref": "#/components/schemas/PushTrial"}]
+    fields = set((await api.post(PATH, {})).json())
+    properties = document["components"]["schemas"]["PushTrial"]["properties"]
+    assert fields == set(properties) | set(told["properties"])

@@ -4,17 +4,14 @@ import trio
 
 from hermes_actors.coordination.commands import Join, TermClaim
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.record import NodeHeader, Page, SubscriptionStatus
-from hermes_actors.status.record import decode as decode_status
+from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus
 from tests.management.coordination_scene import ORDERS, Followed
 
 
 def heard_of(fold, node):
-    page = Page(
-        NodeHeader(node=node, dc="dc1", boot_id=node, sequence=1, roles=("consumers",)), 9_000
-    )
-    page.add(SubscriptionStatus(ORDERS, ""))
-    fold.take("dc1", decode_status(page.encode()), 0, trio.current_time())
+    header = NodeHeader(node=node, dc="dc1", boot_id=node, sequence=1, roles=("consumers",))
+    record = StatusRecord(header, (), (SubscriptionStatus(name=ORDERS),))
+    fold.take("dc1", record, trio.current_time())
 
 
 async def test_members_of_a_group_have_the_partitions_that_they_own(api):

@@ -21,8 +21,7 @@ from hermes_actors.metadata.keys import activation_key
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.record import NodeHeader, Page, SubscriptionStatus
-from hermes_actors.status.record import decode as decode_status
+from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus
 
 TOPIC = "shop.orders"
 NAME = f"{TOPIC}$billing"
@@ -332,13 +331,11 @@ async def test_a_retransmission_that_is_not_taken_up_yet_is_told(world):
     assert "not taken up the last retransmission" in found["datacenters"][0]["reason"]
 
 
-def heard_of(world, node="n1", why=""):
-    page = Page(
-        NodeHeader(node=node, dc="dc1", boot_id="b", sequence=1, roles=("consumers",)), 10_000
-    )
-    page.add(SubscriptionStatus(NAME, why))
+def heard_of(world, node="n1"):
+    header = NodeHeader(node=node, dc="dc1", boot_id="b", sequence=1, roles=("consumers",))
+    record = StatusRecord(header, (), (SubscriptionStatus(name=NAME),))
     world.fold.report("dc1", "", 0, trio.current_time())
-    world.fold.take("dc1", decode_status(page.encode()), 0, trio.current_time())
+    world.fold.take("dc1", record, trio.current_time())
 
 
 async def test_a_consumer_group_has_hermes_shape(world):
@@ -370,6 +367,6 @@ async def test_a_consumer_group_has_hermes_shape(world):
 
 async def test_the_group_of_a_suspended_subscription_is_empty(world):
     await world.api.put(f"{PATH}/state", "SUSPENDED", headers=OWNER)
-    heard_of(world, why="suspended")
+    heard_of(world)
     first, _ = (await world.api.get(f"{PATH}/consumer-groups")).json()
     assert (first["state"], first["empty"], first["members"]) == ("Empty", True, [])

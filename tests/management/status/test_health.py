@@ -2,6 +2,7 @@
 
 import pytest
 
+from hermes_actors.status.reasons import Code, because
 from hermes_actors.status.record import LastUndelivered, Published, TopicStatus
 from tests.management.statuses_scene import SUBSCRIPTION, consumed
 
@@ -49,7 +50,7 @@ async def test_client_errors_are_a_problem_only_where_they_are_retried(api, node
     await api.put(SUBSCRIPTION, {"subscriptionPolicy": {"retryClientErrors": True}})
     (problem,) = (await api.get(f"{SUBSCRIPTION}/health")).json()["problems"]
     assert problem["code"] == "RECEIVING_MALFORMED_MESSAGES"
-    assert problem["description"] == "50.0 of 100.0 attempts a second are answered with 4xx"
+    assert problem["description"] == "50.0 of 100.0 attempts a second end with 4xx"
 
 
 async def test_a_suspended_subscription_is_healthy(api, nodes):
@@ -60,23 +61,34 @@ async def test_a_suspended_subscription_is_healthy(api, nodes):
     }
 
 
-async def test_nodes_that_tell_the_same_are_one_problem_that_begins_with_the_cause(api, nodes):
+async def test_the_cause_of_failures_is_told_beside_their_share(api, nodes):
     nodes.read("dc1")
-    for name, for_s in (("a", 9), ("b", 61), ("c", 9), ("d", 9)):
-        held = (
-            f"one message a second for {for_s} s, until one succeeds: most attempts fail (HTTP 503)"
-        )
-        slow = consumed(level="SLOW", held_back=held, last_failure="HTTP 503")
-        nodes.tell("dc1", name, subscriptions=[slow])
-    nodes.tell("dc1", "e", subscriptions=[consumed(level="SLOW", last_failure="HTTP 500")])
-    problems = (await api.get(f"{SUBSCRIPTION}/health")).json()["problems"]
-    assert [each["description"] for each in problems] == [
-        (
-            "HTTP 503; one message a second for 9 s, until one succeeds: most attempts fail "
-            "(on dc1 a, dc1 b, dc1 c and 1 more)"
-        ),
-        "HTTP 500 (on dc1 e)",
-    ]
+    failing = {"last_failure": "connect: refused", "last_failure_kind": "connect"}
+    nodes.tell("dc1", "a", subscriptions=[consumed({"other_errors": 10}, **failing)])
+    (problem,) = (await api.get(f"{SUBSCRIPTION}/health")).json()["problems"]
+    assert problem["description"] == (
+        "10.0 of 10.0 attempts a second end with no answer; pushes fail: connect: refused"
+    )
+
+
+async def test_nodes_with_the_same_trouble_are_one_problem_that_begins_with_the_cause(api, nodes):
+    def slow(for_s, status):
+        held = (because(Code.ONE_A_SECOND, for_s=for_s),)
+        failure = {"last_failure": f"HTTP {status}", "last_failure_kind": str(status)}
+        return consumed(level="SLOW", reasons=held, **failure)
+
+    nodes.read("dc1")
+    for name, for_s in (("a", 9.0), ("b", 61.0), ("c", 9.0), ("d", 9.0)):
+        nodes.tell("dc1", name, subscriptions=[slow(for_s, 503)])
+    nodes.tell("dc1", "e", subscriptions=[slow(9.0, 404)])
+    first, second = (await api.get(f"{SUBSCRIPTION}/health")).json()["problems"]
+    assert first == {
+        "code": "MALFUNCTIONING",
+        "description": "pushes fail: HTTP 503; one message a second until one succeeds, for 9.0 s "
+        "(on dc1 a, dc1 b, dc1 c and 1 more)",
+    }
+    assert second["code"] == "RECEIVING_MALFORMED_MESSAGES"
+    assert second["description"].endswith("(on dc1 e)")
 
 
 async def test_open_dead_letters_are_a_problem_of_one_that_looks_well(api, nodes):
@@ -89,9 +101,7 @@ async def test_open_dead_letters_are_a_problem_of_one_that_looks_well(api, nodes
     health = (await api.get(f"{SUBSCRIPTION}/health")).json()
     assert health["status"] == "UNHEALTHY"
     (problem,) = health["problems"]
-    assert problem["description"] == (
-        "4 dead letters are open: re-drive or expire them ('hermes dlq')"
-    )
+    assert problem["description"] == "dead letters to re-drive or expire ('hermes dlq'): 4"
     rows = (await api.get("/status/subscriptions?unhealthy=true")).json()["subscriptions"]
     assert [(row["name"], row["openDeadLetters"]) for row in rows] == [("billing", 4)]
 
@@ -105,6 +115,6 @@ async def test_dead_letters_that_are_all_its_trouble_have_their_reason_beside_th
         )
     (problem,) = (await api.get(f"{SUBSCRIPTION}/health")).json()["problems"]
     assert problem["description"] == (
-        "2 dead letters are open, the last one for TTL_EXCEEDED: old: re-drive or expire them "
-        "('hermes dlq')"
+        "dead letters to re-drive or expire ('hermes dlq'): 2; "
+        "the last message was given up for TTL_EXCEEDED: old"
     )

@@ -23,7 +23,7 @@ async def test_all_nodes_are_listed_with_state_age_and_reasons(autojump_clock, a
         {
             "datacenter": "dc2",
             "isKnown": False,
-            "reason": "status unknown since 2023-11-14T22:13:20Z: the log does not answer",
+            "reason": "status of dc2 unknown since 2023-11-14T22:13:20Z: the log does not answer",
         },
     ]
     assert [(each["node"], each["state"], each["reasons"]) for each in body["nodes"]] == [
@@ -44,7 +44,7 @@ async def test_all_nodes_are_listed_with_state_age_and_reasons(autojump_clock, a
 
 async def test_two_processes_of_one_name_are_told_of(api, nodes):
     nodes.read("dc1")
-    for boot in ("b1", "b2", "b1"):
+    for boot in ("b1", "b2", "b1", "b1"):
         nodes.tell("dc1", "a", boot=boot)
     (node,) = (await api.get("/status/nodes")).json()["nodes"]
     assert node["reasons"] == ["another process reports as a too; give each its own name"]

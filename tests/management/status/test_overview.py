@@ -2,15 +2,17 @@
 
 import pytest
 import trio
+from msgspec.structs import replace
 
-from hermes_actors.management.status.overview import Overview, OverviewQuery
 from hermes_actors.model.topic import Owner
-from hermes_actors.status.fold import GONE_AFTER_S, StatusFold
+from hermes_actors.status.fold import StatusFold
+from hermes_actors.status.judging import judged
+from hermes_actors.status.reasons import Code, because
 from hermes_actors.status.record import Flow, NodeHeader, StatusRecord, SubscriptionStatus
-from tests.hand_clock import HandClock
 
 NOW_MS = 1_700_000_000_000
-FAILING = {"level": "SLOW", "held_back": "it fails", "last_failure": "HTTP 503"}
+FAILING = {"level": "SLOW", "last_failure": "HTTP 503", "last_failure_kind": "503"}
+AWAY = {"reasons": (because(Code.LOG_AWAY, detail="away"),)}
 
 
 @pytest.fixture
@@ -32,14 +34,16 @@ async def tell(api):
 
     def tell(**entries):
         fold.report("dc1", "", NOW_MS, trio.current_time())
-        told = tuple(
-            SubscriptionStatus(name.replace("__", "$").replace("_", "."), **fields)
+        told = [
+            SubscriptionStatus(name=name.replace("__", "$").replace("_", "."), **fields)
             for name, fields in entries.items()
-        )
+        ]
+        states = [(each, *judged(each, NOW_MS)) for each in told]
+        told = [replace(each, state=state, reasons=why) for each, state, why in states]
         header = NodeHeader(
             node="n1", dc="dc1", boot_id="b", sequence=1, roles=("consumers",), written_at_ms=NOW_MS
         )
-        fold.take("dc1", StatusRecord(header, (), told), NOW_MS, trio.current_time())
+        fold.take("dc1", StatusRecord(header, (), tuple(told)), trio.current_time())
 
     return tell
 
@@ -112,9 +116,9 @@ async def test_topics_have_a_row_each_with_the_sums_of_their_subscriptions(api, 
 
 async def test_what_is_stopped_or_fails_seldom_is_unhealthy_under_hermes_codes(api, tell):
     tell(
-        shop_orders__audit={"why": "the log cannot be read"},
+        shop_orders__audit=AWAY,
         shop_orders__billing={"lag": 1, **FAILING},
-        shop_parcels__billing={"lag": 1, **FAILING, "last_failure": "timeout"},
+        shop_parcels__billing={"lag": 1, **FAILING, "last_failure_kind": "timeout"},
     )
     found = (await api.get("/unhealthy?respectMonitoringSeverity=false")).json()
     assert [(each["name"], each["problems"][0]["code"]) for each in found] == [
@@ -145,49 +149,27 @@ async def test_what_is_stopped_or_fails_seldom_is_unhealthy_under_hermes_codes(a
     ],
 )
 async def test_unhealthy_ones_are_chosen_as_in_hermes(api, tell, query, names):
-    every = {"why": "the log cannot be read"}
+    every = AWAY
     tell(shop_orders__audit=every, shop_orders__billing=every, shop_parcels__billing=every)
     assert [each["name"] for each in (await api.get(f"/unhealthy{query}")).json()] == names
 
 
 async def test_unhealthy_ones_are_lines_of_text_for_who_wants_text(api, tell):
-    tell(shop_orders__audit={"why": "away"}, shop_orders__billing={"why": "off"})
+    tell(shop_orders__audit=AWAY, shop_orders__billing=AWAY)
     answer = await api.client.get(
         "/unhealthy?respectMonitoringSeverity=false", headers={"accept": "text/plain"}
     )
     assert answer.headers["content-type"].startswith("text/plain")
-    assert answer.text == "audit - away (on dc1 n1)\r\nbilling - off (on dc1 n1)"
+    text = "the log cannot be read: away (on dc1 n1)"
+    assert answer.text == f"audit - {text}\r\nbilling - {text}"
 
 
 async def test_a_suspended_one_is_unhealthy_only_where_the_broker_has_suspended_it(api, tell):
-    tell(shop_orders__billing={"why": "suspended"})
+    tell(shop_orders__billing={"reasons": (because(Code.SUSPENDED),)})
     await api.put("/topics/shop.orders/subscriptions/billing/state", "SUSPENDED")
     assert await rows(api, "?unhealthy=true") == []
     live = api.metadata.catalog.subscriptions["shop.orders$billing"]
     assert live.subscription.owner == Owner("Plaintext", "finance")
-
-
-async def test_why_tells_the_whole_rate_and_what_a_time_out_goes_by(api, tell):
-    timed_out = {**FAILING, "last_failure": "timeout"}
-    tell(shop_orders__billing=timed_out, shop_orders__audit={"last_failure": "timeout"})
-    path = "/topics/shop.orders/subscriptions"
-    (failing,) = (await api.get(f"{path}/billing/why")).json()["datacenters"][0]["nodes"]
-    assert failing["rateMax"] == 400
-    assert "subscriptionPolicy.requestTimeout gives the endpoint 1000 ms" in failing["hint"]
-    (well,) = (await api.get(f"{path}/audit/why")).json()["datacenters"][0]["nodes"]
-    assert "rateMax" not in well
-    assert "hint" not in well
-
-
-async def test_why_tells_how_long_ago_a_node_was_heard_of(autojump_clock, api, tell):
-    tell(shop_orders__billing={})
-    await trio.sleep(5)
-    why = "/topics/shop.orders/subscriptions/billing/why"
-    (node,) = (await api.get(why)).json()["datacenters"][0]["nodes"]
-    assert node["heardAgoMs"] == 5_000
-    # Silent for longer it is gone, and its row with it.
-    await trio.sleep(GONE_AFTER_S - 5)
-    assert (await api.get(why)).json()["datacenters"][0]["nodes"] == []
 
 
 async def test_while_a_datacentre_tells_nothing_what_is_well_elsewhere_is_unknown(api, tell):
@@ -204,9 +186,7 @@ async def test_while_a_datacentre_tells_nothing_what_is_well_elsewhere_is_unknow
         ("FAILING", -1, 0.0, False),
         ("UNKNOWN", -1, 0.0, False),
     ]
-    assert found[2]["reason"] == (
-        "the status of dc2 is unknown; elsewhere: there is nothing to deliver"
-    )
+    assert [each["code"] for each in found[2]["reasons"]] == ["DC_UNKNOWN", "IDLE"]
     # What is known of it is enough to say that too much waits.
     assert "LAGGING" in [each["code"] for each in found[1]["problems"]]
 
@@ -216,50 +196,4 @@ async def test_a_node_that_cannot_tell_what_waits_does_not_say_that_nothing_does
     audit, billing, _ = (await api.get("/status/subscriptions")).json()["subscriptions"]
     assert (audit["condition"], audit["lag"]) == ("IDLE", 0)
     assert (billing["condition"], billing["lag"]) == ("UNKNOWN", -1)
-    assert billing["reason"] == "nothing is under way; how many messages wait is not known"
-
-
-class SlowStatuses:
-    """Stands for statuses whose rows take so long."""
-
-    def __init__(self, clock, took_s=0.1):
-        self.clock = clock
-        self.took_s = took_s
-        self.made = []
-
-    def summary(self, live):
-        self.clock.pass_time(self.took_s)
-        self.made.append(str(live.name))
-        return {"topicName": str(live.name.topic), "name": live.name.name, "problems": []}
-
-    def datacenters(self):
-        return []
-
-
-async def test_whoever_looks_again_soon_gets_the_rows_that_took_long_to_make(api, tell):
-    tell()
-    metadata, clock = api.metadata, HandClock()
-    slow = SlowStatuses(clock)
-    overview = Overview(metadata, slow, clock)
-    everything = OverviewQuery()
-    first = await overview.rows(everything)
-    assert await overview.rows(everything) == first
-    assert (await overview.rows(OverviewQuery(names=["audit"])))["subscriptions"] != []
-    assert len(slow.made) == len(ALL)
-    # What has changed is shown at once.
-    await api.put("/topics/shop.orders/subscriptions/audit", {"description": "changed"})
-    await overview.rows(everything)
-    assert slow.made[len(ALL) :] == ["shop.orders$audit"]
-    clock.pass_time(10 * 0.1 * len(slow.made) - clock.passed_s)
-    await overview.rows(everything)
-    assert len(slow.made) == 2 * len(ALL) + 1
-
-
-async def test_rows_that_took_no_time_are_made_anew(api, tell):
-    tell()
-    clock = HandClock()
-    quick = SlowStatuses(clock, took_s=0.01)
-    overview = Overview(api.metadata, quick, clock)
-    for looks in (1, 2):
-        await overview.rows(OverviewQuery())
-        assert len(quick.made) == looks * len(ALL)
+    assert billing["reasons"][0]["code"] == "LAG_UNKNOWN"

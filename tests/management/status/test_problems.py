@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hermes_actors.management.status.problems import SubscriptionHealth, health_of
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
-from hermes_actors.status.record import Flow
+from hermes_actors.status.record import Flow, LastUndelivered
 from hermes_actors.status.sums import SubscriptionSum
 from tests.values import a_live_subscription, a_subscription
 
@@ -33,7 +33,7 @@ SUMS = st.builds(
     lag_min=st.integers(0, 10**8),
     nodes=st.integers(0, 3),
     open_letters=st.integers(-1, 2),
-    last_undelivered=st.sampled_from(["", "HTTP 400"]),
+    last_undelivered=st.sampled_from([None, LastUndelivered(1, 0, 7, "HTTP 400")]),
     latency_ms=st.none(),
 )
 TOPIC_RATES = st.integers(0, 100_000)
@@ -80,7 +80,10 @@ def test_what_somebody_has_suspended_is_healthy(found, topic_rate, missing):
 def test_what_the_broker_has_suspended_says_why(found):
     health = judged(found, is_suspended=True, suspension="410 Gone")
     assert health.status == "UNHEALTHY"
-    assert health.problems[0] == {"code": "UNREACHABLE", "description": "410 Gone"}
+    assert health.problems[0] == {
+        "code": "UNREACHABLE",
+        "description": "the broker has suspended it: 410 Gone",
+    }
 
 
 @given(SUMS, TOPIC_RATES, st.booleans())

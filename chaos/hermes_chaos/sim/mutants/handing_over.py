@@ -22,6 +22,7 @@ from hermes_actors.log.base import Commit, LogUnavailable, OffsetOutOfRange, Unk
 from hermes_actors.log.commits import decode
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.status.reasons import Code, because
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.mutants.mutant import Mutant
 from hermes_chaos.sim.world import Shape
@@ -100,7 +101,7 @@ async def _wait_where_it_was(self: Intake) -> None:
         else:
             await trio.sleep(0.05)
     except (LogUnavailable, UnknownTopic) as error:
-        self._pause(str(error))
+        self._pause(because(Code.LOG_AWAY, detail=str(error)))
 
 
 def _doubt_nothing(_self: Intake, _partitions: Iterable[int], _after_s: float = 0.0) -> None:

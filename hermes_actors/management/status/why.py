@@ -1,0 +1,126 @@
+"""What management answers of one node that consumes a subscription. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.model.subscription import SerialPolicy
+from hermes_actors.status.judging import unsettled_of
+from hermes_actors.status.reasons import Code, Reason, as_json, because, sentences
+from hermes_actors.status.sums import ConsumingNode
+
+_NEW_OWNER_S = 3_600.0
+_NO_HTTP2 = ("malformed", "connect")
+"""How a push ends where the endpoint does not speak HTTP/2."""
+
+
+def explained(reasons: tuple[Reason, ...]) -> dict[str, Any]:
+    """Reasons as they are answered, for programs and in one line for people."""
+    return {"reason": sentences(reasons), "reasons": as_json(reasons)}
+
+
+def node_shown(
+    place: ConsumingNode, live: LiveSubscription, takeover: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The node's state, the reasons, its figures, and `details` beside the reasons."""
+    status = place.status
+    counts = status.counts
+    shown = {
+        "node": place.view.header.node,
+        "state": place.state,
+        "isDelivering": place.is_delivering,
+        **explained(place.reasons),
+        "details": as_json(details(place, live, takeover)),
+        "heardAgoMs": round(1_000 * place.view.age_s),
+        "rate": status.rates.delivered / 1_000,
+        "lag": status.lag,
+        "inflight": status.inflight,
+        "waitingRetries": status.waiting_retries,
+        "delivered": counts.delivered,
+        "retries": counts.retries,
+        "discarded": counts.discarded,
+        "expired": counts.expired,
+        "timeouts": counts.timeouts,
+        "otherErrors": counts.other_errors,
+        "codes4xx": counts.codes_4xx,
+        "codes5xx": counts.codes_5xx,
+        "filtered": counts.filtered,
+        "deadLetters": counts.dead_letters,
+        **latency_shown(status.latency_ms),
+        **takeover,
+    }
+    if status.level:
+        shown |= {
+            "rateLevel": status.level,
+            "rateNow": status.rate_now,
+            "oldestAgeMs": status.oldest_age_ms,
+        }
+        if (rate_max := _rate_max(live)) is not None:
+            shown["rateMax"] = rate_max
+    if status.open_letters >= 0:
+        shown["openDeadLetters"] = status.open_letters
+    if status.last_success_at_ms:
+        shown["lastSuccessAt"] = status.last_success_at_ms / 1_000
+    if status.last_failure:
+        shown |= {
+            "lastFailure": status.last_failure,
+            "lastFailureAt": status.last_failure_at_ms / 1_000,
+            "lastFailureAttempt": status.last_attempts,
+        }
+    return shown
+
+
+def details(
+    place: ConsumingNode, live: LiveSubscription, takeover: Mapping[str, Any]
+) -> Iterator[Reason]:
+    """What else is known of the node, and what to try where it fails."""
+    status, told = place.status, {each.code for each in place.reasons}
+    rate_max, rate = _rate_max(live), status.rate_now
+    if status.level == "FULL" and rate_max is not None and rate < 0.995 * rate_max:
+        yield because(Code.SHARE, rate=rate, rate_max=rate_max)
+    if Code.UNSETTLED.name not in told:
+        yield from unsettled_of(status)
+    if status.counts.filtered and not {Code.FILTERED_OUT.name, Code.ALL_FILTERED.name} & told:
+        yield because(Code.FILTERED, count=status.counts.filtered)
+    if status.latency_ms is not None:
+        p50_ms, p99_ms = status.latency_ms
+        yield because(Code.LATENCY, p50=p50_ms / 1_000, p99=p99_ms / 1_000)
+    if status.last_failure:
+        yield because(
+            Code.LAST_FAILURE,
+            at_ms=status.last_failure_at_ms,
+            attempt=status.last_attempts,
+            failure=status.last_failure,
+        )
+        if status.last_success_at_ms:
+            yield because(Code.LAST_SUCCESS, at_ms=status.last_success_at_ms)
+        else:
+            yield because(Code.NO_SUCCESS)
+    before = ", ".join(takeover.get("takenOverFrom", ()))
+    if before and place.state != "IDLE" and takeover["ownedForS"] < _NEW_OWNER_S:
+        detail, for_s = takeover["takenOverBecause"], takeover["ownedForS"]
+        yield because(Code.TAKEN_OVER, for_s=for_s, before=before, detail=detail)
+    if not place.is_delivering:
+        yield from _hint(status.last_failure_kind, live)
+
+
+def latency_shown(latency_ms: tuple[float, float] | None) -> dict[str, Any]:
+    """p50 and p99 of the last minute; nothing where there was nothing."""
+    if latency_ms is None:
+        return {}
+    p50_ms, p99_ms = latency_ms
+    return {"latencyMs": {"p50": p50_ms, "p99": p99_ms}}
+
+
+def _hint(failure: str, live: LiveSubscription) -> Iterator[Reason]:
+    if failure == "timeout":
+        policy = live.subscription.subscription_policy
+        yield because(Code.RAISE_TIMEOUT, timeout=policy.request_timeout)
+    if live.subscription.http2_enabled and failure in _NO_HTTP2:
+        yield because(Code.NO_HTTP2)
+
+
+def _rate_max(live: LiveSubscription) -> int | None:
+    """What all nodes of a datacentre together may push in a second; None without a limit."""
+    policy = live.subscription.subscription_policy
+    return policy.rate if isinstance(policy, SerialPolicy) else policy.message_rate

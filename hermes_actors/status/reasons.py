@@ -1,0 +1,191 @@
+"""Why a subscription fares as it does: a closed set of reasons, and the one sentence of each.
+
+A reason is made where its cause is, travels as a code with parameters, and becomes a sentence here.
+"""
+
+from collections.abc import Iterable
+from enum import Enum, unique
+from typing import Any
+
+from msgspec import Struct
+
+from hermes_actors.model.moments import iso_ms, span
+
+
+@unique
+class Code(Enum):
+    """All reasons with their sentences. A parameter `…_s` is a span of time, `…_ms` a moment."""
+
+    # Nothing is delivered.
+    STARTING = "it is starting"
+    STOPPING = "it is stopping"
+    SUSPENDED = "it is suspended"
+    SUSPENDED_BY_BROKER = "the broker has suspended it: {detail}"
+    NOT_CONSUMABLE = "it cannot be consumed as it stands: {detail}"
+    CRASHED = "its consumer failed and is started again: {detail}"
+    LOG_AWAY = "the log cannot be read: {detail}"
+    NO_TOPIC = "the log has no topic {topic}"
+    PARTITIONS_AWAY = "partitions {partitions} cannot be read: {detail}"
+    RETRIES_FULL = (
+        "reading has stopped: {count} messages wait for a retry, for an earlier message of their "
+        "key or for their dead letter, the most that may (consumers.waiting_retries_max)"
+    )
+    BYTES_FULL = (
+        "reading has stopped: messages of {bytes} bytes wait, the most that may "
+        "(consumers.buffered_bytes_max)"
+    )
+    SPAN_FULL = (
+        "reading of partitions {partitions} has stopped: each has an unsettled message {offsets} "
+        "offsets back, the most that may be (consumers.unsettled_span_max)"
+    )
+    LETTERS_WAIT = "{count} dead letters wait for {topic}: {detail}"
+    NO_ROOM = "{dc}: nobody runs it: {detail}"
+    NOBODY_RUNS = (
+        "none of the consuming nodes of {dc} ({nodes}) runs it: it is about to start, or they wait "
+        "for its partitions to become free"
+    )
+    NO_CONSUMERS = "no node of {dc} with the role consumers is there"
+
+    # Less is delivered than could be.
+    PAUSED = (
+        "paused: this node has not seen its own heartbeat in the coordination log for 2 s, and "
+        "other nodes may have taken its place"
+    )
+    UNAUTHORIZED = "{detail}"
+    RATE_LOWERED = "the rate is down to {rate} of {rate_max} messages a second for {for_s}"
+    ONE_A_SECOND = "one message a second until one succeeds, for {for_s}"
+    ONE_A_MINUTE = (
+        "one message a minute until one succeeds, for {for_s}, and one as soon as the endpoint "
+        "takes a connection"
+    )
+    ALL_REQUESTS_OPEN = "all {count} of its requests at a time are open (inflightSize)"
+    RATE_ELSEWHERE = "another node uses its share of the rate for some seconds yet"
+    RATE_USED = "its rate of {rate} messages a second is used up"
+    SHARE_USED = "its share of the rate, {rate} of {rate_max} messages a second, is used up"
+    KEYS_WAIT = "{count} messages wait for an earlier one of their key"
+    BATCH_FILLS = "{count} of {size} messages of a batch are there; it is sent within {wait_s}"
+    BATCH_WAITS = "a batch of {count} messages waits for attempt {attempt}, due in {wait_s}"
+    REDRIVE_WAITS = "its re-drive waits: {detail}"
+    FILTERS_FAILED = "left out because a filter failed: {count}, the last at {at_ms}: {detail}"
+    FILTERS_SLOW = "given up because filters took too long: {count}, the last at {at_ms}: {detail}"
+    AVRO_UNREADABLE = "given up as unreadable Avro: {count}, the last at {at_ms}: {detail}"
+    AVRO_WAITS = "put off while their Avro cannot be read: {count}, the last at {at_ms}: {detail}"
+
+    # What its figures say.
+    FAILS = "pushes fail: {failure}"
+    DELIVERS = "{rate} messages a second are delivered"
+    DELIVERS_FEW = "less than 0.1 messages a second are delivered"
+    SOME_FAIL = "{rate} attempts a second fail: {failure}"
+    UNSETTLED = "{inflight} in flight, {waiting} waiting for a retry, the oldest {oldest_s} old"
+    IDLE = "there is nothing to deliver"
+    QUIET = "nothing is under way"
+    LAG_UNKNOWN = "nothing is under way; how many messages wait is not known"
+    FILTERED_OUT = (
+        "its filters let nothing pass: about {per_minute} messages a minute are filtered out, "
+        "{count} since the node's start"
+    )
+    ALL_FILTERED = "all {count} messages since the node's start were filtered out"
+
+    # What is not known.
+    LAST_KNOWN = "its status of {age_s} ago is the last that is known"
+    SILENT = "its node has not been heard of for {age_s}"
+    DC_UNKNOWN = "status of {dc} unknown since {at_ms}: {detail}"
+    NOT_FOLLOWED = "no node's status is followed"
+
+    # Details.
+    SHARE = "this node may send {rate} of the subscription's {rate_max} messages a second"
+    FILTERED = "its filters have left out {count} messages"
+    LATENCY = "half of the last minute's pushes took {p50} s at most, 99 % of them {p99} s"
+    LAST_FAILURE = "last failure {at_ms}, at attempt {attempt} of its message: {failure}"
+    LAST_SUCCESS = "last success {at_ms}"
+    NO_SUCCESS = "no success since the node has had it"
+    TAKEN_OVER = (
+        "this node has had it for {for_s}, {before} had it before ({detail}): what failed there is "
+        "not known here"
+    )
+    RAISE_TIMEOUT = (
+        "subscriptionPolicy.requestTimeout gives the endpoint {timeout} ms to answer: raise it, or "
+        "have the endpoint answer sooner"
+    )
+    NO_HTTP2 = (
+        "http2Enabled is on, and an endpoint that speaks HTTP/1.1 only fails like this: turn it "
+        "off, or have the endpoint speak HTTP/2"
+    )
+
+    # Problems beyond Hermes' limits.
+    LAGS = "{count} messages wait, more than {limit} s of the topic's {rate} messages a second"
+    TOO_MANY_FAIL = "{rate} of {attempts} attempts a second end with {outcome}"
+    LETTERS_OPEN = "dead letters to re-drive or expire ('hermes dlq'): {count}"
+    LETTER_CAUSE = "the last message was given up for {detail}"
+
+
+_STOPS = frozenset(
+    code.name
+    for code in (
+        Code.STARTING,
+        Code.STOPPING,
+        Code.SUSPENDED,
+        Code.SUSPENDED_BY_BROKER,
+        Code.NOT_CONSUMABLE,
+        Code.CRASHED,
+        Code.LOG_AWAY,
+        Code.NO_TOPIC,
+        Code.PARTITIONS_AWAY,
+        Code.RETRIES_FULL,
+        Code.BYTES_FULL,
+        Code.SPAN_FULL,
+        Code.LETTERS_WAIT,
+    )
+)
+
+
+class Reason(Struct, frozen=True, array_like=True):
+    """A code of Code, or of a newer version's, and its parameters."""
+
+    code: str
+    params: dict[str, str | int | float] = {}
+
+    @property
+    def is_stop(self) -> bool:
+        """True where a node delivers nothing for it."""
+        return self.code in _STOPS
+
+
+def because(code: Code, **params: str | float) -> Reason:
+    """A reason of this version."""
+    return Reason(code.name, params)
+
+
+class _Shown(dict[str, str]):
+    def __missing__(self, _name: str) -> str:
+        return "?"
+
+
+def sentence(reason: Reason) -> str:
+    """The reason in plain English. Of a code that is not known here: the code itself."""
+    code = Code.__members__.get(reason.code)
+    if code is None:
+        return f"{reason.code} {reason.params or ''}".strip()
+    return code.value.format_map(_Shown({k: _shown(k, v) for k, v in reason.params.items()}))
+
+
+def sentences(reasons: Iterable[Reason]) -> str:
+    """All of them in one line."""
+    return "; ".join(map(sentence, reasons))
+
+
+def as_json(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
+    """Each reason as management answers it: code, parameters and sentence."""
+    return [{"code": each.code, "params": each.params, "text": sentence(each)} for each in reasons]
+
+
+def _shown(name: str, value: str | float) -> str:
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if name.endswith("_s"):
+        return span(value)
+    if name.endswith("_ms"):
+        return iso_ms(int(value), "seconds")
+    if isinstance(value, float):
+        return f"{value:.3g}" if 0 < value < 1 else f"{value:.1f}"
+    return str(value)
