@@ -75,6 +75,7 @@ class Round:
         self.begin(now_s)
 
     def begin(self, now_s: float) -> None:
+        """Count anew."""
         self.begun_s = now_s
         self.failures = self.pressed = self.successes = self.sent = 0
 
