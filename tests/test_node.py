@@ -111,7 +111,7 @@ async def test_a_start_that_fails_late_says_nothing_but_why(role, caplog, autoju
     own, other = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     async with open_node(config_of(), surroundings(clock, own, other)) as node:
         await node.metadata.wait_current()
-        await create_shop(node.administration, "http://192.0.2.1:9/")
+        await create_shop(node.administration, "http://10.255.255.1:9/")
     config = Config(roles=[role])
     for checkpoints in range(60):
         environment = surroundings(clock, own, other)

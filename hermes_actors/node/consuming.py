@@ -18,7 +18,6 @@ from hermes_actors.consumer.recipients.resolver import (
     ResolverContext,
     open_resolver,
 )
-from hermes_actors.consumer.recipients.resolver_dns import Names
 from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
 from hermes_actors.filters.aside import Aside
@@ -172,7 +171,7 @@ def provider_of(node: Node) -> ProviderOf:
     return find
 
 
-def names_of(clock: Clock, config: RecipientsConfig) -> Names:
+def names_of(clock: Clock, config: RecipientsConfig) -> Resolver:
     """Return the look-up of hosts for subscriptions that push to all addresses of a host."""
     post = trio.lowlevel.current_trio_token().run_sync_soon
-    return Names(Resolver(post, clock.monotonic_s), clock.monotonic_s, config.dns_ttl_ms / 1_000)
+    return Resolver(post, clock.monotonic_s, kept_s=config.dns_ttl_ms / 1_000)

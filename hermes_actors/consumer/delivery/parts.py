@@ -10,7 +10,7 @@ from hermes_actors.consumer.delivery.delivery import Transitions
 from hermes_actors.consumer.offsets.progress import Uncommitted
 from hermes_actors.consumer.rates.control import RateControls
 from hermes_actors.consumer.recipients.resolver import EndpointResolver
-from hermes_actors.consumer.recipients.resolver_dns import Names
+from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.sender import Sender
 from hermes_actors.filters.aside import Aside
 from hermes_actors.log.base import Log
@@ -65,7 +65,7 @@ class ConsumerParts(Struct, frozen=True):
     redrives: FollowedRedrives | None = None
     suspend: Callable[[LiveSubscription, str], None] = _suspend_nobody
     resolver: EndpointResolver | None = None
-    names: Names | None = None
+    names: Resolver | None = None
     listeners: Callable[[LiveSubscription], Sequence[Transitions]] = _nobody
     cover: Callable[[LiveSubscription], Cover | None] = uncovered
     aside: Aside = field(default_factory=lambda: Aside(FiltersConfig(), SystemThreads()))

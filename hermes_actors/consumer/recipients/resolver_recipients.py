@@ -5,8 +5,10 @@ and, with `{"resolve": "dns"}` in endpointAddressResolverMetadata, each address 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+import trio
 from msgspec import Struct
 
 from hermes_actors.consumer.recipients.endpoint import (
@@ -19,7 +21,7 @@ from hermes_actors.consumer.recipients.endpoint import (
     without_credentials,
 )
 from hermes_actors.consumer.recipients.resolver import Asked, EndpointResolver
-from hermes_actors.consumer.recipients.resolver_dns import Names
+from hermes_actors.consumer.senders.connecting import Found, Resolver
 from hermes_actors.consumer.senders.sender import PushRoute
 from hermes_actors.errors import Refused
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -74,7 +76,7 @@ class Settings(Struct, frozen=True):
         return cls(metadata.get(RESOLVE) == DNS, tuple(each.lower() for each in hosts))
 
 
-Found = Callable[["list[Recipient] | Unresolved"], None]
+OnFound = Callable[["list[Recipient] | Unresolved"], None]
 
 
 class Recipients:
@@ -89,7 +91,7 @@ class Recipients:
         self,
         live: LiveSubscription,
         resolver: EndpointResolver | None,
-        names: Names | None,
+        names: Resolver | None,
         *,
         other_schemes: tuple[str, ...] = (),
         is_proxied: Callable[[str], bool] | None = None,
@@ -140,13 +142,13 @@ class Recipients:
         """True when an address is filled from the message."""
         return any(each.is_template for each in self._endpoints)
 
-    def find_all(self, message: Message, timeout_s: float, done: Found) -> None:
+    def find_all(self, message: Message, timeout_s: float, done: OnFound) -> None:
         """Tell `done` all recipients now, or when their names have been looked up, or that they
         have not been within the time.
         """
         self._find(message, timeout_s, done, is_all=True)
 
-    def find_one(self, message: Message, last_key: str, timeout_s: float, done: Found) -> None:
+    def find_one(self, message: Message, last_key: str, timeout_s: float, done: OnFound) -> None:
         """Tell `done` one recipient in a list: the one whose turn it is, and at a retry the one
         behind `last_key`, that of the attempt before.
         """
@@ -168,7 +170,7 @@ class Recipients:
         ordered = [found[(first + step) % len(found)] for step in range(len(found))]
         return [next((each for each in ordered if each.route is not None), ordered[0])]
 
-    def _find(self, message: Message, timeout_s: float, done: Found, *, is_all: bool) -> None:
+    def _find(self, message: Message, timeout_s: float, done: OnFound, *, is_all: bool) -> None:
         try:
             resolved = self._resolved(message, is_all=is_all)
         except Unresolved as error:
@@ -234,7 +236,7 @@ class Recipients:
         return parsed
 
     def _expand(
-        self, recipients: list[Recipient], names: Names, timeout_s: float, done: Found
+        self, recipients: list[Recipient], names: Resolver, timeout_s: float, done: OnFound
     ) -> None:
         """Each address of each host for the host itself, once all are known."""
         hosts = dict.fromkeys(
@@ -242,27 +244,31 @@ class Recipients:
             for each in recipients
             if each.route is not None and self._is_looked_up(each.route.origin.host)
         )
-        missing = 1
+        answers: dict[str, Found] = {}
+        is_told = False
 
-        def on_known() -> None:
-            nonlocal missing
-            missing -= 1
-            if not missing:
-                done(self._bounded(list(_expanded(recipients, names, hosts))))
+        def tell() -> None:
+            nonlocal is_told
+            if is_told:
+                return
+            is_told = True
+            missing = [each for each in hosts if each not in answers]
+            if missing:
+                done(Unresolved(f"no answer of the name servers for {', '.join(missing[:5])}"))
+            else:
+                done(self._bounded(_expanded(recipients, answers)))
 
-        def on_late() -> None:
-            nonlocal missing
-            if missing > 0:
-                # What is known later is nobody's.
-                missing = -1
-                unknown = [each for each in hosts if not names.is_known(each)]
-                done(Unresolved(f"no answer of the name servers for {', '.join(unknown[:5])}"))
+        def on_answer(host: str, answer: Found) -> None:
+            answers[host] = answer
+            if len(answers) == len(hosts):
+                tell()
 
         for host in hosts:
-            missing += not names.require(host, on_known)
-        on_known()
-        if missing:
-            names.later(timeout_s, on_late)
+            names.resolve(host, partial(on_answer, host))
+        if not hosts:
+            tell()
+        elif not is_told:
+            trio.lowlevel.spawn_system_task(_after, timeout_s, tell)
 
     def _is_looked_up(self, host: str) -> bool:
         is_proxied = self._is_proxied is not None and self._is_proxied(host)
@@ -291,22 +297,35 @@ def _recipient(endpoint: Endpoint, message: Message, authorization: str) -> Reci
     return Recipient(_key(route), route, endpoint.authorization or authorization)
 
 
-def _expanded(
-    recipients: list[Recipient], names: Names, hosts: dict[str, None]
-) -> "Sequence[Recipient]":
+async def _after(delay_s: float, callback: Callable[[], None]) -> None:
+    await trio.sleep(delay_s)
+    callback()
+
+
+def _expanded(recipients: list[Recipient], answers: Mapping[str, Found]) -> list[Recipient]:
     expanded: list[Recipient] = []
     for each in recipients:
         route = each.route
-        if route is None or route.origin.host not in hosts:
+        if route is None or route.origin.host not in answers:
             expanded.append(each)
             continue
-        addresses = names.addresses(route.origin.host)
-        at = [at_address(route, address) for address in addresses]
+        answer = answers[route.origin.host]
+        if isinstance(answer, OSError) or not answer:
+            why = str(answer) if answer else "the name has no address"
+            expanded.append(Recipient(each.key, None, "", f"{route.origin.host}: {why}"))
+            continue
+        at = [at_address(route, address) for address in one_family(answer)]
         expanded += [Recipient(_key(route), route, each.authorization) for route in at]
-        if not addresses:
-            problem = f"{route.origin.host}: {names.problem(route.origin.host)}"
-            expanded.append(Recipient(each.key, None, "", problem))
     return expanded
+
+
+def one_family(addresses: Sequence[str]) -> tuple[str, ...]:
+    """The IPv4 addresses, or else the IPv6 ones: a machine that has both is one recipient.
+
+    Sorted, for name servers change their order.
+    """
+    unique = dict.fromkeys(addresses)
+    return tuple(sorted(each for each in unique if ":" not in each) or sorted(unique))
 
 
 def _key(route: PushRoute) -> str:

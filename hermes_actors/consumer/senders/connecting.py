@@ -57,11 +57,14 @@ class Resolver:
         *,
         look_up: LookUp = look_up,
         look_ups_max: int = LOOK_UPS_MAX,
+        kept_s: float = KEPT_S,
     ) -> None:
+        """An answer is used again for `kept_s`."""
         self._post = post
         self._now_s = now_s
         self._look_up = look_up
         self._free = look_ups_max
+        self._kept_s = kept_s
         self._asked: dict[str, list[Callable[[Found], None]]] = {}
         self._waiting: deque[str] = deque()
         self._kept: dict[str, tuple[float, Sequence[str]]] = {}
@@ -112,7 +115,7 @@ class Resolver:
             self._kept.pop(host, None)
             if len(self._kept) >= _NAMES_KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
-            self._kept[host] = (self._now_s() + KEPT_S, found)
+            self._kept[host] = (self._now_s() + self._kept_s, found)
         for done in self._asked.pop(host):
             done(found)
         self._start()

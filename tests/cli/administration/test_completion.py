@@ -51,7 +51,7 @@ async def test_a_real_management_is_asked(monkeypatch):
         trio.open_nursery() as nursery,
     ):
         await node.metadata.wait_current()
-        await create_shop(node.administration, "http://192.0.2.1/")
+        await create_shop(node.administration, "http://10.255.255.1/")
         served = HypercornConfig()
         served.bind, served.accesslog, served.errorlog = ["127.0.0.1:0"], None, None
         served.graceful_timeout = 0.05

@@ -95,5 +95,9 @@ async def test_a_refused_stream_is_sent_again_at_once():
     async with tcp(server) as port, open_httpx_sender(net_of()) as sender:
         assert (await pushed(sender, route_to(port))).status == 200
         server.refused = 100
-        assert (await pushed(sender, route_to(port))).failure is Failure.RESET
+        outcome = await pushed(sender, route_to(port))
+        assert (outcome.failure, outcome.detail) == (
+            Failure.RESET,
+            "the server reset the stream (HTTP/2 error 7)",
+        )
     assert (len(server.handled), server.refused) == (1, 97)

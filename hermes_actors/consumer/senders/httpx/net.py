@@ -107,6 +107,11 @@ def said(error: BaseException) -> str:
     """The error's text, or that of its cause; without bytes that a peer has sent."""
     if cause := tls_cause(error, PUSHES):
         return cause
+    match error.args:
+        case (h2.events.StreamReset(error_code=code),):
+            return f"the server reset the stream (HTTP/2 error {code})"
+        case (h2.events.ConnectionTerminated(error_code=code),):
+            return f"the server ended the connection (GOAWAY, HTTP/2 error {code})"
     found: BaseException | None = error
     while found is not None:
         if text := _QUOTED.sub("", str(found))[:_SAID_CHARACTERS_MAX]:

@@ -88,9 +88,8 @@ class Lanes:
     def __init__(self, net: HttpxNet, *, http2: bool) -> None:
         self._net = net
         self._http2 = http2
+        # A retired lane that has been replaced closes itself after its last push.
         self._lanes: dict[tuple[str, Origin], Lane] = {}
-        # An ordered set.
-        self._retired: dict[Lane, None] = {}
 
     async def take(self, route: PushRoute) -> Lane:
         """The lane for one push, to be given back."""
@@ -99,8 +98,6 @@ class Lanes:
         key = (route.subscription, route.origin)
         lane = self._lanes.get(key)
         if lane is None or lane.is_retired:
-            if lane is not None:
-                self._retired[lane] = None
             lane = self._lanes[key] = Lane(self._net, route.origin, http2=self._http2)
         lane.pushes += 1
         return lane
@@ -111,7 +108,6 @@ class Lanes:
         lane.pushes -= 1
         lane.free_since_s = trio.current_time()
         if lane.is_retired and not lane.pushes:
-            self._retired.pop(lane, None)
             if self._lanes.get(key) is lane:
                 del self._lanes[key]
             await lane.close()
@@ -127,8 +123,8 @@ class Lanes:
                 await lane.close()
 
     async def close(self) -> None:
-        """Close all connections, whoever uses them."""
-        for lane in (*self._lanes.values(), *self._retired):
+        """Close all connections, after the last push."""
+        for lane in self._lanes.values():
             await lane.close()
 
 
