@@ -1,26 +1,24 @@
-"""Filters that a client wants stored or tried: whether they compile, told beside the loop."""
+"""Filters that a client wants stored or tried: whether they compile, found out in a worker."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from hermes_actors.filters.aside import Aside
-from hermes_actors.filters.budget import Budget, BudgetSpent
-from hermes_actors.filters.compiled import problems
+from hermes_actors.filters.work import COMPILE_CPU_S, problems
 from hermes_actors.model.subscription import Filter
+from hermes_actors.runtime.workers import TooCostly, WorkerPool
 
 T = TypeVar("T")
 
 
-async def problems_of(wanted: Sequence[Filter], aside: Aside) -> tuple[str, ...]:
-    """Return what is wrong with the filters, as `filters[0].path must …`. A trio coroutine."""
+async def problems_of(wanted: Sequence[Filter], pool: WorkerPool) -> tuple[str, ...]:
+    """Return what is wrong with the filters, as `filters[0].path must …`. A trio coroutine. Raises
+    Unavailable.
+    """
     try:
-        return await aside.compile(wanted, _problems)
-    except BudgetSpent as error:
-        return (f"filters must take less time to compile: compiling them {error}",)
-
-
-def _problems(wanted: Sequence[Filter], budget: Budget) -> tuple[str, ...]:
-    return tuple(problems(wanted, budget))
+        found: tuple[str, ...] = await pool.ask("filters", COMPILE_CPU_S, problems, tuple(wanted))
+        return found
+    except TooCostly as error:
+        return (f"filters must take less time to compile: {error.message}",)
 
 
 class Unknown(Exception):
@@ -34,8 +32,8 @@ class Unknown(Exception):
 class Checked:
     """Answers, without waiting, what is wrong with the filters of one request."""
 
-    def __init__(self, aside: Aside) -> None:
-        self._aside = aside
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
         self._wanted: Sequence[Filter] = ()
         self._problems: tuple[str, ...] = ()
 
@@ -52,5 +50,5 @@ class Checked:
                 return await decide()
             except Unknown as unknown:
                 wanted = unknown.wanted
-            self._problems = await problems_of(wanted, self._aside)
+            self._problems = await problems_of(wanted, self._pool)
             self._wanted = wanted

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.filters.aside import Aside
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.management.access.roles import (
     Caller,
@@ -54,6 +53,7 @@ from hermes_actors.model.subscription import (
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import each_in_turns
+from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.security.address_guard import AddressGuard
 
 _ENDS_TIMEOUT_S = 2.0
@@ -71,7 +71,7 @@ class Subscriptions:
         config: ManagementConfig,
         clock: Clock,
         guard: AddressGuard,
-        aside: Aside,
+        pool: WorkerPool,
     ) -> None:
         self._metadata = metadata
         self._log = log
@@ -79,7 +79,7 @@ class Subscriptions:
         self._config = config
         self._clock = clock
         self._guard = guard
-        self._aside = aside
+        self._pool = pool
         self._privileged = [
             PrivilegedSubscriber.parse(each) for each in config.subscribers_with_access_to_any_topic
         ]
@@ -124,7 +124,7 @@ class Subscriptions:
         in_body = required_text(body, "topicName", "Subscription")
         _require_same("topicName", in_body, topic)
         new = decode_subscription(body)
-        filter_problems = Checked(self._aside)
+        filter_problems = Checked(self._pool)
 
         async def validate() -> None:
             require_valid_subscription(new, filter_problems)
@@ -190,7 +190,7 @@ class Subscriptions:
 
     async def update(self, caller: Caller, topic: str, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. Raises Refused and Unavailable."""
-        filter_problems = Checked(self._aside)
+        filter_problems = Checked(self._pool)
 
         def decide() -> Change | None:
             live = self.owned(caller, topic, name, "change subscription")

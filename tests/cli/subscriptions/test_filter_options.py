@@ -59,7 +59,6 @@ def test_a_filter_is_taken_in_short_or_as_json(text, filters):
         ("avropath:a..b=x", "path "),
         ("jsonpath:$.country=(", "matcher "),
         ("jsonpath:$.a[=x", "'[=x' is not closed before an ="),
-        ("jsonpath:$..a..b=x", "path "),
     ],
 )
 def test_what_is_no_filter_is_refused_with_the_reason_and_what_was_meant(

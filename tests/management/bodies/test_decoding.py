@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.filters.budget import Budget
-from hermes_actors.filters.compiled import problems
+from hermes_actors.filters.work import problems
 from hermes_actors.management.bodies.constraints import subscription_violations, topic_violations
 from hermes_actors.management.bodies.decoding import (
     decode_subscription,
@@ -21,7 +20,7 @@ from tests.management.plain_bodies import SUBSCRIPTION, TOPIC
 
 def violations(subscription):
     def compiling(filters):
-        return problems(filters, Budget(10.0, lambda: 0.0))
+        return problems(tuple(filters))
 
     return subscription_violations(subscription, compiling)
 
