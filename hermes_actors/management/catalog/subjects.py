@@ -36,6 +36,7 @@ from hermes_actors.model.schema import (
     Compatibility,
     Schema,
     SchemaKind,
+    canonical,
     schema_id,
 )
 from hermes_actors.model.topic import ContentType, Topic
@@ -343,9 +344,20 @@ class Subjects:
         """
         require_small(schema)
         self._require_kind(subject, schema, topic)
-        await self._ask(
-            subject, SCHEMA_CPU_S, compiles, schema, topic is not None, self._needs_metadata
-        )
+        try:
+            await self._ask(
+                subject, SCHEMA_CPU_S, compiles, schema, topic is not None, self._needs_metadata
+            )
+        except Refused:
+            if schema.kind is SchemaKind.JSON and canonical(schema).find(b'"type":"record"') >= 0:
+                raise Refused(
+                    f"This is an Avro schema, and {subject} takes JSON Schema. To turn a JSON "
+                    "topic to AVRO, update its contentType, migratedFromJsonType and schema at once: "
+                    f"hermes topic update {subject} contentType=AVRO migratedFromJsonType=true "
+                    'schema="$(cat FILE)"',
+                    ErrorCode.FORMAT_ERROR,
+                ) from None
+            raise
 
     async def _require_compatible(self, subject: str, schema: Schema) -> None:
         compared = self.compared(subject, schema.kind)
