@@ -110,7 +110,7 @@ soak: $(SPARK_STAMP) ## What is long: soaks, the compose file under faults, SEED
 
 .PHONY: bench
 bench: $(SPARK_STAMP) ## The benchmarks, one after another
-	@for name in actors append publish hedging deliver failover balancer filters fuzzed_filters costly_filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
+	@for name in actors append publish hedging deliver failover balancer filters schemas telemetry fsyncs spool idle_subscriptions stalled_partition spark; do \
 	    if [ -f "benchmarks/$$name.py" ]; then echo "== benchmarks/$$name.py"; $(BIN)/python "benchmarks/$$name.py"; fi; \
 	done
 

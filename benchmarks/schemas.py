@@ -27,13 +27,14 @@ from typing import Any
 
 import msgspec
 
-from hermes_actors.actors.mailbox import Ref, open_mailbox
 from hermes_actors.model.message import Message
 from hermes_actors.model.schema import SCHEMA_BYTES_MAX
-from hermes_actors.schema.aside import Costly
-from hermes_actors.schema.avro import AvroSchema, BodyForm
+from hermes_actors.runtime.workers import InlinePool, WorkerPool
+from hermes_actors.schema import avro
+from hermes_actors.schema.avro import BodyForm
 from hermes_actors.schema.json_validation import JsonValidation
-from hermes_actors.schema.validation import NO_HEAD, UNITS_MAX
+from hermes_actors.schema.loop_limits import UNITS_MAX
+from hermes_actors.schema.validation import NO_HEAD
 from hermes_local.ports import free_ports
 from publishing.load import Load, Target, run
 from publishing.messages import TOPIC, Messages
@@ -79,7 +80,7 @@ def each_us(work: Callable[[bytes], object], bodies: list[bytes], times: int = 3
 
 def price_of_a_check(schema: dict[str, Any], bodies: list[bytes]) -> None:
     """Print the cost of one check, beside decoding alone."""
-    validation = JsonValidation(json.dumps(schema), open_mailbox(1)[0])
+    validation = JsonValidation(json.dumps(schema), InlinePool())
 
     def checked(body: bytes) -> None:
         message = Message("", body, 0)
@@ -105,7 +106,7 @@ def avro_schema() -> str:
 
 def price_of_avro(bodies: list[bytes]) -> None:
     """Print the cost of one conversion into Avro, and of one back into JSON."""
-    schema = AvroSchema(avro_schema())
+    schema = avro.avro_schema(avro_schema())
     told = {"messageId": "8e03978e-40d5-43e8-bc93-6894a57f9324", "timestamp": "1790000000000"}
 
     def converted(body: bytes) -> bytes:
@@ -250,11 +251,11 @@ def _value(rng: random.Random, size: int) -> str:
 def hostile(cases: int, seed: int) -> None:
     """Print the longest times on the loop, and what became of the cases."""
     rng = random.Random(seed)
-    aside: Ref[Costly] = open_mailbox(1)[0]
+    pool: WorkerPool = InlinePool()
     became: Counter[str] = Counter()
     longest = {"adopting": 0.0, "checking": 0.0}
 
-    validation = JsonValidation("true", aside)
+    validation = JsonValidation("true", pool)
 
     def timed(kind: str, work: Callable[[], Any]) -> Any:
         took_s, result = _thread_s(work)
@@ -266,7 +267,7 @@ def hostile(cases: int, seed: int) -> None:
     for number in range(cases):
         if number % BODIES == 0:
             gc.collect()
-            validation = timed("adopting", partial(JsonValidation, _text(rng), aside))
+            validation = timed("adopting", partial(JsonValidation, _text(rng), pool))
         body = _value(rng, rng.choice((10, 500, 5_000, 30_000, 60_000, 300_000))).encode()
         if validation.units(body) > UNITS_MAX:
             became["checked beside the loop"] += 1

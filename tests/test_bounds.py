@@ -9,21 +9,21 @@ import base64
 import random
 import sys
 from contextlib import suppress
+from itertools import count
 
 import h2.connection
 import msgspec
 import pytest
-import trio
 
-from hermes_actors.config import FiltersConfig, FrontendConfig, PreviewConfig
+from hermes_actors.config import FrontendConfig, PreviewConfig
 from hermes_actors.consumer.batch.assembly import element_of
 from hermes_actors.consumer.recipients.headers import CloudEvents
 from hermes_actors.consumer.recipients.signing import Signer
 from hermes_actors.errors import Refused
-from hermes_actors.filters.aside import Aside
-from hermes_actors.filters.budget import LOOP_BYTES_MAX, Budget, BudgetSpent
-from hermes_actors.filters.compiled import Candidate, Filters
-from hermes_actors.management.bodies.constraints import problems_of, require_valid_subscription
+from hermes_actors.filters.compiled import LOOP_BYTES_MAX, Candidate, Filters
+from hermes_actors.filters.failures import FilterFailed, TooLong
+from hermes_actors.filters.loop_time import LoopTime
+from hermes_actors.management.bodies.constraints import require_valid_subscription
 from hermes_actors.management.bodies.decoding import PARTS_MAX, decode_subscription, json_value
 from hermes_actors.management.bodies.endpoint import require_valid_endpoint
 from hermes_actors.management.messages.tail import line_of
@@ -61,30 +61,11 @@ def calls_of(work):
 
     sys.setprofile(profile)
     try:
-        with suppress(BudgetSpent, Refused, BadCredentials, UndecodableRecord):
+        with suppress(FilterFailed, TooLong, Refused, BadCredentials, UndecodableRecord):
             work()
     finally:
         sys.setprofile(None)
     return count
-
-
-class Unasked:
-    """Threads that say how much was left to them, and a CPU clock of a millisecond each look."""
-
-    def __init__(self):
-        self.left = 0
-        self._looks = 0
-
-    def cpu_s(self):
-        self._looks += 1
-        return self._looks / 1_000
-
-    def rest(self, seconds):
-        raise AssertionError("nothing runs in a thread here")
-
-    async def run(self, _work, _limiter):
-        self.left += 1
-        await trio.lowlevel.checkpoint()
 
 
 def jsonpath(path, matcher, strategy="all"):
@@ -120,38 +101,11 @@ TEXT = fits(b'{"a":"' + b"a" * 8_192 + b'"}')
     ],
 )
 def test_filters_of_a_message(filters, body):
-    threads = Unasked()
-    aside = Aside(FiltersConfig(), threads)
-    compiled = Filters(filters, Budget(10.0, lambda: 0.0))
-    calls = calls_of(lambda: compiled.rejects(Candidate(body), aside.on_loop()))
+    compiled, ticks = Filters(filters), count(1)
+    calls = calls_of(
+        lambda: compiled.rejects(Candidate(body), LoopTime(lambda: next(ticks) / 1_000_000))
+    )
     assert calls <= CALLS_MAX
-
-
-@pytest.mark.parametrize(
-    "filters",
-    [
-        [jsonpath("$.a", "a" * 1_000_000)],
-        [jsonpath("$.a", f"(a|b){{9}}x{number}") for number in range(6_000)],
-        [jsonpath("$" + ".a" * 400, "x")] * 100,
-        [jsonpath("$.a", "|".join(map(str, range(2_000))))] * 2,
-    ],
-)
-async def test_filters_that_are_compiled(filters):
-    threads = Unasked()
-    aside = Aside(FiltersConfig(), threads)
-    count = 0
-
-    def profile(_frame, event, _arg):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        await problems_of(filters, aside)
-    finally:
-        sys.setprofile(None)
-    assert threads.left == 1
-    assert count <= CALLS_MAX
 
 
 @pytest.mark.parametrize(
@@ -347,16 +301,14 @@ def test_filters_bodies_and_matchers_at_random(seed):
     rng = random.Random(seed)
     for _ in range(20):
         filters, body = hostile(rng)
-        aside = Aside(FiltersConfig(), Unasked())
-        compiled = Filters(filters, Budget(10.0, lambda: 0.0))
-        calls = calls_of(
-            lambda body=body, compiled=compiled, aside=aside: _ask(compiled, body, aside)
-        )
+        compiled = Filters(filters)
+        calls = calls_of(lambda body=body, compiled=compiled: _ask(compiled, body))
         assert calls <= CALLS_MAX, (filters, body[:100])
 
 
-def _ask(compiled, body, aside):
-    compiled.rejects(Candidate(body), aside.on_loop())
+def _ask(compiled, body):
+    ticks = count(1)
+    compiled.rejects(Candidate(body), LoopTime(lambda: next(ticks) / 100_000))
 
 
 def hostile(rng):

@@ -23,7 +23,7 @@ from hermes_actors.cli.output.render import (
 from hermes_actors.errors import Refused
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import ContentType
-from hermes_actors.schema.avro import AvroSchema
+from hermes_actors.schema.avro import avro_schema
 from hermes_actors.schema.avro_compatibility import require_avro, why_unreadable
 from hermes_actors.schema.json_schema import JsonSchema, can_read
 
@@ -166,7 +166,7 @@ def _require_valid(schema: Schema) -> None:
         JsonSchema(schema.text)
     else:
         require_avro(schema.text)
-        AvroSchema(schema.text)
+        avro_schema(schema.text)
 
 
 def _can_read(reader: Schema, writer: Schema) -> bool:

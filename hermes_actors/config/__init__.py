@@ -4,7 +4,6 @@ from hermes_actors.config.delivery import (
     BalancerConfig,
     EndpointsConfig,
     EndpointTlsConfig,
-    FiltersConfig,
     ProxyConfig,
     RecipientsConfig,
 )
@@ -49,7 +48,6 @@ __all__ = [
     "EndpointTlsConfig",
     "EndpointsConfig",
     "FallbackConfig",
-    "FiltersConfig",
     "FrontendConfig",
     "IdempotencyConfig",
     "JwtConfig",

@@ -124,13 +124,6 @@ def check(config: Config) -> None:
         f"consumers.inflight_max: {consumers.inflight_max} is above consumers.unsettled_span_max "
         f"({consumers.unsettled_span_max}); lower the one or raise the other",
     )
-    filters = consumers.filters
-    _require(
-        filters.loop_cpu_ms <= filters.thread_cpu_ms,
-        f"consumers.filters.loop_cpu_ms: {filters.loop_cpu_ms} is above "
-        f"consumers.filters.thread_cpu_ms ({filters.thread_cpu_ms}), which is for what wants more; "
-        "lower the one or raise the other",
-    )
     check_admission(frontend, _require)
     check_endpoints(consumers, _require)
     _check_nodes(config)

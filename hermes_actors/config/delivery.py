@@ -1,4 +1,4 @@
-"""The settings of delivery beside pushing: shares of nodes, recipients, filters, dead letters."""
+"""The settings of delivery beside pushing: shares of nodes, recipients, dead letters."""
 
 from msgspec import Struct, field
 
@@ -63,16 +63,6 @@ class DeadLettersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
     retention_ms: int = 604_800_000
     partitions: int = 4
-
-
-class FiltersConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """CPU time for one message, over all filters of a subscription and all values that they look
-    at: on the loop, and in a thread for what wants more. What that does not suffice for settles
-    the message, as a dead letter.
-    """
-
-    loop_cpu_ms: int = 5
-    thread_cpu_ms: int = 100
 
 
 class RecipientsConfig(Struct, frozen=True, forbid_unknown_fields=True):

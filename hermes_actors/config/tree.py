@@ -9,7 +9,6 @@ from hermes_actors.config.delivery import (
     DeadLettersConfig,
     EndpointsConfig,
     EndpointTlsConfig,
-    FiltersConfig,
     ProxyConfig,
     RecipientsConfig,
 )
@@ -50,7 +49,6 @@ class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
     senders: list[str] = field(default_factory=list)
     dead_letters: DeadLettersConfig = field(default_factory=DeadLettersConfig)
     recipients: RecipientsConfig = field(default_factory=RecipientsConfig)
-    filters: FiltersConfig = field(default_factory=FiltersConfig)
 
 
 CompatibilityName = typing.Literal[

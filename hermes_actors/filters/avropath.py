@@ -8,13 +8,10 @@ import json
 import re
 from typing import Any
 
-from hermes_actors.filters.budget import Budget
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid
 
 PATH_CHARACTERS_MAX = 1_000
 
-_A_STEP = 64
-"""So many values looked at are one step of the budget's."""
 _EVERY = -1
 _INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\*|[0-9]{1,9})\]", re.DOTALL)
 
@@ -33,15 +30,16 @@ class AvroPath:
             raise FilterInvalid("path", f"must have at most {PATH_CHARACTERS_MAX} characters")
         self._steps = tuple(_step(each) for each in text.strip(".").split("."))
 
-    def values(self, document: Any, budget: Budget) -> list[Any]:
+    def is_for_loop(self, _size_bytes: int) -> bool:
+        """True: the path is soon followed in any message."""
+        return True
+
+    def values(self, document: Any) -> list[Any]:
         """All that is found: None where the last name or index is not there. Nothing where the way
         to it ends before, and where there is no array for an index.
-
-        Raises BudgetSpent.
         """
         found = [document]
         for name, index in self._steps:
-            budget.spend(1 + len(found) // _A_STEP)
             reached = [each.get(name) for each in found if type(each) is dict]
             if index is not None:
                 arrays = [each for each in reached if type(each) is list]

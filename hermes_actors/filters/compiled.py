@@ -12,26 +12,23 @@ from typing import Any, Protocol
 import msgspec
 
 from hermes_actors.filters.avropath import AvroPath, avro_text
-from hermes_actors.filters.budget import LOOK_EVERY, LOOP_BYTES_MAX, Budget, BudgetSpent
-from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
+from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson, TooLong
+from hermes_actors.filters.loop_time import LoopTime
 from hermes_actors.filters.paths import CompiledPath
-from hermes_actors.filters.patterns import PATTERN_SIZE_MAX, Pattern, compiled_size
+from hermes_actors.filters.patterns import Pattern, is_for_loop
 from hermes_actors.model.message import Headers
 from hermes_actors.model.subscription import Filter
 
 _decode = msgspec.json.Decoder().decode
 _UNREAD = object()
 
-PARTS_MAX = 100_000
-"""Arrays, objects and fields of a message that filters look into: decoding, which nothing can
-interrupt, takes 40 ms at most.
-"""
-PATHS_CHARACTERS_MAX = 20_000
-"""All paths of a subscription together: a tenth of a second to compile, as much as the matchers."""
+LOOP_BYTES_MAX = 65_536
+"""A larger body is decoded in a worker."""
 
-_UNTIMED_BYTES_MAX = 4_096
-_SOON_COMPILED_SIZE = 1_000
-_COMPILED_AT_LEAST = 20
+LOOP_VALUES_MAX = 100
+"""So many values that a path finds are matched on the loop; more in a worker."""
+
+_LOOP_CHARACTERS_MAX = 1_000
 
 
 class Candidate:
@@ -56,51 +53,25 @@ class Candidate:
         """The decoded body; None while nobody has looked into it."""
         return None if self._document is _UNREAD else self._document
 
-    def document(self, budget: Budget) -> Any:
-        """The decoded body. Raises NotJson, and BudgetSpent, and what `decode` raises."""
+    def document(self) -> Any:
+        """The decoded body. Raises NotJson, and what `decode` raises."""
         if self._document is _UNREAD:
-            # A few bytes of Avro may hold much.
-            is_timed = self.is_avro or len(self.body) > _UNTIMED_BYTES_MAX
-            if is_timed:
-                self._require_room(budget)
             try:
                 self._document = self._decode(self.body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise NotJson(f"the message is not JSON: {error}") from error
-            if is_timed:
-                budget.look()
         return self._document
-
-    def _require_room(self, budget: Budget) -> None:
-        budget.look()
-        size_bytes = len(self.body)
-        if size_bytes <= LOOP_BYTES_MAX:
-            return
-        if not budget.is_aside:
-            raise BudgetSpent(f"the message of {size_bytes} bytes is too large for the loop")
-        # Those within texts count too, which only makes it less.
-        if sum(map(self.body.count, (b"{", b"[", b":"))) > PARTS_MAX:
-            raise BudgetSpent(
-                f"the message has more than {PARTS_MAX} arrays, objects and fields, too many to be "
-                "looked into"
-            )
 
 
 class MessageFilter(Protocol):
     """One compiled filter."""
 
-    @property
-    def looks_at_headers(self) -> bool:
-        """True if it needs the message's propagated headers, and nothing else of it."""
-
-    def passes(self, candidate: Candidate, budget: Budget) -> bool:
-        """True if the message is wanted. Raises FilterFailed, and BudgetSpent."""
+    def passes(self, candidate: Candidate, time: LoopTime | None) -> bool:
+        """True if the message is wanted. Raises FilterFailed, and TooLong on the loop."""
 
 
 class PathFilter:
     """Values that a path finds in the message must match: all of them, or any."""
-
-    looks_at_headers = False
 
     def __init__(
         self,
@@ -117,39 +88,37 @@ class PathFilter:
         self._matches = Pattern(wanted.matcher).matches
         self._is_any = wanted.matching_strategy.lower() == "any"
 
-    def passes(self, candidate: Candidate, budget: Budget) -> bool:
+    def passes(self, candidate: Candidate, time: LoopTime | None) -> bool:
         """False if nothing is found; a null is taken as the text `null` in Avro's paths only."""
-        matches, is_any, text_of = self._matches, self._is_any, self._text_of
         if candidate.is_avro and not self._is_for_avro:
             raise FilterFailed("the message is Avro, which this filter does not ask; use avropath")
-        is_matched = False
-        for value in self._path.values(candidate.document(budget), budget):
-            if value is None and not self._is_for_avro:
-                return False
-            budget.spend(LOOK_EVERY if type(value) is dict or type(value) is list else 1)
-            if not (is_any and is_matched):
-                is_matched = matches(text_of(value), budget)
-                if not is_matched and not is_any:
-                    return False
-        return is_matched
+        size_bytes = len(candidate.body)
+        if time is not None and (
+            size_bytes > LOOP_BYTES_MAX or not self._path.is_for_loop(size_bytes)
+        ):
+            raise TooLong
+        values = self._path.values(candidate.document())
+        if time is not None and len(values) > LOOP_VALUES_MAX:
+            raise TooLong
+        if not values or (not self._is_for_avro and None in values):
+            return False
+        wanted = any if self._is_any else all
+        return wanted(self._matches(self._text_of(value), time) for value in values)
 
 
 class HeaderFilter:
     """A propagated header of this very name, letter for letter, must be there and match."""
-
-    looks_at_headers = True
 
     def __init__(self, wanted: Filter) -> None:
         assert wanted.header, "looked at before"
         self._name = wanted.header
         self._matches = Pattern(wanted.matcher).matches
 
-    def passes(self, candidate: Candidate, budget: Budget) -> bool:
+    def passes(self, candidate: Candidate, time: LoopTime | None) -> bool:
         """False if the header is absent."""
-        budget.spend()
         for name, value in candidate.propagated:
             if name == self._name:
-                return self._matches(value, budget)
+                return self._matches(value, time)
         return False
 
 
@@ -191,44 +160,9 @@ def compile_filter(wanted: Filter) -> MessageFilter:
 
 
 def is_soon_compiled(wanted: Sequence[Filter]) -> bool:
-    """True if compiling all of them takes some milliseconds at most."""
-    left = _SOON_COMPILED_SIZE
-    for each in wanted:
-        left -= compiled_size(each.matcher) + len(each.path or "") + _COMPILED_AT_LEAST
-        if left < 0:
-            return False
-    return True
-
-
-def problems(wanted: Sequence[Filter], budget: Budget) -> Iterator[str]:
-    """Give each filter's faults, as `filters[0].path must …`; an unknown type is none.
-
-    Work is bounded: they are compiled only while all of them together are of bounded size. Raises
-    BudgetSpent.
-    """
-    left, paths_left = PATTERN_SIZE_MAX, PATHS_CHARACTERS_MAX
-    for index, each in enumerate(wanted):
-        paths_left -= len(each.path or "")
-        if paths_left < 0:
-            yield (
-                f"filters[{index}].path must leave all paths together at most "
-                f"{PATHS_CHARACTERS_MAX} characters"
-            )
-            return
-        left -= compiled_size(each.matcher)
-        if left < 0:
-            yield (
-                f"filters[{index}].matcher must leave all matchers together at most "
-                f"{PATTERN_SIZE_MAX} characters, with their repetitions ({{n}}) written out"
-            )
-            return
-        if each.type not in TYPES:
-            continue
-        budget.spend(LOOK_EVERY)
-        try:
-            compile_filter(each)
-        except FilterInvalid as error:
-            yield f"filters[{index}].{error}"
+    """True for filters that are used on the loop: few and small ones."""
+    characters = sum(len(each.matcher) + len(each.path or "") for each in wanted)
+    return characters <= _LOOP_CHARACTERS_MAX and all(is_for_loop(each.matcher) for each in wanted)
 
 
 def refusal(wanted: Sequence[Filter]) -> str:
@@ -253,27 +187,26 @@ def _placed(index: int) -> Iterator[None]:
 class Filters:
     """The filters of one subscription, in their order: the first that does not pass decides."""
 
-    def __init__(self, wanted: Sequence[Filter], budget: Budget) -> None:
-        """Compile all. Raises FilterInvalid, that names filter and field, and BudgetSpent."""
+    def __init__(self, wanted: Sequence[Filter]) -> None:
+        """Compile all. Raises FilterInvalid, that names filter and field."""
         self._filters: list[tuple[str, MessageFilter]] = []
         for index, each in enumerate(wanted):
-            budget.spend(LOOK_EVERY)
             with _placed(index):
                 self._filters.append((each.type, compile_filter(each)))
-        self.looks_at_headers = any(each.looks_at_headers for _, each in self._filters)
-        self.looks_into_bodies = not all(each.looks_at_headers for _, each in self._filters)
 
-    def rejects(self, candidate: Candidate, budget: Budget) -> str:
-        """The type of the filter that leaves the message out; "" when it passes all of them. The
-        budget is for all of them together.
+    def rejects(self, candidate: Candidate, time: LoopTime | None = None) -> str:
+        """The type of the filter that leaves the message out; "" when it passes all of them.
 
-        Raises FilterFailed and BudgetSpent, whose text begins with the filter's place.
+        Raises FilterFailed, whose text begins with the filter's place, and TooLong when the `time`
+        on the loop, which is for all of them together, is over.
         """
         for index, (kind, each) in enumerate(self._filters):
+            if time is not None and index:
+                time.left_s()
             try:
-                if not each.passes(candidate, budget):
+                if not each.passes(candidate, time):
                     return kind
-            except (FilterFailed, BudgetSpent) as error:
+            except FilterFailed as error:
                 error.args = (f"filters[{index}]: {error}",)
                 raise
         return ""

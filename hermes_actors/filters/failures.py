@@ -16,3 +16,7 @@ class FilterFailed(Exception):
 
 class NotJson(FilterFailed):
     """The message's body is not JSON, so nothing is found in it."""
+
+
+class TooLong(Exception):
+    """The filters are not decided on the event loop: they go to a worker."""

@@ -1,44 +1,37 @@
-"""JSONPath (RFC 9535) over decoded JSON: what a path finds, within bounded work.
+"""JSONPath (RFC 9535) over decoded JSON.
 
-Paths of names, indexes and `[*]` are walked here; all others are the library's.
+Paths of names, indexes and `[*]` are walked here, in a time that grows with the document. All
+others are the library's.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from jsonpath_rfc9535 import JSONPathError, JSONPathNode, JSONPathQuery
-from jsonpath_rfc9535.filter_expressions import (
-    Expression,
-    FilterContext,
-    FilterExpression,
-    FilterQuery,
-)
-from jsonpath_rfc9535.segments import JSONPathRecursiveDescentSegment
-from jsonpath_rfc9535.selectors import (
-    FilterSelector,
-    IndexSelector,
-    NameSelector,
-    WildcardSelector,
-)
+from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathError, JSONPathQuery
 
-from hermes_actors.filters.budget import Budget
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid
-from hermes_actors.filters.path_functions import BUDGET, ENVIRONMENT
 
 TEXT_CHARACTERS_MAX = 1_000
-_A_STEP = 64
-"""So many values looked at are one step of the budget's."""
+_LOOP_UNITS_MAX = 50_000
+"""Characters of a path that is the library's, times the bytes of the message: some 5 ms at most."""
 
+_ENVIRONMENT = JSONPathEnvironment()
 _ABSENT = object()
 _EVERY = object()
 
-# One piece of what Hermes takes beyond the standard: names with characters that the standard wants
-# in quotes, as in `$.event-type`.
+# Names with characters that the standard wants in quotes, as in `$.event-type`, are taken too.
+_NAME = r"""[^.\[\]()\s'"*?@,\\:]+"""
+_STEP = re.compile(
+    rf"""\.(?P<name>{_NAME})|\[(?:'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)")\]"""
+    r"""|\[(?P<index>0|-?[1-9][0-9]{0,8})\]|(?P<every>\.\*|\[\*\])"""
+)
 _LOOSE = re.compile(
-    r"""(?P<dots>\.\.?)(?P<name>[^.\[\]()\s'"*?@,]+)"""
+    rf"""(?P<dots>\.\.?)(?P<name>{_NAME})"""
     r"""|\.\.?\*|\.\.(?=\[)|\[(?:[^\[\]'"]|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")*\]"""
 )
+_COSTLY_INSIDE = re.compile(r"[*(:]|\.\.")
+"""In a filter expression: it may look at all of a document for each part of it."""
 
 
 class CompiledPath:
@@ -46,24 +39,28 @@ class CompiledPath:
     means `$['event-type']`.
     """
 
-    __slots__ = ("_names", "_query", "_steps")
+    __slots__ = ("_loop_bytes_max", "_names", "_query", "_steps")
 
     def __init__(self, text: str) -> None:
         """Compile the path. Raises FilterInvalid, which names the field `path`."""
-        self._query = _compiled(text)
-        self._steps = _steps_of(self._query)
+        if len(text) > TEXT_CHARACTERS_MAX:
+            raise FilterInvalid("path", f"must have at most {TEXT_CHARACTERS_MAX} characters")
+        if not text.startswith(("$", "@")):
+            text = "$" + text if text.startswith("[") else "$." + text
+        self._steps = _steps_of(text)
         # By far the most are nothing but names.
         is_plain = self._steps is not None and all(type(each) is str for each in self._steps)
         self._names: tuple[Any, ...] | None = self._steps if is_plain else None
+        self._query = None if self._steps is not None else _compiled(text)
+        self._loop_bytes_max = _loop_bytes_max(text)
 
-    @property
-    def is_walked(self) -> bool:
-        """True when it needs no library."""
-        return self._steps is not None
+    def is_for_loop(self, size_bytes: int) -> bool:
+        """True if the path is soon followed in a message of this size."""
+        return self._steps is not None or size_bytes <= self._loop_bytes_max
 
-    def values(self, document: Any, budget: Budget) -> Sequence[Any]:
-        """All that is found in the document, in its order. Raises BudgetSpent, and FilterFailed for
-        a document that nests too deep.
+    def values(self, document: Any) -> Sequence[Any]:
+        """All that is found in the document, in its order. Raises FilterFailed for a document that
+        nests too deep.
         """
         if self._names is not None:
             for name in self._names:
@@ -74,91 +71,54 @@ class CompiledPath:
                     return ()
             return (document,)
         if self._steps is not None:
-            return _walk(document, self._steps, budget)
-        return self._searched(document, budget)
-
-    def searched(self, document: Any) -> list[Any]:
-        """Return what the library finds, without regard to bounds; for tests of the walk."""
-        before = BUDGET.set(Budget(float("inf"), lambda: 0.0))
+            return _walk(document, self._steps)
+        assert self._query is not None, "it is walked, or the library's"
         try:
             return self._query.find(document).values()
-        finally:
-            BUDGET.reset(before)
-
-    def _searched(self, document: Any, budget: Budget) -> list[Any]:
-        budget.look()
-        before = BUDGET.set(budget)
-        try:
-            return [node.value for node in self._query.finditer(document)]
         except (JSONPathError, RecursionError) as error:
             raise FilterFailed(f"its path cannot be followed: {error}") from error
-        finally:
-            BUDGET.reset(before)
 
 
-class _Counted(JSONPathNode):
-    """A place in a document that does without its location, and costs a step."""
-
-    __slots__ = ("budget",)
-
-    budget: Budget
-
-    def new_child(self, value: object, _key: int | str, _parent: JSONPathNode | None) -> "_Counted":
-        self.budget.spend()
-        child = _Counted(value=value, location=(), parent=None, root=self.root)
-        child.budget = self.budget
-        return child
+def _loop_bytes_max(text: str) -> int:
+    _, mark, expression = text.partition("?")
+    if text.count("..") > 1 or (mark and ("?" in expression or _COSTLY_INSIDE.search(expression))):
+        return 0
+    return _LOOP_UNITS_MAX // len(text)
 
 
-class _CountedQuery(JSONPathQuery):
-    """A query whose steps the budget of the message is asked for."""
-
-    def finditer(self, value: Any) -> Iterable[JSONPathNode]:
-        root = _Counted(value=value, location=(), parent=None, root=value)
-        root.budget = BUDGET.get()
-        nodes: Iterable[JSONPathNode] = (root,)
-        for segment in self.segments:
-            nodes = segment.resolve(nodes)
-        return nodes
-
-
-class _CountedExpression(FilterExpression):
-    """A filter expression, asked of each part of a message; each of its own parts is a step."""
-
-    __slots__ = ("_steps",)
-
-    def __init__(self, of: FilterExpression) -> None:
-        super().__init__(of.token, of.expression)
-        parts = list(_parts_of(of.expression))
-        self._steps = len(parts)
-        for part in parts:
-            if isinstance(part, FilterQuery):
-                part.query = _CountedQuery(env=part.query.env, segments=part.query.segments)
-
-    def evaluate(self, context: FilterContext) -> bool:
-        BUDGET.get().spend(self._steps)
-        return super().evaluate(context)
+def _steps_of(text: str) -> tuple[Any, ...] | None:
+    """A name, an index or `_EVERY` for each step; None when there is anything else."""
+    steps: list[Any] = []
+    at = 1
+    while at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            return None
+        at = step.end()
+        if step["every"]:
+            steps.append(_EVERY)
+        elif step["index"]:
+            steps.append(int(step["index"]))
+        else:
+            steps.append(
+                next(each for each in step.group("name", "single", "double") if each is not None)
+            )
+    return tuple(steps) if text[0] == "$" else None
 
 
-def _compiled(text: str) -> _CountedQuery:
-    if len(text) > TEXT_CHARACTERS_MAX:
-        raise FilterInvalid("path", f"must have at most {TEXT_CHARACTERS_MAX} characters")
-    if not text.startswith(("$", "@")):
-        text = "$" + text if text.startswith("[") else "$." + text
+def _compiled(text: str) -> JSONPathQuery:
     try:
         try:
-            query = ENVIRONMENT.compile(text)
+            return _ENVIRONMENT.compile(text)
         except JSONPathError:
             standard = _standard(text)
             if standard is None:
                 raise
-            query = ENVIRONMENT.compile(standard)
+            return _ENVIRONMENT.compile(standard)
     except JSONPathError as error:
         raise FilterInvalid("path", f"must be a JSONPath (RFC 9535): {error}") from error
     except RecursionError as error:
         raise FilterInvalid("path", "must not nest so deep") from error
-    _require_bounded(query)
-    return _CountedQuery(env=query.env, segments=query.segments)
 
 
 def _standard(text: str) -> str | None:
@@ -171,74 +131,16 @@ def _standard(text: str) -> str | None:
         if piece is None:
             return None
         if piece["name"]:
-            name = piece["name"].replace("\\", "\\\\")
-            pieces.append(f"{'..' if piece['dots'] == '..' else ''}['{name}']")
+            pieces.append(f"{'..' if piece['dots'] == '..' else ''}['{piece['name']}']")
         else:
             pieces.append(piece[0])
         at = piece.end()
     return "".join(pieces)
 
 
-def _require_bounded(query: JSONPathQuery) -> None:
-    """Bound a query: each part of a message is looked at once for each selector, and not for each
-    pair of parts.
-
-    Raises FilterInvalid.
-    """
-    descents = 0
-    for segment in query.segments:
-        descents += isinstance(segment, JSONPathRecursiveDescentSegment)
-        for selector in segment.selectors:
-            if isinstance(selector, FilterSelector):
-                for part in _parts_of(selector.expression):
-                    if isinstance(part, FilterQuery):
-                        _require_shallow(part.query)
-                selector.expression = _CountedExpression(selector.expression)
-    if descents > 1:
-        raise FilterInvalid("path", "must not descend (..) more than once")
-
-
-def _require_shallow(inner: JSONPathQuery) -> None:
-    for segment in inner.segments:
-        if isinstance(segment, JSONPathRecursiveDescentSegment):
-            raise FilterInvalid("path", "must not descend (..) within a filter expression")
-        if any(isinstance(each, FilterSelector) for each in segment.selectors):
-            raise FilterInvalid("path", "must not have a filter expression within another")
-
-
-def _parts_of(expression: Expression) -> Iterator[Expression]:
-    """The expression and all that it is made of."""
-    yield expression
-    for name in ("expression", "left", "right"):
-        part = getattr(expression, name, None)
-        if isinstance(part, Expression):
-            yield from _parts_of(part)
-    for part in getattr(expression, "args", ()):
-        yield from _parts_of(part)
-
-
-def _steps_of(query: JSONPathQuery) -> tuple[Any, ...] | None:
-    """A name, an index or `_EVERY` for each segment; None when there is anything else."""
-    steps: list[Any] = []
-    for segment in query.segments:
-        if isinstance(segment, JSONPathRecursiveDescentSegment) or len(segment.selectors) != 1:
-            return None
-        selector = segment.selectors[0]
-        if isinstance(selector, NameSelector):
-            steps.append(selector.name)
-        elif isinstance(selector, IndexSelector):
-            steps.append(selector.index)
-        elif isinstance(selector, WildcardSelector):
-            steps.append(_EVERY)
-        else:
-            return None
-    return tuple(steps)
-
-
-def _walk(document: Any, steps: tuple[Any, ...], budget: Budget) -> list[Any]:
+def _walk(document: Any, steps: tuple[Any, ...]) -> list[Any]:
     found = [document]
     for step in steps:
-        budget.spend(1 + len(found) // _A_STEP)
         if step is _EVERY:
             found = [
                 child

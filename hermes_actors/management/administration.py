@@ -3,11 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from hermes_actors.actors.mailbox import Ref
 from hermes_actors.config import Config
 from hermes_actors.coordination.room import OwnershipLimits
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.filters.aside import Aside
 from hermes_actors.log.base import Log
 from hermes_actors.management.access.mode import AccessMode
 from hermes_actors.management.access.roles import (
@@ -45,10 +43,8 @@ from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock, IdSource
-from hermes_actors.runtime.threads import SystemThreads, Threads
-from hermes_actors.schema.aside import Costly
+from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.client import RegistryClient
-from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.reading import AvroReader
 from hermes_actors.schema.source import CatalogSchemas, SchemaSource
 from hermes_actors.security.address_guard import AddressGuard
@@ -84,8 +80,8 @@ class Administration:
     `metadata` and `log` are that datacentre's. `security` tells who calls; without one everybody
     is administrator. `notices` are what an operator should know of the node beside its metadata,
     `probe` answers Kubernetes' probes of the node.
-    `ids` is what secrets are made of. `threads` run what would hold the loop up. `costly_schemas`
-    is asked what may take long about schemas. `try_push` pushes one message as consumers do.
+    `ids` is what secrets are made of. `pool` runs what may take long of schemas and filters.
+    `try_push` pushes one message as consumers do.
     `schemas` is what the node knows of them, by default what the metadata holds; with `registry`
     they are kept there. What
     the parts do is a trio coroutine each; those that change or read on a caller's behalf take the
@@ -105,28 +101,25 @@ class Administration:
         notices: Callable[[], Sequence[str]] = tuple,
         probe: Callable[[str], ProbeAnswer] = probed,
         ids: IdSource | None = None,
-        threads: Threads | None = None,
-        costly_schemas: Ref[Costly],
+        pool: WorkerPool,
         try_push: TryPush | None = None,
         schemas: SchemaSource | None = None,
         registry: RegistryClient | None = None,
     ) -> None:
         view = view or ClusterView()
-        # Its own: trying filters takes nothing from those who are delivered to.
-        aside = Aside(config.consumers.filters, threads or SystemThreads())
         kept = schemas or CatalogSchemas(metadata.catalog)
-        reader = AvroReader(kept, CompiledSchemas(), costly_schemas)
+        reader = AvroReader(kept, pool)
         changes = Changes(metadata, config.management.change_timeout_ms / 1_000)
         self.security: SecurityProvider = security or OpenToAll()
         self.groups = Groups(metadata, changes, config.management)
-        asked = (metadata, changes, costly_schemas, config.management, kept)
+        asked = (metadata, changes, pool, config.management, kept)
         self.subjects = ExternalSubjects(*asked, registry) if registry else Subjects(*asked)
         self.topics = Topics(metadata, log, changes, self.subjects, config, clock)
         guard = AddressGuard(config.consumers.endpoints)
         self.schema_registry = SchemaRegistry(self.topics, self.subjects, config.management)
         self.topic_schemas = TopicSchemas(self.topics, self.subjects, config.management)
         self.subscriptions = Subscriptions(
-            metadata, log, changes, config.management, clock, guard, aside
+            metadata, log, changes, config.management, clock, guard, pool
         )
         self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
         place = {"datacenter": metadata.dc, "node": config.node}
@@ -159,7 +152,7 @@ class Administration:
         self.owners = Owners(self.topics, self.subscriptions, config.management.owner_sources)
         self.tails = Tails(self.topics, log, clock, reader)
         self.filter_trials = FilterTrials(
-            self.topics, self.subjects, config.frontend.propagation, aside
+            self.topics, self.subjects, config.frontend.propagation, pool
         )
         self.warnings = StoredWarnings(metadata, config)
         replicator = config.metadata.replicator if view.status is not None else ""

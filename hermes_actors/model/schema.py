@@ -2,7 +2,10 @@
 
 import hashlib
 from enum import StrEnum
+from functools import lru_cache
+from typing import Any
 
+import fastavro
 import msgspec
 from msgspec import Struct
 
@@ -10,6 +13,8 @@ SCHEMA_BYTES_MAX = 262_144
 """The largest schema that is taken, in bytes of UTF-8."""
 
 _ID_MAX = 2**31 - 1
+_PARTS = frozenset({"type", "items", "values", "fields"})
+_HINTS = frozenset({"__fastavro_parsed", "__named_schemas"})
 
 
 class SchemaKind(StrEnum):
@@ -42,10 +47,8 @@ class Schema(Struct, frozen=True):
     text: str
 
     def is_same_as(self, other: "Schema") -> bool:
-        """True when both say the same, whatever the white space between their tokens."""
-        if self.kind is not other.kind:
-            return False
-        return self.text == other.text or _plain(self.text) == _plain(other.text)
+        """True when both say the same; see `canonical`."""
+        return self.kind is other.kind and canonical(self) == canonical(other)
 
 
 class WriterSchema(Struct, frozen=True):
@@ -81,13 +84,33 @@ def schema_id(schema: Schema, attempt: int = 0) -> int:
     Two schemas may draw the same id, some one pair of 65,000 schemas: then the later one takes that
     of its next `attempt`.
     """
-    digest = hashlib.sha256(f"{schema.kind} {attempt} ".encode() + _plain(schema.text))
+    digest = hashlib.sha256(f"{schema.kind} {attempt} ".encode() + canonical(schema))
     return int.from_bytes(digest.digest()[:8], "big") % _ID_MAX + 1
 
 
-def _plain(text: str) -> bytes:
-    """The text without white space between its tokens; as it is, where it is not JSON."""
+@lru_cache(maxsize=256)
+def canonical(schema: Schema) -> bytes:
+    """What a schema says: without white space, its attributes sorted, and of Avro with full names
+    and short primitive types, as in Avro's parsing canonical form. Defaults, aliases, documentation
+    and logical types stay: a schema that changes them is another version.
+    """
     try:
-        return msgspec.json.encode(msgspec.json.decode(text))
-    except (msgspec.DecodeError, RecursionError):
-        return text.encode()
+        raw = msgspec.json.decode(schema.text)
+        if schema.kind is SchemaKind.AVRO:
+            raw = _with_full_names(fastavro.parse_schema(raw, {}))
+        return msgspec.json.encode(raw, order="sorted")
+    except Exception:  # noqa: BLE001 -- it is no schema, which is found out elsewhere
+        return schema.text.encode()
+
+
+def _with_full_names(parsed: Any) -> Any:
+    if isinstance(parsed, list):
+        return [_with_full_names(each) for each in parsed]
+    if not isinstance(parsed, dict):
+        return parsed
+    plain = {
+        name: _with_full_names(value) if name in _PARTS else value
+        for name, value in parsed.items()
+        if name not in _HINTS
+    }
+    return plain["type"] if plain.keys() == {"type"} else plain

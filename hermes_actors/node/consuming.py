@@ -20,7 +20,6 @@ from hermes_actors.consumer.recipients.resolver import (
 )
 from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
-from hermes_actors.filters.aside import Aside
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.redrives import FollowedRedrives
 from hermes_actors.model.oauth import OAuthProvider
@@ -28,7 +27,6 @@ from hermes_actors.node.coordinating import CoordinationPart, open_part
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.schema.reading import AvroReader
 from hermes_actors.telemetry.metrics import Metrics
 
@@ -70,19 +68,12 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             redrives=redrives,
             resolver=resolver,
             names=names_of(environment.clock, config.consumers.recipients),
-            aside=Aside(config.consumers.filters, environment.threads),
+            pool=node.pool,
             listeners=lambda live: [
                 found for listen in node.delivery_listeners if (found := listen(live)) is not None
             ],
             cover=node.cover,
-            avro=AvroReader(
-                node.schemas,
-                node.compiled,
-                # Its own: what is published does not wait for what is delivered.
-                node.control.start(
-                    "avro reading", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
-                ),
-            ),
+            avro=AvroReader(node.schemas, node.pool),
         )
         node.consumer_parts = parts
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
-from hermes_actors.actors.supervisor import Actor
 from hermes_actors.balancer.usage import NodeCpu
 from hermes_actors.config.schema import SchemaConfig
 from hermes_actors.consumer.senders.oauth.sender import ProviderOf
@@ -17,7 +16,7 @@ from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.cpu import ProcessCpu
 from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.runtime.watchdog import LoopWatch
-from hermes_actors.schema.aside import CheckProcess, Costly
+from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.client import RegistryClient
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_actors.telemetry.settings import TelemetrySettings
@@ -35,8 +34,8 @@ class NodeEnvironment:
     when it can; `remote_trouble` says it of another datacentre's. `lost` says why the own log takes
     nothing more until the node is started again. `open_spool` opens what keeps messages that no log
     takes; None: they are refused. `cpu` is what it may use of the machine, `threads` run what would
-    hold its loop up, and `ask_schemas` makes what answers costly questions about schemas;
-    `ask_registry` makes what asks an external registry for them.
+    hold its loop up, and `make_pool` makes the workers for what needs a hard limit; `ask_registry`
+    makes what asks an external registry for schemas.
     `telemetry` says what is traced and pushed.
     `loop` is how late the loop is that it runs on.
     """
@@ -55,7 +54,7 @@ class NodeEnvironment:
     cpu: NodeCpu = field(default_factory=ProcessCpu)
     loop: LoopWatch = field(default_factory=LoopWatch)
     threads: Threads = field(default_factory=SystemThreads)
-    ask_schemas: Callable[[], Actor[Costly]] = CheckProcess
+    make_pool: Callable[[], WorkerPool] = WorkerPool
     ask_registry: Callable[[SchemaConfig], RegistryClient] = RegistryClient
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 

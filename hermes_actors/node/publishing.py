@@ -16,7 +16,6 @@ from hermes_actors.node.running import Node, log_crash
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
-from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.schema.reading import AvroReader
 from hermes_actors.schema.topics import TopicValidations
 from hermes_actors.status.preview_reporter import PreviewReporter
@@ -83,17 +82,14 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             doubt_about=node.doubt_about,
             schema_of=TopicValidations(
                 schemas,
-                node.compiled,
-                node.control.start(
-                    "schema checks", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
-                ),
+                node.pool,
                 frames=node.config.frontend.confluent_framing,
                 takes_ids=node.config.frontend.schema_id_header,
             ).of,
             listeners_of=lambda topic: [
                 found for listen in node.publish_listeners if (found := listen(topic)) is not None
             ],
-            readable=AvroReader(schemas, node.compiled).readable,
+            readable=AvroReader(schemas, node.pool).readable,
             render_all=lambda: render_in_turns(node.metrics),
         )
         node.producers = producers

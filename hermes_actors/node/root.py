@@ -9,10 +9,8 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ reconciler             log topics follow the metadata
     ├─ status reporter        tells the other nodes how this one fares
     ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
-    ├─ schema checks          checks messages by costly schemas, in a process of its own
-    ├─ avro reading           reads what is costly of messages in Avro, in another (consumers)
+    ├─ workers                run in processes what may take long of schemas and filters
     ├─ schema registry        asks an external registry for schemas, if there is one
-    ├─ saved schemas          compiles and compares what is saved, in another (management)
     ├─ preview reporter       hands previews of what is published to management, if that is on
     ├─ preview reader <dc>    gathers those of a datacentre (management)
     ├─ tracking writer <dc>   tells a datacentre's log what became of tracked messages
@@ -65,7 +63,6 @@ from hermes_actors.node.schemas import open_schemas
 from hermes_actors.node.telemetry import open_telemetry
 from hermes_actors.node.tracking import open_tracking, tracking_index
 from hermes_actors.node.trying import pushes_tried
-from hermes_actors.schema.aside import COSTLY_MAX
 from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.opening import open_authenticator
@@ -90,6 +87,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             environment,
             control,
             CatalogSchemas(metadata.catalog),
+            environment.make_pool(),
             metrics=[
                 *environment.metrics,
                 metadata_metrics(metadata, duties),
@@ -97,6 +95,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
             ],
             duties=duties,
         )
+        control.start_task("workers", node.pool.run)
         async with AsyncExitStack() as parts:
             node.authenticator = await open_authenticating(node, environment)
             await parts.enter_async_context(open_telemetry(node, environment))
@@ -131,11 +130,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                     # A frontend brings another drain.
                     probe=lambda path: node.drain.probe(path),  # noqa: PLW0108
                     ids=environment.ids,
-                    threads=environment.threads,
-                    # Its own: what is saved does not wait for what is published, nor that for it.
-                    costly_schemas=control.start(
-                        "saved schemas", environment.ask_schemas, mailbox_capacity=COSTLY_MAX
-                    ),
+                    pool=node.pool,
                     try_push=pushes_tried(node, environment),
                     schemas=node.schemas,
                     registry=node.registry,

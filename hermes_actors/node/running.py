@@ -26,8 +26,8 @@ from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Transitions as PublishTransitions
+from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.client import RegistryClient
-from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.source import SchemaSource
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.status.dependencies import Dependency, notices
@@ -48,6 +48,7 @@ class Node:
     environment: NodeEnvironment
     control: Supervisor
     schemas: SchemaSource
+    pool: WorkerPool
     registry: RegistryClient | None = None
     """The external registry of schemas, if there is one."""
     frontend: Frontend | None = None
@@ -79,8 +80,6 @@ class Node:
     """Gives what a subscription's commits wait for."""
     tracking: TrackingFollowing | None = None
     """Where a management node looks messages up."""
-    compiled: CompiledSchemas = field(default_factory=CompiledSchemas)
-    """The Avro schemas that it publishes and delivers with."""
     boot_id: str = ""
     """The name of this life of the node."""
     replayed: list[Appended] = field(default_factory=list)

@@ -59,7 +59,7 @@ async def _parts_for_one(node: Node, environment: NodeEnvironment) -> AsyncItera
             metrics=metrics,
             config=config,
             names=names_of(clock, config.recipients),
-            avro=AvroReader(node.schemas, node.compiled),
+            avro=AvroReader(node.schemas, node.pool),
         )
 
 

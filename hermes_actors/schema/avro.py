@@ -1,64 +1,38 @@
 """An Avro schema, compiled: turns what publishers send into Avro, and Avro into what people read.
 
-fastavro writes the binary form. Ours is what a body in JSON has to become before, by Hermes'
-lenient conversion or Avro's own JSON encoding, and the reading of what anybody may have written.
-Logical types stay the plain numbers that they are stored as.
+fastavro reads and writes the binary form. Logical types stay the plain numbers that they are stored
+as. fastavro's reader overflows the C stack on deeply nested bodies of recursive schemas, so only a
+schema with `parts` may be used on the event loop.
 """
 
 import io
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Any, assert_never
 
 import fastavro
 import msgspec
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.schema.avro_lenient import Lenient
-from hermes_actors.schema.avro_reading import DatumReader, UndecodableAvro
-from hermes_actors.schema.avro_strict import Strict
-from hermes_actors.schema.avro_types import AvroTypes, NotAvro
-from hermes_actors.schema.avro_writing import Allowance, Take, Unfit
-from hermes_actors.schema.weight import exponent_units
-
-__all__ = [
-    "ASIDE_STEPS_MAX",
-    "LOOP_BYTES_MAX",
-    "AvroSchema",
-    "BodyForm",
-    "UndecodableAvro",
-    "is_soon_compiled",
-    "metadata_refusal",
-]
+from hermes_actors.schema.avro_conversion import Take, Unfit, conversion
+from hermes_actors.schema.avro_types import RECORDS, AvroTypes, no_schema
+from hermes_actors.schema.loop_limits import TEXT_MAX, AvroType
 
 METADATA = "__metadata"
-LOOP_BYTES_MAX = 65_536
-"""A larger body is converted beside the loop: its decoding cannot be interrupted."""
+COMPILED_MAX = 1_000
+"""Schemas that stay compiled for the loop."""
 
-COMPILED_PARTS_MAX = 1_500
-"""A schema of more parts, told by its commas and brackets, is compiled beside the loop only: each
-takes up to some 4 µs.
-"""
-_COMPILED_CHARACTERS_MAX = 65_536
-
-LOOP_STEPS_MAX = 10_000
-"""Steps of a conversion on the loop: some 5 ms."""
-_UNITS_A_STEP = 5
-
-ASIDE_STEPS_MAX = 10_000_000
-
-_READ_NS_MAX = 5_000_000
-_BYTE_NS, _RECORD_NS, _IDLE_NS = 400, 500, 100
-"""The most CPU time for a byte of a body, for a record, for a value that takes no byte."""
-
-_GIVEN_BYTES_MAX = 2_000_000
-"""The most JSON that is made on the loop: each byte may make one name, or one symbol."""
-_GIVEN_AROUND_BYTES = 8
-
-_LEVELS_MAX = 100
-"""Levels of a body in JSON whose type holds itself. Whoever reads it takes three times as many."""
-
+_METADATA_TYPE = fastavro.parse_schema(["null", {"type": "map", "values": "string"}])
+_PART = "HermesPart"
+_NOT_PARSED = "Invalid message: Failed to parse json to map format."
+_LENIENT = "Failed to convert JSON to Avro"
+_STRICT = "Failed to convert to AVRO"
 _UNWRITABLE = (ValueError, TypeError, OverflowError, KeyError, RecursionError)
+
+
+class UndecodableAvro(Exception):
+    """The bytes are not what the schema says; the message says why."""
 
 
 class BodyForm(Enum):
@@ -69,93 +43,52 @@ class BodyForm(Enum):
     AVRO_BINARY = "avro/binary"
 
 
-def is_soon_compiled(text: str) -> bool:
-    """True if compiling the schema with this text takes some 10 ms at most."""
-    if len(text) > _COMPILED_CHARACTERS_MAX:
-        return False
-    return text.count(",") + text.count("{") + text.count("[") <= COMPILED_PARTS_MAX
-
-
-def metadata_refusal(text: str) -> str:
-    """Why the schema has no `__metadata` as Hermes wants it; "" when it has. Raises Refused."""
-    if AvroSchema(text).has_metadata:
-        return ""
-    return (
-        f"the schema needs a field {METADATA}, which the broker fills in: "
-        '{"name": "__metadata", "type": ["null", {"type": "map", "values": "string"}], '
-        '"default": null}'
-    )
-
-
 class AvroSchema:
-    """A schema of messages that has been compiled. Its outermost type is a record.
+    """A compiled schema of messages, whose outermost type is a record.
 
-    `has_metadata`: there is a field `__metadata` for what the broker knows of a message.
-    `loop_bytes_max` is the most of a stored body that may be read on the loop; what is written has
-    its bound in steps, of which one record that is all defaults takes `record_steps_max`.
+    `has_metadata`: there is a field `__metadata` for what the broker knows of a message. `parts` is
+    its size for the loop's limit; None if it is only used in a worker.
     """
 
-    __slots__ = (
-        "_is_recursive",
-        "_lenient",
-        "_plain",
-        "_reader",
-        "_strict",
-        "has_metadata",
-        "loop_bytes_max",
-        "record_steps_max",
-    )
+    __slots__ = ("_lenient", "_metadata", "_schema", "_strict", "has_metadata", "parts")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, types: AvroTypes) -> None:
         """Compile the schema. Raises Refused with FORMAT_ERROR; the message says what is wrong."""
+        self.parts = types.parts
+        self._schema = types.root
         try:
-            types = AvroTypes(text)
-            self._plain: Any = types.plain
-            lenient = Lenient(types)
-            self._lenient: Take = lenient.root()
-            self._strict: Take = Strict(types).root()
-        except NotAvro as error:
-            raise _no_schema(str(error)) from error
-        self.record_steps_max = lenient.record_steps_max
-        self._reader = DatumReader(types)
-        self._is_recursive = types.is_recursive
-        self.has_metadata = _is_metadata(types.root)
-        each_ns = _BYTE_NS + _RECORD_NS * types.chain_max + _IDLE_NS * types.idle_max
-        given_max = _GIVEN_BYTES_MAX // (_GIVEN_AROUND_BYTES + types.text_max)
-        self.loop_bytes_max = min(_READ_NS_MAX // each_ns, given_max)
+            self._lenient: Take = conversion(types, is_strict=False)
+            self._strict: Take = conversion(types, is_strict=True)
+            self._metadata = _Metadata.of(types)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            # fastavro parses some texts that are no schemas.
+            raise no_schema(str(error) or type(error).__name__) from error
+        self.has_metadata = self._metadata is not None
 
-    def convert(
-        self,
-        form: BodyForm,
-        body: bytes,
-        metadata: Mapping[str, str],
-        steps_max: int = LOOP_STEPS_MAX,
-    ) -> bytes:
+    def convert(self, form: BodyForm, body: bytes, metadata: Mapping[str, str]) -> bytes:
         """Return the body as it is stored, with `metadata` as its `__metadata` where the schema has
-        that. Raises Refused for a body that does not fit, and TooMuchWork after `steps_max` steps.
+        that. Raises Refused for a body that does not fit.
         """
-        allowance = Allowance(steps_max)
         match form:
             case BodyForm.AVRO_BINARY:
-                if not self.has_metadata:
+                if self._metadata is None:
                     # As in Hermes: then nobody looks at it.
                     return body
-                return self._with_metadata(body, metadata)
+                return self._metadata.replaced(body, metadata)
             case BodyForm.JSON:
-                decoded = self._decoded(body, allowance)
+                decoded = _decoded(body)
                 if type(decoded) is not dict:
                     raise Refused(f"{_NOT_PARSED} It is not a JSON object")
-                datum = self._taken(self._lenient, decoded, _LENIENT, allowance)
+                datum = _taken(self._lenient, decoded, _LENIENT)
             case BodyForm.AVRO_JSON:
-                decoded = self._decoded(body, allowance)
-                datum = self._taken(self._strict, decoded, _STRICT, allowance)
+                datum = _taken(self._strict, _decoded(body), _STRICT)
             case _:
                 assert_never(form)
         if self.has_metadata:
             datum[METADATA] = ("map", dict(metadata))
         stored = io.BytesIO()
         try:
-            fastavro.schemaless_writer(stored, self._plain, datum)
+            fastavro.schemaless_writer(stored, self._schema, datum)
         except _UNWRITABLE as error:
             raise Refused(f"Invalid message: {_STRICT}: {error}") from error
         return stored.getvalue()
@@ -164,7 +97,9 @@ class AvroSchema:
         """Return what a stored body says, as JSON would: unions unwrapped, logical types as their
         numbers, bytes as ISO 8859-1 text. Raises UndecodableAvro.
         """
-        document: dict[str, Any] = self._reader.read(body)
+        source = io.BytesIO(body)
+        document: dict[str, Any] = _read(source, self._schema)
+        _require_end(source, body)
         return document
 
     def to_json(self, body: bytes, keeps_metadata: bool = False) -> bytes:
@@ -181,76 +116,113 @@ class AvroSchema:
         except (ValueError, OverflowError, RecursionError) as error:
             raise UndecodableAvro(f"it is no JSON: {error}") from error
 
-    def _with_metadata(self, body: bytes, metadata: Mapping[str, str]) -> bytes:
-        """A body in Avro as it came, but for its `__metadata`."""
+
+def avro_schema(text: str) -> AvroSchema:
+    """The compiled schema. Raises Refused with FORMAT_ERROR."""
+    return AvroSchema(AvroTypes(text))
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def loop_schema(text: str) -> AvroSchema | Refused | None:
+    """The schema, for use on the loop; why this node cannot use it; None if it is for a worker."""
+    if len(text) > TEXT_MAX:
+        return None
+    try:
+        types = AvroTypes(text)
+        return None if types.parts is None else AvroSchema(types)
+    except Refused as error:
+        # Another version's node has stored it; whatever it is, other topics go on.
+        message = f"This node cannot use the topic's schema: {error.message}"
+        return Refused(message, ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
+
+
+class _Metadata:
+    """The place of `__metadata` in bodies that are Avro already: the fields before and after it."""
+
+    def __init__(self, types: AvroTypes, place: int) -> None:
+        fields = types.root["fields"]
+        self._parts = [
+            _part(types, fields[:place]),
+            _METADATA_TYPE,
+            _part(types, fields[place + 1 :]),
+        ]
+
+    @classmethod
+    def of(cls, types: AvroTypes) -> "_Metadata | None":
+        for place, field in enumerate(types.root["fields"]):
+            if field["name"] == METADATA and _is_metadata(field):
+                return cls(types, place)
+        return None
+
+    def replaced(self, body: bytes, metadata: Mapping[str, str]) -> bytes:
+        """The body as it came, but for its `__metadata`. Raises Refused."""
+        source = io.BytesIO(body)
+        ends = []
         try:
-            begin, end = self._reader.place_of(METADATA, body)
+            for part in self._parts:
+                _read(source, part)
+                ends.append(source.tell())
+            _require_end(source, body)
         except UndecodableAvro as error:
             raise Refused(f"Invalid message: {_STRICT}: {error}") from error
         written = io.BytesIO()
         fastavro.schemaless_writer(written, _METADATA_TYPE, ("map", dict(metadata)))
-        return b"".join((body[:begin], written.getvalue(), body[end:]))
-
-    def _decoded(self, body: bytes, allowance: Allowance) -> Any:
-        allowance.spend(exponent_units(body) // _UNITS_A_STEP)
-        try:
-            value = msgspec.json.decode(body)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise Refused(f"{_NOT_PARSED} It is not valid JSON: {error}") from error
-        may_be_deep = self._is_recursive and body.count(b"{") + body.count(b"[") > _LEVELS_MAX
-        if may_be_deep and _is_deep(value, _LEVELS_MAX):
-            raise Refused(f"Invalid message: it is nested deeper than {_LEVELS_MAX} levels")
-        return value
-
-    def _taken(self, take: Take, value: Any, words: str, allowance: Allowance) -> dict[str, Any]:
-        try:
-            datum: dict[str, Any] = take(value, allowance)
-        except Unfit as error:
-            raise Refused(f"Invalid message: {words}{error}") from error
-        except RecursionError as error:
-            raise Refused(f"Invalid message: {words}: it is nested too deep") from error
-        return datum
+        return b"".join((body[: ends[0]], written.getvalue(), body[ends[1] :]))
 
 
-_METADATA_TYPE = fastavro.parse_schema(["null", {"type": "map", "values": "string"}])
-_NOT_PARSED = "Invalid message: Failed to parse json to map format."
-_LENIENT = "Failed to convert JSON to Avro"
-_STRICT = "Failed to convert to AVRO"
+def _part(types: AvroTypes, fields: list[dict[str, Any]]) -> Any:
+    """Some fields of the message as a schema. Named types are referred to, not defined again."""
+    named = [{"name": each["name"], "type": _by_name(each["type"])} for each in fields]
+    record = {"type": "record", "name": _PART, "fields": named}
+    return fastavro.parse_schema(record, dict(types.named))
 
 
-def _is_deep(value: Any, levels_max: int) -> bool:
-    """True when more levels of objects and arrays are within one another."""
-    level = [value]
-    for _ in range(levels_max):
-        below: list[Any] = []
-        for each in level:
-            if type(each) is dict:
-                below += each.values()
-            elif type(each) is list:
-                below += each
-        if not below:
-            return False
-        level = below
-    return any(type(each) is dict or type(each) is list for each in level)
+def _by_name(kind: AvroType) -> AvroType:
+    if isinstance(kind, list):
+        return [_by_name(each) for each in kind]
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] in RECORDS or kind["type"] in ("enum", "fixed"):
+        return str(kind["name"])
+    below: dict[str, Any] = {
+        name: _by_name(kind[name]) for name in ("items", "values") if name in kind
+    }
+    return {**kind, **below}
 
 
-def _is_metadata(root: Mapping[str, Any]) -> bool:
-    for field in root["fields"]:
-        if field["name"] == METADATA:
-            kind = field["type"]
-            return (
-                isinstance(kind, list)
-                and len(kind) == 2
-                and kind[0] == "null"
-                and isinstance(kind[1], dict)
-                and kind[1]["type"] == "map"
-                and kind[1]["values"] in ("string", {"type": "string"})
-                and "default" in field
-                and field["default"] is None
-            )
+def _is_metadata(field: Mapping[str, Any]) -> bool:
+    match field["type"]:
+        case ["null", {"type": "map", "values": "string" | {"type": "string"}}]:
+            return "default" in field and field["default"] is None
     return False
 
 
-def _no_schema(reason: str) -> Refused:
-    shown = reason if len(reason) <= 500 else reason[:500] + "…"
-    return Refused(f"The schema is no Avro schema: {shown}", ErrorCode.FORMAT_ERROR)
+def _read(source: io.BytesIO, schema: Any) -> Any:
+    try:
+        return fastavro.schemaless_reader(source, schema, None)
+    except EOFError as error:
+        raise UndecodableAvro("it ends too early") from error
+    except Exception as error:
+        raise UndecodableAvro(str(error) or type(error).__name__) from error
+
+
+def _require_end(source: io.BytesIO, body: bytes) -> None:
+    if left := len(body) - source.tell():
+        raise UndecodableAvro(f"{left} bytes are left after the message")
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise Refused(f"{_NOT_PARSED} It is not valid JSON: {error}") from error
+
+
+def _taken(take: Take, value: Any, words: str) -> dict[str, Any]:
+    try:
+        datum: dict[str, Any] = take(value)
+    except Unfit as error:
+        raise Refused(f"Invalid message: {words}{error}") from error
+    except RecursionError as error:
+        raise Refused(f"Invalid message: {words}: it is nested too deep") from error
+    return datum

@@ -92,7 +92,7 @@ def _nothing(_value: Any) -> None:
     """Leave the value to the plain type: what is described wrongly is no logical type."""
 
 
-LOGICAL: dict[tuple[str, str | None], Callable[[dict[str, Any]], Read]] = {
+LOGICAL_READS: dict[tuple[str, str | None], Callable[[dict[str, Any]], Read]] = {
     ("int", "date"): _date,
     ("int", "time-millis"): _time(1_000),
     ("long", "time-micros"): _time(1_000_000),

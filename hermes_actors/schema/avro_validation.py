@@ -2,29 +2,24 @@
 
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from msgspec.structs import replace
 
-from hermes_actors.actors.mailbox import Ref
 from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.model.message import Message
 from hermes_actors.model.schema import SchemaKind, WriterSchema, framed
-from hermes_actors.schema.aside import Costly
-from hermes_actors.schema.avro import AvroSchema, BodyForm
-from hermes_actors.schema.avro_writing import TooMuchWork
-from hermes_actors.schema.compiled import CompiledSchemas
-from hermes_actors.schema.questions import Converts, Told, avro_cpu_max_s
+from hermes_actors.runtime.workers import Job, TooCostly, WorkerPool
+from hermes_actors.schema.avro import AvroSchema, BodyForm, loop_schema
+from hermes_actors.schema.loop_limits import UNITS_MAX, is_small
 from hermes_actors.schema.source import SchemaSource, SchemaVersion, newest_of
-from hermes_actors.schema.validation import UNITS_MAX, BodyHead, Done, Outcome, ask_aside
+from hermes_actors.schema.validation import BodyHead, Done, Outcome
+from hermes_actors.schema.work import converts, message_cpu_s
 
 _logger = logging.getLogger(__name__)
 
 _FORMS = {form.value: form for form in BodyForm}
 _SHOWN_MAX = 100
 _TOLD_EVERY = 1_000
-_UNITS_A_STEP_TENTHS = 15
-"""A field that has its default is two steps, and takes some 0.25 µs with its writing."""
 
 
 class AvroValidation:
@@ -35,24 +30,14 @@ class AvroValidation:
     named by its id.
     """
 
-    __slots__ = ("_aside", "_compiled", "_frames", "_newest", "_source", "_takes_ids", "_topic")
-
     reads_head = True
 
     def __init__(
-        self,
-        topic: str,
-        source: SchemaSource,
-        compiled: CompiledSchemas,
-        aside: Ref[Costly],
-        *,
-        frames: bool,
-        takes_ids: bool,
+        self, topic: str, source: SchemaSource, pool: WorkerPool, *, frames: bool, takes_ids: bool
     ) -> None:
         self._topic = topic
         self._source = source
-        self._compiled = compiled
-        self._aside = aside
+        self._pool = pool
         self._frames = frames
         self._takes_ids = takes_ids
         self._newest: SchemaVersion | None = None
@@ -72,58 +57,37 @@ class AvroValidation:
         self._newest = newest_of(self._source.versions_of(self._topic), SchemaKind.AVRO)
 
     def units(self, body: bytes) -> int:
-        """The most work on the loop that the body can be, in units of 0.1 µs."""
+        """The work on the loop that the body can be; more than UNITS_MAX for a worker."""
         if self._newest is None:
             return 0
-        text = self._newest.schema.text
-        bytes_max = self._compiled.loop_bytes_max(text, BodyForm.JSON)
-        if not bytes_max:
-            return UNITS_MAX + 1
-        # Each record may be all defaults, whatever it takes to say so.
-        defaults = body.count(b"{") * self._compiled.record_steps_max(text)
-        return len(body) * UNITS_MAX // bytes_max + defaults * _UNITS_A_STEP_TENTHS // 10 + 1
+        return _units(loop_schema(self._newest.schema.text), body)
 
     def check(self, message: Message, head: BodyHead) -> Outcome:
         """Convert a message whose body is at most UNITS_MAX units, at once."""
         chosen = self._chosen(head)
         if isinstance(chosen, HermesError):
-            # Whoever comes later may find it.
+            # A later message may find it.
             self._source.ask(self._topic, _nothing)
-            return chosen
-        form = form_of(head.content_type, self._topic)
-        if isinstance(form, HermesError):
-            return form
-        # `units` tells of the newest version, and an older one may be more work.
-        if len(message.body) <= self._compiled.loop_bytes_max(chosen.schema.text, form):
-            try:
-                return self._converted(message, chosen, form)
-            except HermesError as error:
-                return error
-            except TooMuchWork:
-                pass
-        return Refused("The topic's schema is too costly to be used here; publish it by itself")
+        # An older version than the newest may be more work than `units` says.
+        return self._at_once(message, head, chosen) or Refused(
+            "The topic's schema is too costly to be used here; publish it by itself"
+        )
 
     def __call__(
         self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
     ) -> None:
-        """Convert a message, at once or beside the loop; what the node does not know of the topic's
+        """Convert a message, at once or in a worker; what the node does not know of the topic's
         schema is looked up before.
         """
-        chosen = self._chosen(head)
-        if isinstance(chosen, HermesError):
-            self._source.ask(self._topic, partial(self._asked, message, head, done, is_wanted))
-        else:
-            self._convert(message, head, chosen, done, is_wanted)
 
-    def _asked(
-        self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
-    ) -> None:
-        """Go on with a message whose schema was not known, when it has been looked up."""
-        if self._newest is None:
-            self._look()
+        def asked() -> None:
+            if self._newest is None:
+                self._look()
+            self._convert(message, head, self._chosen(head), done, is_wanted)
+
         chosen = self._chosen(head)
         if isinstance(chosen, HermesError):
-            done(chosen)
+            self._source.ask(self._topic, asked)
         else:
             self._convert(message, head, chosen, done, is_wanted)
 
@@ -131,46 +95,45 @@ class AvroValidation:
         self,
         message: Message,
         head: BodyHead,
-        chosen: SchemaVersion,
+        chosen: SchemaVersion | HermesError,
         done: Done,
         is_wanted: Callable[[], bool],
     ) -> None:
+        outcome = self._at_once(message, head, chosen)
+        if outcome is not None:
+            done(outcome)
+            return
+        form = form_of(head.content_type, self._topic)
+        assert isinstance(chosen, SchemaVersion), "else it is refused at once"
+        version = chosen
+
+        def converted(found: bytes | HermesError) -> None:
+            if isinstance(found, TooCostly):
+                found = Refused(f"Invalid message: converting it is too much: {found.message}")
+            done(self._stored(message, version, found) if isinstance(found, bytes) else found)
+
+        args = (version.schema.text, form, message.body, metadata_of(message))
+        cpu_s = message_cpu_s(message.body)
+        self._pool.submit(Job(self._topic, cpu_s, converts, args, converted, is_wanted))
+
+    def _at_once(
+        self, message: Message, head: BodyHead, chosen: SchemaVersion | HermesError
+    ) -> Outcome | None:
+        """What comes of a message on the loop; None if it is for a worker."""
+        if isinstance(chosen, HermesError):
+            return chosen
         form = form_of(head.content_type, self._topic)
         if isinstance(form, HermesError):
-            done(form)
-            return
-        text = chosen.schema.text
-        if len(message.body) <= self._compiled.loop_bytes_max(text, form):
-            try:
-                outcome: Outcome | None = self._converted(message, chosen, form)
-            except HermesError as error:
-                outcome = error
-            except TooMuchWork:
-                outcome = None
-            if outcome is not None:
-                done(outcome)
-                return
-        question = Converts(text, form, message.body, metadata_of(message))
-        answered = partial(self._answered, message, chosen, done)
-        ask_aside(self._aside, Costly(question, avro_cpu_max_s(message.body), answered, is_wanted))
-
-    def _answered(
-        self,
-        message: Message,
-        chosen: SchemaVersion,
-        done: Done,
-        found: Told,
-    ) -> None:
-        """Tell what came of a conversion beside the loop."""
-        if isinstance(found, bytes):
-            done(self._stored(message, chosen, found))
-        else:
-            assert found is not None, "a conversion is answered with bytes"
-            done(found)
-
-    def _converted(self, message: Message, chosen: SchemaVersion, form: BodyForm) -> Message:
-        schema: AvroSchema = self._compiled.of(chosen.schema.text)
-        body = schema.convert(form, message.body, metadata_of(message))
+            return form
+        schema = loop_schema(chosen.schema.text)
+        if isinstance(schema, Refused):
+            return schema
+        if schema is None or _units(schema, message.body) > UNITS_MAX:
+            return None
+        try:
+            body = schema.convert(form, message.body, metadata_of(message))
+        except Refused as error:
+            return error
         return self._stored(message, chosen, body)
 
     def _stored(self, message: Message, chosen: SchemaVersion, body: bytes) -> Message:
@@ -216,8 +179,6 @@ class DryRun:
     and told in the log. As in Hermes, a body of no known Content-Type is refused.
     """
 
-    __slots__ = ("_conversion", "_failures", "_topic")
-
     reads_head = True
     refusal: HermesError | None = None
 
@@ -227,9 +188,7 @@ class DryRun:
         self._failures = 0
 
     def units(self, body: bytes) -> int:
-        """The most work on the loop that the body can be, in units of 0.1 µs; what would be more
-        is not tried there.
-        """
+        """The work on the loop that the body can be; what would be more is not tried there."""
         units = self._conversion.units(body)
         return units if units <= UNITS_MAX else 0
 
@@ -243,13 +202,12 @@ class DryRun:
     def __call__(
         self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
     ) -> None:
-        """Try the conversion of a message, at once or beside the loop."""
-        self._conversion(
-            message,
-            head,
-            lambda outcome: done(self._judged(message, head, outcome)),
-            is_wanted,
-        )
+        """Try the conversion of a message, at once or in a worker."""
+
+        def tried(outcome: Outcome) -> None:
+            done(self._judged(message, head, outcome))
+
+        self._conversion(message, head, tried, is_wanted)
 
     def _judged(self, message: Message, head: BodyHead, outcome: Outcome) -> Outcome:
         """The message as it came, but where there is nothing to try it by."""
@@ -269,6 +227,14 @@ class DryRun:
                 outcome.message,
             )
         return message
+
+
+def _units(schema: AvroSchema | Refused | None, body: bytes) -> int:
+    if isinstance(schema, Refused):
+        return 0
+    if schema is None or schema.parts is None or not is_small(body):
+        return UNITS_MAX + 1
+    return len(body) * schema.parts
 
 
 def form_of(content_type: str | None, topic: str) -> BodyForm | Refused:

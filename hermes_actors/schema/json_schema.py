@@ -5,6 +5,7 @@ linear time (no look-around, no references back), `$ref` stays within the schema
 remark that nothing checks, as the standard has it.
 """
 
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -12,7 +13,7 @@ import jsonschema_rs
 import msgspec
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.schema.weight import Weight, weigh
+from hermes_actors.schema.loop_limits import TEXT_MAX, json_parts
 
 ERRORS_MAX = 10
 """Errors that are told of one message."""
@@ -31,14 +32,6 @@ _KINDS = {
 }
 
 
-def weight_of(text: str) -> Weight | None:
-    """The weight of a schema; None when checking by it, or compiling it, may take long.
-
-    Raises Refused with FORMAT_ERROR for what is no JSON Schema at first sight.
-    """
-    return weigh(_decoded(text))
-
-
 class Unexplained(Refused):
     """The message does not fit, and finding the reasons would take long."""
 
@@ -47,11 +40,15 @@ class Unexplained(Refused):
 
 
 class JsonSchema:
-    """A schema that has been compiled, and checks messages."""
+    """A compiled schema. `parts` is its size for the loop's limit; None if it is only used in a
+    worker.
+    """
 
     def __init__(self, text: str) -> None:
         """Compile the schema. Raises Refused with FORMAT_ERROR; the message says what is wrong."""
-        self._validator = _compiled(_decoded(text))
+        schema = _decoded(text)
+        self.parts = json_parts(schema)
+        self._validator = _compiled(schema)
 
     def fits(self, body: bytes) -> bool:
         """True for a message that the topic takes."""
@@ -87,6 +84,20 @@ class JsonSchema:
         found = list(islice(self._validator.iter_errors(value), ERRORS_MAX + 1))
         reasons = [_reason(error) for error in found[:ERRORS_MAX]]
         return [*reasons, "and more"] if len(found) > ERRORS_MAX else reasons
+
+
+@lru_cache(maxsize=1_000)
+def loop_schema(text: str) -> JsonSchema | Refused | None:
+    """The schema, for use on the loop; why this node cannot use it; None if it is for a worker."""
+    if len(text) > TEXT_MAX:
+        return None
+    try:
+        schema = JsonSchema(text)
+    except (Refused, ValueError, RecursionError) as error:
+        # Another version's node has stored it; whatever it is, other topics go on.
+        message = f"This node cannot use the topic's schema: {error}"
+        return Refused(message, ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
+    return None if schema.parts is None else schema
 
 
 def can_read(reader: str, writer: str) -> bool:

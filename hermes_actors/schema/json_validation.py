@@ -1,96 +1,75 @@
 """The check of messages by a JSON Schema."""
 
 from collections.abc import Callable
-from functools import partial
 
-from hermes_actors.actors.mailbox import Ref
-from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.errors import HermesError, Refused
 from hermes_actors.model.message import Message
-from hermes_actors.schema.aside import Costly, TooCostly
-from hermes_actors.schema.json_schema import JsonSchema, Unexplained, weight_of
-from hermes_actors.schema.questions import Fits, Told
-from hermes_actors.schema.validation import UNITS_MAX, BodyHead, Done, Outcome, ask_aside
-from hermes_actors.schema.weight import Weight
+from hermes_actors.runtime.workers import Job, TooCostly, WorkerPool
+from hermes_actors.schema.json_schema import JsonSchema, loop_schema
+from hermes_actors.schema.loop_limits import UNITS_MAX, is_small
+from hermes_actors.schema.validation import BodyHead, Done, Outcome
+from hermes_actors.schema.work import fits, message_cpu_s
 
-CPU_MAX_S = 0.1
-"""The CPU time that one message may take beside the loop."""
+_EXPLAINED_UNITS_MAX = 200_000
+"""Finding the reasons may take the square of the time of the check."""
 
-_LOOP_BYTES_MAX = 65_536
-"""A larger body is decoded beside the loop: one decoding cannot be interrupted."""
-
-_COMPILED_BYTES_MAX = 65_536
-"""A larger schema is compiled beside the loop only."""
+_MISFIT = Refused("Invalid message: it does not fit its topic's schema")
 
 
 class JsonValidation:
     """The demands of a JSON Schema: a message that fits is stored as it came."""
 
-    __slots__ = ("__weakref__", "_aside", "_compiled", "_text", "_weight", "refusal")
-
     reads_head = False
 
-    def __init__(self, text: str, aside: Ref[Costly]) -> None:
+    def __init__(self, text: str, pool: WorkerPool) -> None:
         self._text = text
-        self._aside = aside
-        self.refusal: HermesError | None = None
-        self._weight: Weight | None = None
-        self._compiled: JsonSchema | None = None
-        try:
-            if len(text) <= _COMPILED_BYTES_MAX:
-                self._weight = weight_of(text)
-            if self._weight is not None:
-                self._compiled = JsonSchema(text)
-        except (Refused, ValueError, RecursionError) as error:
-            # Another version's node has stored it; whatever it is, other topics go on.
-            message = f"This node cannot use the topic's schema: {error}"
-            self.refusal = Refused(message, ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
+        self._pool = pool
+        found = loop_schema(text)
+        self.refusal: HermesError | None = found if isinstance(found, Refused) else None
+        self._schema = found if isinstance(found, JsonSchema) else None
 
     def units(self, body: bytes) -> int:
-        """The most work on the loop that the body can be, in units of 0.1 µs."""
+        """The work on the loop that the body can be; more than UNITS_MAX for a worker."""
         if self.refusal is not None:
             return 0
-        if self._compiled is None or self._weight is None or len(body) > _LOOP_BYTES_MAX:
+        if self._schema is None or self._schema.parts is None or not is_small(body):
             return UNITS_MAX + 1
-        return self._weight.units(body)
+        return len(body) * self._schema.parts
 
     def check(self, message: Message, _head: BodyHead) -> Outcome:
-        """Check a message whose body is at most UNITS_MAX units, at once; the error is Unexplained
-        where the reasons would take long to find.
+        """Check a message whose body is at most UNITS_MAX units, at once; the reasons are left out
+        where they would take long to find.
         """
         if self.refusal is not None:
             return self.refusal
-        assert self._compiled is not None, "it has been compiled"
-        assert self._weight is not None, "its work has a bound"
-        body = message.body
-        if self._compiled.fits(body):
+        assert self._schema is not None, "it is for the loop"
+        if self._schema.fits(message.body):
             return message
-        if not self._weight.is_soon_explained(body):
-            return Unexplained()
-        return self._compiled.check(body) or message
+        if self.units(message.body) > _EXPLAINED_UNITS_MAX:
+            return _MISFIT
+        return self._schema.check(message.body) or message
 
     def __call__(
         self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
     ) -> None:
-        """Check a message, at once or beside the loop."""
-        unexplained: Unexplained | None = None
+        """Check a message, at once or in a worker."""
+        is_misfit = False
         if self.units(message.body) <= UNITS_MAX:
             outcome = self.check(message, head)
-            if not isinstance(outcome, Unexplained):
+            is_misfit = outcome is _MISFIT
+            if not is_misfit:
                 done(outcome)
                 return
-            # That it does not fit is certain: only the reasons are asked for.
-            unexplained = outcome
-        answered = partial(_tell, done, message, unexplained)
-        question = Fits(self._text, message.body)
-        ask_aside(self._aside, Costly(question, CPU_MAX_S, answered, is_wanted))
 
+        def checked(error: HermesError | None) -> None:
+            if isinstance(error, TooCostly):
+                error = Refused(f"Invalid message: checking it is too much: {error.message}")
+                done(_MISFIT if is_misfit else error)
+            elif is_misfit and not isinstance(error, Refused):
+                done(_MISFIT)
+            else:
+                done(message if error is None else error)
 
-def _tell(done: Done, message: Message, unexplained: Unexplained | None, error: Told) -> None:
-    """Tell what was found beside the loop; `unexplained` is certain, whatever became of that."""
-    assert not isinstance(error, bytes), "whether it fits is asked"
-    if unexplained is None:
-        done(message if error is None else error)
-    elif isinstance(error, Refused) and not isinstance(error, TooCostly):
-        done(error)
-    else:
-        done(unexplained)
+        cpu_s = message_cpu_s(message.body)
+        args = (self._text, message.body)
+        self._pool.submit(Job(self._text, cpu_s, fits, args, checked, is_wanted))

@@ -3,20 +3,17 @@
 import base64
 
 import msgspec
-import trio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.actors.mailbox import Ref
 from hermes_actors.errors import HermesError, Refused
 from hermes_actors.model.message import Message
 from hermes_actors.model.schema import SchemaKind, WriterSchema, framed_id
-from hermes_actors.schema.aside import Costly
-from hermes_actors.schema.avro import AvroSchema, UndecodableAvro
-from hermes_actors.schema.compiled import CompiledSchemas
-from hermes_actors.schema.questions import Decodes, avro_cpu_max_s
+from hermes_actors.runtime.workers import WorkerPool
+from hermes_actors.schema.avro import AvroSchema, UndecodableAvro, loop_schema
+from hermes_actors.schema.loop_limits import BODY_BYTES_MAX, UNITS_MAX
 from hermes_actors.schema.source import SchemaSource, newest_of
-from hermes_actors.schema.validation import ask_aside
+from hermes_actors.schema.work import decodes, message_cpu_s
 
 _BASE64_BYTES_MAX = 8_192
 
@@ -33,17 +30,11 @@ class ShownBody(Struct, frozen=True):
 
 
 class AvroReader:
-    """The schemas that a node knows, as readers of messages want them.
+    """The schemas that a node knows, as readers of messages want them."""
 
-    What takes long is asked of `costly`; without it nothing is.
-    """
-
-    def __init__(
-        self, source: SchemaSource, compiled: CompiledSchemas, costly: Ref[Costly] | None = None
-    ) -> None:
+    def __init__(self, source: SchemaSource, pool: WorkerPool) -> None:
         self._source = source
-        self._compiled = compiled
-        self._costly = costly
+        self._pool = pool
 
     def guess(self, topic: str, body: bytes) -> WriterSchema:
         """Tell the schema of a message in Avro whose record does not: that of Confluent's framing,
@@ -111,40 +102,31 @@ class AvroReader:
 
     def is_soon_read(self, text: str, body: bytes) -> bool:
         """True when the body may be read on the loop."""
-        return len(body) <= self._compiled.loop_bytes_max(text)
+        schema = loop_schema(text)
+        if isinstance(schema, AvroSchema) and schema.parts is not None:
+            return len(body) <= min(BODY_BYTES_MAX, UNITS_MAX // schema.parts)
+        # The reason why it cannot be read is at hand.
+        return schema is not None
 
     def schema(self, text: str) -> AvroSchema:
         """The compiled schema, for bodies that are soon read. Raises UndecodableAvro for one that
         this node cannot use.
         """
-        try:
-            return self._compiled.of(text)
-        except Refused as error:
-            raise UndecodableAvro(error.message) from error
+        schema = loop_schema(text)
+        if isinstance(schema, Refused):
+            raise UndecodableAvro(schema.message)
+        assert schema is not None, "it is soon read"
+        return schema
 
-    async def read_aside(self, text: str, body: bytes, *, keeps_metadata: bool) -> bytes:
-        """Read a body beside the loop: return its JSON, with or without `__metadata`. Raises
+    async def read_aside(
+        self, topic: str, text: str, body: bytes, *, keeps_metadata: bool
+    ) -> bytes:
+        """Read a body in a worker: return its JSON, with or without `__metadata`. Raises
         HermesError: Refused for what cannot be read, Unavailable for what cannot be now.
         """
-        assert self._costly is not None, "nothing is soon read that is read aside"
-        answers: list[bytes | HermesError] = []
-        answered = trio.Event()
-
-        def done(answer: bytes | HermesError | None) -> None:
-            assert answer is not None, "it is answered with bytes"
-            answers.append(answer)
-            answered.set()
-
-        is_wanted = True
-        question = Decodes(text, body, keeps_metadata)
-        try:
-            ask_aside(self._costly, Costly(question, avro_cpu_max_s(body), done, lambda: is_wanted))
-            await answered.wait()
-        finally:
-            is_wanted = False
-        if isinstance(answers[0], HermesError):
-            raise answers[0]
-        return answers[0]
+        cpu_s = message_cpu_s(body)
+        read: bytes = await self._pool.ask(topic, cpu_s, decodes, text, body, keeps_metadata)
+        return read
 
     async def shown(self, topic: str, message: Message) -> ShownBody:
         """A message in Avro as people are shown it: the JSON that subscribers get."""
@@ -152,10 +134,9 @@ class AvroReader:
         assert written is not None, "only Avro has to be made readable"
         try:
             text = self.text_of(topic, written)
-            if not self.is_soon_read(text, message.body) and self._costly is not None:
-                return ShownBody(
-                    await self.read_aside(text, message.unframed_body, keeps_metadata=False)
-                )
+            if not self.is_soon_read(text, message.body):
+                body = message.unframed_body
+                return ShownBody(await self.read_aside(topic, text, body, keeps_metadata=False))
         except (UnknownSchema, UndecodableAvro) as error:
             return ShownBody(problem=str(error))
         except HermesError as error:

@@ -53,30 +53,6 @@ class SchemaSource(Protocol):
         """
 
 
-class NoSchemas:
-    """The source of a node without schemas: none is known, and none will be."""
-
-    def versions_of(self, _subject: str) -> Mapping[int, SchemaVersion]:
-        """None."""
-        return {}
-
-    def lack(self, _subject: str) -> str:
-        """Nothing is lacking."""
-        return ""
-
-    def doubt(self, _subject: str, _version: int) -> str:
-        """There is none."""
-        return ""
-
-    def by_id(self, _schema_id: int) -> Schema | None:
-        """None."""
-        return None
-
-    def ask(self, _subject: str, done: Callable[[], None]) -> None:
-        """There is nowhere to look."""
-        done()
-
-
 class CatalogSchemas:
     """The schemas of the embedded registry, as a node's catalog has them."""
 

@@ -1,24 +1,20 @@
 """The checks of topics' messages, each as its topic's schemas are now."""
 
 from collections.abc import Callable
-from functools import partial
-from weakref import WeakValueDictionary
 
-from hermes_actors.actors.mailbox import Ref
 from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.model.message import Message
 from hermes_actors.model.schema import SchemaKind
 from hermes_actors.model.topic import ContentType, Topic
-from hermes_actors.schema.aside import Costly
+from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.avro_validation import AvroValidation, DryRun
-from hermes_actors.schema.compiled import CompiledSchemas
 from hermes_actors.schema.json_validation import JsonValidation
 from hermes_actors.schema.source import SchemaSource, newest_of
 from hermes_actors.schema.validation import BodyHead, Done, Outcome, Validation
 
 
 class TopicValidations:
-    """Makes the check of a topic's messages; a JSON Schema is adopted once for all its topics.
+    """Makes the check of a topic's messages.
 
     With `frames` Avro is stored in Confluent's framing, with `takes_ids` publishers may name a
     schema by its id.
@@ -27,18 +23,15 @@ class TopicValidations:
     def __init__(
         self,
         source: SchemaSource,
-        compiled: CompiledSchemas,
-        aside: Ref[Costly],
+        pool: WorkerPool,
         *,
         frames: bool = False,
         takes_ids: bool = False,
     ) -> None:
         self._source = source
-        self._compiled = compiled
-        self._aside = aside
+        self._pool = pool
         self._frames = frames
         self._takes_ids = takes_ids
-        self._adopted: WeakValueDictionary[str, JsonValidation] = WeakValueDictionary()
 
     def of(self, topic: Topic) -> Validation | None:
         """Return what the topic's schemas demand now; None where that is nothing."""
@@ -47,23 +40,14 @@ class TopicValidations:
         # While a topic turns from JSON to AVRO its first Avro schema is there before it is AVRO.
         newest = newest_of(self._source.versions_of(topic.name), SchemaKind.JSON)
         if newest is not None:
-            text = newest.schema.text
-            adopted = self._adopted.get(text)
-            if adopted is None:
-                adopted = self._adopted[text] = JsonValidation(text, self._aside)
-            return adopted
+            return JsonValidation(newest.schema.text, self._pool)
         if self._source.lack(topic.name):
             return AwaitedSchema(topic, self._source, self.of)
         return DryRun(topic.name, self._avro(topic.name)) if topic.json_to_avro_dry_run else None
 
     def _avro(self, topic: str) -> AvroValidation:
         return AvroValidation(
-            topic,
-            self._source,
-            self._compiled,
-            self._aside,
-            frames=self._frames,
-            takes_ids=self._takes_ids,
+            topic, self._source, self._pool, frames=self._frames, takes_ids=self._takes_ids
         )
 
 
@@ -71,8 +55,6 @@ class AwaitedSchema:
     """The check of a JSON topic that has a schema which is not known now: a message waits until it
     has been looked up, and is refused where it is not found.
     """
-
-    __slots__ = ("_of", "_source", "_topic")
 
     reads_head = True
 
@@ -101,19 +83,17 @@ class AwaitedSchema:
         self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
     ) -> None:
         """Check a message by the schema, when it has been looked up."""
-        name = self._topic.name
-        self._source.ask(name, partial(self._asked, message, head, done, is_wanted))
 
-    def _asked(
-        self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
-    ) -> None:
-        found = self._of(self._topic)
-        if found is None:
-            done(message)
-        elif isinstance(found, AwaitedSchema):
-            done(self._why_none())
-        else:
-            found(message, head, done, is_wanted)
+        def asked() -> None:
+            found = self._of(self._topic)
+            if found is None:
+                done(message)
+            elif isinstance(found, AwaitedSchema):
+                done(self._why_none())
+            else:
+                found(message, head, done, is_wanted)
+
+        self._source.ask(self._topic.name, asked)
 
     def _why_none(self) -> HermesError:
         why = self._source.lack(self._topic.name)

@@ -10,7 +10,7 @@ from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.record import Record
 from hermes_actors.model.schema import Schema, SchemaKind, WriterSchema
 from hermes_actors.model.topic import Ack, ContentType
-from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.runtime.workers import InlinePool
 from hermes_actors.schema.reading import AvroReader
 from hermes_actors.schema.source import SchemaVersion
 
@@ -76,12 +76,12 @@ class HandSource:
 class Avro:
     """What a test does with the world's topic of AVRO."""
 
-    def __init__(self, world, costly=None):
+    def __init__(self, world, pool=None):
         self.world = world
         self.source = HandSource()
-        self.compiled = CompiledSchemas()
-        reader = AvroReader(self.source, self.compiled, costly)
-        world.parts = msgspec.structs.replace(world.parts, avro=reader)
+        pool = pool or InlinePool()
+        reader = AvroReader(self.source, pool)
+        world.parts = msgspec.structs.replace(world.parts, avro=reader, pool=pool)
 
     def live(self, taken=ContentType.JSON, **fields):
         return self.world.live(content_type=taken, **fields)

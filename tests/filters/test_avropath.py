@@ -5,11 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.filters.avropath import AvroPath, avro_text
-from hermes_actors.filters.budget import Budget, BudgetSpent
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.filters.failures import FilterFailed, FilterInvalid
 from hermes_actors.model.subscription import Filter
-from tests.filters.budgets import Ticking, ample
 
 DOCUMENT = {
     "id": "0001",
@@ -49,7 +47,7 @@ def as_hermes(document, path):
 @given(documents, st.lists(steps, min_size=1, max_size=4))
 def test_the_walk_finds_what_hermes_finds_in_the_same_order(document, path):
     text = ".".join(name if index is None else f"{name}[{index}]" for name, index in path)
-    assert AvroPath(text).values(document, ample()) == as_hermes(document, path)
+    assert AvroPath(text).values(document) == as_hermes(document, path)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +74,7 @@ def test_the_walk_finds_what_hermes_finds_in_the_same_order(document, path):
     ],
 )
 def test_paths_find(path, expected):
-    assert AvroPath(path).values(DOCUMENT, ample()) == expected
+    assert AvroPath(path).values(DOCUMENT) == expected
 
 
 @pytest.mark.parametrize(
@@ -110,7 +108,7 @@ def test_values_are_compared_as_java_prints_them(value, text):
 )
 def test_a_filter_asks_all_leaves_or_any(path, matcher, strategy, is_passed):
     wanted = Filter(type="avropath", path=path, matcher=matcher, matching_strategy=strategy)
-    left_out_by = Filters([wanted], ample()).rejects(Candidate(BODY), ample())
+    left_out_by = Filters([wanted]).rejects(Candidate(BODY))
     assert left_out_by == ("" if is_passed else "avropath")
 
 
@@ -123,11 +121,7 @@ def test_a_path_that_could_find_nothing_is_refused(path):
 def test_a_wide_message_is_given_up_when_its_time_is_over():
     wide = {"a": [{"b": [{"c": 1}] * 1_000}] * 100}
     path = AvroPath("a[*].b[*].c.d")
-    assert path.values(wide, ample()) == []
-    clock = Ticking()
-    with pytest.raises(BudgetSpent):
-        path.values(wide, Budget(0.001, clock))
-    assert clock.looks > 1
+    assert path.values(wide) == []
 
 
 def test_what_nests_too_deep_to_be_printed_fails_the_filter():

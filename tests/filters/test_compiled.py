@@ -1,18 +1,13 @@
 """Which messages pass a subscription's filters."""
 
+import itertools
+
 import pytest
 
-from hermes_actors.filters.budget import LOOP_BYTES_MAX, Budget, BudgetSpent
-from hermes_actors.filters.compiled import (
-    PARTS_MAX,
-    Candidate,
-    Filters,
-    is_soon_compiled,
-    problems,
-)
-from hermes_actors.filters.failures import FilterInvalid, NotJson
+from hermes_actors.filters.compiled import LOOP_BYTES_MAX, Candidate, Filters, is_soon_compiled
+from hermes_actors.filters.failures import FilterInvalid, NotJson, TooLong
+from hermes_actors.filters.loop_time import LoopTime
 from hermes_actors.model.subscription import Filter
-from tests.filters.budgets import Ticking, ample
 
 
 def jsonpath(path, matcher, strategy="all"):
@@ -24,7 +19,7 @@ def header(name, matcher):
 
 
 def rejects(filters, body=b"{}", propagated=()):
-    return Filters(filters, ample()).rejects(Candidate(body, propagated), ample())
+    return Filters(filters).rejects(Candidate(body, propagated))
 
 
 @pytest.mark.parametrize(
@@ -88,66 +83,33 @@ def test_a_body_that_is_not_json_fails_and_says_which_filter_wanted_it(body):
         rejects([header("Country", ".*"), jsonpath("$.v", ".*")], body, (("Country", ""),))
 
 
-def test_a_matcher_that_takes_too_long_is_named():
-    endless = jsonpath("$.v", "((a|a)*(a|a)*)*[bc]")
-    with pytest.raises(BudgetSpent, match=r"^filters\[0\]: used up the message's 5 ms"):
-        asked([endless], b'{"v":"%s"}' % (b"a" * 60), Budget(0.005, lambda: 0.0))
-
-
-def asked(filters, body, budget):
-    return Filters(filters, ample()).rejects(Candidate(body), budget)
-
-
 @pytest.mark.parametrize(
     ("filters", "body"),
     [
-        ([jsonpath("$.a[*]", "1")] * 100, b'{"a":[' + b"1," * 20_000 + b"1]}"),
-        ([jsonpath("$.a[*]", "2", "any")], b'{"a":[' + b"1," * 20_000 + b"1]}"),
-        ([jsonpath("$", ".*")] * 100, b'{"a":[' + b"1," * 20_000 + b"1]}"),
-        ([jsonpath("$..a", "1")] * 100, b'{"b":[' + b'{"a":1},' * 8_000 + b"{}]}"),
-        ([jsonpath("$.a", "(1|2)+")] * 100, b'{"a":"' + b"1" * 100 + b'"}'),
+        ([jsonpath("$.v", "((a|a)*(a|a)*)*[bc]")], b'{"v":"%s"}' % (b"a" * 60)),
+        ([jsonpath("$.a[*]", "1")], b'{"a":[' + b"1," * 200 + b"1]}"),
+        ([jsonpath("$..a", "1")], b'{"b":[' + b'{"a":1},' * 8_000 + b"{}]}"),
+        ([jsonpath("$.v", "1")], b'{"v":"1","x":"' + b"x" * LOOP_BYTES_MAX + b'"}'),
+        ([jsonpath("$.a[?match(@.a, 'x*')]", "1")], b'{"a":[{"a":"x"}]}'),
     ],
 )
-def test_all_filters_and_values_of_a_message_share_one_budget(filters, body):
-    clock = Ticking()
-    with pytest.raises(BudgetSpent, match=r"^filters\[\d+\]: (took more than|used up)"):
-        asked(filters, body, Budget(0.02, clock))
-    assert clock.looks <= 22
+def test_what_may_take_long_is_left_to_a_worker(filters, body):
+    with pytest.raises(TooLong):
+        Filters(filters).rejects(Candidate(body), LoopTime(lambda: 0.0))
 
 
-def test_a_few_values_of_a_small_message_are_asked_without_a_clock():
-    clock = Ticking()
-    filters = [jsonpath("$.lines[*].country", "PL|DE", "any"), jsonpath("$.id", "1.*")]
-    assert asked(filters, b'{"id":12,"lines":[{"country":"PL"}]}', Budget(0.0, clock)) == ""
-    assert clock.looks == 0
-
-
-def test_a_large_body_is_decoded_aside_and_one_of_too_many_parts_nowhere():
-    large = b'{"v":"1","x":"' + b"x" * LOOP_BYTES_MAX + b'"}'
-    wanted = [jsonpath("$.v", "1")]
-    with pytest.raises(BudgetSpent, match="too large for the loop"):
-        asked(wanted, large, ample())
-    aside = Budget(1.0, lambda: 0.0, lambda _: None)
-    assert asked(wanted, large, aside) == ""
-    assert asked([header("a", "b")], large, ample()) == "header"
-    parts = b'{"v":"1","x":[' + b"[]," * PARTS_MAX + b"[]]}"
-    with pytest.raises(BudgetSpent, match="more than 100000 arrays, objects and fields"):
-        asked(wanted, parts, aside)
+def test_all_filters_of_a_message_share_one_time():
+    ticks = itertools.count()
+    filters = Filters([jsonpath("$.a", "1")] * 10)
+    with pytest.raises(TooLong):
+        filters.rejects(Candidate(b'{"a":1}'), LoopTime(lambda: next(ticks) / 5_000))
 
 
 def test_filters_that_are_soon_compiled_are_few_and_small():
     assert is_soon_compiled([jsonpath("$.a", "PL|DE")] * 10)
-    assert not is_soon_compiled([jsonpath("$.a", "PL|DE")] * 100)
+    assert not is_soon_compiled([jsonpath("$.a", "PL|DE")] * 200)
     assert not is_soon_compiled([jsonpath("$.a", "(?:ab){900}")])
     assert not is_soon_compiled([jsonpath("$.a", "a" * 1_000_000)])
-
-
-def test_all_matchers_and_all_paths_together_are_bounded():
-    assert not list(problems([jsonpath("$.a", "[0-9]{200}")] * 50, ample()))
-    (complaint,) = problems([jsonpath("$.a", "[0-9]{200}")] * 101, ample())
-    assert complaint.startswith("filters[100].matcher must leave all matchers together")
-    (complaint,) = problems([jsonpath("$" + ".a" * 250, "x")] * 41, ample())
-    assert complaint.startswith("filters[39].path must leave all paths together at most 20000")
 
 
 @pytest.mark.parametrize(
@@ -162,4 +124,4 @@ def test_all_matchers_and_all_paths_together_are_bounded():
 )
 def test_what_cannot_be_compiled_is_refused_by_the_name_of_its_field(wanted, message):
     with pytest.raises(FilterInvalid, match=message):
-        Filters([wanted], ample())
+        Filters([wanted])

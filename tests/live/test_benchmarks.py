@@ -26,7 +26,6 @@ SMALL = {
         "--rounds 1 --seconds 0.05 --entries 500 --directory {folder}",
         "bytes of memory each",
     ),
-    "fuzzed_filters": ("--cases 30", "refused when they are made"),
     "schemas": ("--rounds 1 --seconds 0.3 --connections 4 --cases 30", "checking"),
     "telemetry": (
         "--rounds 1 --seconds 0.5 --connections 4 --subscriptions 100",
@@ -56,7 +55,6 @@ ON_KAFKA = {
         ),
         "first answered publish",
     ),
-    "costly_filters": ("--cases match --seconds 8", "given up 3 times by 3 subscriptions"),
     "idle_subscriptions": ("--subscriptions 4 --topics 2 --seconds 1", "aiokafka"),
     "stalled_partition": ("--rounds 2", "p99 moves by"),
 }

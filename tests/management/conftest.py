@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.actors.mailbox import Ref, open_mailbox
 from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous, Caller
@@ -19,7 +18,7 @@ from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.bridge import TrioBridge, open_bridge
 from hermes_actors.runtime.clock import seeded_ids
-from hermes_actors.schema.aside import COSTLY_MAX, CheckInPlace, Costly
+from hermes_actors.runtime.workers import InlinePool
 from hermes_actors.security.account import Credentials, Unauthenticated
 from hermes_actors.telemetry.metrics import Metrics
 from tests.management.shared_apps import Apps
@@ -124,9 +123,8 @@ class Api:
         bridge: TrioBridge,
         metrics: Metrics,
         config: Config,
-        costly_schemas: Ref[Costly],
     ) -> None:
-        self.costly_schemas = costly_schemas
+        self.pool = InlinePool()
         self.administration = administration
         self.metadata = metadata
         self.log = log
@@ -150,7 +148,7 @@ class Api:
         parts = {
             "config": self.config,
             "security": self.administration.security,
-            "costly_schemas": self.costly_schemas,
+            "pool": self.pool,
             **parts,
         }
         self.administration = Administration(
@@ -205,14 +203,12 @@ async def api(settings: ManagementConfig, nursery: trio.Nursery) -> AsyncIterato
     nursery.start_soon(Registry(metadata).run, stop)
     await metadata.wait_current()
     config = msgspec.structs.replace(Config(), management=settings)
-    costly_schemas, inbox = open_mailbox(COSTLY_MAX)
-    nursery.start_soon(CheckInPlace().run, inbox)
     administration = Administration(
-        metadata, log, config, clock, security=ByHeader(), costly_schemas=costly_schemas
+        metadata, log, config, clock, security=ByHeader(), pool=InlinePool()
     )
     metrics = Metrics("hermes_test")
     async with open_bridge() as bridge:
-        api = Api(administration, metadata, log, clock, bridge, metrics, config, costly_schemas)
+        api = Api(administration, metadata, log, clock, bridge, metrics, config)
         async with api.client:
             yield api
         api.close()

@@ -10,7 +10,6 @@ import httpx
 import pytest
 import trio
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.actors.supervisor import Crash, Supervisor, open_supervisor
 from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import TopicSettings
@@ -24,7 +23,7 @@ from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import seeded_ids
-from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.schema.topics import TopicValidations
 from hermes_actors.telemetry.metrics import Metrics, render
@@ -53,12 +52,11 @@ class World:
         self.stored: list[StoredRecord] = []
         log.on_append.append(lambda _topic, record: self.stored.append(record))
         self.catalog = Catalog()
-        # Nobody answers there but a test that says so.
-        self.costly_schemas, self.costly_inbox = open_mailbox(2)
+        # Runs nothing, but in a test that says so.
+        self.pool = WorkerPool()
         self.validations = TopicValidations(
             CatalogSchemas(self.catalog),
-            CompiledSchemas(),
-            self.costly_schemas,
+            self.pool,
             frames=config.confluent_framing,
             takes_ids=config.schema_id_header,
         )

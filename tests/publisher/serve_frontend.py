@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 import trio
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config, FallbackConfig, FrontendConfig, SecurityConfig, SpoolConfig
 from hermes_actors.errors import StartupError
@@ -32,7 +31,7 @@ from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import IdSource, SystemClock, system_rng
 from hermes_actors.runtime.signals import stop_on_signal
-from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.runtime.workers import InlinePool
 from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.schema.topics import TopicValidations
 from hermes_actors.security.opening import open_authenticator
@@ -113,9 +112,7 @@ async def serve(
             IdSource(),
             authenticator=authenticator,
             spool=kept,
-            schema_of=TopicValidations(
-                CatalogSchemas(Catalog()), CompiledSchemas(), open_mailbox(1)[0]
-            ).of,
+            schema_of=TopicValidations(CatalogSchemas(Catalog()), InlinePool()).of,
             fallback=Fallback(
                 FallbackConfig(), log, {"dc2": remote}, nursery, clock, system_rng(), metrics
             ),

@@ -8,22 +8,17 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import PropagationConfig
-from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.schemas import schema_body, schema_key, version_body, version_key
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.message import from_record
 from hermes_actors.model.schema import Schema, SchemaKind, WriterSchema
 from hermes_actors.model.topic import ContentType
 from hermes_actors.publisher.demands import Head
-from hermes_actors.schema.aside import CheckInPlace
-from hermes_actors.schema.avro import LOOP_BYTES_MAX, AvroSchema, BodyForm
-from hermes_actors.schema.avro_validation import AvroValidation
-from hermes_actors.schema.compiled import CompiledSchemas
-from hermes_actors.schema.source import CatalogSchemas
-from hermes_actors.schema.validation import UNITS_MAX
+from hermes_actors.schema.avro import BodyForm, avro_schema
+from hermes_actors.schema.loop_limits import BODY_BYTES_MAX
 from tests.publisher.batch_exchange import EVENTS, call
+from tests.publisher.test_schemas import working
 
 METADATA = {
     "name": "__metadata",
@@ -70,7 +65,7 @@ async def publish(world, body: bytes, content_type: str | None = JSON, **headers
 
 
 def read(world, text: str = V1, at: int = -1):
-    return AvroSchema(text).document(world.stored[at].value)
+    return avro_schema(text).document(world.stored[at].value)
 
 
 def refused(answer, code: str = "VALIDATION_ERROR") -> str:
@@ -127,7 +122,7 @@ async def test_another_content_type_is_refused_and_named(
 async def test_avros_own_json_and_binary_are_taken(users, autojump_clock) -> None:
     body = b'{"__metadata": null, "age": 7}'
     assert (await publish(users, body, AVRO_JSON)).status_code == 201
-    binary = AvroSchema(V1).convert(BodyForm.JSON, b'{"age": 8}', {"messageId": "forged"})
+    binary = avro_schema(V1).convert(BodyForm.JSON, b'{"age": 8}', {"messageId": "forged"})
     assert (await publish(users, binary, BINARY)).status_code == 201
     assert [read(users, at=at)["age"] for at in (0, 1)] == [7, 8]
     assert read(users)["__metadata"]["messageId"] != "forged"
@@ -237,7 +232,7 @@ async def test_framing_puts_the_schemas_id_before_the_message(open_world, autoju
         assert (await publish(world, b'{"age": 7}')).status_code == 201
         (record,) = world.stored
         assert record.value[:5] == b"\0" + IDS[1].to_bytes(4, "big")
-        assert AvroSchema(V1).document(record.value[5:])["age"] == 7
+        assert avro_schema(V1).document(record.value[5:])["age"] == 7
         assert from_record(record, str).written_with == WriterSchema(1, IDS[1], is_framed=True)
 
 
@@ -248,8 +243,9 @@ async def test_what_a_schema_fills_in_has_a_bound(open_world, autojump_clock) ->
     async with open_world(body_bytes_max=20_000) as world:
         await world.add_topic("shop.users", content_type=ContentType.AVRO)
         set_version(world, 1, text)
-        assert (await publish(world, b'{"all":[{}]}')).status_code == 201
-        told = refused(await publish(world, b'{"all":[{},{},{}]}'))
+        with working(world):
+            assert (await publish(world, b'{"all":[{}]}')).status_code == 201
+            told = refused(await publish(world, b'{"all":[{},{},{}]}'))
         assert "20000" in told
 
 
@@ -259,25 +255,12 @@ async def test_a_large_body_is_converted_beside_the_loop(open_world, autojump_cl
             "shop.users", content_type=ContentType.AVRO, message_bytes_max=1_000_000
         )
         set_version(world, 1, V2)
-        name = "x" * LOOP_BYTES_MAX
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(CheckInPlace().run, world.costly_inbox)
+        name = "x" * BODY_BYTES_MAX
+        with working(world):
             body = json.dumps({"age": 7, "name": name}).encode()
             assert (await publish(world, body)).status_code == 201
             assert "age" in refused(await publish(world, b'{"name": "%s"}' % name.encode()))
-            world.costly_inbox.close()
         assert read(world, V2)["name"] == name
-
-
-async def test_what_turns_out_to_be_much_work_goes_beside_the_loop(users, autojump_clock) -> None:
-    filled = [{"name": f"f{at}", "type": "int", "default": at} for at in range(500)]
-    held = {"type": "record", "name": "Held", "fields": filled}
-    set_version(users, 2, text_of({"name": "all", "type": {"type": "array", "items": held}}))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(CheckInPlace().run, users.costly_inbox)
-        body = b'{"all":[%s]}' % b",".join([b"{}"] * 100)
-        assert (await publish(users, body)).status_code == 201
-        users.costly_inbox.close()
 
 
 # Batches and events.
@@ -308,7 +291,7 @@ async def test_events_become_avro_by_the_type_of_their_data(users, autojump_cloc
     structured = "application/cloudevents+json"
     one = json.dumps(event | {"data": {"age": 2}}).encode()
     assert (await publish(users, one, structured)).status_code == 201
-    binary = AvroSchema(V1).convert(BodyForm.JSON, b'{"age": 3}', {})
+    binary = avro_schema(V1).convert(BodyForm.JSON, b'{"age": 3}', {})
     held = {"data_base64": base64.b64encode(binary).decode(), "datacontenttype": BINARY}
     assert (await publish(users, json.dumps(event | held).encode(), structured)).status_code == 201
     assert [read(users, at=at)["age"] for at in range(3)] == [1, 2, 3]
@@ -354,31 +337,6 @@ async def test_a_dry_run_refuses_nothing_of_a_batch_for_being_large(
         set_version(world, 1, V2)
         route = world.frontend.routes.by_name["shop.users"]
         route.change(_dry(route.topic))
-        body = json.dumps({"age": 7, "name": "x" * LOOP_BYTES_MAX}).encode() + b"\n"
+        body = json.dumps({"age": 7, "name": "x" * BODY_BYTES_MAX}).encode() + b"\n"
         (line,) = (await call(world, body, topic="shop.users")).lines
         assert line["status"] == 201
-
-
-def test_the_work_on_the_loop_grows_with_the_defaults_of_each_record(world_of_defaults) -> None:
-    units = world_of_defaults.units
-    assert units(b'{"all":[%s]}' % b",".join([b"{}"] * 10)) > 5 * units(b'{"all":[{}]}')
-    # A slice holds no more of them than some 5 ms of work.
-    assert units(b'{"all":[%s]}' % b",".join([b"{}"] * 200)) > UNITS_MAX
-
-
-@pytest.fixture
-def world_of_defaults():
-    filled = [{"name": f"f{at}", "type": ["null", "int"], "default": None} for at in range(200)]
-    held = {"type": "record", "name": "Held", "fields": filled}
-    text = text_of({"name": "all", "type": {"type": "array", "items": held}})
-    catalog = Catalog()
-    for key, body in (
-        (schema_key(IDS[1]), schema_body(Schema(SchemaKind.AVRO, text))),
-        (version_key("shop.users", 1), version_body(IDS[1])),
-    ):
-        catalog.apply(Register(key, 0, 1, "dc1", body))
-    aside = open_mailbox(1)[0]
-    source = CatalogSchemas(catalog)
-    return AvroValidation(
-        "shop.users", source, CompiledSchemas(), aside, frames=False, takes_ids=False
-    )

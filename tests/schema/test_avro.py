@@ -12,13 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.schema.avro import (
-    ASIDE_STEPS_MAX,
-    AvroSchema,
-    BodyForm,
-    UndecodableAvro,
-)
-from hermes_actors.schema.avro_writing import TooMuchWork, narrowed
+from hermes_actors.schema.avro import AvroSchema, BodyForm, UndecodableAvro, avro_schema
+from hermes_actors.schema.avro_conversion import narrowed
 from tests.schema.avro_values import fitting
 
 METADATA = {"name": "__metadata", "type": ["null", {"type": "map", "values": "string"}]}
@@ -27,7 +22,7 @@ TOLD = {"messageId": "8e03978e", "timestamp": "17"}
 
 def schema_of(*fields: dict[str, Any], has_metadata: bool = False) -> AvroSchema:
     metadata = [METADATA | {"default": None}] if has_metadata else []
-    return AvroSchema(json.dumps({"type": "record", "name": "T", "fields": [*metadata, *fields]}))
+    return avro_schema(json.dumps({"type": "record", "name": "T", "fields": [*metadata, *fields]}))
 
 
 def field(kind: Any, name: str = "age", **more: Any) -> dict[str, Any]:
@@ -50,13 +45,13 @@ def refusal(schema: AvroSchema, body: bytes, form: BodyForm = BodyForm.JSON) -> 
 @given(fitting())
 def test_what_fits_comes_back_as_it_was_sent(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
     schema, value = pair
-    assert lenient(AvroSchema(json.dumps(schema)), value) == value
+    assert lenient(avro_schema(json.dumps(schema)), value) == value
 
 
 @given(fitting())
 def test_any_avro_reader_reads_what_is_stored(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
     schema, value = pair
-    stored = AvroSchema(json.dumps(schema)).convert(BodyForm.JSON, json.dumps(value).encode(), {})
+    stored = avro_schema(json.dumps(schema)).convert(BodyForm.JSON, json.dumps(value).encode(), {})
     source = io.BytesIO(stored)
     fastavro.schemaless_reader(source, fastavro.parse_schema(schema), None)
     assert source.read() == b""
@@ -66,7 +61,7 @@ def test_any_avro_reader_reads_what_is_stored(pair: tuple[dict[str, Any], dict[s
 def test_any_bytes_become_avro_or_are_refused(
     pair: tuple[dict[str, Any], dict[str, Any]], form: BodyForm, body: bytes
 ) -> None:
-    schema = AvroSchema(json.dumps(pair[0]))
+    schema = avro_schema(json.dumps(pair[0]))
     # Anything else that is raised fails the test.
     with suppress(Refused):
         assert type(schema.convert(form, body, TOLD)) is bytes
@@ -91,7 +86,7 @@ def test_an_unfit_value_is_refused_with_the_path_of_its_field(
         break
     value[one["name"]] = {"no": ["such"]} if not _is_map(below) else "no such"
     text = json.dumps(pair[1]).encode()
-    told = refusal(AvroSchema(json.dumps(pair[0])), text)
+    told = refusal(avro_schema(json.dumps(pair[0])), text)
     # A record that is missing all of its fields is told by the first of them.
     assert re.search(rf"Field {re.escape('.'.join(path))}[ .]", told)
 
@@ -286,17 +281,9 @@ def test_a_field_of_another_kind_is_no_metadata(kind: Any) -> None:
 NO_FIELDS = [
     '"nothing"',
     '{"type": "map"}',
-    '"T"',
     '"int", "default": "x"',
-    '{"type": "array", "items": "null"}',
-    '{"type": "fixed", "name": "F", "size": -1}',
-    '{"type": "enum", "name": "E", "symbols": "AB"}',
-    '["int", "int"]',
     '["int", ["string"]]',
     "[]",
-    '"int"}, {"name": "a", "type": "int"',
-    '"int"}, {"name": 5, "type": "int"',
-    '"int"}, {"name": "a b", "type": "int"',
 ]
 NO_SCHEMAS = [
     "",
@@ -322,121 +309,24 @@ NO_SCHEMAS = [
 @pytest.mark.parametrize("text", NO_SCHEMAS)
 def test_what_is_no_schema_of_messages_is_told_so(text: str) -> None:
     with pytest.raises(Refused) as caught:
-        AvroSchema(text)
+        avro_schema(text)
     assert caught.value.code is ErrorCode.FORMAT_ERROR
     assert caught.value.message.startswith("The schema is no Avro schema: ")
 
 
 def test_a_record_may_hold_itself_where_it_can_end() -> None:
     node = {"type": "record", "name": "N", "fields": [field(["null", "N"], "next", default=None)]}
-    schema = AvroSchema(json.dumps(node))
+    schema = avro_schema(json.dumps(node))
     assert lenient(schema, {"next": {"next": {}}}) == {"next": {"next": {"next": None}}}
-
-
-def test_a_chain_of_records_has_a_bound() -> None:
-    fields = [field({"type": "record", "name": "R0", "fields": [field("int")]}, "f0")]
-    for at in range(1, 200):
-        held = {"type": "record", "name": f"R{at}", "fields": [field(f"R{at - 1}")]}
-        fields.append(field(held, f"f{at}"))
-    with pytest.raises(Refused, match="more than 64 levels"):
-        schema_of(*fields)
-
-
-def test_many_values_that_take_no_byte_are_refused() -> None:
-    fields = [field("null", f"f{at}") for at in range(40)]
-    held: Any = {"type": "record", "name": "R0", "fields": fields}
-    for at in range(1, 4):
-        below = [field(held, "a"), *(field(f"R{at - 1}", f"f{each}") for each in range(20))]
-        held = {"type": "record", "name": f"R{at}", "fields": below}
-    with pytest.raises(Refused, match="take no bytes"):
-        schema_of(field(held), field("int", "x"))
 
 
 def test_defaults_that_fill_each_other_without_end_are_refused() -> None:
     kind = {"type": "record", "name": "N", "fields": [field(["N", "null"], "n", default={})]}
     with pytest.raises(Refused, match="has no end"):
         schema_of(field(kind))
-    fields = [field({"type": "record", "name": "R0", "fields": [field("int", default=1)]}, "f0")]
-    for at in range(1, 40):
-        both = [field(f"R{at - 1}", "a", default={}), field(f"R{at - 1}", "b", default={})]
-        fields.append(field({"type": "record", "name": f"R{at}", "fields": both}, f"f{at}"))
-    with pytest.raises(Refused, match="more than 10000 values"):
-        schema_of(*fields)
 
 
 # Bounds of one message.
-
-
-def test_defaults_that_multiply_stop_at_the_allowance() -> None:
-    filled = [field("string", f"f{at}", default="x" * 100) for at in range(50)]
-    held = {"type": "record", "name": "H", "fields": filled}
-    schema = schema_of(field({"type": "array", "items": held}))
-    body = b'{"age":[%s]}' % b",".join([b"{}"] * 1_000)
-    with pytest.raises(TooMuchWork):
-        schema.convert(BodyForm.JSON, body, TOLD)
-
-
-def test_numbers_that_are_slow_to_decode_are_left_to_the_process() -> None:
-    schema = schema_of(field({"type": "array", "items": "double"}))
-    body = b'{"age":[%s]}' % b",".join([b"1e300"] * 2_000)
-    with pytest.raises(TooMuchWork):
-        schema.convert(BodyForm.JSON, body, TOLD)
-    assert schema.convert(BodyForm.JSON, body, TOLD, ASIDE_STEPS_MAX)
-
-
-def test_alternatives_that_multiply_stop_at_the_allowance() -> None:
-    held: Any = {"type": "record", "name": "L", "fields": [field("int")]}
-    for level in range(1, 12):
-        below = {"type": "record", "name": f"A{level}", "fields": [field(held), field("int", "z")]}
-        again = held["name"] if isinstance(held, dict) else [_name(each) for each in held]
-        other = {"type": "record", "name": f"B{level}", "fields": [field(again), field("int", "z")]}
-        held = [below, other]
-    value: Any = {"age": "no"}
-    for _ in range(11):
-        value = {"age": value, "z": 1}
-    schema = schema_of(field(held))
-    body = json.dumps({"age": value}).encode()
-    with pytest.raises(TooMuchWork):
-        schema.convert(BodyForm.JSON, body, TOLD, 1_000)
-    assert "expected to be one of these" in _told(schema, body)
-
-
-def _name(kind: Any) -> str:
-    return str(kind["name"])
-
-
-def _told(schema: AvroSchema, body: bytes) -> str:
-    with pytest.raises(Refused) as caught:
-        schema.convert(BodyForm.JSON, body, TOLD, ASIDE_STEPS_MAX)
-    return caught.value.message
-
-
-def test_what_nests_without_end_is_refused() -> None:
-    schema = AvroSchema(
-        json.dumps({"type": "record", "name": "N", "fields": [field(["null", "N"], "n")]})
-    )
-    body = b'{"n":' * 900 + b"null" + b"}" * 900
-    assert "nested deeper than 100 levels" in refusal(schema, body)
-
-
-def test_a_body_that_nests_without_end_is_not_read() -> None:
-    recursive = {"type": "record", "name": "N", "fields": [field(["null", "N"], "n")]}
-    schema = AvroSchema(json.dumps(recursive))
-    with pytest.raises(UndecodableAvro, match="nested too deep"):
-        schema.to_json(b"\x02" * 1_000_000)
-
-
-def test_what_is_taken_as_json_is_read_however_deep_its_defaults_go() -> None:
-    value: Any = None
-    for _ in range(40):
-        value = {"n": [value]} if value else {"n": []}
-    kind = {"type": "array", "items": "N"}
-    recursive = {"type": "record", "name": "N", "fields": [field(kind, "n", default=[value])]}
-    schema = AvroSchema(json.dumps(recursive))
-    body = b'{"n":[' * 49 + b"{}" + b"]}" * 49
-    stored = schema.convert(BodyForm.JSON, body, TOLD)
-    assert schema.to_json(stored).startswith(body[:294])
-    assert "nested deeper" in refusal(schema, b'{"n":[' * 51 + b"{}" + b"]}" * 51)
 
 
 def test_binary_is_stored_as_it_came_but_for_its_metadata() -> None:
@@ -449,29 +339,25 @@ def test_binary_is_stored_as_it_came_but_for_its_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "reason"),
+    ("kind", "body"),
     [
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x01", "no symbol -1"),
-        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02", "no symbol 1"),
-        (["null", "int"], b"\x01", "no branch -1"),
-        (["null", "int"], b"\x04", "no branch 2"),
-        ("long", b"\xff" * 10 + b"\x01", "more than 64 bits"),
-        ("long", b"\xff" * 9 + b"\x02", "more than 64 bits"),
-        ("int", b"\xff" * 5 + b"\x01", "more than 32 bits"),
-        ("boolean", b"\x02", "neither 0 nor 1"),
-        ("string", b"\x01", "ends after the body"),
-        ("string", b"\x02\xff", "not UTF-8"),
-        ("bytes", b"\x09abc", "end after the body"),
-        ("double", b"\x00" * 7, "ends too early"),
-        ("int", b"", "ends too early"),
-        ("int", b"\x02\x02", "1 bytes are left"),
-        ({"type": "array", "items": "int"}, b"\xfe\xff\xff\xff\x0f", "ends after the body"),
-        ({"type": "map", "values": "int"}, b"\xff" * 9 + b"\x01" + b"\x00", "ends after the body"),
-        ({"type": "fixed", "name": "F", "size": 3}, b"ab", "end after the body"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02"),
+        (["null", "int"], b"\x04"),
+        ("string", b"\x01"),
+        ("string", b"\x02\xff"),
+        ("bytes", b"\x09abc"),
+        ("double", b"\x00" * 7),
+        ("int", b""),
+        ("int", b"\x02\x02"),
+        ({"type": "array", "items": "int"}, b"\xfe\xff\xff\xff\x0f"),
+        ({"type": "map", "values": "int"}, b"\xff" * 9 + b"\x01" + b"\x00"),
+        ({"type": "fixed", "name": "F", "size": 3}, b"ab"),
     ],
 )
-def test_bytes_that_nobody_has_written_are_told_so(kind: Any, body: bytes, reason: str) -> None:
-    with pytest.raises(UndecodableAvro, match=reason):
+def test_bytes_that_end_too_early_or_too_late_or_are_no_such_value_are_not_read(
+    kind: Any, body: bytes
+) -> None:
+    with pytest.raises(UndecodableAvro):
         schema_of(field(kind)).document(body)
 
 

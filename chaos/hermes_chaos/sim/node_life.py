@@ -24,7 +24,7 @@ from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.runtime.clock import seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.runtime.threads import NoThreads
-from hermes_actors.schema.aside import CheckInPlace
+from hermes_actors.runtime.workers import InlinePool
 from hermes_chaos.sim import determinism
 from hermes_chaos.sim.checkers.checks import NothingFailsUnasked
 from hermes_chaos.sim.determinism import rng_of
@@ -358,7 +358,7 @@ class NodeLife:
             open_senders=lambda *_: _open_senders(net, life, self._history, self._mortal),
             cpu=StillCpu(),
             threads=NoThreads(),
-            ask_schemas=CheckInPlace,
+            make_pool=InlinePool,
             open_spool=partial(open_store_on, mount, config.spool.disk_bytes_max),
         )
         async with open_node(config, environment) as node:

@@ -13,7 +13,7 @@ import trio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.errors import ErrorCode, HermesError, Refused
+from hermes_actors.errors import HermesError, Refused
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message
@@ -23,8 +23,8 @@ from hermes_actors.model.subscription import DeliveryType
 from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.schema.avro import UndecodableAvro
-from hermes_actors.schema.questions import JSON_BYTES_MAX
 from hermes_actors.schema.reading import AvroReader, UnknownSchema
+from hermes_actors.schema.work import JSON_BYTES_MAX
 
 PATIENCE_S = 10.0
 """How long a schema that is not known is waited for: its message may be ahead of it, from another
@@ -39,7 +39,6 @@ FORGET_S = 60.0
 
 _AGAIN_MIN_S = 0.1
 _AGAIN_MAX_S = 1.0
-_ENDED_MAX = 3
 _WAITED_MAX = 1_000
 _JSON_BYTES_MAX = 65_536
 _DATA_TYPE = "datacontenttype"
@@ -88,9 +87,6 @@ class Bodies:
         self.is_of_avro = topic is ContentType.AVRO
         # When each schema was missed first.
         self._unknown: dict[WriterSchema, float] = {}
-        # The record over which the process has ended last, and how often.
-        self._ended: tuple[int, int] = (-1, -1)
-        self._ends = 0
 
     def of_topic(self, record: StoredRecord, message: Message) -> Message:
         """The message that a record of the topic holds: one of a JSON topic without any Avro schema
@@ -155,24 +151,22 @@ class Bodies:
             raise Undeliverable(DiscardReason.UNDECODABLE, str(error)) from error
         return self._as_json(opened, body)
 
-    async def passed_on_aside(self, record: StoredRecord, opened: OpenedAvro) -> Message:
-        """The same of what is read beside the loop. Raises Undeliverable, and NotReadable."""
+    async def passed_on_aside(self, opened: OpenedAvro) -> Message:
+        """The same of what is read in a worker. Raises Undeliverable, and NotReadable."""
         if not self._is_json:
             return self.passed_on(opened)
-        return self._as_json(opened, await self.json_aside(record, opened, keeps_metadata=False))
+        return self._as_json(opened, await self.json_aside(opened, keeps_metadata=False))
 
-    async def json_aside(
-        self, record: StoredRecord, opened: OpenedAvro, *, keeps_metadata: bool
-    ) -> bytes:
-        """The message's JSON, read beside the loop. Raises Undeliverable, and NotReadable."""
+    async def json_aside(self, opened: OpenedAvro, *, keeps_metadata: bool) -> bytes:
+        """The message's JSON, read in a worker. Raises Undeliverable, and NotReadable."""
         try:
             return await self._reader.read_aside(
-                opened.schema, opened.avro, keeps_metadata=keeps_metadata
+                self._topic, opened.schema, opened.avro, keeps_metadata=keeps_metadata
             )
         except Refused as error:
             raise Undeliverable(DiscardReason.UNDECODABLE, error.message) from error
         except HermesError as error:
-            raise self._unavailable(record, error) from error
+            raise NotReadable(error.message, _AGAIN_MAX_S) from error
 
     async def read(self, record: StoredRecord, message: Message) -> Message:
         """The message as it is pushed, however long its schema is waited for. Raises
@@ -186,7 +180,7 @@ class Bodies:
                     return message
                 if self.is_soon_read(opened):
                     return self.passed_on(opened)
-                return await self.passed_on_aside(record, opened)
+                return await self.passed_on_aside(opened)
             except NotReadable as error:
                 again_s = error.again_s
             await trio.sleep(again_s)
@@ -212,16 +206,6 @@ class Bodies:
             waited = f"it has been waited for {patience_s:g} s"
             return Undeliverable(DiscardReason.UNDECODABLE, f"{why}; {waited}")
         return NotReadable(why, min(max(_AGAIN_MIN_S, waited_s), _AGAIN_MAX_S))
-
-    def _unavailable(self, record: StoredRecord, error: HermesError) -> NotReadable | Undeliverable:
-        """Have a message tried again that could not be read aside, unless it ends the process."""
-        if error.code is ErrorCode.INTERNAL_ERROR:
-            place = record.partition, record.offset
-            self._ends = self._ends + 1 if place == self._ended else 1
-            self._ended = place
-            if self._ends >= _ENDED_MAX:
-                return Undeliverable(DiscardReason.UNDECODABLE, error.message)
-        return NotReadable(error.message, _AGAIN_MAX_S)
 
     def _as_json(self, opened: OpenedAvro, body: bytes) -> Message:
         if len(body) > JSON_BYTES_MAX:

@@ -5,22 +5,20 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct, field
 
-from hermes_actors.config import ConsumersConfig, FiltersConfig
+from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.delivery.delivery import Transitions
 from hermes_actors.consumer.offsets.progress import Uncommitted
 from hermes_actors.consumer.rates.control import RateControls
 from hermes_actors.consumer.recipients.resolver import EndpointResolver
 from hermes_actors.consumer.senders.connecting import Resolver
 from hermes_actors.consumer.senders.sender import Sender
-from hermes_actors.filters.aside import Aside
 from hermes_actors.log.base import Log
-from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.catalog import Catalog, LiveSubscription
 from hermes_actors.metadata.redrives import FollowedRedrives
 from hermes_actors.runtime.clock import Clock, IdSource
-from hermes_actors.runtime.threads import SystemThreads
-from hermes_actors.schema.compiled import CompiledSchemas
+from hermes_actors.runtime.workers import InlinePool, WorkerPool
 from hermes_actors.schema.reading import AvroReader
-from hermes_actors.schema.source import NoSchemas
+from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.telemetry.metrics import Metrics
 
 
@@ -68,5 +66,7 @@ class ConsumerParts(Struct, frozen=True):
     names: Resolver | None = None
     listeners: Callable[[LiveSubscription], Sequence[Transitions]] = _nobody
     cover: Callable[[LiveSubscription], Cover | None] = uncovered
-    aside: Aside = field(default_factory=lambda: Aside(FiltersConfig(), SystemThreads()))
-    avro: AvroReader = field(default_factory=lambda: AvroReader(NoSchemas(), CompiledSchemas()))
+    pool: WorkerPool = field(default_factory=InlinePool)
+    avro: AvroReader = field(
+        default_factory=lambda: AvroReader(CatalogSchemas(Catalog()), InlinePool())
+    )

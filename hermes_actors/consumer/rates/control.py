@@ -19,7 +19,7 @@ from typing import NamedTuple
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
 from hermes_actors.coordination.commands import RateState
-from hermes_actors.model.moments import span
+from hermes_actors.status.reasons import Code, Reason, because
 
 ROUND_S = 0.5
 """How long outcomes are gathered before the rate is judged, at least."""
@@ -275,19 +275,17 @@ class RateControl:
         self._judge(now_s)
         return True
 
-    def words(self, now_s: float) -> str:
-        """For people: what the rate is and since when, "" at full rate."""
-        since = f"for {span(now_s - self.since_s)}"
+    def reasons(self, now_s: float) -> list[Reason]:
+        """Why less is sent than the subscription allows."""
+        for_s = now_s - self.since_s
         if self.level is Level.ADAPTING:
-            return f"the rate is down to {self.rate:.4g}/s of {self.maximum:.4g}/s {since}"
+            lowered = because(Code.RATE_LOWERED, rate=self.rate, rate_max=self.maximum, for_s=for_s)
+            return [lowered]
         if self.level is Level.SLOW:
-            return f"one message a second {since}, until one succeeds: most attempts fail"
+            return [because(Code.ONE_A_SECOND, for_s=for_s)]
         if self.level is Level.HEARTBEAT:
-            return (
-                f"one message a minute {since}, and one as soon as a connection can be made, which "
-                f"is tried every {PROBE_TIMEOUT_S:.0f} s: the endpoint does not answer"
-            )
-        return ""
+            return [because(Code.ONE_A_MINUTE, for_s=for_s)]
+        return []
 
     # Deciding.
 

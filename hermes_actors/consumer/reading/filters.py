@@ -2,23 +2,24 @@
 makes of a message in Avro what is pushed.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from functools import partial
 
-import msgspec
 from msgspec import Struct
 
 from hermes_actors.consumer.delivery.bodies import Bodies, NotReadable, OpenedAvro, Undeliverable
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.coordination.lease import Lease
-from hermes_actors.filters.budget import Budget, BudgetSpent
-from hermes_actors.filters.compiled import Candidate, Filters
-from hermes_actors.filters.failures import FilterFailed
+from hermes_actors.errors import HermesError, Refused
+from hermes_actors.filters.compiled import Candidate, Filters, is_soon_compiled
+from hermes_actors.filters.failures import FilterFailed, FilterInvalid, TooLong
+from hermes_actors.filters.loop_time import LoopTime
+from hermes_actors.filters.work import COMPILE_CPU_S, MESSAGE_CPU_S, Verdict, problems, verdict
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import (
+    Headers,
     Message,
     UndecodableRecord,
     from_record,
@@ -28,9 +29,15 @@ from hermes_actors.model.message import (
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.subscription import Filter
 from hermes_actors.runtime.wakeup import Wakeup
+from hermes_actors.schema.avro import AvroSchema
 from hermes_actors.status.reasons import Code, Reason, because
 
 _TOLD_FOR_MS = 3_600_000
+_AGAIN_S = 1.0
+_SLOW_S = 0.0003
+"""Filters that take longer on the loop for one message are asked in a worker for a while."""
+
+_SLOW_FOR_S = 60.0
 
 
 class Filtered(Struct, frozen=True, gc=False):
@@ -60,7 +67,7 @@ Seen = Message | Filtered | Exhausted | Postponed | None
 
 
 class Later(Struct, frozen=True, gc=False):
-    """Looking at the record takes too long for the loop: who reads waits for the verdict."""
+    """Looking at the record takes too long for the loop: its reader waits for the verdict."""
 
     verdict: Callable[[], Awaitable[Seen]]
 
@@ -77,9 +84,9 @@ def let_pass(_record: StoredRecord) -> None:
 class Screening:
     """The screening of one subscription's records by its filters; `screen` asks them.
 
-    A filter that fails (the message is not JSON) leaves the message out, as in Hermes. A message
-    that takes its filters longer than a message may is looked at beside the loop; one that takes
-    longer than that is exhausted, which settles it. Both are counted, and among the `reasons`.
+    A filter that fails (the message is not JSON) leaves the message out, as in Hermes. Filters that
+    take long are asked in a worker; a message whose filters take too long there becomes a dead
+    letter. Both are counted, and among the `reasons`.
     """
 
     def __init__(
@@ -90,46 +97,49 @@ class Screening:
         lease: Lease,
         bodies: Bodies,
     ) -> None:
+        self._name = str(live.name)
         self._make_id = parts.ids.message_id
-        self._now_ms = parts.clock.now_ms
-        self._aside = parts.aside
+        self._now_s = parts.clock.monotonic_s
+        self._pool = parts.pool
         self._measures = measures
         self._lease = lease
         self.screen: Screen = let_pass
         self._bodies = bodies
-        self._wanted = live.subscription.filters
-        # What is compiled; a subscription without filters has nothing to compile.
-        self._asked: list[Filter] = []
-        # The last message took long enough for its clock to be looked at.
-        self._is_costly = True
+        self._wanted = tuple(live.subscription.filters)
+        self._asked: tuple[Filter, ...] = ()
+        # None: they are asked in a worker only.
+        self._filters: Filters | None = None
+        self._slow_until_s = 0.0
         self._changed = Wakeup()
-        self._asks_none = self._screen_of(None, ())
         self._is_prepared = False
-        self._failed = _FilterTrouble(Code.FILTERS_FAILED, self._now_ms)
-        self._exhausted = _FilterTrouble(Code.FILTERS_SLOW, self._now_ms)
-        self._unread = _FilterTrouble(Code.AVRO_UNREADABLE, self._now_ms)
-        self._postponed = _FilterTrouble(Code.AVRO_WAITS, self._now_ms)
+        now_ms = parts.clock.now_ms
+        self._failed = _FilterTrouble(Code.FILTERS_FAILED, now_ms)
+        self._exhausted = _FilterTrouble(Code.FILTERS_SLOW, now_ms)
+        self._unread = _FilterTrouble(Code.AVRO_UNREADABLE, now_ms)
+        self._postponed = _FilterTrouble(Code.AVRO_WAITS, now_ms)
 
     def adopt(self, live: LiveSubscription) -> None:
         """Judge by this version's filters what is read from soon on; what was read before stays
         judged.
         """
-        self._wanted = live.subscription.filters
+        self._wanted = tuple(live.subscription.filters)
         self._changed.set()
 
     async def prepare(self) -> None:
-        """Compile the latest filters. Raises FilterInvalid, and BudgetSpent for what takes long."""
+        """Compile the latest filters. Raises FilterInvalid, and HermesError for what takes long."""
         while self._wanted != self._asked or not self._is_prepared:
-            wanted = self._wanted
-            screen: Screen = self.read_avro if self._bodies.is_of_avro else let_pass
-            if wanted:
-                screen = self._screen_of(await self._aside.compile(wanted, Filters), wanted)
-            self._asked = wanted
+            wanted, filters = self._wanted, None
+            if is_soon_compiled(wanted):
+                filters = Filters(wanted)
+            elif found := await self._pool.ask(self._name, COMPILE_CPU_S, problems, wanted):
+                raise FilterInvalid("filters", "; ".join(found))
+            self._asked, self._filters = wanted, filters
             self._is_prepared = True
-            self._is_costly = True
+            self._slow_until_s = 0.0
             self._failed.forget()
             self._exhausted.forget()
-            self.screen = screen
+            is_looked_at = wanted or self._bodies.is_of_avro
+            self.screen = self.look if is_looked_at else let_pass
 
     async def run(self) -> None:
         """Follow what is adopted, for ever."""
@@ -143,135 +153,104 @@ class Screening:
         told = (self._postponed, self._unread, self._exhausted, self._failed)
         return [reason for each in told if (reason := each.reason) is not None]
 
-    def _screen_of(self, filters: Filters | None, wanted: Iterable[Filter]) -> Screen:
-        """The screen that asks these filters; with None it passes all messages."""
-        bodies, aside = self._bodies, self._aside
-        needs_message = filters is not None and filters.looks_at_headers
-        is_looked_into = filters is not None and filters.looks_into_bodies
-        needs_message = needs_message or bodies.is_of_avro
-        by_kind = {each.type: Filtered(each.type) for each in wanted}
-
-        def rejects(candidate: Candidate, budget: Budget) -> str:
-            return "" if filters is None else filters.rejects(candidate, budget)
-
-        def screen(record: StoredRecord) -> Seen | Later:
-            message = opened = None
-            if needs_message or is_enveloped(record) or is_avro(record):
-                try:
-                    message = bodies.of_topic(record, from_record(record, self._make_id))
-                    opened = bodies.open(record, message, is_looked_into=is_looked_into)
-                except UndecodableRecord:
-                    # It becomes a dead letter when it is taken up.
-                    return None
-                except (NotReadable, Undeliverable) as error:
-                    return self._on_unreadable(error, message)
-            if message is None:
-                candidate = Candidate(record.value)
-            elif opened is None:
-                candidate = Candidate(message.body, message.propagated)
-            elif not bodies.is_soon_read(opened):
-                return Later(partial(read_aside, record, opened))
-            else:
-                decode = partial(bodies.document, opened)
-                candidate = Candidate(opened.avro, message.propagated, decode)
-            if self._is_costly and aside.is_turn_spent:
-                return Later(partial(in_turn, candidate, message, opened))
-            return look(candidate, message, opened)
-
-        def look(
-            candidate: Candidate, message: Message | None, opened: OpenedAvro | None
-        ) -> Seen | Later:
-            budget = aside.on_loop()
+    def look(self, record: StoredRecord) -> Seen | Later:
+        """Read a record if it is Avro, and ask the filters."""
+        bodies, wanted = self._bodies, self._asked
+        message = opened = None
+        asks_headers = any(each.type == "header" for each in wanted)
+        if asks_headers or bodies.is_of_avro or is_enveloped(record) or is_avro(record):
             try:
-                kind = rejects(candidate, budget)
-                if kind:
-                    return by_kind[kind]
-                return message if opened is None else passed_on(opened, candidate, budget)
-            except FilterFailed as error:
-                return self._on_failure(error)
-            except Undeliverable as error:
-                return self._on_unreadable(error, message)
-            except BudgetSpent as spent:
-                return Later(partial(verdict, candidate, message, opened, spent))
-            finally:
-                self._is_costly = budget.used_s > 0
-                aside.count(budget)
-
-        def passed_on(opened: OpenedAvro, candidate: Candidate, budget: Budget) -> Message:
-            # What it takes is told beforehand, and counts towards the turn.
-            with suppress(BudgetSpent):
-                budget.look()
-            passed = bodies.passed_on(opened, candidate.decoded)
-            with suppress(BudgetSpent):
-                budget.look()
-            return passed
-
-        async def in_turn(
-            candidate: Candidate, message: Message | None, opened: OpenedAvro | None
-        ) -> Seen:
-            await aside.next_turn()
-            match look(candidate, message, opened):
-                case Later(verdict):
-                    return await verdict()
-                case seen:
-                    return seen
-
-        async def verdict(
-            candidate: Candidate,
-            message: Message | None,
-            opened: OpenedAvro | None,
-            spent: BudgetSpent,
-        ) -> Seen:
-            def ask(budget: Budget) -> str:
-                return rejects(candidate, budget)
-
-            try:
-                kind = await aside.ask(ask, candidate.body, spent)
-                if kind:
-                    return by_kind[kind]
-                return message if opened is None else bodies.passed_on(opened, candidate.decoded)
-            except FilterFailed as error:
-                return self._on_failure(error)
-            except Undeliverable as error:
-                return await self._given_up(error, message)
-            except BudgetSpent as error:
-                # Its dead letter is seen by others, and another node may own the message by now.
-                await self._lease.wait_opened()
-                self._exhausted.add(str(error))
-                return Exhausted(str(error), message)
-
-        async def read_aside(record: StoredRecord, opened: OpenedAvro) -> Seen:
-            message = opened.message
-            try:
-                if is_looked_into:
-                    seen = await asked_aside(record, opened)
-                    if seen is not message:
-                        return seen
-                return await bodies.passed_on_aside(record, opened)
+                message = bodies.of_topic(record, from_record(record, self._make_id))
+                is_looked_into = any(each.type != "header" for each in wanted)
+                opened = bodies.open(record, message, is_looked_into=is_looked_into)
+            except UndecodableRecord:
+                # It becomes a dead letter when it is taken up.
+                return None
             except NotReadable as error:
                 return self._put_off(error)
             except Undeliverable as error:
-                return await self._given_up(error, message)
+                return Later(partial(self._given_up, error, message))
+        if opened is not None and not bodies.is_soon_read(opened):
+            return Later(partial(self._read_in_worker, opened))
+        candidate = Candidate(record.value)
+        if opened is not None:
+            decode = partial(bodies.document, opened)
+            candidate = Candidate(opened.avro, opened.message.propagated, decode)
+        elif message is not None:
+            candidate = Candidate(message.body, message.propagated)
+        if self._filters is None or self._now_s() < self._slow_until_s:
+            return Later(partial(self._ask_worker, candidate, message, opened))
+        return self._ask_here(self._filters, candidate, message, opened)
 
-        async def asked_aside(record: StoredRecord, opened: OpenedAvro) -> Seen:
-            """Ask the filters of what is read beside the loop, with all that is in it."""
-            message = opened.message
-            whole = await bodies.json_aside(record, opened, keeps_metadata=True)
-            candidate = Candidate(whole, message.propagated, msgspec.json.decode)
-            return await in_turn(candidate, message, None)
+    def _ask_here(
+        self,
+        filters: Filters,
+        candidate: Candidate,
+        message: Message | None,
+        opened: OpenedAvro | None,
+    ) -> Seen | Later:
+        time = LoopTime(self._pool.cpu_s)
+        try:
+            kind = filters.rejects(candidate, time)
+            if kind:
+                return Filtered(kind)
+            return message if opened is None else self._bodies.passed_on(opened, candidate.decoded)
+        except FilterFailed as error:
+            return self._on_failure(str(error))
+        except Undeliverable as error:
+            return Later(partial(self._given_up, error, message))
+        except TooLong:
+            return Later(partial(self._ask_worker, candidate, message, opened))
+        finally:
+            if time.used_s() > _SLOW_S:
+                self._slow_until_s = self._now_s() + _SLOW_FOR_S
 
-        return screen
+    async def _ask_worker(
+        self, candidate: Candidate, message: Message | None, opened: OpenedAvro | None
+    ) -> Seen:
+        try:
+            body = candidate.body
+            if opened is not None:
+                body = AvroSchema.json_of(candidate.document(), keeps_metadata=True)
+            seen = await self._rejection(body, candidate.propagated, message, opened is not None)
+            if seen is not None:
+                return seen
+            return message if opened is None else self._bodies.passed_on(opened, candidate.decoded)
+        except Undeliverable as error:
+            return await self._given_up(error, message)
 
-    def read_avro(self, record: StoredRecord) -> Seen | Later:
-        """The screen of what is not asked by any filter, and may be Avro."""
-        return self._asks_none(record)
-
-    def _on_unreadable(
-        self, error: NotReadable | Undeliverable, message: Message | None
-    ) -> Postponed | Later:
-        if isinstance(error, NotReadable):
+    async def _read_in_worker(self, opened: OpenedAvro) -> Seen:
+        message = opened.message
+        try:
+            if self._asked:
+                body = await self._bodies.json_aside(opened, keeps_metadata=True)
+                seen = await self._rejection(body, message.propagated, message, True)
+                if seen is not None:
+                    return seen
+            return await self._bodies.passed_on_aside(opened)
+        except NotReadable as error:
             return self._put_off(error)
-        return Later(partial(self._given_up, error, message))
+        except Undeliverable as error:
+            return await self._given_up(error, message)
+
+    async def _rejection(
+        self, body: bytes, propagated: Headers, message: Message | None, is_of_avro: bool
+    ) -> Filtered | Exhausted | Postponed | None:
+        """What a worker says of a message; None when it passes all filters."""
+        args = (self._asked, body, propagated, is_of_avro)
+        try:
+            found: Verdict = await self._pool.ask(self._name, MESSAGE_CPU_S, verdict, *args)
+        except Refused as error:
+            # Its dead letter is seen by others, and another node may own the message by now.
+            await self._lease.wait_opened()
+            detail = f"its filters: {error.message}"
+            self._exhausted.add(detail)
+            return Exhausted(detail, message)
+        except HermesError as error:
+            return self._put_off(NotReadable(error.message, _AGAIN_S))
+        if found.failure:
+            return self._on_failure(found.failure)
+        return Filtered(found.rejected_by) if found.rejected_by else None
 
     def _put_off(self, error: NotReadable) -> Postponed:
         self._postponed.add(str(error))
@@ -283,9 +262,9 @@ class Screening:
         self._unread.add(str(error))
         return Exhausted(str(error), message, error.reason)
 
-    def _on_failure(self, error: FilterFailed) -> Filtered:
+    def _on_failure(self, failure: str) -> Filtered:
         self._measures.filter_errors.value += 1
-        self._failed.add(str(error))
+        self._failed.add(failure)
         return Filtered("failed")
 
 

@@ -433,7 +433,7 @@ class Intake:
             is_made = is_avro(record)
             screen = self._screening.screen
             if is_made and screen is let_pass:
-                screen = self._screening.read_avro
+                screen = self._screening.look
             if is_for_another(record, self._subscription):
                 seen = _FOR_ANOTHER
             elif screen is not let_pass and not offsets.was_settled(record.offset):

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from hermes_actors.errors import Refused
-from hermes_actors.filters.aside import Aside
-from hermes_actors.filters.budget import BudgetSpent
-from hermes_actors.filters.compiled import problems
+from hermes_actors.filters.work import COMPILE_CPU_S, problems
 from hermes_actors.management.bodies.decoding import fields_of, require_none
 from hermes_actors.model.names import (
     NAME_RULE,
@@ -34,6 +32,7 @@ from hermes_actors.model.topic import (
     RetentionTime,
     Topic,
 )
+from hermes_actors.runtime.workers import TooCostly, WorkerPool
 
 THRESHOLDS_MAX = 10
 FILTERS_MAX = 100
@@ -102,14 +101,17 @@ def require_valid_subscription(
     require_none(subscription_violations(subscription, filter_problems))
 
 
-async def problems_of(wanted: Sequence[Filter], aside: Aside) -> tuple[str, ...]:
-    """Return what is wrong with the filters, as `filters[0].path must …`. A trio coroutine."""
+async def problems_of(wanted: Sequence[Filter], pool: WorkerPool) -> tuple[str, ...]:
+    """Return what is wrong with the filters, as `filters[0].path must …`. A trio coroutine. Raises
+    Unavailable.
+    """
     try:
-        return await aside.compile(
-            wanted[:FILTERS_MAX], lambda some, budget: tuple(problems(some, budget))
+        found: tuple[str, ...] = await pool.ask(
+            "filters", COMPILE_CPU_S, problems, tuple(wanted[:FILTERS_MAX])
         )
-    except BudgetSpent as error:
-        return (f"filters must take less time to compile: compiling them {error}",)
+        return found
+    except TooCostly as error:
+        return (f"filters must take less time to compile: {error.message}",)
 
 
 def require_new_name(name: SubscriptionName) -> None:

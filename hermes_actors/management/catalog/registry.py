@@ -46,9 +46,10 @@ class SchemaRegistry:
         self._subjects = subjects
         self._config = config
 
-    async def names(self) -> list[str]:
-        """All subjects, sorted."""
-        return self._subjects.names()
+    async def names(self, subject_prefix: str = "") -> list[str]:
+        """The subjects that begin with this, sorted; ":*:" stands for all contexts."""
+        prefix = subject_prefix.removeprefix(":*:")
+        return [each for each in self._subjects.names() if each.startswith(prefix)]
 
     async def versions(self, subject: str) -> list[int]:
         """The versions of a subject."""

@@ -4,11 +4,13 @@ A topic's subject is its qualified name. Subjects of other names are whoever els
 registry.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import trio
 
-from hermes_actors.actors.mailbox import Ref
 from hermes_actors.config import ManagementConfig
-from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
+from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.management.changes import ATTEMPTS_MAX, Changes, contended
 from hermes_actors.metadata.commands import (
     Absent,
@@ -34,31 +36,29 @@ from hermes_actors.model.schema import (
     Compatibility,
     Schema,
     SchemaKind,
+    canonical,
     schema_id,
 )
 from hermes_actors.model.topic import ContentType, Topic
-from hermes_actors.schema.aside import Costly
+from hermes_actors.runtime.workers import TooCostly, WorkerPool
 from hermes_actors.schema.avro import BodyForm
 from hermes_actors.schema.avro_validation import without_schema
 from hermes_actors.schema.client import RegistryClient
-from hermes_actors.schema.questions import (
-    Compiles,
-    Converts,
-    Decodes,
-    Question,
-    Reads,
-    Told,
-    avro_cpu_max_s,
-)
 from hermes_actors.schema.source import SchemaSource
-from hermes_actors.schema.validation import ask_aside
+from hermes_actors.schema.work import (
+    SCHEMA_CPU_S,
+    compiles,
+    converts,
+    decodes,
+    message_cpu_s,
+    reads,
+)
 
 VERSIONS_MAX = 1_000
 """The versions that a subject may have; deleted ones do not count."""
 
 SUBJECT_CHARACTERS_MAX = 249
 
-_CPU_MAX_S = 2.0
 _ANSWER_TIMEOUT_S = 30.0
 _LOOK_UP_TIMEOUT_S = 10.0
 _COMPARING_TIMEOUT_S = 60.0
@@ -82,14 +82,14 @@ class Subjects:
         self,
         metadata: Metadata,
         changes: Changes,
-        costly: Ref[Costly],
+        pool: WorkerPool,
         config: ManagementConfig,
         source: SchemaSource,
     ) -> None:
         self._metadata = metadata
         self._source = source
         self._changes = changes
-        self._costly = costly
+        self._pool = pool
         self._default = Compatibility(config.schema_compatibility)
         self._needs_metadata = config.avro_metadata_required
 
@@ -277,7 +277,7 @@ class Subjects:
         with trio.move_on_after(_COMPARING_TIMEOUT_S):
             for version, known in compared.items():
                 if len(found) < _DISAGREEMENTS_MAX:
-                    found += await self._disagreements(self.level(subject), schema, version, known)
+                    found += await self._disagreements(subject, schema, version, known)
             return found
         raise Refused(
             f"Comparing the schema with {len(compared)} versions of subject {subject} takes more "
@@ -286,19 +286,23 @@ class Subjects:
         )
 
     async def _disagreements(
-        self, level: Compatibility, schema: Schema, version: int, known: Schema
+        self, subject: str, schema: Schema, version: int, known: Schema
     ) -> list[str]:
         if known.kind is not schema.kind:
             return [f"version {version} is {known.kind}, this is {schema.kind}"]
         found: list[str] = []
-        is_avro = schema.kind is SchemaKind.AVRO
-        if level in _BACKWARD and (why := await self._why_unreadable(schema, known)):
+        level, is_avro = self.level(subject), schema.kind is SchemaKind.AVRO
+        if level in _BACKWARD and (
+            why := await self._ask(subject, SCHEMA_CPU_S, reads, schema, known)
+        ):
             found.append(
                 f"it cannot read messages of version {version}: {why}"
                 if is_avro
                 else f"it refuses messages that version {version} allows"
             )
-        if level in _FORWARD and (why := await self._why_unreadable(known, schema)):
+        if level in _FORWARD and (
+            why := await self._ask(subject, SCHEMA_CPU_S, reads, known, schema)
+        ):
             found.append(
                 f"version {version} cannot read its messages: {why}"
                 if is_avro
@@ -340,9 +344,20 @@ class Subjects:
         """
         require_small(schema)
         self._require_kind(subject, schema, topic)
-        error = await self._ask(Compiles(schema, topic is not None, self._needs_metadata))
-        if error is not None:
-            raise error
+        try:
+            await self._ask(
+                subject, SCHEMA_CPU_S, compiles, schema, topic is not None, self._needs_metadata
+            )
+        except Refused:
+            if schema.kind is SchemaKind.JSON and canonical(schema).find(b'"type":"record"') >= 0:
+                raise Refused(
+                    f"This is an Avro schema, and {subject} takes JSON Schema. To turn a JSON "
+                    "topic to AVRO, update contentType, migratedFromJsonType and schema at once: "
+                    f"hermes topic update {subject} contentType=AVRO migratedFromJsonType=true "
+                    'schema="$(cat FILE)"',
+                    ErrorCode.FORMAT_ERROR,
+                ) from None
+            raise
 
     async def _require_compatible(self, subject: str, schema: Schema) -> None:
         compared = self.compared(subject, schema.kind)
@@ -354,12 +369,6 @@ class Subjects:
                 ErrorCode.SCHEMA_BAD_REQUEST,
             )
 
-    async def _why_unreadable(self, reader: Schema, writer: Schema) -> str:
-        error = await self._ask(Reads(reader, writer))
-        if error is not None and not isinstance(error, Refused):
-            raise error
-        return "" if error is None else error.message
-
     async def as_filters_see(self, subject: str, body: bytes) -> bytes:
         """A message in JSON as filters see it once it is stored as Avro, by the newest version of
         the subject: as JSON. Raises Refused for one that does not fit, and Unavailable.
@@ -368,40 +377,20 @@ class Subjects:
         schema = self.latest(subject)
         if schema is None or schema.kind is not SchemaKind.AVRO:
             raise without_schema(subject)
-        cpu_max_s = avro_cpu_max_s(body)
-        stored = await self._told(Converts(schema.text, BodyForm.JSON, body, {}), cpu_max_s)
-        if isinstance(stored, bytes):
-            question = Decodes(schema.text, stored, keeps_metadata=True)
-            seen = await self._told(question, cpu_max_s)
-            if isinstance(seen, bytes):
-                return seen
-            stored = seen
-        assert stored is not None, "bytes are asked for"
-        raise stored
+        cpu_s = message_cpu_s(body)
+        stored = await self._ask(subject, cpu_s, converts, schema.text, BodyForm.JSON, body, {})
+        seen: bytes = await self._ask(subject, cpu_s, decodes, schema.text, stored, True)
+        return seen
 
-    async def _ask(self, question: Question) -> HermesError | None:
-        told = await self._told(question, _CPU_MAX_S)
-        assert not isinstance(told, bytes), "no bytes are asked for"
-        return told
-
-    async def _told(self, question: Question, cpu_s: float) -> Told:
-        answered = trio.Event()
-        answers: list[Told] = []
-        is_late = False
-
-        def done(answer: Told) -> None:
-            answers.append(answer)
-            answered.set()
-
-        ask_aside(self._costly, Costly(question, cpu_s, done, lambda: not is_late))
+    async def _ask(self, owner: str, cpu_s: float, work: Callable[..., Any], *args: Any) -> Any:
+        """The result of work in a worker. Raises HermesError."""
         try:
-            with trio.move_on_after(_ANSWER_TIMEOUT_S):
-                await answered.wait()
-        finally:
-            is_late = True
-        if not answers:
-            raise Unavailable("Too many schemas wait to be asked; try again")
-        return answers[0]
+            with trio.fail_after(_ANSWER_TIMEOUT_S):
+                return await self._pool.ask(owner, cpu_s, work, *args)
+        except TooCostly as error:
+            raise Refused(f"The schema is too costly: {error.message}; make it simpler") from error
+        except trio.TooSlowError:
+            raise Unavailable("Too many schemas wait to be compiled; try again") from None
 
 
 def require_small(schema: Schema) -> None:
@@ -420,12 +409,12 @@ class ExternalSubjects(Subjects):
         self,
         metadata: Metadata,
         changes: Changes,
-        costly: Ref[Costly],
+        pool: WorkerPool,
         config: ManagementConfig,
         source: SchemaSource,
         client: RegistryClient,
     ) -> None:
-        super().__init__(metadata, changes, costly, config, source)
+        super().__init__(metadata, changes, pool, config, source)
         self._client = client
 
     async def register(

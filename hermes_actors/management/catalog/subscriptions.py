@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.filters.aside import Aside
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.management.access.roles import (
     Caller,
@@ -51,6 +50,7 @@ from hermes_actors.model.subscription import (
 from hermes_actors.model.topic import Owner
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import each_in_turns
+from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.security.address_guard import AddressGuard
 
 _ENDS_TIMEOUT_S = 2.0
@@ -68,7 +68,7 @@ class Subscriptions:
         config: ManagementConfig,
         clock: Clock,
         guard: AddressGuard,
-        aside: Aside,
+        pool: WorkerPool,
     ) -> None:
         self._metadata = metadata
         self._log = log
@@ -76,7 +76,7 @@ class Subscriptions:
         self._config = config
         self._clock = clock
         self._guard = guard
-        self._aside = aside
+        self._pool = pool
         self._privileged = [
             PrivilegedSubscriber.parse(each) for each in config.subscribers_with_access_to_any_topic
         ]
@@ -121,7 +121,7 @@ class Subscriptions:
         in_body = required_text(body, "topicName", "Subscription")
         _require_same("topicName", in_body, topic)
         new = decode_subscription(with_secrets_kept(None, body))
-        require_valid_subscription(new, await problems_of(new.filters, self._aside))
+        require_valid_subscription(new, await problems_of(new.filters, self._pool))
         require_acceptable(new, None, caller, self._config, self._guard)
         name = SubscriptionName(TopicName.parse(topic), new.name)
         require_new_name(name)
@@ -182,9 +182,7 @@ class Subscriptions:
     async def update(self, caller: Caller, topic: str, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. Raises Refused and Unavailable."""
         asked = _patched(self.owned(caller, topic, name, "change subscription").subscription, patch)
-        filter_problems = await problems_of(
-            asked.filters if "filters" in patch else (), self._aside
-        )
+        filter_problems = await problems_of(asked.filters if "filters" in patch else (), self._pool)
 
         def decide() -> Change | None:
             live = self.owned(caller, topic, name, "change subscription")

@@ -1,17 +1,13 @@
 """Tries filters on a message without a subscription: what delivery would make of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from hermes_actors.config.publishing import PropagationConfig
-from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.filters.aside import Aside
-from hermes_actors.filters.budget import Budget, BudgetSpent
-from hermes_actors.filters.compiled import Candidate, Filters
-from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.filters.work import MESSAGE_CPU_S, Verdict, verdict
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.constraints import FILTERS_MAX, problems_of
 from hermes_actors.management.bodies.decoding import decode_base64, decode_plain
@@ -21,9 +17,7 @@ from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.management.catalog.warnings import filter_warnings
 from hermes_actors.model.subscription import Filter
 from hermes_actors.model.topic import ContentType
-
-_WAITING_MAX = 8
-"""Each of them may wait for a second and more."""
+from hermes_actors.runtime.workers import TooCostly, WorkerPool
 
 
 class FilterTest(Struct, frozen=True, kw_only=True):
@@ -35,15 +29,15 @@ class FilterTest(Struct, frozen=True, kw_only=True):
 
 
 class FilterTrials:
-    """Tries filters of anybody, in `aside`, as the frontends' `propagation` is configured."""
+    """Tries anybody's filters in workers, as the frontends' `propagation` is configured."""
 
     def __init__(
-        self, topics: Topics, subjects: Subjects, propagation: PropagationConfig, aside: Aside
+        self, topics: Topics, subjects: Subjects, propagation: PropagationConfig, pool: WorkerPool
     ) -> None:
         self._topics = topics
         self._subjects = subjects
         self._propagation = propagation
-        self._aside = aside
+        self._pool = pool
 
     async def make(self, _caller: Caller, topic: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long,
@@ -59,42 +53,28 @@ class FilterTrials:
         require_fitting_filters(asked.filters, owning.topic)
         if len(asked.filters) > FILTERS_MAX:
             raise Refused(f"FilterTest.filters size must be between 0 and {FILTERS_MAX}")
-        if self._aside.waiting >= _WAITING_MAX:
-            raise Unavailable(
-                f"{self._aside.waiting} others try filters that take long; try again later"
-            )
         if text := "; ".join(
-            f"FilterTest.{each}" for each in await problems_of(asked.filters, self._aside)
+            f"FilterTest.{each}" for each in await problems_of(asked.filters, self._pool)
         ):
             raise Refused(text, ErrorCode.OTHER, 400)
-        try:
-            filters = await self._aside.compile(asked.filters, Filters)
-        except FilterInvalid as error:
-            raise Refused(f"FilterTest.{error}", ErrorCode.OTHER, 400) from error
         message = decode_base64(asked.message, "FilterTest.message")
-        decode: Callable[[bytes], Any] | None = None
-        if owning.topic.content_type is ContentType.AVRO:
+        is_avro = owning.topic.content_type is ContentType.AVRO
+        if is_avro:
             try:
                 message = await self._subjects.as_filters_see(topic, message)
             except Refused as error:
                 return {"status": "ERROR", "errorMessage": error.message}
-            decode = msgspec.json.decode
-        candidate = Candidate(message, tuple(asked.headers.items()), decode)
-
-        def ask(budget: Budget) -> str:
-            return filters.rejects(candidate, budget)
-
+        args = (tuple(asked.filters), message, tuple(asked.headers.items()), is_avro)
         try:
-            try:
-                rejects = ask(self._aside.on_loop())
-            except BudgetSpent as spent:
-                rejects = await self._aside.ask(ask, message, spent)
-        except NotJson:
+            found: Verdict = await self._pool.ask("filters", MESSAGE_CPU_S, verdict, *args)
+        except TooCostly as error:
+            return {"status": "ERROR", "errorMessage": error.message}
+        if not found.is_json:
             return {"status": "NOT_MATCHED"}
-        except (FilterFailed, BudgetSpent) as error:
-            return {"status": "ERROR", "errorMessage": str(error)}
+        if found.failure:
+            return {"status": "ERROR", "errorMessage": found.failure}
         warnings = list(filter_warnings(asked.filters, self._propagation))
         return {
-            "status": "NOT_MATCHED" if rejects else "MATCHED",
+            "status": "NOT_MATCHED" if found.rejected_by else "MATCHED",
             **({"warnings": warnings} if warnings else {}),
         }

@@ -54,10 +54,14 @@ def registry_routes(add: Add, registry: SchemaRegistry) -> list[HTTPRouteHandler
     async def types() -> list[str]:
         return list(SchemaKind)
 
+    async def root() -> dict[str, str]:
+        return {}
+
     async def mode(_subject: str = "") -> dict[str, str]:
         return {"mode": "READWRITE"}
 
     return [
+        add("GET", root, "Whether the registry answers", needs_metadata=False),
         add("GET /subjects", registry.names, "Subjects of the schema registry"),
         of_subject("GET /versions", registry.versions, "Versions of a subject"),
         of_subject(

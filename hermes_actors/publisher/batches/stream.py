@@ -27,7 +27,8 @@ from hermes_actors.publisher.batches.slices import LINE_BYTES, Slice, end_line
 from hermes_actors.publisher.demands import Head, body_head_of
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Pending, Route
-from hermes_actors.schema.validation import UNITS_MAX, BodyHead, Outcome
+from hermes_actors.schema.loop_limits import UNITS_MAX
+from hermes_actors.schema.validation import BodyHead, Outcome
 from hermes_actors.security.account import Account
 
 _APPENDS_A_TOPIC = 2

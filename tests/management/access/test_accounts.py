@@ -98,7 +98,7 @@ async def secured(api, authentication):
         config,
         api.clock,
         security=provider,
-        costly_schemas=api.costly_schemas,
+        pool=api.pool,
         view=ClusterView(datacenters=("dc2",)),
     )
     api.config = config

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.filters.budget import Budget
-from hermes_actors.filters.compiled import problems
+from hermes_actors.filters.work import problems
 from hermes_actors.management.bodies.constraints import subscription_violations, topic_violations
 from hermes_actors.management.bodies.decoding import (
     decode_subscription,
@@ -20,8 +19,7 @@ from tests.management.plain_bodies import SUBSCRIPTION, TOPIC
 
 
 def violations(subscription):
-    found = problems(subscription.filters, Budget(10.0, lambda: 0.0))
-    return subscription_violations(subscription, tuple(found))
+    return subscription_violations(subscription, tuple(problems(tuple(subscription.filters))))
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b"1", b"null", b"\xff"])

@@ -213,3 +213,37 @@ async def test_a_topics_owner_changes_its_subject_and_only_administrators_others
 async def test_the_registry_says_what_it_can_do(shop):
     assert (await shop.get(f"{ROOT}/schemas/types")).json() == ["JSON", "AVRO"]
     assert (await shop.get(f"{ROOT}/mode")).json() == {"mode": "READWRITE"}
+
+
+async def test_an_avro_schema_is_found_whatever_the_order_of_its_attributes_and_its_names(shop):
+    fields = [{"name": "name", "type": "string"}, {"name": "n", "type": "int", "default": 0}]
+    first = {"namespace": "a.b", "type": "record", "name": "User", "fields": fields}
+    other_fields = [{"type": {"type": "string"}, "name": "name"}, fields[1]]
+    other = {"type": "record", "name": "a.b.User", "fields": other_fields}
+    path = f"{ROOT}/subjects/users"
+    answer = await shop.post(f"{path}/versions", {"schema": json.dumps(first)})
+    for query in ("", "?normalize=true"):
+        found = await shop.post(path + query, {"schema": json.dumps(other)})
+        assert (found.status_code, found.json()["id"]) == (200, answer.json()["id"])
+    again = await shop.post(f"{path}/versions", {"schema": json.dumps(other)})
+    assert again.json() == answer.json()
+    changed = first | {"fields": [fields[0], fields[1] | {"default": 1}]}
+    assert (await shop.post(f"{path}/versions", {"schema": json.dumps(changed)})).status_code == 200
+    assert (await shop.get(f"{path}/versions")).json() == [1, 2]
+
+
+async def test_the_root_answers_and_subjects_are_listed_by_their_prefix(shop):
+    assert (await shop.get(f"{ROOT}/")).json() == {}
+    assert (await shop.get(ROOT)).json() == {}
+    await register(shop, "shop.orders", CLOSED)
+    await register(shop, "users", CLOSED)
+    for prefix, names in (("shop.", ["shop.orders"]), (":*:u", ["users"]), ("x", [])):
+        answer = await shop.get(f"{ROOT}/subjects?subjectPrefix={prefix}")
+        assert answer.json() == names
+
+
+async def test_who_posts_avro_to_a_json_topic_is_told_how_to_migrate_it(shop):
+    avro = {"type": "record", "name": "T", "fields": []}
+    answer = await shop.post("/topics/shop.orders/schema", avro)
+    assert answer.status_code == 400
+    assert "contentType=AVRO migratedFromJsonType=true" in answer.json()["message"]

@@ -19,9 +19,7 @@ async def unread(api):
     """A node that has not read its metadata yet: nobody runs its registry."""
     log, rng = MemoryLog("dc1", api.clock), random.Random(1)
     metadata = Metadata(log, clock=api.clock, ids=seeded_ids(rng), rng=rng)
-    administration = Administration(
-        metadata, log, Config(), api.clock, costly_schemas=api.costly_schemas
-    )
+    administration = Administration(metadata, log, Config(), api.clock, pool=api.pool)
     async with open_bridge() as bridge:
         transport = httpx.ASGITransport(app=api.apps.app(administration, bridge, Config(), []))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:

@@ -96,15 +96,6 @@ async def test_without_a_schema_no_message_of_an_avro_topic_can_be_tried(api) ->
     assert (answer["status"], "No schema" in answer["errorMessage"]) == ("ERROR", True)
 
 
-@pytest.mark.slow
-async def test_a_filter_that_takes_too_long_is_an_error_with_its_reason(api) -> None:
-    await api.with_topic()
-    endless = {"type": "jsonpath", "path": "$.v", "matcher": "((a|a)*(a|a)*)*[bc]"}
-    answer = (await api.post(PATH, asking(b'{"v":"%s"}' % (b"a" * 60), endless))).json()
-    assert answer["status"] == "ERROR"
-    assert answer["errorMessage"].startswith("filters[0]: used up the message's 100 ms of CPU")
-
-
 @pytest.mark.parametrize(
     ("body", "code", "words"),
     [
@@ -133,9 +124,7 @@ async def test_filters_of_an_unknown_topic_are_404(api) -> None:
     ("change", "words"),
     [
         ({"path": "$.a[?(@.b =~ /x/)]"}, "Subscription.filters[1].path must be a JSONPath"),
-        ({"path": "$..a..b"}, "Subscription.filters[1].path must not descend"),
         ({"matcher": "("}, "Subscription.filters[1].matcher must be a regular expression"),
-        ({"matcher": "(a{9999}){9999}"}, "Subscription.filters[1].matcher must leave"),
         ({"matchingStrategy": "most"}, "Subscription.filters[1].matchingStrategy must be"),
     ],
 )

@@ -10,7 +10,6 @@ import pytest
 import trio
 import trio.testing
 
-from hermes_actors.actors.mailbox import open_mailbox
 from hermes_actors.config import Config
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
@@ -24,6 +23,7 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.bridge import open_bridge
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
+from hermes_actors.runtime.workers import InlinePool
 from hermes_actors.security.account import Credentials
 
 START_MS = 1_700_000_000_000
@@ -300,8 +300,7 @@ def test_the_app_serves_from_the_asyncio_host_of_a_trio_guest():
         async with trio.open_nursery() as nursery, open_bridge() as bridge:
             nursery.start_soon(Registry(metadata).run, stop)
             await metadata.wait_current()
-            costly, _ = open_mailbox(1)
-            administration = Administration(metadata, log, Config(), clock, costly_schemas=costly)
+            administration = Administration(metadata, log, Config(), clock, pool=InlinePool())
             app = build_app(administration, bridge, Config())
             result = await guest.call(on_the_host, app)
             nursery.cancel_scope.cancel()

@@ -13,7 +13,7 @@ from hermes_actors.node import NodeEnvironment
 from hermes_actors.runtime.clock import Clock, seeded_ids
 from hermes_actors.runtime.cpu import StillCpu
 from hermes_actors.runtime.threads import NoThreads
-from hermes_actors.schema.aside import CheckInPlace
+from hermes_actors.runtime.workers import InlinePool
 from hermes_chaos.wanted import subscription_body, topic_body
 
 
@@ -45,7 +45,7 @@ def surroundings(
         open_senders=open_senders,
         cpu=StillCpu(),
         threads=NoThreads(),
-        ask_schemas=CheckInPlace,
+        make_pool=InlinePool,
     )
 
 

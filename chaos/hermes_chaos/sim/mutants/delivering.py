@@ -20,8 +20,8 @@ from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.dispatch import SerialDispatch
 from hermes_actors.consumer.serial.queue import SerialQueue
-from hermes_actors.filters.budget import Budget
 from hermes_actors.filters.compiled import Candidate, Filters
+from hermes_actors.filters.loop_time import LoopTime
 from hermes_actors.log.commits import CommitOwner, Interval
 from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason, Letter
@@ -110,8 +110,8 @@ def _stay(_self: RateControl, _level: object, _now_s: float) -> None:
     pass
 
 
-def _inverted(self: Filters, candidate: Candidate, budget: Budget) -> str:
-    return "" if _rejects(self, candidate, budget) else "jsonpath"
+def _inverted(self: Filters, candidate: Candidate, time: LoopTime | None = None) -> str:
+    return "" if _rejects(self, candidate, time) else "jsonpath"
 
 
 def _one_more(self: BatchAssembly) -> bool:

@@ -1,0 +1,28 @@
+"""The time that a message's filters have on the event loop, all of them together."""
+
+from collections.abc import Callable
+
+from hermes_actors.filters.failures import TooLong
+
+LOOP_S = 0.001
+
+
+class LoopTime:
+    """The CPU time of one message's filters by the clock `cpu_s`."""
+
+    __slots__ = ("_began_s", "_cpu_s")
+
+    def __init__(self, cpu_s: Callable[[], float]) -> None:
+        self._cpu_s = cpu_s
+        self._began_s = cpu_s()
+
+    def left_s(self) -> float:
+        """The time that is left. Raises TooLong when there is none."""
+        left_s = LOOP_S - self.used_s()
+        if left_s <= 0:
+            raise TooLong
+        return left_s
+
+    def used_s(self) -> float:
+        """The time that was used."""
+        return self._cpu_s() - self._began_s

@@ -1,0 +1,179 @@
+"""Which schemas and bodies are checked on the event loop: small ones that cannot recurse.
+
+A schema is written out: each reference is replaced by what it refers to, and the parts are
+counted. Recursion has no end and doubling grows fast, so both exceed the limit. A body is checked
+on the loop if its bytes times the schema's parts are at most UNITS_MAX; all else in a worker.
+"""
+
+import re
+from typing import Any
+from urllib.parse import unquote
+
+AvroType = str | list[Any] | dict[str, Any]
+"""A type as a schema has it: a name, a union, or a description."""
+
+UNITS_MAX = 1_000_000
+"""Bytes times parts: typically 0.2 ms, in the worst case some 20 ms."""
+
+TEXT_MAX = 65_536
+"""Characters of a schema that is parsed on the loop."""
+
+BODY_BYTES_MAX = 65_536
+_PARTS_MAX = 2_000
+_TEXT_A_PART = 8
+_COSTLY_PARTS = 100
+_CONVERTED_PARTS = 20
+_NUMBERS_MAX = 200
+_LARGE_EXPONENT = re.compile(rb"[0-9][eE][+-]?[0-9]{3}")
+"""Decoding such a number takes up to 10 µs."""
+
+_COUNTED = re.compile(r"\{(\d{1,9})(?:,(\d{0,9}))?\}")
+_COUNTED_AGAIN = re.compile(r"[)}]\{")
+_NOT_WRITTEN_OUT = frozenset(
+    {"$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems"}
+)
+_BY_NAME = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+)
+
+
+class _TooLarge(Exception):
+    """The schema is not for the loop."""
+
+
+def is_small(body: bytes) -> bool:
+    """True for a body in JSON that is decoded on the loop."""
+    if len(body) > BODY_BYTES_MAX:
+        return False
+    if body.count(b"e") + body.count(b"E") <= _NUMBERS_MAX:
+        return True
+    return len(_LARGE_EXPONENT.findall(body)) <= _NUMBERS_MAX
+
+
+def json_parts(root: Any) -> int | None:
+    """The parts of a JSON Schema that is written out; None if it is not for the loop."""
+    waiting = [root]
+    parts = 0
+    try:
+        while waiting:
+            part = waiting.pop()
+            parts += 1
+            if isinstance(part, list):
+                waiting += part
+            elif isinstance(part, dict):
+                waiting += _members(part, root)
+                parts += sum(map(_keyword_parts, part.items()))
+            if parts + len(waiting) > _PARTS_MAX:
+                return None
+    except _TooLarge:
+        return None
+    return parts
+
+
+def _members(part: dict[str, Any], root: Any) -> list[Any]:
+    """The schemas and values below one schema."""
+    if _NOT_WRITTEN_OUT & part.keys() or ("$id" in part and part is not root):
+        raise _TooLarge
+    members = []
+    for keyword, value in part.items():
+        if keyword == "$ref" and isinstance(value, str):
+            members.append(_pointed(root, value))
+        elif keyword in _BY_NAME and isinstance(value, dict):
+            # What is only referred to counts where it is.
+            if part is not root or keyword not in ("$defs", "definitions"):
+                members += value.values()
+        else:
+            members.append(value)
+    return members
+
+
+def _keyword_parts(item: tuple[str, Any]) -> int:
+    keyword, value = item
+    if keyword in ("uniqueItems", "multipleOf"):
+        return _COSTLY_PARTS
+    if keyword == "pattern" and isinstance(value, str):
+        return _pattern_parts(value)
+    if keyword == "patternProperties" and isinstance(value, dict):
+        return sum(map(_pattern_parts, value))
+    return 1
+
+
+def _pattern_parts(pattern: str) -> int:
+    """About as much as a pattern has when its repetitions are written out."""
+    if _COUNTED_AGAIN.search(pattern):
+        raise _TooLarge
+    repeated = sum(max(int(n), int(m or 0)) for n, m in _COUNTED.findall(pattern))
+    return 1 + (len(pattern) + repeated) // 8
+
+
+def _pointed(root: Any, reference: str) -> Any:
+    if not reference.startswith("#/") and reference != "#":
+        raise _TooLarge
+    found = root
+    for step in unquote(reference[1:]).split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and name in found:
+            found = found[name]
+        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            raise _TooLarge
+    return found
+
+
+def avro_parts(root: AvroType, named: dict[str, Any]) -> int | None:
+    """The parts of a parsed Avro schema that is written out; None if it is not for the loop."""
+    left = _PARTS_MAX
+
+    def spend(parts: int) -> None:
+        nonlocal left
+        left -= parts
+        if left < 0:
+            raise _TooLarge
+
+    def takes_bytes(kind: AvroType) -> bool:
+        """Count one type; False if its values take no bytes."""
+        spend(1)
+        if isinstance(kind, list):
+            for each in kind:
+                takes_bytes(each)
+            return True
+        if isinstance(kind, str):
+            return takes_bytes(named[kind]) if kind in named else kind != "null"
+        match kind["type"]:
+            case "record" | "error":
+                return any([field_takes_bytes(field) for field in kind["fields"]])  # noqa: C419
+            case "array":
+                if not takes_bytes(kind["items"]):
+                    # A few bytes may be any number of items.
+                    raise _TooLarge
+                return True
+            case "map":
+                takes_bytes(kind["values"])
+                return True
+            case "enum":
+                spend(max(map(len, kind["symbols"]), default=0) // _TEXT_A_PART)
+                return True
+            case "fixed":
+                spend(_CONVERTED_PARTS)
+                return bool(kind["size"])
+            case "float" | "bytes":
+                spend(_CONVERTED_PARTS)
+                return True
+            case primitive:
+                return bool(primitive != "null")
+
+    def field_takes_bytes(field: dict[str, Any]) -> bool:
+        spend(1 + len(field["name"]) // _TEXT_A_PART)
+        default = field.get("default")
+        if isinstance(default, dict | list) and default:
+            # It may be filled with other defaults.
+            raise _TooLarge
+        spend(len(str(default)) // _TEXT_A_PART)
+        return takes_bytes(field["type"])
+
+    try:
+        takes_bytes(root)
+    except (_TooLarge, RecursionError):
+        return None
+    return _PARTS_MAX - left

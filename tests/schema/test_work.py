@@ -1,0 +1,87 @@
+"""The work on schemas that goes to workers, in a worker."""
+
+import json
+
+import pytest
+import trio
+
+from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.model.schema import Schema, SchemaKind
+from hermes_actors.runtime.workers import TooCostly, WorkerPool
+from hermes_actors.schema.avro import BodyForm, loop_schema
+from hermes_actors.schema.work import compiles, converts, decodes, fits, reads
+
+pytestmark = pytest.mark.live
+
+NUMBERS = json.dumps({"type": "array", "items": {"type": "integer"}})
+NODE = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
+
+
+def doubling(levels: int) -> str:
+    """A schema that applies 2^levels parts to one value."""
+    definitions: dict = {
+        f"d{at}": {"allOf": [{"$ref": f"#/$defs/d{at + 1}"}] * 2} for at in range(levels)
+    }
+    definitions[f"d{levels}"] = {"type": "string"}
+    return json.dumps({"$defs": definitions, "$ref": "#/$defs/d0"})
+
+
+@pytest.fixture
+async def ask():
+    pool, stop = WorkerPool(), trio.Event()
+
+    async def ask(work, *args, cpu_s=2.0):
+        return await pool.ask("a", cpu_s, work, *args)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool.run, stop)
+        yield ask
+        stop.set()
+
+
+async def test_messages_and_schemas_are_checked_in_a_worker(ask):
+    assert await ask(fits, NUMBERS, b"[1, 2]") is None
+    with pytest.raises(Refused, match=r"Invalid message: \[1\] must be an integer, not a string"):
+        await ask(fits, NUMBERS, b'[1, "x"]')
+    with pytest.raises(Refused) as malformed:
+        await ask(compiles, Schema(SchemaKind.JSON, '{"type": "strin"}'), True, False)
+    assert malformed.value.code is ErrorCode.FORMAT_ERROR
+    numbers, anything = Schema(SchemaKind.JSON, NUMBERS), Schema(SchemaKind.JSON, "{}")
+    assert await ask(reads, anything, numbers) == ""
+    assert await ask(reads, numbers, anything) != ""
+
+
+async def test_a_body_that_overflows_the_readers_stack_ends_a_worker_and_not_the_node(ask):
+    schema = json.dumps(NODE)
+    assert loop_schema(schema) is None
+    stored = await ask(converts, schema, BodyForm.JSON, b'{"n": {"n": null}}', {})
+    assert stored == b"\x02\x00"
+    assert await ask(decodes, schema, stored, False) == b'{"n":{"n":null}}'
+    with pytest.raises(Refused):
+        await ask(decodes, schema, b"\x02" * 10_000_000, False)
+    assert await ask(decodes, schema, stored, False) == b'{"n":{"n":null}}'
+
+
+async def test_items_that_take_no_bytes_have_an_end(ask):
+    kind = {"type": "array", "items": "null"}
+    schema = json.dumps({"type": "record", "name": "T", "fields": [{"name": "a", "type": kind}]})
+    with pytest.raises(Refused):
+        await ask(decodes, schema, b"\xfe\xff\xff\xff\xff\xff\x7f\x00", False, cpu_s=0.2)
+
+
+async def test_a_check_that_doubles_with_each_level_is_given_up(ask):
+    with pytest.raises(TooCostly, match="more than 100 ms of CPU"):
+        await ask(fits, doubling(40), b'"x"', cpu_s=0.1)
+
+
+async def test_avro_schemas_that_take_long_to_be_compared_are_given_up(ask):
+    """Each of the one's 700 records is compared with each of the other's."""
+
+    def many(name: str) -> Schema:
+        fields = [{"name": "a", "type": "int"}]
+        records = [{"type": "record", "name": f"r{at}", "fields": fields} for at in range(700)]
+        body = {"type": "record", "name": name, "fields": [{"name": "u", "type": records}]}
+        return Schema(SchemaKind.AVRO, json.dumps(body))
+
+    with pytest.raises(TooCostly, match="more than 200 ms of CPU"):
+        await ask(reads, many("one"), many("one"), cpu_s=0.2)
