@@ -22,11 +22,6 @@ _METHODS = b"POST,PUT,GET,HEAD,DELETE"
 _REQUEST_HEADERS = (
     b"X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password"
 )
-_WANTED = {
-    "Expected `bool`": "expected true or false",
-    "Expected `int`": "expected a whole number",
-    "Expected `int": "expected a whole number",
-}
 _logger = logging.getLogger(__name__)
 
 AnyRequest = Request[Any, Any, Any]
@@ -106,7 +101,6 @@ def _reason(request: AnyRequest, found: Mapping[str, Any]) -> str:
     parameter = request.route_handler.parsed_fn_signature.parameters.get(argument)
     name = getattr(parameter and parameter.kwarg_definition, "name", None) or argument
     problem = str(found.get("message"))
-    problem = _WANTED.get(problem.partition(", got")[0].removesuffix(" | null`"), problem)
     given = request.query_params.get(name)
     return f"query parameter {name}{'' if given is None else f'={given}'}: {problem}"
 

@@ -9,8 +9,6 @@ from msgspec import Struct
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 
 BODY_BYTES_MAX = 1_048_576
-PIECES_MAX = 2_000
-"""Each chunk of a body costs the loop as much as a small request."""
 
 Event = MutableMapping[str, Any]
 _LENGTHS = frozenset((b"content-length", b"transfer-encoding"))
@@ -55,7 +53,6 @@ class RequestBody:
         self._intake = intake
         self._receive = receive
         self._held_bytes = 0
-        self._pieces = 0
         self._until_s: float | None = None
         names = {name.lower(): value for name, value in headers}
         length = names.get(b"content-length", b"")
@@ -82,12 +79,6 @@ class RequestBody:
                 "The body did not come within management.body_timeout_ms "
                 f"({self._intake.limits.body_timeout_s * 1_000:g} ms); send it again",
                 ErrorCode.TIMEOUT,
-            )
-        self._pieces += 1
-        if self._pieces > PIECES_MAX:
-            raise Refused(
-                f"The body comes in more than {PIECES_MAX} pieces; send larger chunks",
-                ErrorCode.FORMAT_ERROR,
             )
         self._hold(len(event.get("body", b"")))
         self.is_whole = not event.get("more_body")

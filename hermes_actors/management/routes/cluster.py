@@ -1,6 +1,7 @@
 """The routes of operators: who runs what, drained nodes, ready datacentres, this node's mode."""
 
 from collections.abc import Awaitable
+from functools import partial
 
 from litestar import Response
 from litestar.handlers import HTTPRouteHandler
@@ -15,6 +16,7 @@ from hermes_actors.management.http.answers import Answer, empty_answer, json_ans
 from hermes_actors.management.routes.route import Add
 
 _CONSTRAINTS = "/workload-constraints"
+_READINESS = "/readiness/datacenters"
 _DRAIN = "/balancer/drains/{dc:str}/{node:str}"
 
 
@@ -22,74 +24,34 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """/balancer, /workload-constraints, /readiness and /mode."""
     constraints, balancing, drains = parts.workload_constraints, parts.balancing, parts.drains
     readiness, mode = parts.readiness, parts.mode
+    put, balancer = partial(add, answering=_new_or_not), "GET /balancer"
     of_topic, of_subscription = _CONSTRAINTS + "/topic", _CONSTRAINTS + "/subscription"
+    remove = partial(add, has_query=False)
+    for_topic, for_subscription = constraints.set_for_topic, constraints.set_for_subscription
+    one = "/{topic:str}"
     return [
-        add(
-            f"GET {_CONSTRAINTS}",
-            constraints.all,
-            "How many nodes are to consume topics and subscriptions",
-        ),
-        add(
-            f"PUT {of_topic}",
-            constraints.set_for_topic,
-            "Set a topic's constraint",
-            takes=TopicConstraints,
-            answering=_new_or_not,
-        ),
-        add(
+        add(f"GET {_CONSTRAINTS}", constraints.all, "How many nodes are to consume what"),
+        put(f"PUT {of_topic}", for_topic, "Set a topic's constraint", takes=TopicConstraints),
+        put(
             f"PUT {of_subscription}",
-            constraints.set_for_subscription,
+            for_subscription,
             "Set a subscription's constraint",
             takes=SubscriptionConstraints,
-            answering=_new_or_not,
         ),
-        add(
-            f"DELETE {of_topic}/{{topic:str}}",
-            constraints.remove,
-            "Remove a topic's constraint",
-            has_query=False,
-        ),
-        add(
-            f"DELETE {of_subscription}/{{topic:str}}/{{name:str}}",
+        remove(f"DELETE {of_topic}{one}", constraints.remove, "Remove a topic's constraint"),
+        remove(
+            f"DELETE {of_subscription}{one}/{{name:str}}",
             constraints.remove,
             "Remove a subscription's constraint",
-            has_query=False,
         ),
+        add(balancer, balancing.status, "Members, leaders, and who owns each subscription"),
+        add(f"{balancer}/plan", balancing.plan, "What the planner would change now"),
+        add(f"{balancer}/explain", balancing.explain, "The last moves, and why who has what"),
+        put(f"PUT {_DRAIN}", drains.set, "Have a node own nothing", takes=DrainRequest),
+        add(f"DELETE {_DRAIN}", drains.undo, "Let it own something", answering=_was_drained),
+        add(f"GET {_READINESS}", readiness.all, "Which datacentres are ready"),
         add(
-            "GET /balancer",
-            balancing.status,
-            "Members, leaders, and the owners of each subscription",
-        ),
-        add(
-            "GET /balancer/plan",
-            balancing.plan,
-            "The changes that the planner would make now; changes nothing",
-        ),
-        add(
-            "GET /balancer/explain",
-            balancing.explain,
-            "The last moves, and why a subscription or node has what",
-        ),
-        add(
-            f"PUT {_DRAIN}",
-            drains.set,
-            "Have a node own nothing, so that it can be stopped",
-            takes=DrainRequest,
-            answering=_new_or_not,
-        ),
-        add(
-            f"DELETE {_DRAIN}",
-            drains.undo,
-            "Let a drained node own something again",
-            answering=_was_drained,
-        ),
-        add(
-            "GET /readiness/datacenters",
-            readiness.all,
-            "Which datacentres are ready to be published to",
-        ),
-        add(
-            "POST /readiness/datacenters/{dc:str}",
+            f"POST {_READINESS}/{{dc:str}}",
             readiness.set,
             "Mark a datacentre as ready, or not",
             status=202,
@@ -101,11 +63,7 @@ def operating_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
             needs_metadata=False,
             answering=_plain_text,
         ),
-        add(
-            "POST /mode",
-            mode.set,
-            "Let nobody but administrators change something, or everybody again",
-        ),
+        add("POST /mode", mode.set, "Who may change something: administrators, or all"),
     ]
 
 

@@ -8,7 +8,7 @@ from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
 from hermes_actors.consumer.delivery.delivery import Settlement
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.owned import Unfenced
-from hermes_actors.log.base import LogUnavailable, RefusedRecord
+from hermes_actors.log.base import RefusedRecord
 from hermes_actors.model.dead_letter import DiscardReason, Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
@@ -53,18 +53,6 @@ async def test_a_discarded_message_is_kept_with_its_cause_and_settles(world, aut
     assert world.count("dead_letters") == 1
     settings = await world.log.describe_topic(DLQ)
     assert (settings.partitions, settings.retention_ms) == (4, 604_800_000)
-
-
-async def test_a_message_whose_time_is_over_becomes_a_letter(world, autojump_clock):
-    world.sender.script = lambda _push: SendOutcome(503)
-    live = world.live(policy={"message_ttl": 2})
-    await world.publish(b"late")
-    async with world.consuming(live, keeps_letters=True):
-        await trio.sleep(10)
-    (letter,) = await stored(world)
-    assert letter.reason == "expired"
-    assert letter.status == 503
-    assert letter.attempts > 2
 
 
 async def test_a_stopped_consumer_holds_no_letters_any_more(world, autojump_clock):
@@ -361,19 +349,3 @@ async def test_a_log_that_takes_no_such_topic_is_named_and_tried_again(
     await trio.sleep(60)
     assert "names with a dot are forbidden" in sentences(keeper.reasons)
     assert kept == []
-
-
-async def test_letters_of_a_log_that_raises_wait_too(world, nursery, autojump_clock):
-    class Away(Narrow):
-        async def describe_topic(self, topic):
-            await trio.lowlevel.checkpoint()
-            raise LogUnavailable("no broker")
-
-    world.parts = msgspec.structs.replace(world.parts, log=Away(world.log))
-    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
-    nursery.start_soon(keeper.run)
-    keeper.add(a_letter(), lambda _: None)
-    await trio.sleep(60)
-    assert sentences(keeper.reasons) == "1 dead letters wait for _hermes.dlq.shop: no broker"
-    assert isinstance(keeper, KeptDeadLetters)
-    assert isinstance(keeper._waiting[0].letter, Letter)

@@ -159,34 +159,6 @@ async def test_stopping_writes_down_what_was_delivered(scene, autojump_clock):
     assert (progress.total, progress.redriven, progress.is_done) == (40, 40, True)
 
 
-async def test_stopping_while_the_log_is_away_is_no_failure(scene, caplog, autojump_clock):
-    await scene.with_letters(*[b"%d" % n for n in range(40)])
-    async with scene.world.consuming(keeps_letters=True):
-        await scene.ask(rate=10)
-        await trio.sleep(2.55)
-        scene.world.log.faults.unavailable_rate = 1.0
-    assert scene.world.crashes == []
-    assert "which dead letters have been re-driven" in caplog.text
-    scene.world.log.faults.heal()
-    async with scene.world.consuming(keeps_letters=True):
-        await trio.sleep(20)
-    assert {int(body) for body in scene.bodies} == set(range(40))
-    assert await scene.open() == {}
-
-
-async def test_its_rate_holds_in_the_second_of_a_restart_too(scene, autojump_clock):
-    await scene.with_letters(*[b"%d" % n for n in range(600)])
-    async with scene.world.consuming(keeps_letters=True) as consumer:
-        await scene.ask(rate=200)
-        await trio.sleep(1.5)
-        await consumer.stop()
-    async with scene.world.consuming(keeps_letters=True):
-        await trio.sleep(10)
-    times = scene.world.sender.times_s
-    assert len(times) == 600
-    assert max(sum(start <= other < start + 1 - 1e-6 for other in times) for start in times) <= 200
-
-
 async def test_while_the_log_is_away_the_redrive_waits_and_then_ends(scene, autojump_clock):
     await scene.with_letters(*[b"%d" % n for n in range(50)])
     async with scene.world.consuming(keeps_letters=True):
@@ -296,21 +268,6 @@ async def test_a_foreign_record_keeps_the_id_that_it_was_given_up_with(scene, au
         await trio.sleep(5)
     assert given
     assert f"Hermes-Message-Id: {given}\r\n".encode() in world.sender.pushes[0].lines
-
-
-async def test_that_it_is_done_is_written_down_when_the_log_takes_it_again(scene, autojump_clock):
-    await scene.with_letters(b"a")
-    async with scene.world.consuming(keeps_letters=True):
-        scene.world.log.faults.commits_failing = True
-        await scene.ask()
-        await trio.sleep(60)
-        assert scene.bodies == [b"a"]
-        assert not (await scene.progress()).is_done
-        scene.world.log.faults.commits_failing = False
-        await trio.sleep(20)
-        progress = await scene.progress()
-        assert (progress.redriven, progress.is_done) == (1, True)
-    assert scene.bodies == [b"a"]
 
 
 async def test_a_letter_kept_without_its_message_is_delivered_from_its_topic(scene, autojump_clock):

@@ -241,19 +241,3 @@ async def test_subscribing_to_a_restricted_topic(api):
     other = {"description": "new"}
     assert (await api.put(SUBSCRIPTION, other, headers=FINANCE)).status_code == 200
     assert (await api.put(SUBSCRIPTION, moved, headers=ADMIN)).status_code == 200
-
-
-async def test_the_order_of_the_rules_of_a_caller(api):
-    """Ownership before inflightSize, both before the topic, the restriction before a duplicate."""
-    await api.with_topic(subscribingRestricted=True)
-    await api.with_subscription()
-    nothing = "/topics/shop.nothing/subscriptions"
-    policy = {"inflightSize": 1}
-    body = api.subscription(topic="shop.nothing", subscriptionPolicy=policy)
-    assert api.message(await api.post(nothing, body, headers=STRANGER)) == NOT_YOURS
-    assert "inflightSize" in api.message(await api.post(nothing, body, headers=FINANCE))
-    body = api.subscription(topic="shop.nothing")
-    answer = await api.post(nothing, body, headers=FINANCE)
-    assert api.refusal(answer) == (404, "TOPIC_NOT_EXISTS")
-    answer = await api.post(f"{TOPIC}/subscriptions", api.subscription(), headers=FINANCE)
-    assert api.refusal(answer) == (403, "PERMISSION_DENIED")

@@ -175,50 +175,6 @@ async def test_a_bad_subscription_is_refused_and_leaves_nothing(api, fields, cod
     assert (await api.get(BASE)).json() == []
 
 
-async def test_a_filter_of_the_wrong_kind_is_told_both_kinds(api):
-    await api.with_topic()
-    filters = [{"type": "avropath", "path": ".a", "matcher": "x"}]
-    answer = await api.post(BASE, api.subscription(filters=filters))
-    assert "avropath" in api.message(answer)
-    assert "JSON" in api.message(answer)
-
-
-async def test_the_texts_of_the_metrics_limits(api):
-    await api.with_topic()
-    for thresholds, text in (
-        ([-1], "thresholdsMilliseconds[0].<list element> must be greater than 0"),
-        (list(range(1, 12)), "thresholdsMilliseconds size must be between 0 and 10"),
-    ):
-        config = {"messageProcessing": {"enabled": True, "thresholdsMilliseconds": thresholds}}
-        answer = await api.post(BASE, api.subscription(metricsConfig=config))
-        assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-        assert api.message(answer) == f"Subscription.metricsConfig.messageProcessing.{text}"
-
-
-async def test_the_order_of_refusals(api):
-    """Each body is wrong in all that follows too; the first wrong thing is what is told."""
-    await api.with_topic()
-    await api.with_subscription()
-    missing = "/topics/shop.nothing/subscriptions"
-    wrong_filter = [{"type": "avropath", "path": ".a", "matcher": "x"}]
-    owner = {"source": "Ldap", "id": "x"}
-    fields = {"filters": wrong_filter, "endpoint": "ftp://h/", "owner": owner}
-    body = api.subscription(topic="shop.nothing", **fields, subscriptionPolicy={"rate": 0})
-    assert "rate" in api.message(await api.post(missing, body))
-    body = api.subscription(topic="shop.nothing", **fields)
-    assert "owner.source" in api.message(await api.post(missing, body))
-    del fields["owner"]
-    body = api.subscription(topic="shop.nothing", **fields)
-    assert "endpoint" in api.message(await api.post(missing, body))
-    del fields["endpoint"]
-    body = api.subscription(topic="shop.nothing", **fields)
-    assert api.refusal(await api.post(missing, body)) == (404, "TOPIC_NOT_EXISTS")
-    answer = await api.post(BASE, api.subscription(**fields))
-    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-    answer = await api.post(BASE, api.subscription())
-    assert api.refusal(answer) == (400, "SUBSCRIPTION_ALREADY_EXISTS")
-
-
 @pytest.mark.parametrize(
     ("method", "suffix"),
     [("GET", ""), ("PUT", ""), ("DELETE", ""), ("GET", "/state"), ("PUT", "/state")],

@@ -117,29 +117,6 @@ async def test_a_topic_that_the_log_does_not_take_is_refused_with_its_reason(api
     assert (await api.get("/topics")).json() == []
 
 
-async def test_the_group_is_looked_for_before_the_constraints(api):
-    body = api.topic("nobody.or$ders", maxMessageSize=1, description=None)
-    assert api.refusal(await api.post("/topics", body)) == (404, "GROUP_NOT_EXISTS")
-
-
-async def test_the_constraints_come_before_the_duplicate(api):
-    await api.with_topic()
-    bad = await api.post("/topics", api.topic(maxMessageSize=1))
-    assert api.refusal(bad) == (400, "VALIDATION_ERROR")
-    good = await api.post("/topics", api.topic())
-    assert api.refusal(good) == (400, "TOPIC_ALREADY_EXISTS")
-
-
-async def test_several_violations_are_joined(api):
-    await api.post("/groups", {"groupName": "shop"})
-    answer = await api.post("/topics", api.topic(maxMessageSize=1, retentionTime={"duration": -1}))
-    assert api.message(answer) == (
-        "Topic.maxMessageSize must be greater than or equal to 1024; "
-        "Topic.retentionTime.duration must be greater than or equal to 1, in retentionUnit "
-        "SECONDS, MINUTES, HOURS or DAYS: with less the topic keeps nothing of what it acknowledges"
-    )
-
-
 async def test_a_topic_is_not_changed_to_keep_nothing(api):
     await api.with_topic()
     answer = await api.put("/topics/shop.orders", {"retentionTime": {"duration": 0}})

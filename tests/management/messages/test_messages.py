@@ -234,21 +234,6 @@ async def test_following_ends_with_its_topic(api, autojump_clock):
                 assert not event.get("body")
 
 
-async def test_no_more_streams_than_the_bound(api, monkeypatch, autojump_clock):
-    monkeypatch.setattr(messages_module, "TAILS_MAX", 1)
-    await api.with_topic()
-    client = Client(api.app, PATH, "follow=true")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(client.run)
-        await client.events.receive()
-        await trio.testing.wait_all_tasks_blocked()
-        assert api.refusal(await api.get(PATH)) == (503, "OTHER")
-        client.hang_up()
-        async for _ in client.events:
-            pass
-    assert (await api.get(PATH)).status_code == 200
-
-
 async def test_no_more_streams_than_the_bound_that_begin_together(api, monkeypatch, autojump_clock):
     monkeypatch.setattr(messages_module, "TAILS_MAX", 2)
     await api.with_topic()

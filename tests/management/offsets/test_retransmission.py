@@ -221,13 +221,6 @@ async def test_only_owners_and_administrators_move_offsets(world):
     assert await world.committed("dc1") == {0: 10, 1: 10}
 
 
-async def test_what_does_not_exist_cannot_be_moved(world):
-    answer = await world.api.put(
-        f"/topics/{TOPIC}/subscriptions/none/retransmission", {"to": "end"}, headers=OWNER
-    )
-    assert world.api.refusal(answer) == (400, "SUBSCRIPTION_NOT_EXISTS")
-
-
 async def test_consumers_that_do_not_follow_in_time_are_named_and_follow_later(world):
     await world.activate()
     world.consume("dc1")
