@@ -3,7 +3,7 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -173,18 +173,7 @@ _SUBSCRIPTION_COLUMNS = ("Subscription", "State", "Deliv./s", "Lag", "Out", "Ret
 _LINES_BESIDE = 14
 """Of the screen: titles, the line above, and what is told below the tables."""
 _ROWS_MIN, _ROWS_IN_PIPE = 3, 20
-_STATES = ("GONE", "NOT_READY", "UNKNOWN", "READY", "LEFT")
-_NODE_SORTS: dict[Sort, Callable[[dict[str, Any]], Any]] = {
-    Sort.NAME: lambda _node: 0,
-    Sort.STATE: lambda node: (
-        _STATES.index(node["state"]) if node.get("state") in _STATES else len(_STATES),
-        -(_stopped(node) + _failing(node)),
-        -node.get("loopLagMs", 0),
-    ),
-    Sort.LAG: lambda node: -node.get("loopLagMs", 0),
-    Sort.RATE: lambda node: -(node.get("publishedRate", 0) + node.get("deliveredRate", 0)),
-    Sort.INFLIGHT: lambda node: -node.get("spooledMessages", 0),
-}
+_WORST_FIRST = ("GONE", "NOT_READY", "UNKNOWN", "READY", "LEFT")
 
 
 @management_command(
@@ -192,7 +181,7 @@ _NODE_SORTS: dict[Sort, Callable[[dict[str, Any]], Any]] = {
 )
 def top(
     client: ManagementClient,
-    sort: Annotated[Sort, typer.Option("--sort", help="The worst first.")] = Sort.STATE,
+    sort: Annotated[Sort, typer.Option("--sort", help="Of topics and subscriptions.")] = Sort.STATE,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -240,12 +229,11 @@ def rows_that_fit(is_terminal: bool, lines: int | None = None) -> int:
     return max(_ROWS_MIN, (lines - _LINES_BESIDE) // 3)
 
 
-def worst_nodes(
-    nodes: Sequence[dict[str, Any]], sort: Sort, limit: int | None
-) -> list[dict[str, Any]]:
-    """The first so many of them, in that order; those that are alike by their names."""
-    by_name = sorted(nodes, key=lambda each: (str(each.get("datacenter")), str(each.get("node"))))
-    return sorted(by_name, key=_NODE_SORTS[sort])[:limit]
+def _badness(node: dict[str, Any]) -> tuple[int, int, float]:
+    """The order of nodes, the worst first."""
+    state = str(node.get("state"))
+    rank = _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
+    return rank, -(_stopped(node) + _failing(node)), -float(node.get("loopLagMs", 0))
 
 
 def _everything(
@@ -258,7 +246,7 @@ def _everything(
     found = parsed_object(client.get("/status/nodes"))
     nodes = fields_of(found, "nodes")
     found["nodesInAll"] = len(nodes)
-    found["nodes"] = worst_nodes(nodes, sort, limit)
+    found["nodes"] = sorted(nodes, key=_badness)[:limit]
     found |= {"topics": [], "subscriptions": []}
     try:
         for name in ("topics", "subscriptions"):

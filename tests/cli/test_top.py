@@ -3,11 +3,8 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from hermes_actors.cli.command_line.options import Sort
-from hermes_actors.cli.status import rows_that_fit, worst_nodes
+from hermes_actors.cli.status import rows_that_fit
 
 READY = {
     "datacenter": "dc1",
@@ -106,22 +103,3 @@ def test_an_older_management_node_is_told_of(hermes, server):
 def test_three_tables_fit_on_the_screen(lines, rows):
     assert rows_that_fit(True, lines) == rows
     assert rows_that_fit(False, lines) == 20
-
-
-@given(
-    st.lists(
-        st.fixed_dictionaries(
-            {"node": st.text("ab", max_size=2), "state": st.sampled_from(["READY", "GONE", "NEW"])},
-            optional={"loopLagMs": st.floats(0, 9), "spooledMessages": st.integers(0, 9)},
-        )
-    ),
-    st.sampled_from(Sort),
-)
-def test_nodes_are_all_there_in_whatever_order(nodes, sort):
-    found = worst_nodes(nodes, sort, None)
-    assert sorted(map(str, found)) == sorted(map(str, nodes))
-    assert worst_nodes(nodes, sort, 2) == found[:2]
-    if sort is Sort.STATE:
-        assert [each["state"] for each in found] == sorted(
-            (each["state"] for each in nodes), key=["GONE", "READY", "NEW"].index
-        )

@@ -5,7 +5,7 @@ from typing import Any
 from hermes_actors.management.balancing.placements import Placements
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.status.problems import health_of
-from hermes_actors.management.status.why import explained, latency_shown, node_shown
+from hermes_actors.management.status.why import camel, explained, latency_shown, node_shown
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.moments import span
@@ -30,6 +30,7 @@ UNAVAILABLE = "unavailable"
 
 _WORST_FIRST = ("STOPPED", "FAILING", "UNKNOWN", "DELIVERING", "IDLE")
 _MAY_BE_WORSE = ("DELIVERING", "IDLE", "ACTIVE", "PENDING")
+_RATES = ("timeouts", "other_errors", "codes_2xx", "codes_4xx", "codes_5xx", "retries")
 _LEVELS = ("FULL", "ADAPTING", "SLOW", "HEARTBEAT")
 
 
@@ -179,12 +180,7 @@ class Statuses:
         rates, is_known = found.rates, found.is_known
         return {
             **_counters(found),
-            "timeouts": _rate(rates.timeouts, is_known),
-            "otherErrors": _rate(rates.other_errors, is_known),
-            "codes2xx": _rate(rates.codes_2xx, is_known),
-            "codes4xx": _rate(rates.codes_4xx, is_known),
-            "codes5xx": _rate(rates.codes_5xx, is_known),
-            "retries": _rate(rates.retries, is_known),
+            **{camel(each): _rate(getattr(rates, each), is_known) for each in _RATES},
             "lag": str(found.lag),
             "rate": _rate(rates.delivered, is_known),
             "throughput": _rate(rates.size_bytes, is_known),

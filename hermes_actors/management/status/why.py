@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import SerialPolicy
 from hermes_actors.status.judging import unsettled_of
@@ -24,7 +26,6 @@ def node_shown(
 ) -> dict[str, Any]:
     """The node's state, the reasons, its figures, and `details` beside the reasons."""
     status = place.status
-    counts = status.counts
     shown = {
         "node": place.view.header.node,
         "state": place.state,
@@ -36,16 +37,7 @@ def node_shown(
         "lag": status.lag,
         "inflight": status.inflight,
         "waitingRetries": status.waiting_retries,
-        "delivered": counts.delivered,
-        "retries": counts.retries,
-        "discarded": counts.discarded,
-        "expired": counts.expired,
-        "timeouts": counts.timeouts,
-        "otherErrors": counts.other_errors,
-        "codes4xx": counts.codes_4xx,
-        "codes5xx": counts.codes_5xx,
-        "filtered": counts.filtered,
-        "deadLetters": counts.dead_letters,
+        **{camel(name): count for name, count in asdict(status.counts).items()},
         **latency_shown(status.latency_ms),
         **takeover,
     }
@@ -102,6 +94,12 @@ def details(
         yield because(Code.TAKEN_OVER, for_s=for_s, before=before, detail=detail)
     if not place.is_delivering:
         yield from _hint(status.last_failure_kind, live)
+
+
+def camel(name: str) -> str:
+    """A field's name as management writes it."""
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 def latency_shown(latency_ms: tuple[float, float] | None) -> dict[str, Any]:
