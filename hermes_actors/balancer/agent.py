@@ -151,7 +151,7 @@ class Agent:
         return owned is not None and owned.is_first
 
     def figures(self, subscription: str) -> SubscriptionFigures | None:
-        """Return the figures for the status record; None for one that is not this node's own."""
+        """Return the figures for the status record; None if this node does not own it."""
         refusal = self._refusals.get(subscription)
         if subscription not in self._running and refusal is None:
             self._figures.pop(subscription, None)
@@ -249,7 +249,7 @@ class Agent:
             await self._moved.wait()
 
     async def _reconcile_all(self, names: Iterable[str], work: _Work) -> None:
-        """Reconcile these, in turns with others; what changes meanwhile is seen at its turn."""
+        """Reconcile these, with pauses in which other tasks run."""
         for count, name in enumerate(names, 1):
             self._reconcile(name, work)
             if count % _IN_A_TURN == 0:

@@ -1,7 +1,7 @@
 """The actor that leads when no other node does: it says who is to own what, and takes snapshots.
 
-Each consuming node has one. Which of them leads is in the coordination log: a plan or a claim that
-comes too late, from whomever, changes nothing there.
+Each consuming node has one. The coordination log says which of them leads: a plan or a claim that
+comes too late changes nothing there.
 """
 
 import logging
@@ -235,7 +235,7 @@ def in_parts(
 ) -> Iterator[Sequence[Assignment]]:
     """The assignments in their order, in as few pieces of so many and so many bytes at the most.
 
-    One that is larger by itself is a piece of its own: the log refuses it.
+    An assignment that is too large is a piece by itself: the log refuses it.
     """
     part: list[Assignment] = []
     size_bytes = 0

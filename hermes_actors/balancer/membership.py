@@ -1,8 +1,7 @@
-"""The actor by which a node takes part: it joins, is heard of each half second, and leaves.
+"""The actor that keeps a node a member: it joins, sends a heartbeat each half second, and leaves.
 
-What it says of itself is in the coordination log and nowhere else. When the log has counted it out
-(it was paused, or cut off), it waits until nothing of that life runs any more, and joins anew under
-a new id.
+All of that is in the coordination log and nowhere else. A node whose lease has run out (it was
+paused, or cut off) waits until nothing of that life runs any more, and joins again under a new id.
 """
 
 import logging

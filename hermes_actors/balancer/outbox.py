@@ -1,7 +1,7 @@
 """Metadata changes that consumers ask for: their subscription is ACTIVE, or its endpoint is gone
 and it is SUSPENDED.
 
-Suspension is everybody's: what one datacentre's endpoint has said suspends it in all.
+A suspension holds in all datacentres, whichever one's endpoint is gone.
 """
 
 import logging
@@ -35,8 +35,8 @@ class _Wanted(Struct, frozen=True):
 
 
 class Outbox:
-    """Writes each change until it is written down or has become pointless; several at once, so that
-    one that cannot be written now holds up no other.
+    """Tries each change until it is written or has become pointless. Several are tried at once, so
+    a change that cannot be written now holds up no other.
     """
 
     def __init__(self, metadata: Metadata) -> None:

@@ -1,5 +1,5 @@
-"""The leader's planner: what the log says and what there is to be owned, as a problem; the answer,
-and shares of the rate that follow what owners use, as assignments.
+"""The leader's planner: it makes the planner's problem of the log's state and the workload, and
+assignments of the answer. Shares of the rate follow what owners use.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Under which id a node takes part in its datacentre now, and until when it may act."""
+"""The node's present life in its datacentre: its boot id, and until when it may act."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

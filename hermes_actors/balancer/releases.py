@@ -1,4 +1,4 @@
-"""Says that grants are free, again and again until the coordination log has it.
+"""Appends releases of grants, again and again until the coordination log has them.
 
 An append that seemed to fail may still come: from the first try on nothing runs under that grant
 any more, whatever the leader plans meanwhile. So this outlives the agent, which may be restarted.

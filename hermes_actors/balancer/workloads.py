@@ -1,4 +1,4 @@
-"""The workload of a datacentre, by its metadata and its log; for the leader.
+"""What the leader has to place: the datacentre's subscriptions and their topics' partitions.
 
 Only the log knows how many partitions a topic has. The leader's node alone asks it, one topic after
 the other. What has owners already is known by what they own.
@@ -83,7 +83,7 @@ class Workloads:
                 await self._is_wanted.wait()
                 pause_s = _TROUBLE_PAUSE_MIN_S
             if pause.cancelled_caught and self._partitions:
-                # The one that was asked longest ago comes first.
+                # The topic that was looked up longest ago comes first.
                 await self._ask(next(iter(self._partitions)))
 
     @property

@@ -1,4 +1,4 @@
-"""Where a reader of the coordination log begins: with the newest snapshot, not hours ago."""
+"""Finds where a reader of the coordination log begins: at the newest snapshot."""
 
 import trio
 from msgspec import Struct

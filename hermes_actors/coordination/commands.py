@@ -107,8 +107,8 @@ class Assignment(Struct, frozen=True, array_like=True):
 
 
 class Plan(_Said, frozen=True, array_like=True, tag="plan"):
-    """The leader's changes of who is to own what; what it does not name stays as it is. `base` is
-    the offset of the plan that it was made on, -1 for none: on another one it changes nothing.
+    """The leader's changes of who is to own what; subscriptions that it does not name stay as they
+    are. `base` is the offset of the plan before, -1 for none; after another one it changes nothing.
     """
 
     term: int

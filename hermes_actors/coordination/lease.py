@@ -1,4 +1,4 @@
-"""Whether a node may act now on what it owns: open only as long as nobody else can own it."""
+"""The lease of a node: open only as long as no other node can own what it owns."""
 
 from collections import deque
 

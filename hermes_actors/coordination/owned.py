@@ -1,5 +1,4 @@
-"""The part of a subscription that a node owns: partitions, epoch, lease, and what it was told of
-the rate.
+"""The part of a subscription that a node owns: partitions, epoch, lease, and its part of the rate.
 
 The agent makes one for each grant. The consumer looks at it immediately before each act that others
 could see.
@@ -71,7 +70,7 @@ class Owned(Struct, frozen=True):
 
     @property
     def is_first(self) -> bool:
-        """True for the one owner that does what only one may do, dead letters' re-drives say."""
+        """True for the owner that does what only one may do, such as re-drives of dead letters."""
         return self.partitions is None or 0 in self.partitions
 
 

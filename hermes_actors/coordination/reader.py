@@ -38,10 +38,10 @@ _LONG_SILENCE_MS = 300_000
 class CoordinationReader:
     """Follows the log into one Coordination, for ever. Make a new one for each start.
 
-    A log that is away is reported and tried again; the state stays, and leases close by themselves.
-    A log that is shorter, cut above what was read, or another one is read anew, from its newest
-    snapshot: all leases are lost in that moment. So is one that goes on after a silence in which
-    retention took what was said before: whoever begins now knows nothing of that.
+    While the log is away the state stays, and leases close by themselves. A log that is shorter
+    than what was read, or another one, is read anew from its newest snapshot, and the lease is lost
+    at once. So it is when the log goes on after a silence in which retention took all records
+    before it: a node that begins now knows nothing of them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which nodes may own something, and whether they have room for more."""
+"""Tells which nodes may own something, and whether they have room for more."""
 
 from collections.abc import Collection
 

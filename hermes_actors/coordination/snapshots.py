@@ -1,4 +1,4 @@
-"""The state as bytes: what a joiner begins with, instead of hours of heartbeats."""
+"""The state as bytes, so that a node that joins need not fold hours of heartbeats."""
 
 import zlib
 from collections.abc import Generator

@@ -1,7 +1,7 @@
 """The fold of the coordination log: all readers of the same records have the same state.
 
-It trusts no node's clock and no order of reading: a record counts by what the log held before it.
-What is not valid changes nothing but log time.
+It trusts no node's clock: what the log held before a record decides whether the record counts. A
+record that is not valid changes nothing but log time.
 """
 
 from collections import deque
@@ -142,7 +142,7 @@ class CoordinationState:
 
     def is_after_loss(self, subscription: str, partitions: Iterable[int]) -> bool:
         """Whether the last owner before the present one of any of these partitions did not end in
-        good order: its lease ran out, in a crash say.
+        good order: its lease ran out, as after a crash.
         """
         lost = self._ownerships.get(subscription, _NO_OWNERSHIP).lost
         return not set(lost).isdisjoint(partitions)

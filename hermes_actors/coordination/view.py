@@ -1,4 +1,4 @@
-"""One datacentre's coordination as the parts of its node see it: read, and watched."""
+"""One datacentre's coordination as the other parts of a node read and watch it."""
 
 from collections.abc import Callable, Sequence
 

@@ -63,7 +63,7 @@ def seek_key(name: SubscriptionName, incarnation: int = 0) -> str:
 def life_key(kind: str, name: SubscriptionName, incarnation: int) -> str:
     """A key of one life of a subscription; the first life's has no number.
 
-    Each life has a key of its own, so nothing of a life that is over counts for a later one.
+    Each life has its own key, so nothing of a life that is over counts for a later one.
     """
     life = (str(incarnation),) if incarnation else ()
     return key(kind, name.topic.group, name.topic.name, name.name, *life)

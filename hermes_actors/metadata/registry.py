@@ -1,7 +1,7 @@
 """The actor that reads a datacentre's metadata log and folds it into the node's `Metadata`.
 
 `Metadata` is made once for each node and datacentre and never goes away; the registry may be
-restarted: the old catalog goes on serving meanwhile, and watchers are told true differences only.
+restarted: the old catalog serves meanwhile, and watchers hear of true differences only.
 """
 
 import logging

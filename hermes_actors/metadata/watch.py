@@ -1,7 +1,7 @@
 """A watcher's view of the catalog: the state as changes first, then each true difference.
 
-What a slow watcher has not read yet is kept by name, not by event: it is told the latest value
-once. So a watch is bounded by the size of the catalog, and the fold never waits for it.
+Changes that a watcher has not read yet are kept by name, and it gets the latest value once. So a
+watch is bounded by the size of the catalog, and the fold never waits for it.
 """
 
 from collections.abc import Callable

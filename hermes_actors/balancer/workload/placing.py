@@ -39,7 +39,7 @@ def place(books: Books) -> Iterator[None]:
 def _room_made(books: Books, task: Task) -> int:
     """A full node that gave a task to one with room, which owned the subscription already.
 
-    It is always there: the full node has more tasks than the other, so one that the other has not.
+    There always is such a task: the full node has more tasks than the other.
     """
     numbers = range(len(books.nodes))
     other = min((len(books.on[each]), each) for each in numbers if books.has_room(each))[1]

@@ -1,7 +1,7 @@
 """One round of planning: who is to own what now, as few changes as balance needs, each with reason.
 
-The same cluster gives the same plan, in whatever order it is told, and a plan made anew after it
-changes nothing.
+The same cluster gives the same plan, in whatever order its nodes and subscriptions come. A second
+plan after it changes nothing.
 """
 
 from collections.abc import Generator
