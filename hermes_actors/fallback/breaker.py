@@ -1,13 +1,12 @@
 """When a log does not work it is not waited for by every message anew. Pure.
 
-A breaker learns from each append to one log: of one topic, or of all topics of a datacentre. It
-opens on silence, on acknowledgements that keep coming too late, and on errors. While it is open a
-message now and then is sent there as a probe, and a good one closes it.
+A breaker learns from each append to one datacentre's log. It opens on silence, on acknowledgements
+that keep coming too late, and on errors. While it is open a batch now and then is sent there as a
+probe, and one that is acknowledged in time closes it.
 """
 
 import math
 import random
-from collections import deque
 from enum import StrEnum
 
 from msgspec import Struct
@@ -18,8 +17,6 @@ _SILENT_MESSAGES_MIN = 8
 _SILENT_APPENDS_MIN = 2
 _LATE_MAX = 3
 _ERRORS_MAX = 5
-_RATED_APPENDS = 32
-_GOOD_PROBES_MIN = 3
 # Whoever asks does so when a timer has run out, which may be this much early.
 _TIMER_S = 0.0005
 # The first probe comes after an eighth of the interval, then twice that, until the whole.
@@ -35,14 +32,14 @@ class Opened(StrEnum):
 
 
 class Sent(Struct, eq=False):
-    """One append that is under way, for the breakers that `sent` made it for."""
+    """One append that is under way."""
 
     count: int
     sent_s: float
 
 
 class Breaker:
-    """One log, as far as one topic or all of them are concerned.
+    """One datacentre's.
 
     An acknowledgement is late after the longest hedge delay. Probes are `probe_interval_ms` apart,
     a quarter more or less. The methods that may open it return True when they did; `cause` then
@@ -57,8 +54,7 @@ class Breaker:
         self._alive_s = -math.inf
         self._changed_s = -math.inf
         self._timely_sent_s = -math.inf
-        self._late = self._errors = self._good_probes = self._probes = 0
-        self._failures: deque[bool] = deque(maxlen=_RATED_APPENDS)
+        self._late = self._errors = self._probes = 0
         self._next_probe_s = math.inf
         self.is_open = False
         self.cause = Opened.SILENCE
@@ -67,28 +63,22 @@ class Breaker:
         """An append goes out; `sent` are in order of their times."""
         self._outstanding[sent] = None
 
-    def acknowledged(self, sent: Sent, delay_s: float, now_s: float) -> bool:
-        """The append was stored; `delay_s` is the hedge delay."""
+    def acknowledged(self, sent: Sent, now_s: float) -> bool:
+        """The append was stored."""
         del self._outstanding[sent]
         self._alive_s = now_s
-        latency_s = now_s - sent.sent_s
-        is_timely = latency_s <= self._cap_s
+        is_timely = now_s - sent.sent_s <= self._cap_s
         if self.is_open:
             if sent.sent_s < self._changed_s:
                 # It outlived the opening. That it came says: look soon, not: all is well.
                 self._next_probe_s = min(self._next_probe_s, now_s)
-            elif not is_timely:
-                self._good_probes = 0
-            else:
-                self._good_probes += 1
-                if latency_s <= delay_s or self._good_probes >= _GOOD_PROBES_MIN:
-                    self._close(now_s)
+            elif is_timely:
+                self._close(now_s)
             return False
         if is_timely:
             self._timely_sent_s = max(self._timely_sent_s, sent.sent_s)
             self._late = 0
         self._errors = 0
-        self._failures.append(False)
         # What was sent before the last timely one is old news, and so is what outlived an opening.
         if is_timely or sent.sent_s < max(self._changed_s, self._timely_sent_s):
             return False
@@ -103,17 +93,10 @@ class Breaker:
     def failed(self, sent: Sent, now_s: float) -> bool:
         """The append was not stored, or nobody knows."""
         del self._outstanding[sent]
-        if sent.sent_s < self._changed_s:
-            return False
-        if self.is_open:
-            self._good_probes = 0
+        if self.is_open or sent.sent_s < self._changed_s:
             return False
         self._errors += 1
-        self._failures.append(True)
-        is_rated = len(self._failures) == _RATED_APPENDS
-        if self._errors >= _ERRORS_MAX or (is_rated and sum(self._failures) * 2 >= _RATED_APPENDS):
-            return self._open(Opened.ERRORS, now_s)
-        return False
+        return self._errors >= _ERRORS_MAX and self._open(Opened.ERRORS, now_s)
 
     def forget(self, sent: Sent) -> None:
         """The append was given up by its sender: nothing is known."""
@@ -151,11 +134,6 @@ class Breaker:
         self._schedule_probe(now_s)
         return True
 
-    def probe_soon(self, now_s: float) -> None:
-        """Something else says that the log is back."""
-        if self.is_open:
-            self._next_probe_s = min(self._next_probe_s, now_s)
-
     def _schedule_probe(self, now_s: float) -> None:
         share = min(_FIRST_PROBE * 2**self._probes, 1.0)
         # Bounded, so that the power stays a small number in a long outage.
@@ -176,5 +154,4 @@ class Breaker:
 
     def _reset(self, now_s: float) -> None:
         self._changed_s = now_s
-        self._late = self._errors = self._good_probes = self._probes = 0
-        self._failures.clear()
+        self._late = self._errors = self._probes = 0

@@ -21,9 +21,8 @@ FALLBACK = meanings(
     fallback_losers_cancelled=("appends", "Appends given up that another one overtook"),
     fallback_losers=("appends", "Appends under way that another one overtook"),
     fallback_losers_bytes=("bytes", "Size of the appends that another one overtook"),
-    fallback_breaker_opened=("openings", "Times that a breaker opened, by cause, scope"),
+    fallback_breaker_opened=("openings", "Times that a breaker opened, by cause"),
     fallback_breaker_is_open=("0 or 1", "Whether the breaker of a datacentre is open"),
-    fallback_topics_with_open_breaker=("topics", "Topics whose breaker is open"),
     fallback_hedge_delay_seconds=(
         "seconds",
         "Silence of the own log after which a message goes to another datacentre",

@@ -39,11 +39,6 @@ class Datacentre:
         self.paths: dict[Path, None] = {}
         metrics = self.metrics
         metrics.gauge("fallback_breaker_is_open", lambda: float(self.breaker.is_open), dc=self.name)
-        metrics.gauge(
-            "fallback_topics_with_open_breaker",
-            lambda: sum([path.breaker.is_open for path in self.paths]),
-            dc=self.name,
-        )
 
     def delay(self, ack: Ack) -> AdaptiveDelay:
         """The hedge delay of all topics with this ack level."""
@@ -53,16 +48,13 @@ class Datacentre:
 class Path:
     """One topic's way into one datacentre's log. Call `leave` when the topic is gone.
 
-    Its own breaker protects it, the datacentre's spares it to learn what others know already. How
-    many `partitions` the topic has there is None until the log has said so; `is_asked`: it is being
-    asked. `on_open` is called when it does not work any more.
+    How many `partitions` the topic has there is None until the log has said so; `is_asked`: it is
+    being asked. `on_open` is called when the datacentre does not work any more.
     """
 
     def __init__(self, dc: Datacentre, ack: Ack) -> None:
         self.dc = dc
         self.name = dc.name
-        self.breaker = Breaker(dc.config, dc.rng)
-        self._breakers = (self.breaker, dc.breaker)
         self._delay = AdaptiveDelay(dc.config, dc.delay(ack))
         self.partitions: int | None = None
         self.is_asked = True
@@ -77,67 +69,53 @@ class Path:
     @property
     def is_open(self) -> bool:
         """True while sending there makes no sense, but as a probe."""
-        return self.breaker.is_open or self.dc.breaker.is_open
+        return self.dc.breaker.is_open
 
     def delay_s(self, now_s: float) -> float:
         """How long an acknowledgement from there is waited for before another is asked."""
         return self._delay.delay_s(now_s)
 
     def take_probe(self, now_s: float) -> bool:
-        """Whether one message is to be sent there to find out. While all of the datacentre is
-        away, its topics probe it together.
-        """
-        breaker = self.dc.breaker if self.dc.breaker.is_open else self.breaker
-        return breaker.take_probe(now_s)
+        """Whether one batch is to be sent there to find out whether it works again."""
+        return self.dc.breaker.take_probe(now_s)
 
     def send(self, count: int, now_s: float) -> Sent:
         """Record that an append of `count` messages goes out."""
         sent = Sent(count, now_s)
-        for breaker in self._breakers:
-            breaker.add(sent)
+        self.dc.breaker.add(sent)
         return sent
 
     def ended(
         self, sent: Sent, found: Sequence[Outcome], now_s: float, *, is_given_up: bool = False
     ) -> None:
-        """Let breakers and hedge delay learn from an append that ended with these outcomes, or that
+        """Let breaker and hedge delay learn from an append that ended with these outcomes, or that
         nobody waited for any more (`is_given_up`).
         """
+        breaker = self.dc.breaker
         if is_given_up:
-            for breaker in self._breakers:
-                breaker.forget(sent)
+            breaker.forget(sent)
         elif stored_count(found):
-            delay_s = self.delay_s(now_s)
             self._delay.observe(now_s - sent.sent_s, sent.count, now_s)
-            was_open = self.dc.breaker.is_open
-            opened = [each.acknowledged(sent, delay_s, now_s) for each in self._breakers]
-            if was_open and not self.dc.breaker.is_open:
-                for path in self.dc.paths:
-                    path.breaker.probe_soon(now_s)
-            self._tell(opened, now_s)
+            self._tell(breaker.acknowledged(sent, now_s), now_s)
         elif all(type(each) is RefusedRecord for each in found):
-            for breaker in self._breakers:
-                breaker.answered(sent, now_s)
+            breaker.answered(sent, now_s)
         else:
-            self._tell([breaker.failed(sent, now_s) for breaker in self._breakers], now_s)
+            self._tell(breaker.failed(sent, now_s), now_s)
 
     def check(self, now_s: float) -> None:
-        """Let the breakers notice silence."""
-        delay_s = self.delay_s(now_s)
-        self._tell([breaker.check(delay_s, now_s) for breaker in self._breakers], now_s)
+        """Let the breaker notice silence."""
+        self._tell(self.dc.breaker.check(self.delay_s(now_s), now_s), now_s)
 
     def leave(self) -> None:
         """Forget this way: the topic is gone."""
         self.dc.paths.pop(self, None)
 
-    def _tell(self, opened: list[bool], now_s: float) -> None:
-        dc = self.dc
-        for has_opened, breaker, scope in zip(opened, self._breakers, ("topic", "dc"), strict=True):
-            if has_opened:
-                labels = {"dc": dc.name, "cause": breaker.cause.value, "scope": scope}
-                dc.metrics.counter("fallback_breaker_opened", **labels).add()
-        if any(opened):
-            for path in list(dc.paths) if opened[1] else [self]:
+    def _tell(self, has_opened: bool, now_s: float) -> None:
+        if has_opened:
+            dc = self.dc
+            cause = dc.breaker.cause.value
+            dc.metrics.counter("fallback_breaker_opened", dc=dc.name, cause=cause).add()
+            for path in list(dc.paths):
                 path.on_open(path, now_s)
 
 

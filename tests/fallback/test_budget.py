@@ -52,10 +52,3 @@ def test_a_hundredth_is_not_lost_however_small_the_steps() -> None:
     for _ in range(1_000):
         budget.earn(1)
     assert take_all(budget) == 70
-
-
-def test_early_hedges_leave_two_fifths_to_those_that_have_waited_longest() -> None:
-    budget = HedgeBudget(5, 10)
-    early = sum(budget.take(1, is_early=True) for _ in range(10))
-    late = sum(budget.take(1) for _ in range(10))
-    assert (early, late) == (6, 4)

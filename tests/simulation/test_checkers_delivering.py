@@ -253,6 +253,7 @@ ROWS = tuple(map(stored, range(3)))
     [
         ((pushed(0), answer(0, ROW), pushed(1)), False),
         ((pushed(0), lettered(0, ROW), pushed(1)), False),
+        ((Lettering(NODE, "dc1", letter(0, "poison", name=ROW), 1.0), pushed(1)), False),
         ((pushed(0), pushed(1)), True),
         ((pushed(0), answer(0, ROW), pushed(1), answer(1, ROW), pushed(0)), True),
         ((pushed(0), answer(0, ROW), pushed(1), Adopted(NODE, ROW), pushed(0)), False),

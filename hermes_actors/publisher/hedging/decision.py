@@ -14,14 +14,13 @@ from msgspec import Struct
 
 from hermes_actors.fallback.account import Cause, HedgeBudget
 from hermes_actors.fallback.node import Path
-from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnknownRecord
+from hermes_actors.log.base import Outcome, RefusedRecord, UnknownRecord
 from hermes_actors.publisher.hedging.flight import Attempts, Flight, Part
 from hermes_actors.publisher.pending import Pending
 
 _END_MARGIN_S = 0.001
 """So much before the limit a message is given up; whoever sweeps deadlines calls `hurry` first."""
 _LOOK_AGAIN_MIN_S = 0.005
-_RESCUE_MIN_S = 0.05
 
 
 class Send(Struct, eq=False):
@@ -43,6 +42,8 @@ class Told(Struct, eq=False):
 Orders = Iterator[Send | Told]
 """Actions, each to be taken at once: the next one may depend on what became of it."""
 
+_Picks = Iterable[tuple[Path, Cause, Attempts]]
+
 
 @dataclass(eq=False)
 class Decision:
@@ -61,13 +62,13 @@ class Decision:
     def __post_init__(self) -> None:
         self.paths = (self.own, *self.remotes)
         self.is_own_known = True
-        self._by_name = {path.name: path for path in self.paths}
         config = self.own.dc.config
         self._metrics = metrics = self.own.dc.metrics
         self._budget_refused = metrics.counter("fallback_budget_refused")
-        self._rescue_s = config.rescue_before_limit_ms / 1_000
         self._cap_s = config.speculative_send_delay_ms / 1_000
-        self._is_off = config.hedge_mode == "off"
+        self._rescue_after_s = math.inf
+        if config.hedge_mode != "off":
+            self._rescue_after_s = max(self.limit_s - config.rescue_before_limit_ms / 1_000, 0.0)
         self._budget = HedgeBudget(config.hedge_budget_percent, config.hedge_burst_max)
         # In the order in which they began.
         self._flights: dict[Flight, None] = {}
@@ -84,48 +85,46 @@ class Decision:
         self._flights[flight] = None
         now_s = flight.sent_s
         self._budget.earn(sum([pending.count for pending in flight.pendings]))
-        is_own_usable = self.is_own_known and not self.own.is_open
-        target = None if is_own_usable else self._working(())
-        if is_own_usable or (target is None and self.is_own_known):
+        is_own = self.is_own_known and (not self.own.is_open or self.own.take_probe(now_s))
+        target = None if is_own else self._next((), now_s)
+        if is_own or (target is None and self.is_own_known):
+            flight.is_probe = self.own.is_open
             started_s = min([pending.started_s for pending in flight.pendings])
             flight.wake_s = min(
-                now_s + self.own.delay_s(now_s),
-                started_s + self._rescue_after_s(now_s),
-                started_s + self.limit_s - _END_MARGIN_S,
+                now_s + self._pause_s(flight.is_probe, now_s),
+                self._rescue_s(started_s),
+                self._end_s(started_s),
             )
             yield Send(self.own, flight, None)
             return
         some = self.attempts(flight, is_sent=False)
-        if target is None:
-            return
-        if self.is_own_known and self.own.take_probe(now_s):
-            probes = self._probes(some)
-            some = [each for each in some if each not in probes]
-            for probe in probes:
-                probe.cause = Cause.PROBE
-                probe.sent(self.own.name)
-                probe.due_s = now_s + self._pause_s(probe, now_s)
-            yield Send(self.own, flight, list(probes))
-        yield from self._sends([(target, Cause.BREAKER, each) for each in some], now_s)
+        if target is not None:
+            yield from self._sends([(target, Cause.BREAKER, each) for each in some], now_s)
 
     def look(self, flight: Flight, now_s: float) -> Orders:
         """Decide what the time that has passed demands; set the flight's `wake_s`, when to look
         again.
         """
-        some = self.attempts(flight)
-        # First, so that a loop that was away for long does not begin what is over.
-        waiting = [each for each in some if each.is_open and not each.is_given_up]
-        yield from self._give_up([each for each in waiting if each.end_s <= now_s])
-        waiting = [each for each in waiting if each.is_open and not each.is_given_up]
-        due = [each for each in waiting if each.due_s <= now_s]
-        yield from self._sends(self._hedged(due, now_s), now_s)
-        late = [each for each in waiting if each.is_open and each.rescue_s <= now_s]
-        yield from self._sends(self._rescued(late, now_s), now_s)
+        some = [each for each in self.attempts(flight) if each.is_open]
+        over = [each for each in some if self._end_s(each.pending.started_s) <= now_s]
+        # If no remote was asked, their timer says so.
+        told = [each for each in over if each.is_idle or (each.tried and flight.went_remote)]
+        # What may be stored yet is kept, if it can be, rather than told to be unknown.
+        told = [each for each in told if not (each.unanswered and each.pending.keep())]
+        yield from self._tell(self.own.name, told)
+        waiting = [
+            each for each in some if each.is_open and now_s < self._end_s(each.pending.started_s)
+        ]
+        yield from self._go_on([each for each in waiting if each.is_idle], now_s)
+        yield from self._sends(self._late(waiting, now_s), now_s)
         # Silence is looked for once in each hedge delay.
         flight.wake_s = now_s + max(min(self.own.delay_s(now_s), self.limit_s), _LOOK_AGAIN_MIN_S)
         for each in waiting:
-            if each.is_open:
-                flight.wake_s = min(flight.wake_s, each.due_s, each.rescue_s, each.end_s)
+            rescue_s = self._rescue_s(each.pending.started_s)
+            end_s = self._end_s(each.pending.started_s)
+            flight.wake_s = min(flight.wake_s, each.due_s, end_s)
+            if rescue_s > now_s:
+                flight.wake_s = min(flight.wake_s, rescue_s)
 
     def stored(self, flight: Flight) -> bool:
         """Record that the own log has stored all of a flight; True when that is told for all at
@@ -168,7 +167,7 @@ class Decision:
                 told[each] = None
             elif not may_go_on and all(type(outcome) is RefusedRecord for outcome in own):
                 told[each] = None
-            elif not (each.is_open and path.name in each.unanswered):
+            elif not each.unanswered:
                 failed[each] = None
         yield from self._tell(path.name, list(told), took_s)
         yield from self._go_on(list(failed), now_s)
@@ -179,18 +178,18 @@ class Decision:
             each
             for flight in self._flights
             for each in self.attempts(flight)
-            if each.is_open and now_s < each.end_s and each.latest == path.name
+            if each.is_open
+            and now_s < self._end_s(each.pending.started_s)
+            and each.latest == path.name
         ]
-        targets = [(self._working(each.tried), each) for each in waiting]
+        targets = [(self._next(each.tried, now_s), each) for each in waiting]
         picks = [(target, Cause.BREAKER, each) for target, each in targets if target is not None]
         yield from self._sends(picks, now_s)
 
     def looked_up(self, now_s: float) -> Orders:
-        """Send on what waited for a remote's partitions, which was asked for them now; it has
-        failed if there is no other.
-        """
-        some = [each for flight in self._flights for each in flight.attempts or ()]
-        yield from self._go_on([each for each in some if each.is_idle], now_s)
+        """Send what waited for a remote's partitions, which was asked for them now."""
+        for flight in list(self._flights):
+            yield from self._go_on([each for each in flight.attempts or () if each.is_idle], now_s)
         for path in self.paths:
             if path.is_open:
                 yield from self.opened(path, now_s)
@@ -199,7 +198,7 @@ class Decision:
         """Forget a flight that nobody waits for any more: what never began has failed."""
         del self._flights[flight]
         some = flight.attempts or ()
-        unsent = [each for each in some if not each.is_told and not each.running]
+        unsent = [each for each in some if not each.is_told and not each.unanswered]
         yield from self._tell(self.own.name, unsent)
 
     # What publishers do not hear of.
@@ -229,95 +228,52 @@ class Decision:
 
     # What becomes of those that it concerns.
 
-    def _probes(self, some: list[Attempts]) -> dict[Attempts, None]:
-        """The last one, and those whose key it has: a key's messages take one way, or those that
-        the remote fails would follow it to the own log in another order.
-        """
-        last = some[-1]
-        if any(each.pending.keys is not None for each in some):
-            # Of some the keys are many.
-            return dict.fromkeys(some)
-        if last.pending.key is None:
-            return {last: None}
-        return {each: None for each in some if each.pending.key == last.pending.key}
+    def _rescue_s(self, started_s: float) -> float:
+        """When it goes to a remote whatever the budget; never where time alone sends nothing."""
+        return started_s + self._rescue_after_s
 
-    def _pause_s(self, each: Attempts, now_s: float) -> float:
-        """How long it waits for what comes next. Where nothing is sent because of time alone, only
-        a probe, whose log is known not to work, and what could not be sent at all wait so long.
+    def _end_s(self, started_s: float) -> float:
+        return started_s + self.limit_s - _END_MARGIN_S
+
+    def _pause_s(self, is_probe: bool, now_s: float) -> float:
+        """How long the next datacentre is not asked. A probe's log is known not to work: it waits
+        for the longest delay at most, also where nothing is sent because of time alone.
         """
         delay_s = self.own.delay_s(now_s)
-        return min(delay_s, self._cap_s) if each.is_probing or not each.tried else delay_s
+        return min(delay_s, self._cap_s) if is_probe else delay_s
 
-    def _hedged(self, some: list[Attempts], now_s: float) -> "_Picks":
-        """Those to hedge, of these that have waited for a hedge delay."""
-        for each in some:
-            each.due_s = now_s + self._pause_s(each, now_s)
-            capped_s = each.sent_s + self._cap_s
-            target, cause = self._working(each.tried), Cause.HEDGE
-            if target is None:
-                target, cause = self._probed(each.tried, now_s), Cause.PROBE
-            if target is None:
-                continue
-            if not each.tried:
-                # It could not be sent at all before.
-                cause = Cause.BREAKER
-            elif each.is_probing:
-                cause = Cause.PROBE
-            is_early = now_s < capped_s
-            if cause is not Cause.HEDGE or self._budget.take(each.count, is_early=is_early):
-                yield target, cause, each
-                continue
-            if is_early:
-                each.due_s = min(each.due_s, capped_s)
-            if not each.was_refused:
-                each.was_refused = True
-                self._budget_refused.add(each.count)
-
-    def _rescued(self, some: list[Attempts], now_s: float) -> "_Picks":
-        """Those to send on, of these that would miss their deadlines: no budget holds them back."""
-        for each in some:
-            latest = self._by_name.get(each.latest)
-            if latest is not None and latest is not self.own:
-                left_s = each.end_s - each.sent_s
-                again_s = each.sent_s + min(latest.delay_s(now_s), left_s / 2)
-                if now_s < again_s:
-                    # A remote was asked a moment ago; what was late by then waits for it too.
-                    each.rescue_s = again_s
-                    continue
-            each.rescue_s = math.inf
-            target = self._any_left(each.tried)
-            if target is not None:
-                yield target, Cause.RESCUE, each
-            elif self._may_have_another(each.tried):
-                each.rescue_s = now_s + _LOOK_AGAIN_MIN_S
-
-    def _give_up(self, some: list[Attempts]) -> Orders:
-        """Give up those whose time is over. If no remote was asked, their timer says so."""
-        for each in some:
-            each.is_given_up = True
-        over = [each for each in some if (each.tried and each.flight.went_remote) or each.is_idle]
-        told = [each for each in over if not self._is_kept(each)]
-        yield from self._tell(self.own.name, told)
-
-    def _is_kept(self, each: Attempts) -> bool:
-        """Keep it rather than tell that its fate is unknown, while its appends run and may store it
-        yet; True when the spool has it.
+    def _late(self, some: list[Attempts], now_s: float) -> _Picks:
+        """Those to send on because of time: for a hedge delay nobody has answered, or one more
+        would be too late.
         """
-        is_stored_in_part = any(type(outcome) is Stored for outcome in each.outcomes)
-        return bool(each.running) and not is_stored_in_part and each.pending.keep()
+        for each in some:
+            is_late = now_s >= self._rescue_s(each.pending.started_s)
+            if is_late and list(each.tried) == [self.own.name]:
+                target = self._next(each.tried, now_s) or next(self._left(each.tried), None)
+                if target is not None:
+                    yield target, Cause.RESCUE, each
+            elif now_s >= each.due_s:
+                is_probe = each.flight.is_probe and len(each.tried) == 1
+                each.due_s = now_s + self._pause_s(is_probe or not each.tried, now_s)
+                target = self._next(each.tried, now_s)
+                cause = Cause.PROBE if is_probe else Cause.HEDGE if each.tried else Cause.BREAKER
+                if target is None:
+                    continue
+                if cause is not Cause.HEDGE or self._budget.take(each.count):
+                    yield target, cause, each
+                elif not each.was_refused:
+                    each.was_refused = True
+                    self._budget_refused.add(each.count)
 
     def _go_on(self, failed: list[Attempts], now_s: float) -> Orders:
-        """A datacentre did not take these: the next one is asked, while there is time."""
+        """Every datacentre that has these has failed them: the next one is asked, in time."""
         picks, over = [], []
         for each in failed:
-            if each.unanswered and each.is_open:
-                # Another one was asked already.
-                continue
-            is_in_time = each.is_open and now_s < each.end_s
-            target = self._any_left(each.tried) if is_in_time else None
+            is_in_time = each.is_open and now_s < self._end_s(each.pending.started_s)
+            target = self._any_left(each.tried, now_s) if is_in_time else None
             if target is not None:
                 picks.append((target, Cause.ERROR, each))
-            elif not each.running and not (is_in_time and self._may_have_another(each.tried)):
+            elif not (is_in_time and self._may_have_another(each.tried)):
                 over.append(each)
         yield from self._tell(self.own.name, over)
         yield from self._sends(picks, now_s)
@@ -328,68 +284,60 @@ class Decision:
         if some:
             yield Told(dc, some, took_s)
 
-    def _sends(self, picks: "_Picks", now_s: float) -> Orders:
+    def _sends(self, picks: _Picks, now_s: float) -> Orders:
         """Send these to one more datacentre each."""
-        sends: dict[tuple[Path, Cause], list[Attempts]] = {}
+        sends: dict[tuple[Path, Cause, Flight], list[Attempts]] = {}
         for path, cause, each in picks:
-            sends.setdefault((path, cause), []).append(each)
-        for (target, cause), asked in sends.items():
+            sends.setdefault((path, cause, each.flight), []).append(each)
+        for (target, cause, flight), asked in sends.items():
             some = [each for each in asked if not each.joins_kept()]
             if not some:
                 continue
-            due_s = now_s + target.delay_s(now_s)
-            by_flight: dict[Flight, list[Attempts]] = {}
             for each in some:
                 each.cause = cause
                 each.sent(target.name)
-                each.sent_s = now_s
-                each.due_s = due_s
-                by_flight.setdefault(each.flight, []).append(each)
+                each.due_s = now_s + target.delay_s(now_s)
             sent = self._metrics.counter("fallback_messages", cause=cause.value, dc=target.name)
             sent.add(sum([each.count for each in some]))
-            for flight, its in by_flight.items():
-                flight.went_remote = flight.went_remote or target is not self.own
-                yield Send(target, flight, its)
+            flight.went_remote = flight.went_remote or target is not self.own
+            yield Send(target, flight, some)
 
     def attempts(self, flight: Flight, *, is_sent: bool = True) -> list[Attempts]:
         """The flight's pendings one by one; `is_sent`: all were sent to the own log."""
         if flight.attempts is None:
-            rescue_s = self._rescue_after_s(flight.sent_s)
-            due_s = flight.sent_s + (self.own.delay_s(flight.sent_s) if is_sent else 0.0)
+            due_s = flight.sent_s
+            if is_sent:
+                due_s += self._pause_s(flight.is_probe, flight.sent_s)
             flight.attempts = [Attempts(pending, flight) for pending in flight.pendings]
             for each in flight.attempts:
+                each.due_s = due_s
                 if is_sent:
                     each.sent(self.own.name)
-                    each.begun(self.own.name, each.count)
-                each.due_s = due_s
-                each.rescue_s = each.pending.started_s + rescue_s
-                each.end_s = each.pending.started_s + self.limit_s - _END_MARGIN_S
         return flight.attempts
 
     # Which datacentre is the next.
 
     def _left(self, tried: Iterable[str]) -> Iterator[Path]:
-        """The remotes that are ready and not among those tried."""
+        """The remotes that are usable and not among those tried."""
         return (path for path in self.remotes if path.name not in tried and path.is_usable)
 
-    def _working(self, tried: Iterable[str]) -> Path | None:
-        """The first remote that is ready, works, and is not among those tried."""
-        return next((path for path in self._left(tried) if not path.is_open), None)
+    def _next(self, tried: Iterable[str], now_s: float) -> Path | None:
+        """The first remote left that works, else one that is to be probed."""
+        for path in self._left(tried):
+            if not path.is_open:
+                return path
+        return next((path for path in self._left(tried) if path.take_probe(now_s)), None)
 
-    def _any_left(self, tried: Iterable[str]) -> Path | None:
-        """As `_working`, when the message fails otherwise: the own log too if it was left out, and
+    def _any_left(self, tried: Iterable[str], now_s: float) -> Path | None:
+        """As `_next`, when the message fails otherwise: the own log too if it was left out, and
         then a remote that did not work of late.
         """
-        target = self._working(tried)
+        target = self._next(tried, now_s)
         if target is not None:
             return target
         if self.is_own_known and self.own.name not in tried:
             return self.own
         return next(self._left(tried), None)
-
-    def _probed(self, tried: Iterable[str], now_s: float) -> Path | None:
-        """A remote that did not work of late and is due to be tried with one message."""
-        return next((path for path in self._left(tried) if path.take_probe(now_s)), None)
 
     def _may_have_another(self, tried: Iterable[str]) -> bool:
         """True when some other remote might be used as soon as it has told its partitions, and is
@@ -402,22 +350,3 @@ class Decision:
             and path.dc.is_ready(path.name)
             for path in self.remotes
         )
-
-    def _rescue_after_s(self, now_s: float) -> float:
-        """Return how long after its start, in seconds, a message must go to a remote to be in time.
-
-        That leaves, before the limit, twice what all but the slowest acknowledgements of that
-        remote take, and the configured time at most. Infinite when hedging is off.
-        """
-        if self._is_off:
-            return math.inf
-        before_s = self._rescue_s
-        target = self._working(())
-        if target is not None:
-            needed_s = 2 * target.delay_s(now_s)
-            if not math.isinf(needed_s):
-                before_s = min(before_s, max(needed_s, _RESCUE_MIN_S))
-        return max(self.limit_s - before_s, 0.0)
-
-
-_Picks = Iterable[tuple[Path, Cause, Attempts]]

@@ -19,8 +19,9 @@ class Flight(Struct, eq=False):
     """A batch that the producer waits for.
 
     `attempts` is None as long as the first append concerns all of it and nothing else was tried,
-    which is nearly always. `is_told`: the fate of all was told at once. `strikes` are those of a
-    chaos experiment, by datacentre. At `wake_s` it has to be looked at again.
+    which is nearly always. `is_told`: the fate of all was told at once. `is_probe`: it went to the
+    own log though that does not work, to find out. `strikes` are those of a chaos experiment, by
+    datacentre. At `wake_s` it has to be looked at again.
     """
 
     pendings: Sequence[Pending]
@@ -30,6 +31,7 @@ class Flight(Struct, eq=False):
     attempts: "list[Attempts] | None" = None
     strikes: dict[str, Strike] = {}
     is_told: bool = False
+    is_probe: bool = False
     went_remote: bool = False
 
     @property
@@ -46,32 +48,25 @@ class Attempts(Struct, eq=False):
     """The datacentres that one pending was sent to.
 
     `tried` has each with the reason why it is not known to be there, "" while there is none;
-    how many of its messages wait for an answer there is in `unanswered`, of how many an append runs
-    in `running`, and of how many nobody knows in `unknown`. `is_given_up`: its time is over, and
-    nothing more is begun for it.
+    `unanswered` counts the messages that have no answer yet there, `unknown` those that nobody
+    knows of. At `due_s` another one is asked.
     """
 
     pending: Pending
     flight: Flight
     tried: dict[str, str] = {}
     unanswered: dict[str, int] = {}
-    running: dict[str, int] = {}
     unknown: dict[str, int] = {}
     outcomes: list[Outcome | None] = []
     cause: Cause = Cause.HEDGE
     is_stored: bool = False
-    is_given_up: bool = False
     is_told: bool = False
     was_refused: bool = False
-    sent_s: float = 0.0
     due_s: float = math.inf
-    rescue_s: float = math.inf
-    end_s: float = math.inf
 
     def __post_init__(self) -> None:
         self.outcomes = [None] * self.pending.count
         self.is_told = self.flight.is_told
-        self.sent_s = self.flight.sent_s
 
     @property
     def count(self) -> int:
@@ -87,11 +82,6 @@ class Attempts(Struct, eq=False):
     def latest(self) -> str:
         """The datacentre that it was sent to last, "" before the first."""
         return next(reversed(self.tried), "")
-
-    @property
-    def is_probing(self) -> bool:
-        """True while it was sent nowhere but to a datacentre that it probes."""
-        return self.cause is Cause.PROBE and len(self.tried) == 1
 
     @property
     def is_idle(self) -> bool:
@@ -120,13 +110,9 @@ class Attempts(Struct, eq=False):
         return True
 
     def sent(self, dc: str) -> None:
-        """Record that it is given to this datacentre, where it may have to wait for its turn."""
+        """Record that it is given to this datacentre."""
         self.tried[dc] = ""
         self.unanswered[dc] = self.count
-
-    def begun(self, dc: str, count: int) -> None:
-        """Record that an append of so many of its messages begins there."""
-        self.running[dc] = self.running.get(dc, 0) + count
 
     def learn(self, dc: str, places: Sequence[int], outcomes: Sequence[Outcome]) -> int:
         """Record the outcomes there of an append of its messages at `places`; return how many of
@@ -141,18 +127,17 @@ class Attempts(Struct, eq=False):
                 self.tried[dc] = new.reason
             elif isinstance(old, Stored):
                 again += 1
-        for counts in (self.unanswered, self.running):
-            left = counts.pop(dc, 0) - len(places)
-            if left > 0:
-                counts[dc] = left
+        left = self.unanswered.pop(dc, 0) - len(places)
+        if left > 0:
+            self.unanswered[dc] = left
         self.is_stored = all(type(each) is Stored for each in self.outcomes)
         return again
 
     def verdict(self) -> list[Outcome]:
         """One outcome for each message. What is not stored names each datacentre and its reason,
-        and is unknown as long as an append of it runs.
+        and is unknown as long as some datacentre has not answered.
         """
-        if len(self.tried) < 2 and not self.running:
+        if len(self.tried) < 2 and not self.unanswered:
             return [each or UnavailableRecord("not sent") for each in self.outcomes]
         reason = ", ".join(f"[{dc}: {why or NO_ANSWER}]" for dc, why in self.tried.items())
         return [self._judged(each, reason) for each in self.outcomes]
@@ -160,9 +145,9 @@ class Attempts(Struct, eq=False):
     def _judged(self, outcome: Outcome | None, reason: str) -> Outcome:
         if isinstance(outcome, Stored):
             return outcome
-        if self.running:
+        if self.unanswered or outcome is None:
             return UnknownRecord(reason)
-        return UnavailableRecord(reason) if outcome is None else type(outcome)(reason)
+        return type(outcome)(reason)
 
 
 _RANKS: dict[type, int] = {RefusedRecord: 0, UnavailableRecord: 1, UnknownRecord: 2, Stored: 3}

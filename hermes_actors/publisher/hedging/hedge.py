@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.account import OwnAppend
-from hermes_actors.fallback.chaos import Strike, roll
+from hermes_actors.fallback.chaos import roll
 from hermes_actors.fallback.node import Fallback, Path
 from hermes_actors.log.base import (
     LogUnavailable,
@@ -31,7 +31,7 @@ from hermes_actors.model.message import Via
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import ChaosMode
 from hermes_actors.publisher.hedging.decision import Decision, Orders, Send, Told
-from hermes_actors.publisher.hedging.flight import Attempts, Flight, Part, parts_of, whole
+from hermes_actors.publisher.hedging.flight import Flight, Part, parts_of, whole
 from hermes_actors.publisher.pending import Pending, Route
 
 _logger = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class Hedge:
     # What was decided.
 
     def _follow(self, orders: Orders) -> None:
-        asked: dict[Path, None] = {}
+        asked: dict[Remote, None] = {}
         for order in orders:
             if isinstance(order, Told):
                 found = [each for attempts in order.some for each in attempts.verdict()]
@@ -194,19 +194,19 @@ class Hedge:
                 self._settle(order.dc, pendings, found, order.took_s)
                 self._wake(dict.fromkeys([attempts.flight for attempts in order.some]))
                 continue
-            path, some = order.path, order.some
-            strike = order.flight.strikes.get(path.name)
-            if path not in self._remotes:
-                self._begin_own(order, strike)
+            remote = self._remotes.get(order.path)
+            if remote is None:
+                self._begin_own(order)
                 continue
-            assert some is not None, "only the own log is sent a whole flight"
-            if strike is None:
-                self._queue(path, some)
-                asked[path] = None
-            else:
-                self._fallback.nursery.start_soon(self._strike_remote, path, some, strike)
-        for path in asked:
-            self._start(self._remotes[path])
+            assert order.some is not None, "only the own log is sent a whole flight"
+            assert order.path.partitions is not None, "not usable before its partitions are known"
+            remote.used.set()
+            asked[remote] = None
+            for attempts in order.some:
+                for part in parts_of(attempts, order.path.partitions):
+                    remote.batcher.add(part)
+        for remote in asked:
+            self._start(remote)
 
     def _opened(self, path: Path, now_s: float) -> None:
         self._follow(self.decision.opened(path, now_s))
@@ -231,55 +231,39 @@ class Hedge:
 
     # The own log. Appends run in the node's nursery.
 
-    def _begin_own(self, send: Send, strike: Strike | None) -> None:
+    def _begin_own(self, send: Send) -> None:
         """Append the whole flight, or some of it."""
         pendings = send.flight.pendings
         if send.some is not None:
             pendings = [attempts.pending for attempts in send.some]
-            for attempts in send.some:
-                attempts.begun(send.path.name, attempts.count)
         append = OwnAppend(sum([pending.body_bytes for pending in pendings]))
         waiting = self._waiting[send.flight]
         waiting.appends[append] = None
         # Made at once: a message that is answered meanwhile has no body any more.
-        records = None
-        if strike is None:
-            records = self._records(pendings, send.path.name, Via.LOCAL.value, None)
+        records = self._records(pendings, send.path.name, Via.LOCAL.value, None)
         self._fallback.nursery.start_soon(
-            self._append_to_own, send, pendings, records, strike, append, waiting
+            self._append_to_own, send, pendings, records, append, waiting
         )
 
     async def _append_to_own(
         self,
         send: Send,
         pendings: Sequence[Pending],
-        records: Sequence[Record] | None,
-        strike: Strike | None,
+        records: Sequence[Record],
         append: OwnAppend,
         waiting: _Waiting,
     ) -> None:
         path, flight = send.path, send.flight
-        count = sum([pending.count for pending in pendings])
-        found: Sequence[Outcome] = [UnknownRecord("given up before the log answered")] * count
-        started_s = self._now_s()
-        sent = path.send(count, started_s)
+        found: Sequence[Outcome] = [UnknownRecord("given up before the log answered")] * len(
+            records
+        )
+        sent = path.send(len(records), self._now_s())
         with append.scope:
-            if strike is not None:
-                await trio.sleep(strike.delay_s)
-                # What is done by then has no body any more.
-                if not (strike.fails or any(pending.is_done for pending in pendings)):
-                    records = self._records(pendings, path.name, Via.LOCAL.value, None)
-            if records:
-                found = await self._call(path, flight.partition, records, [waiting])
-            else:
-                found = [_CHAOS] * count
-        if records is not None:
-            self._route.answered(
-                pendings, path.name, flight.partition, found, self._now_s() - started_s
-            )
-        is_stored = stored_count(found) == count
+            found = await self._call(path, flight.partition, records, [flight])
+        took_s = self._now_s() - sent.sent_s
+        self._route.answered(pendings, path.name, flight.partition, found, took_s)
+        is_stored = stored_count(found) == len(records)
         may_go_on = is_stored or await self._may_go_on(path, found)
-        took_s = self._now_s() - started_s
         self._fallback.losers.ended(append)
         del waiting.appends[append]
         if is_stored and send.some is None and self.decision.stored(flight):
@@ -340,15 +324,6 @@ class Hedge:
             remote.used = trio.Event()
             await remote.used.wait()
 
-    def _queue(self, path: Path, some: Sequence[Attempts]) -> None:
-        """Put these behind what waits already; those that are done by their turn are left out."""
-        remote = self._remotes[path]
-        assert path.partitions is not None, "not usable before its partitions are known"
-        remote.used.set()
-        for attempts in some:
-            for part in parts_of(attempts, path.partitions):
-                remote.batcher.add(part)
-
     def _start(self, remote: Remote) -> None:
         """Begin the remote's appends that may begin now."""
         batcher = remote.batcher
@@ -360,9 +335,6 @@ class Hedge:
             if not batch.items:
                 batcher.release(batch)
                 continue
-            for part in batch.items:
-                # From now on, though the append begins at the loop's next turn, which may be late.
-                part.attempts.begun(remote.path.name, part.count)
             # Built at once: a message that is answered meanwhile has no body any more.
             records = self._records_of(remote.path, batch.items)
             self._fallback.nursery.start_soon(self._append_remotely, remote, batch, records)
@@ -383,11 +355,9 @@ class Hedge:
         """Append one batch to a remote log, and start what may follow it."""
         path, parts = remote.path, batch.items
         flights = dict.fromkeys([part.attempts.flight for part in parts])
-        waiting = [self._waiting[flight] for flight in flights if flight in self._waiting]
-        started_s = self._now_s()
-        sent = path.send(len(records), started_s)
-        found = await self._call(path, batch.partition, records, waiting)
-        took_s = self._now_s() - started_s
+        sent = path.send(len(records), self._now_s())
+        found = await self._call(path, batch.partition, records, list(flights))
+        took_s = self._now_s() - sent.sent_s
         if _are_sent_together(parts):
             pendings = [part.attempts.pending for part in parts]
             self._route.answered(pendings, path.name, batch.partition, found, took_s)
@@ -405,33 +375,27 @@ class Hedge:
         remote.batcher.release(batch)
         self._start(remote)
 
-    async def _strike_remote(self, path: Path, some: list[Attempts], strike: Strike) -> None:
-        """Send these to a remote as an experiment wants it."""
-        await trio.sleep(strike.delay_s)
-        if not strike.fails:
-            self._queue(path, some)
-            self._start(self._remotes[path])
-            return
-        parts = [whole(attempts) for attempts in some]
-        found = [_CHAOS] * sum([part.count for part in parts])
-        sent = path.send(len(found), self._now_s())
-        self._ended(path, parts, found, strike.delay_s)
-        path.ended(sent, found, self._now_s())
-
     async def _call(
-        self, path: Path, partition: int, records: Sequence[Record], waiting: Sequence[_Waiting]
+        self, path: Path, partition: int, records: Sequence[Record], flights: Sequence[Flight]
     ) -> Sequence[Outcome]:
-        """Append; a failure that is no outcome is raised by the producers that wait for it, whose
-        supervisor knows what to do; here it would end all topics.
+        """Append, after what a chaos experiment does to these flights. A failure that is no outcome
+        is raised by the producers that wait for it, whose supervisor knows what to do; here it
+        would end all topics.
         """
         route = self._route
+        strikes = [flight.strikes[path.name] for flight in flights if path.name in flight.strikes]
+        if strikes:
+            await trio.sleep(max([strike.delay_s for strike in strikes]))
+            if any(strike.fails for strike in strikes):
+                return [_CHAOS] * len(records)
         result = await outcome.acapture(
             path.dc.log.append, route.log_topic, partition, records, route.topic.ack
         )
         if isinstance(result, outcome.Error) and isinstance(result.error, Exception):
             _logger.error("An append to %s failed", path.name, exc_info=result.error)
-            for each in waiting:
-                each.error = result.error
+            for flight in flights:
+                if flight in self._waiting:
+                    self._waiting[flight].error = result.error
             return [UnknownRecord(f"the append failed: {result.error!r}")] * len(records)
         return result.unwrap()
 

@@ -48,11 +48,9 @@ def test_each_message_is_in_one_part_with_all_of_its_partition_and_in_order(
     attempts.sent("dc2")
     rng.shuffle(parts)
     for number, part in enumerate(parts, 1):
-        attempts.begun("dc2", part.count)
         assert attempts.learn("dc2", part.places, [Stored(place) for place in part.places]) == 0
         assert attempts.is_stored == (number == len(parts))
         assert ("dc2" in attempts.unanswered) == (number < len(parts))
-        assert attempts.running == {}
     assert attempts.verdict() == [Stored(place) for place in range(len(keys))]
 
 
@@ -71,7 +69,6 @@ def test_what_any_datacentre_has_stored_is_stored_and_what_two_have_is_a_duplica
     again = 0
     for dc, found in zip(("dc1", "dc2"), zip(*pairs, strict=True), strict=True):
         attempts.sent(dc)
-        attempts.begun(dc, attempts.count)
         again += attempts.learn(dc, places, found)
     both = [type(one) is Stored and type(other) is Stored for one, other in pairs]
     assert again == sum(both)
@@ -86,14 +83,14 @@ def test_what_any_datacentre_has_stored_is_stored_and_what_two_have_is_a_duplica
 def test_what_is_not_stored_yet_is_unknown_while_an_append_of_it_runs() -> None:
     attempts = attempts_of(2)
     attempts.sent("dc1")
-    attempts.begun("dc1", 2)
     attempts.sent("dc2")
     assert [type(each) for each in attempts.verdict()] == [UnknownRecord] * 2
     attempts.learn("dc1", [0], [Stored(3)])
     assert [type(each) for each in attempts.verdict()] == [Stored, UnknownRecord]
     attempts.learn("dc1", [1], [UnavailableRecord("away")])
-    reason = "[dc1: away], [dc2: no acknowledgement in time]"
-    assert attempts.verdict() == [Stored(3), UnavailableRecord(reason)]
+    assert [type(each) for each in attempts.verdict()] == [Stored, UnknownRecord]
+    attempts.learn("dc2", [0, 1], [UnavailableRecord("full")] * 2)
+    assert attempts.verdict() == [Stored(3), UnavailableRecord("[dc1: away], [dc2: full]")]
 
 
 def test_what_was_sent_nowhere_is_certainly_not_stored() -> None:

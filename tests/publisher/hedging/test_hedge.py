@@ -74,7 +74,7 @@ async def test_a_remote_that_loses_is_a_counted_duplicate_too(world, autojump_cl
     assert world.counted("topic_duplicated_message_total", cause="hedge") == 1
 
 
-async def test_a_batch_larger_than_the_budget_is_hedged_in_part_then_at_the_cap_and_then_rescued(
+async def test_a_batch_larger_than_the_budget_is_hedged_in_part_and_the_rest_is_rescued(
     open_world, autojump_clock
 ) -> None:
     async with open_world(hedge_burst_max=4, partitions={"dc1": 1}) as world:
@@ -83,10 +83,10 @@ async def test_a_batch_larger_than_the_budget_is_hedged_in_part_then_at_the_cap_
         batch = await world.send(5)
         assert all(message.is_stored for message in batch)
         hedged = [message for message in batch if message.took_s < 0.1]
-        assert len(hedged) == 3
-        assert [message.took_s for message in batch[3:]] == pytest.approx([0.25, 0.35], abs=0.01)
+        assert len(hedged) == 4
+        assert batch[4].took_s == pytest.approx(0.35, abs=0.01)
         assert world.counted("fallback_messages_total", cause="rescue") == 1
-        assert world.counted("fallback_budget_refused_total") == 2
+        assert world.counted("fallback_budget_refused_total") == 1
 
 
 async def test_a_message_never_fails_only_because_the_budget_is_empty(
@@ -114,7 +114,7 @@ async def test_silence_opens_the_breaker_and_what_follows_goes_to_the_remote_dir
     assert all(message.is_stored for message in first)
     assert {message.dc for message in first} == {"dc2"}
     assert world.counted("fallback_breaker_is_open", dc="dc1") == 1
-    assert world.counted("fallback_breaker_opened_total", cause="silence", scope="topic") == 1
+    assert world.counted("fallback_breaker_opened_total", cause="silence") == 1
     assert world.counted("fallback_messages_total", cause="breaker") == 60
     for _ in range(5):
         batch = await world.send(10)
@@ -143,30 +143,14 @@ async def test_a_good_probe_closes_the_breaker_and_makes_no_duplicate(
     await trio.sleep(0.3)
     duplicates = world.counted("topic_duplicated_message_total")
     batch = await world.send(3)
-    assert [message.dc for message in batch] == ["dc2", "dc2", "dc1"]
+    assert [message.dc for message in batch] == ["dc1"] * 3
     assert not world.fallback.local.breaker.is_open
     batch = await world.send(3)
     assert {message.dc for message in batch} == {"dc1"}
     assert world.counted("topic_duplicated_message_total") == duplicates
 
 
-async def test_a_probe_of_a_key_is_not_overtaken_nor_overtakes_when_the_remote_fails(
-    world, autojump_clock
-) -> None:
-    await world.warm()
-    world.log.faults.silent = True
-    await open_breaker(world)
-    world.log.faults.silent = False
-    await trio.sleep(2)
-    world.logs["dc2"].faults.cut()
-    known = len(world.stored["dc1"])
-    batch = await world.send(4, key=b"k")
-    assert all(message.is_stored for message in batch)
-    numbers = [number for number, *_ in world.stored["dc1"][known:]]
-    assert numbers == [message.number for message in batch]
-
-
-async def test_a_probe_into_silence_costs_one_message_one_delay(world, autojump_clock) -> None:
+async def test_a_probe_into_silence_costs_one_batch_one_delay(world, autojump_clock) -> None:
     await world.warm()
     world.log.faults.silent = True
     await open_breaker(world)
@@ -174,12 +158,12 @@ async def test_a_probe_into_silence_costs_one_message_one_delay(world, autojump_
     for _ in range(200):
         batch = await world.send(2)
         assert all(message.is_stored for message in batch)
-        slow += sum(message.took_s > 0.001 for message in batch)
+        slow += batch[0].took_s > 0.001
         assert all(message.took_s < 0.022 for message in batch)
         await trio.sleep(0.05)
     # Ten seconds; the first second has up to four.
     assert 8 <= slow <= 16
-    assert world.counted("fallback_messages_total", cause="probe") == slow
+    assert world.counted("fallback_messages_total", cause="probe") == 2 * slow
 
 
 async def test_both_silent_is_told_before_the_limit_and_names_each_datacentre(
@@ -393,21 +377,6 @@ async def test_what_is_late_already_is_not_sent_to_a_broken_log_beside_the_one_t
         await world.hedge.append(late, 2)
         assert [message.dc for message in late] == ["dc2"] * 4
         assert world.counted("fallback_messages_total", cause="rescue", dc="dc1") == 0
-
-
-async def test_what_is_late_already_is_rescued_once_the_remote_has_had_half_of_the_time_left(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(hedge_mode="fixed", dcs=3) as world:
-        world.log.faults.silent = True
-        await open_breaker(world)
-        world.logs["dc2"].faults.silent = True
-        message, probe = world.make(2)
-        await trio.sleep(0.4)
-        await world.hedge.append([message, probe], 2)
-        assert message.is_stored
-        assert message.dc == "dc3"
-        assert 0.44 < message.took_s < 0.49
 
 
 async def test_keys_go_where_the_remotes_own_number_of_partitions_puts_them(

@@ -158,7 +158,7 @@ def test_a_log_that_is_merely_slow_costs_no_more_than_the_budget(
             assert hedged <= 0.05 * sent + 50
             # A breaker that opens sends on what is under way, which no budget pays for: at most
             # what comes within one hedge delay.
-            opened = world.counted("fallback_breaker_opened_total", scope="topic")
+            opened = world.counted("fallback_breaker_opened_total")
             extra = world.counted("topic_duplicated_message_total")
             assert extra <= 0.05 * sent + 50 + opened * 100 * 0.25
 

@@ -16,7 +16,7 @@ from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import PartitionBatch
 from hermes_actors.publisher.hedging.decision import Decision
-from hermes_actors.publisher.hedging.flight import Attempts, Part
+from hermes_actors.publisher.hedging.flight import Part
 from hermes_actors.publisher.hedging.hedge import Hedge, Remote
 from hermes_actors.publisher.idempotency import KeyClaim
 from hermes_actors.publisher.pending import Pending
@@ -76,7 +76,7 @@ def _close_never(_self: Breaker, _now_s: float) -> None:
     pass
 
 
-def _grant_all(_self: HedgeBudget, _count: int, **_when: bool) -> bool:
+def _grant_all(_self: HedgeBudget, _count: int) -> bool:
     return True
 
 
@@ -92,7 +92,7 @@ def _match_any(self: KeyClaim, _partition_key: bytes | None, _body: bytes) -> in
     return self._status
 
 
-def _wait_for_ever(_self: Decision, _now_s: float) -> float:
+def _wait_for_ever(_self: Decision, _started_s: float) -> float:
     return math.inf
 
 
@@ -110,17 +110,6 @@ def _start_backwards(self: Hedge, remote: Remote) -> None:
     _start(self, remote)
 
 
-def _probe_alone(_self: Decision, some: list[Attempts]) -> dict[Attempts, None]:
-    return {some[-1]: None}
-
-
-_BOTH = Shape(
-    faults=frozenset((Fault.DC_LOST, Fault.BLACKOUT)),
-    bursts=((Fault.DC_LOST, 0.5, 80), (Fault.BLACKOUT, 0.5, 80)),
-    burst_pause_max_s=0.002,
-    strikes=8,
-    messages_per_publisher=20,
-)
 _BURSTS = Shape(
     faults=frozenset((Fault.DC_LOST,)),
     bursts=((Fault.DC_LOST, 0.9, 80),),
@@ -180,7 +169,7 @@ PUBLISHING = (
     Mutant(
         "no-rescue",
         "a message that the hedge budget refused misses its deadline",
-        ((Decision, "_rescue_after_s", _wait_for_ever),),
+        ((Decision, "_rescue_s", _wait_for_ever),),
         seed=17,
     ),
     Mutant(
@@ -198,13 +187,6 @@ PUBLISHING = (
         "what waits for another datacentre is sent there with the last message first",
         ((Hedge, "_start", _start_backwards),),
         shape=_BURSTS,
-    ),
-    Mutant(
-        "probe-goes-alone",
-        "the message that probes a log goes there without those of its key",
-        ((Decision, "_probes", _probe_alone),),
-        seed=16,
-        shape=_BOTH,
     ),
     Mutant(
         "any-payload",
