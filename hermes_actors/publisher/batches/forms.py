@@ -16,13 +16,7 @@ from hermes_actors.errors import HermesError, Refused
 from hermes_actors.model.message import Headers, Message
 from hermes_actors.model.run import ID_BYTES
 from hermes_actors.publisher.answers import too_long_for_server
-from hermes_actors.publisher.batches.splitting import (
-    ArraySplitter,
-    Found,
-    LineSplitter,
-    Oversized,
-    Splitter,
-)
+from hermes_actors.publisher.batches.splitting import ArraySplitter, LineSplitter, Splitter
 from hermes_actors.publisher.cloudevents import event_in
 
 LINES = "application/x-ndjson"
@@ -82,15 +76,14 @@ class Form:
         """The messages that the body's end completes."""
         return self._parcel(self.splitter.finish())
 
-    def _parcel(self, found: Found) -> Parcel:
+    def _parcel(self, bodies: list[bytes]) -> Parcel:
         refused: dict[int, HermesError] = {}
-        if Oversized in map(type, found):
-            bytes_max = self.splitter.bytes_max
-            for at, each in enumerate(found):
-                if isinstance(each, Oversized):
-                    refused[at] = too_long_for_server(f"{each.size_bytes} bytes", bytes_max)
-                    found[at] = b""
-        return Parcel(found, refused)  # type: ignore[arg-type]
+        bytes_max = self.splitter.bytes_max
+        if max(map(len, bodies), default=0) > bytes_max:
+            error = too_long_for_server(f"more than {bytes_max} bytes", bytes_max)
+            refused = {at: error for at, body in enumerate(bodies) if len(body) > bytes_max}
+            bodies = [b"" if at in refused else body for at, body in enumerate(bodies)]
+        return Parcel(bodies, refused)
 
 
 _NONE = msgspec.Raw(b"null")
@@ -122,7 +115,7 @@ class WrappedForm(Form):
         self._common = common
         self._take = take
 
-    def _parcel(self, found: Found) -> Parcel:
+    def _parcel(self, found: list[bytes]) -> Parcel:
         parcel = super()._parcel(found)
         bodies, common = parcel.bodies, self._common
         keys: list[bytes | None] = [None] * len(bodies)

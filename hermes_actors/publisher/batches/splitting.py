@@ -1,22 +1,12 @@
 """Cuts a request's body into messages as it comes, however it was cut on its way. Pure.
 
-Lines are cut as they come: what is kept between two pieces is one incomplete line, of at most
-`bytes_max`. Of a longer one nothing is kept, and it is told as Oversized when it ends.
+Lines are cut as they come, and what is kept between two pieces is one incomplete line. A message
+that is longer than `bytes_max` may be cut short, but stays longer than that.
 """
 
 from abc import ABC, abstractmethod
 
 import msgspec
-from msgspec import Struct
-
-
-class Oversized(Struct, frozen=True, gc=False):
-    """A message above the bound stood here; it is gone."""
-
-    size_bytes: int
-
-
-Found = list[bytes | Oversized]
 
 _LINES_AT_ONCE = 1_000
 _SIZE_MIN = 256
@@ -38,11 +28,11 @@ class Splitter(ABC):
         """How many bytes of what has come may be fed before others have their turn."""
 
     @abstractmethod
-    def feed(self, data: bytes) -> Found:
+    def feed(self, data: bytes) -> list[bytes]:
         """The messages that end in this piece."""
 
     @abstractmethod
-    def finish(self) -> Found:
+    def finish(self) -> list[bytes]:
         """The body has ended: the messages that its end completes."""
 
 
@@ -54,8 +44,10 @@ class LineSplitter(Splitter):
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
+        # What has come of the line that is not complete; of one that is too long so much as shows
+        # it.
         self._parts: list[bytes] = []
-        self._size = 0
+        self._room = self._room_max = bytes_max + len(b"\r") + 1
 
     def size_at_once(self, data: bytes) -> int:
         """As many bytes as have a thousand lines at most, or hardly more."""
@@ -68,54 +60,31 @@ class LineSplitter(Splitter):
             size *= 2
         return len(data)
 
-    def feed(self, data: bytes) -> Found:
+    def feed(self, data: bytes) -> list[bytes]:
         """The lines that end in this piece."""
-        lines = data.split(b"\n")
+        first, *lines = data.split(b"\n")
+        self._keep(first)
+        if not lines:
+            return []
         last = lines.pop()
-        if self._size and lines:
-            first = self._complete(lines[0])
-            rest = self._clean(lines[1:], has_returns=b"\r" in data)
-            found = ([] if first is None else [first]) + rest
-        else:
-            found = self._clean(lines, has_returns=b"\r" in data)
-        self._add(last)
-        return found
+        lines.insert(0, self._complete())
+        self._keep(last)
+        return [line.removesuffix(b"\r") for line in lines if line and not line.isspace()]
 
-    def finish(self) -> Found:
+    def finish(self) -> list[bytes]:
         """The last line, when nothing ended it."""
-        last = self._complete(b"")
-        return [] if last is None else [last]
+        return self.feed(b"\n")
 
-    def _clean(self, lines: list[bytes], *, has_returns: bool) -> Found:
-        if has_returns:
-            lines = [line.removesuffix(b"\r") for line in lines]
-        bytes_max = self.bytes_max
-        if max(map(len, lines), default=0) <= bytes_max:
-            return [line for line in lines if line and not line.isspace()]
-        return [
-            line if len(line) <= bytes_max else Oversized(len(line))
-            for line in lines
-            if len(line) > bytes_max or (line and not line.isspace())
-        ]
+    def _keep(self, part: bytes) -> None:
+        if part and self._room:
+            self._parts.append(part[: self._room])
+            self._room -= len(self._parts[-1])
 
-    def _add(self, part: bytes) -> None:
-        if part:
-            self._size += len(part)
-            # One more for a CR, which need not be the message's.
-            if self._size <= self.bytes_max + 1:
-                self._parts.append(part)
-            else:
-                self._parts.clear()
-
-    def _complete(self, part: bytes) -> bytes | Oversized | None:
-        """The line that began in an earlier piece and ends with this part."""
-        self._add(part)
-        size, self._size = self._size, 0
-        line = b"".join(self._parts).removesuffix(b"\r")
+    def _complete(self) -> bytes:
+        line = b"".join(self._parts)
         self._parts.clear()
-        if size > self.bytes_max + 1 or len(line) > self.bytes_max:
-            return Oversized(size)
-        return line if line and not line.isspace() else None
+        self._room = self._room_max
+        return line
 
 
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
@@ -136,7 +105,7 @@ class ArraySplitter(Splitter):
         """All: it is only kept."""
         return len(data)
 
-    def feed(self, data: bytes) -> Found:
+    def feed(self, data: bytes) -> list[bytes]:
         """Keep this piece."""
         self._size += len(data)
         if self._size <= self.bytes_max:
@@ -149,7 +118,7 @@ class ArraySplitter(Splitter):
             )
         return []
 
-    def finish(self) -> Found:
+    def finish(self) -> list[bytes]:
         """The elements."""
         body = b"".join(self._parts)
         self._parts.clear()
