@@ -12,6 +12,7 @@ from hermes_actors.cli.command_line.failures import CommandFailed, warn
 from hermes_actors.cli.command_line.plain import PlainGroup
 
 PLUGIN_GROUP = "hermes.commands"
+_COMPLETION = ("install_completion", "show_completion")
 
 
 class LazyCommand(TyperCommand):
@@ -84,9 +85,9 @@ def as_command(found: Any, name: str | None) -> Any:
     else:
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         app.command(name)(found)
-    # The completion options belong to the root command only.
-    app._add_completion = False
     command = typer.main.get_command(app)
+    # The completion options belong to the root command only.
+    command.params = [each for each in command.params if each.name not in _COMPLETION]
     command.name = name
     return command
 
