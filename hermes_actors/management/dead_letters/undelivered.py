@@ -40,7 +40,17 @@ class UndeliveredMessages:
             raise Refused(
                 f"Subscription {live.name} has no undelivered message", ErrorCode.OTHER, 404
             )
-        return await self._trace(live, found[0], bytes_max=None)
+        return await self._of_letter(live, found[0], bytes_max=None)
+
+    async def latest(self, caller: Caller, topic: str, name: str) -> list[dict[str, Any]]:
+        """Traces of the newest messages that were given up, at most `TRACES_MAX`."""
+        live = self._letters.owned(caller, topic, name, "see the undelivered messages")
+        found = await self._letters.newest(live, LetterFilter(), TRACES_MAX)
+        return [
+            {"messageId": held.letter.message_id or None}
+            | await self._of_letter(live, held, bytes_max=MESSAGE_BYTES_MAX)
+            for held in found.letters
+        ]
 
     async def _reported(
         self, live: LiveSubscription, dc: str, last: LastUndelivered
@@ -53,42 +63,33 @@ class UndeliveredMessages:
                 live, lambda box: box.record(log_topic, last.partition, last.offset), [dc]
             )
             record = known.get(dc)
-        return {
-            "timestamp": last.at_ms,
-            "subscription": live.name.name,
-            "topicName": str(live.name.topic),
-            "status": "DISCARDED",
-            "reason": last.reason,
-            "message": "" if record is None else record.value.decode("utf-8", "replace"),
-            "partition": last.partition,
-            "offset": last.offset,
-            "cluster": dc,
-        }
+        message = b"" if record is None else record.value
+        place = last.partition, last.offset, dc
+        return _trace(live, last.at_ms, last.reason, message, place)
 
-    async def latest(self, caller: Caller, topic: str, name: str) -> list[dict[str, Any]]:
-        """Traces of the newest messages that were given up, at most `TRACES_MAX`."""
-        live = self._letters.owned(caller, topic, name, "see the undelivered messages")
-        found = await self._letters.newest(live, LetterFilter(), TRACES_MAX)
-        return [
-            {"messageId": held.letter.message_id or None}
-            | await self._trace(live, held, bytes_max=MESSAGE_BYTES_MAX)
-            for held in found.letters
-        ]
-
-    async def _trace(
+    async def _of_letter(
         self, live: LiveSubscription, held: OpenLetter, *, bytes_max: int | None
     ) -> dict[str, Any]:
         letter = held.letter
         whole = await self._letters.whole(live, held)
-        message = b"" if whole is None else whole.value
-        return {
-            "timestamp": letter.at_ms,
-            "subscription": live.name.name,
-            "topicName": str(live.name.topic),
-            "status": "DISCARDED",
-            "reason": f"{letter.reason}: {letter.detail}" if letter.detail else letter.reason,
-            "message": message[:bytes_max].decode("utf-8", "replace"),
-            "partition": letter.partition,
-            "offset": letter.offset,
-            "cluster": letter.dc,
-        }
+        message = b"" if whole is None else whole.value[:bytes_max]
+        reason = f"{letter.reason}: {letter.detail}" if letter.detail else letter.reason
+        place = letter.partition, letter.offset, letter.dc
+        return _trace(live, letter.at_ms, reason, message, place)
+
+
+def _trace(
+    live: LiveSubscription, at_ms: int, reason: str, message: bytes, place: tuple[int, int, str]
+) -> dict[str, Any]:
+    partition, offset, dc = place
+    return {
+        "timestamp": at_ms,
+        "subscription": live.name.name,
+        "topicName": str(live.name.topic),
+        "status": "DISCARDED",
+        "reason": reason,
+        "message": message.decode("utf-8", "replace"),
+        "partition": partition,
+        "offset": offset,
+        "cluster": dc,
+    }
