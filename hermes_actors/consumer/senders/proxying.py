@@ -1,6 +1,5 @@
 """The proxy that pushes go through, and which hosts are reached without it."""
 
-import base64
 import ipaddress
 import ssl
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 from hermes_actors.config import EndpointsConfig, ProxyConfig
 from hermes_actors.consumer.senders.sender import Origin
 from hermes_actors.errors import StartupError
-from hermes_actors.security.address_guard import AddressGuard, literal_address
+from hermes_actors.security.address_guard import AddressGuard, literal_address, matches_host
 
 _CREDENTIALS_BYTES_MAX = 4_096
 _PORTS = {"http": 80, "https": 443}
@@ -30,15 +29,11 @@ class ProxiedHosts:
 
     def is_for(self, host: str) -> bool:
         """True unless `no_proxy` names the host (`name` or `*.domain`), or its literal address."""
-        name = host.lower().removesuffix(".")
-        literal = literal_address(name)
-        if literal is not None:
-            return not any(
-                literal in each for each in self._networks if each.version == literal.version
-            )
+        literal = literal_address(host.removesuffix("."))
+        if literal is None:
+            return not matches_host(host, self._hosts)
         return not any(
-            name == each or (each.startswith("*.") and name.endswith(each[1:]))
-            for each in self._hosts
+            literal in each for each in self._networks if each.version == literal.version
         )
 
 
@@ -57,10 +52,8 @@ class Proxy:
         self.origin = Origin(parts.scheme, host, parts.port or _PORTS[parts.scheme])
         self.tls = tls
         self.guard = AddressGuard(EndpointsConfig(allow_loopback=True))
-        self.headers: tuple[tuple[bytes, bytes], ...] = ()
-        if credentials:
-            pair = base64.b64encode(credentials.encode())
-            self.headers = ((b"Proxy-Authorization", b"Basic " + pair),)
+        user, _, password = credentials.partition(":")
+        self.auth = (user.encode(), password.encode()) if credentials else None
         self.is_for = ProxiedHosts(no_proxy).is_for
 
 

@@ -99,7 +99,7 @@ def test_each_kind_of_answer_is_understood(port):
 
 
 def test_connections_are_used_again(port):
-    requests = [("echo", b"%d" % number) for number in range(300)]
+    requests = [("echo", b"%d" % number) for number in range(80)]
     outcomes, (busy, idle, waiting) = pushes(port, requests, connections_max=4)
     assert {outcome.status for outcome in outcomes} == {200}
     assert (busy, waiting) == (0, 0)

@@ -136,18 +136,19 @@ async def test_a_frame_without_sense_is_malformed_and_who_hangs_up_resets():
 
 async def test_a_slow_lane_takes_no_streams_of_another():
     sink = Sink()
-    sink.delay_s = 5.0
+    sink.delay_s = 60.0
     async with (
         served(sink, h2_max_concurrent_streams=2) as port,
         open_httpx_sender(net_of()) as sender,
     ):
         slow = []
         for _ in range(4):
-            push = Push(route_to(port, lane="slow"), LINES, b"{}", 5_000)
+            push = Push(route_to(port, lane="slow"), LINES, b"{}", 60_000)
             sender.send(push, slow.append)
-        await trio.sleep(0.1)
+        while len(sink.requests) < 2:  # noqa: ASYNC110 -- a server tells no event
+            await trio.sleep(0.01)
         sink.delay_s = 0.0
-        assert (await pushed(sender, route_to(port, lane="quick"), 1_000)).status == 200
+        assert (await pushed(sender, route_to(port, lane="quick"), 30_000)).status == 200
         assert slow == []
 
 

@@ -159,7 +159,7 @@ class HttpxNet(Struct, frozen=True):
             return httpcore.AsyncConnectionPool(http1=is_http1, **shared)
         return httpcore.AsyncHTTPProxy(
             proxy_url=str(self.proxy.origin),
-            proxy_headers=list(self.proxy.headers),
+            proxy_auth=self.proxy.auth,
             proxy_ssl_context=self.proxy.tls if self.proxy.origin.scheme == "https" else None,
             **shared,
         )
