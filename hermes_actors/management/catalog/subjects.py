@@ -352,7 +352,7 @@ class Subjects:
             if schema.kind is SchemaKind.JSON and canonical(schema).find(b'"type":"record"') >= 0:
                 raise Refused(
                     f"This is an Avro schema, and {subject} takes JSON Schema. To turn a JSON "
-                    "topic to AVRO, update its contentType, migratedFromJsonType and schema at once: "
+                    "topic to AVRO, update contentType, migratedFromJsonType and schema at once: "
                     f"hermes topic update {subject} contentType=AVRO migratedFromJsonType=true "
                     'schema="$(cat FILE)"',
                     ErrorCode.FORMAT_ERROR,
