@@ -21,6 +21,3 @@ class SchemaConfig(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_ms: int = 3_000
     refresh_interval_ms: int = 600_000
     expiry_ms: int = 86_400_000
-    requests_max: int = 8
-    subjects_max: int = 20_000
-    known_bytes_max: int = 134_217_728

@@ -15,9 +15,6 @@ class Threads(Protocol):
     def cpu_s(self) -> float:
         """The CPU time that the thread which asks has used, in seconds."""
 
-    def rest(self, seconds: float) -> None:
-        """Let others run: the thread that asks, which is never the loop's, sleeps so long."""
-
     def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> Awaitable[T]:
         """Return the result of `work`, once the limiter has let it run. Whoever is cancelled waits
         no more; the work ends by its own bounds.
@@ -30,7 +27,6 @@ class SystemThreads:
     def __init__(self) -> None:
         # Not methods: the clock is asked often.
         self.cpu_s: Callable[[], float] = time.thread_time
-        self.rest: Callable[[float], None] = time.sleep
 
     async def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
         """Run it in a thread; a caller that is cancelled waits no more, and the work goes on."""
@@ -43,9 +39,6 @@ class NoThreads:
     def cpu_s(self) -> float:
         """Give 0: nothing costs anything."""
         return 0.0
-
-    def rest(self, seconds: float) -> None:
-        """Do nothing: nobody else could run."""
 
     async def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
         """Run it on the loop, once the limiter lets it."""

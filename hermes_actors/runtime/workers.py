@@ -194,7 +194,7 @@ class Worker:
             await process.wait()
         await self.end()
         code = process.returncode
-        if code == -signal.SIGVTALRM:
+        if code == -signal.SIGPROF:
             return TooCostly(f"it takes more than {cpu_s * 1_000:g} ms of CPU")
         if code is not None and -code in _CRASHES:
             return TooCostly(f"it ends the process that works on it ({signal.strsignal(-code)})")
@@ -228,9 +228,9 @@ def serve() -> None:
         # Imports what it names, which the job's limit does not count.
         work, args, cpu_s = pickle.loads(asked)  # noqa: S301 -- the node wrote it
         # By default this timer's signal ends the process.
-        signal.setitimer(signal.ITIMER_VIRTUAL, cpu_s)
+        signal.setitimer(signal.ITIMER_PROF, cpu_s)
         result = pickle.dumps(_result(work, args))
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         target.write(_prefixed(result))
         target.flush()
 

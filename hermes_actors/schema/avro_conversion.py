@@ -319,49 +319,40 @@ def _shortened(value: float) -> float:
     return number
 
 
-def _lenient(java: str, *types: type) -> Callable[[Take], Take]:
-    """A function of plain JSON: it takes values of these types, and `make` converts them."""
+def _typed(types: tuple[type, ...], wrong: Callable[[Any], str], make: Take) -> Take:
+    """A function that takes values of these types, which `make` converts."""
 
-    def of(make: Take) -> Take:
-        def take(value: Any) -> Any:
-            if type(value) not in types:
-                raise Unfit(f": Field {{field}} is expected to be type: {java}")
-            return make(value)
+    def take(value: Any) -> Any:
+        if type(value) not in types:
+            raise Unfit(wrong(value))
+        return make(value)
 
-        return take
+    return take
 
-    return of
+
+def _lenient(java: str, types: tuple[type, ...], make: Take) -> Take:
+    return _typed(types, lambda _: f": Field {{field}} is expected to be type: {java}", make)
+
+
+def _strict(avro: str, types: tuple[type, ...], make: Take) -> Take:
+    return _typed(types, lambda value: f": Expected {avro}. Got {_token(value)}.", make)
 
 
 def _same(value: Any) -> Any:
     return value
 
 
-_number = _lenient("java.lang.Number", int, float)
+_NUMBER = (int, float)
 _LENIENT: dict[str, Take] = {
-    "null": _lenient("null", type(None))(_same),
-    "boolean": _lenient("java.lang.Boolean", bool)(_same),
-    "int": _number(lambda value: narrowed(value, INT_BITS)),
-    "long": _number(lambda value: narrowed(value, LONG_BITS)),
-    "float": _number(_shortened),
-    "double": _number(_real),
-    "string": _lenient("java.lang.String", str)(_same),
-    "bytes": _lenient("java.lang.String", str)(str.encode),
+    "null": _lenient("null", (type(None),), _same),
+    "boolean": _lenient("java.lang.Boolean", (bool,), _same),
+    "int": _lenient("java.lang.Number", _NUMBER, lambda value: narrowed(value, INT_BITS)),
+    "long": _lenient("java.lang.Number", _NUMBER, lambda value: narrowed(value, LONG_BITS)),
+    "float": _lenient("java.lang.Number", _NUMBER, _shortened),
+    "double": _lenient("java.lang.Number", _NUMBER, _real),
+    "string": _lenient("java.lang.String", (str,), _same),
+    "bytes": _lenient("java.lang.String", (str,), str.encode),
 }
-
-
-def _strict(avro: str, *types: type) -> Callable[[Take], Take]:
-    """The same for Avro's own JSON encoding."""
-
-    def of(make: Take) -> Take:
-        def take(value: Any) -> Any:
-            if type(value) not in types:
-                raise Unfit(f": Expected {avro}. Got {_token(value)}.")
-            return make(value)
-
-        return take
-
-    return of
 
 
 def _within(avro: str, bits: int) -> Take:
@@ -375,7 +366,7 @@ def _within(avro: str, bits: int) -> Take:
             raise Unfit(f": Numeric value ({shown}) out of range of {avro}")
         return int(value)
 
-    return _strict(avro, int, float)(make)
+    return _strict(avro, _NUMBER, make)
 
 
 def _latin(value: Any, avro: str) -> bytes:
@@ -388,12 +379,12 @@ def _latin(value: Any, avro: str) -> bytes:
 
 
 _STRICT: dict[str, Take] = {
-    "null": _strict("null", type(None))(_same),
-    "boolean": _strict("boolean", bool)(_same),
+    "null": _strict("null", (type(None),), _same),
+    "boolean": _strict("boolean", (bool,), _same),
     "int": _within("int", INT_BITS),
     "long": _within("long", LONG_BITS),
-    "float": _strict("float", int, float)(_shortened),
-    "double": _strict("double", int, float)(_real),
-    "string": _strict("string", str)(_same),
+    "float": _strict("float", _NUMBER, _shortened),
+    "double": _strict("double", _NUMBER, _real),
+    "string": _strict("string", (str,), _same),
     "bytes": lambda value: _latin(value, "bytes"),
 }

@@ -26,6 +26,7 @@ LISTED_MAX = 100
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _SECRET_BYTES_MAX = 16_384
+_CONNECTIONS_MAX = 12
 _NUMBER_MAX = 2**31 - 1
 # Not of the subject, but of who asks, or of the moment.
 _OF_THE_ASKER = frozenset({401, 403, 407, 408, 421, 425, 429})
@@ -89,7 +90,7 @@ class RegistryClient:
             verify=_trusting(config.ca_file),
             transport=transport,
             timeout=config.timeout_ms / 1_000,
-            limits=httpx.Limits(max_connections=config.requests_max + 4),
+            limits=httpx.Limits(max_connections=_CONNECTIONS_MAX),
             follow_redirects=False,
             trust_env=False,
             headers={

@@ -19,8 +19,6 @@ SCHEMAS = meanings(
     "hermes_schema",
     registry_requests=("requests", "Requests to the external schema registry"),
     registry_failures=("requests", "Requests to it that had no usable answer"),
-    registry_subjects=("subjects", "Subjects of it that are in use"),
-    registry_known_bytes=("bytes", "Schemas of it that are known"),
     registry_oldest_answer_seconds=("seconds", "How old the oldest answer is that is believed"),
     registry_is_away=("0 or 1", "Whether it cannot be asked now"),
 )
@@ -51,9 +49,6 @@ class ExternalSchemas:
         limits = KnownLimits(
             refresh_s=config.refresh_interval_ms / 1_000,
             expiry_s=config.expiry_ms / 1_000,
-            requests_max=config.requests_max,
-            subjects_max=config.subjects_max,
-            bytes_max=config.known_bytes_max,
         )
         self._known = KnownSchemas(limits, rng)
         self._woken = trio.Event()
@@ -62,8 +57,6 @@ class ExternalSchemas:
         self.metrics = Metrics("hermes_schema", meanings=SCHEMAS)
         self.metrics.total("registry_requests", lambda: client.requests)
         self.metrics.total("registry_failures", lambda: client.failures)
-        self.metrics.gauge("registry_subjects", lambda: len(self._known))
-        self.metrics.gauge("registry_known_bytes", lambda: self._known.known_bytes)
         self.metrics.gauge(
             "registry_oldest_answer_seconds", lambda: self._known.oldest_s(self._now_s())
         )

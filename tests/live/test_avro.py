@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hermes_actors.schema.avro import AvroSchema, BodyForm
+from hermes_actors.schema.avro import BodyForm, avro_schema
 from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.ports import free_ports
 from tests.live.conftest import Process, ask
@@ -159,12 +159,12 @@ def test_case_22_a_json_subscriber_gets_the_object_without_metadata(node, make_t
 def test_case_23_an_avro_subscriber_gets_avro(node, make_topic) -> None:
     topic = make_topic()
     subscriber = node.subscribe(topic, "avro", contentType="AVRO")
-    binary = AvroSchema(V1).convert(BodyForm.JSON, b'{"age": 7}', {})
+    binary = avro_schema(V1).convert(BodyForm.JSON, b'{"age": 7}', {})
     assert node.publish(topic, binary, BINARY)[0] == 201
     headers, body = subscriber.next()
     assert headers["content-type"] == "avro/binary"
     assert headers["schema-version"] == "1"
-    document = AvroSchema(V1).document(body)
+    document = avro_schema(V1).document(body)
     assert document["age"] == 7
     assert document["__metadata"]["messageId"] == headers["hermes-message-id"]
 
@@ -192,7 +192,7 @@ def test_a_subscription_that_changes_what_it_takes_gets_that_from_then_on(node, 
         if headers["content-type"] == "avro/binary":
             break
         assert json.loads(sent) == {"age": age}
-    assert AvroSchema(V1).document(sent)["age"] == age
+    assert avro_schema(V1).document(sent)["age"] == age
     assert (headers["schema-version"], sent[:1] == b"{") == ("1", False)
 
 
@@ -235,7 +235,7 @@ def test_cases_30_and_31_defaults_extra_fields_and_forged_metadata(node, make_to
     subscriber = node.subscribe(topic, "avro", contentType="AVRO")
     body = b'{"age": 7, "extra": 1, "__metadata": {"messageId": "forged"}}'
     assert node.publish(topic, body)[0] == 201
-    document = AvroSchema(V2).document(subscriber.next()[1])
+    document = avro_schema(V2).document(subscriber.next()[1])
     assert (document["age"], document["name"]) == (7, None)
     assert document["__metadata"]["messageId"] != "forged"
     told(node.publish(topic, b'{"name": "x"}'))
@@ -252,7 +252,7 @@ def test_cases_32_and_33_a_version_is_asked_for_by_a_header(node, make_topic) ->
     pushed = sorted(
         (document["age"], headers["schema-version"])
         for headers, body in (subscriber.next() for _ in range(3))
-        if (document := AvroSchema(V1 if headers["schema-version"] == "1" else V2).document(body))
+        if (document := avro_schema(V1 if headers["schema-version"] == "1" else V2).document(body))
     )
     assert pushed == [(1, "2"), (2, "1"), (3, "2")]
 

@@ -4,7 +4,7 @@ import json
 
 from hermes_actors.model.message import Message, to_record
 from hermes_actors.model.schema import WriterSchema
-from hermes_actors.schema.avro import AvroSchema, BodyForm
+from hermes_actors.schema.avro import BodyForm, avro_schema
 from hermes_spark.snapshot import Datacentre, EmbeddedLog
 from hermes_spark.sources import stored
 from hermes_spark.taking import take_snapshot
@@ -21,7 +21,7 @@ SCHEMA = json.dumps({"type": "record", "name": "User", "fields": FIELDS})
 
 def user(number: int, framing: bytes = b""):
     body = json.dumps({"age": number, "name": f"user {number}"}).encode()
-    stored_body = AvroSchema(SCHEMA).convert(BodyForm.JSON, body, {"messageId": f"id-{number}"})
+    stored_body = avro_schema(SCHEMA).convert(BodyForm.JSON, body, {"messageId": f"id-{number}"})
     written_with = WriterSchema(3, 258, is_framed=bool(framing))
     message = Message(f"id-{number}", framing + stored_body, 5, dc="dc1", written_with=written_with)
     return to_record(message)
