@@ -186,21 +186,22 @@ class Collector:
         log_topic, reached = self._sources.reached(name)
         if log_topic:
             self._log_topics.add(log_topic)
-        last = figures.last_undelivered
-        bounded = replace(
-            figures,
-            last_failure=clip(figures.last_failure),
-            last_undelivered=last and replace(last, reason=clip(last.reason)),
-        )
         entry = SubscriptionStatus(
-            **asdict(bounded),
+            **asdict(figures),
             name=name,
             rates=Flow(*self._consumed.update(name, astuple(figures.counts), now_s)),
             lag=self.ends.lag(log_topic, reached, now_s),
             open_letters=self._sources.open_letters(name),
         )
         state, why = judged(entry, now_ms)
-        entry = replace(entry, state=state, reasons=tuple(map(_clipped, why[:REASONS_MAX])))
+        last = figures.last_undelivered
+        entry = replace(
+            entry,
+            state=state,
+            reasons=tuple(map(_clipped, why[:REASONS_MAX])),
+            last_failure=clip(figures.last_failure),
+            last_undelivered=last and replace(last, reason=clip(last.reason)),
+        )
         self.newest[name] = entry
         return entry
 
@@ -210,8 +211,5 @@ def _few(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _clipped(reason: Reason) -> Reason:
-    params = {
-        name: clip(value) if isinstance(value, str) else value
-        for name, value in reason.params.items()
-    }
-    return replace(reason, params=params)
+    texts = {name: clip(value) for name, value in reason.params.items() if isinstance(value, str)}
+    return replace(reason, params=reason.params | texts) if texts else reason

@@ -137,9 +137,11 @@ class TrackingIndex:
         with self._guarded() as connection:
             if reading != self._readings:
                 raise IndexRestarted
+            newest_ms = 0
             for each in batches:
                 _insert(connection, log_dc, each)
-                self._trim(connection, each.timestamp_ms - self._days_max * _DAY_MS)
+                newest_ms = max(newest_ms, each.timestamp_ms)
+            self._trim(connection, newest_ms - self._days_max * _DAY_MS)
             connection.execute("replace into position values (?, ?)", (log_dc, position))
 
     def find(self, message_id: str) -> MessageLife:

@@ -37,13 +37,6 @@ def test_a_counter_that_started_again_is_no_negative_rate():
     assert rates.update("a", (13,), 2.0)[0] > 0
 
 
-def test_looking_twice_in_one_moment_changes_nothing():
-    rates = Rates()
-    rates.update("a", (0,), 0.0)
-    first = rates.update("a", (5,), 1.0)
-    assert rates.update("a", (9,), 1.0) == first
-
-
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.floats(0.1, 5)), max_size=40),
     st.sets(st.sampled_from("abc")),

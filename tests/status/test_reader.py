@@ -180,29 +180,6 @@ async def test_a_wrong_wall_clock_of_the_reader_changes_nothing(
     assert cluster.there() == [("dc1", "n1")]
 
 
-async def test_a_log_that_was_lost_and_made_anew_is_read_from_its_start(autojump_clock, cluster):
-    cluster.read()
-    cluster.start("dc1", "n1")
-    await trio.sleep(30)
-    await cluster.logs["dc1"].delete_topic(STATUS_TOPIC)
-    await trio.sleep(15)
-    assert cluster.there() == [("dc1", "n1")]
-    assert cluster.fold.readings["dc1"].trouble == ""
-
-
-async def test_records_that_retention_took_are_skipped(autojump_clock, cluster):
-    cluster.read()
-    cluster.start("dc1", "n1")
-    await trio.sleep(5)
-    log = cluster.logs["dc1"]
-    log.faults.reads_silent = True
-    await trio.sleep(700)
-    log.expire(cluster.clock.now_ms())
-    log.faults.heal()
-    await trio.sleep(12)
-    assert cluster.there() == [("dc1", "n1")]
-
-
 async def test_what_is_no_status_record_is_passed_over(autojump_clock, cluster):
     log = cluster.logs["dc1"]
     await log.create_topic(STATUS_TOPIC, SETTINGS)

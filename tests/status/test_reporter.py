@@ -13,7 +13,6 @@ from hermes_actors.status.dependencies import Dependency
 from hermes_actors.status.record import (
     SETTINGS,
     STATUS_TOPIC,
-    Published,
     SubscriptionFigures,
     decode,
 )
@@ -76,17 +75,6 @@ async def test_a_record_a_second_goes_into_a_topic_that_it_makes(autojump_clock,
     records = await world.records()
     assert {each.key for each in records} == {b"n1"}
     assert [decode(each.value).header.sequence for each in records] == list(range(1, 11))
-
-
-async def test_figures_follow_what_happens(autojump_clock, world):
-    world.start()
-    world.topics["a.b"] = Published(0)
-    await trio.sleep(0.5)
-    world.topics["a.b"] = Published(7)
-    await trio.sleep(1)
-    (topic,) = (await world.statuses())[-1].topics
-    assert topic.counts.messages == 7
-    assert topic.rates.messages > 0
 
 
 async def test_the_lag_is_asked_of_the_log(autojump_clock, world):

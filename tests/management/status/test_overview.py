@@ -77,17 +77,6 @@ async def test_all_of_all_topics_have_a_row_sorted_as_asked(api, tell):
     assert (row["deadLetters"], row["lastFailure"]) == (3, "HTTP 503")
 
 
-async def test_only_the_first_ones_are_told_if_so_asked(api, tell):
-    tell(
-        shop_orders__audit={"lag": 4, "inflight": 7},
-        shop_orders__billing={"inflight": 1, "waiting_retries": 5},
-    )
-    assert await rows(api, "?sort=inflight&limit=2") == ALL[:2]
-    assert (await api.get("/status/subscriptions?limit=0")).status_code == 400
-    first = (await api.get("/status/subscriptions")).json()["subscriptions"][1]
-    assert (first["inflight"], first["waitingRetries"]) == (1, 5)
-
-
 async def test_topics_have_a_row_each_with_the_sums_of_their_subscriptions(api, tell):
     tell(
         shop_orders__audit={"lag": 4, "inflight": 7},
