@@ -1,7 +1,7 @@
 import pytest
 import trio
 
-from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
+from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.model.topic import ContentType
 from hermes_actors.status.reasons import Code, because
 from hermes_actors.status.record import Flow, SubscriptionFigures
@@ -132,41 +132,6 @@ async def test_a_deleted_subscription_stops_and_is_reported_gone(world, autojump
         assert world.kinds == ["start", "stop"]
         assert world.gone == [PUSH]
         assert agent.subscriptions() == []
-
-
-async def test_a_subscription_deleted_while_suspended_is_reported_gone_as_well(
-    world, autojump_clock
-):
-    world.put()
-    async with world.running():
-        world.put(state=SubscriptionState.SUSPENDED)
-        await trio.sleep(0.1)
-        assert world.gone == []
-        world.delete()
-        await trio.sleep(0.1)
-        assert world.gone == [PUSH]
-        # One that never ran here has left nothing behind.
-        world.put("other", state=SubscriptionState.SUSPENDED)
-        await trio.sleep(0.1)
-        world.delete("other")
-        await trio.sleep(0.1)
-        assert world.gone == [PUSH]
-
-
-async def test_a_recreated_subscription_gets_a_consumer_of_its_own(world, autojump_clock):
-    world.put()
-    world.factory.stop_s = 1.0
-    async with world.running():
-        world.delete(incarnation=1)
-        world.put(incarnation=1, endpoint="http://new")
-        await trio.sleep(0.5)
-        assert world.kinds == ["start"]
-        await trio.sleep(1)
-        # The old one has ended before the new one begins.
-        assert world.factory.events[1:] == [
-            ("stop", PUSH, "http://a"),
-            ("start", PUSH, "http://new"),
-        ]
 
 
 async def test_changes_during_a_stop_wait_for_its_end_and_count_once(world, autojump_clock):
@@ -321,13 +286,3 @@ async def test_other_content_takes_another_consumer(world, autojump_clock):
         world.put(content_type=ContentType.AVRO)
         await trio.sleep(0.1)
         assert world.kinds == ["start", "stop", "start"]
-
-
-async def test_ordered_delivery_takes_another_consumer(world, autojump_clock):
-    world.put(subscription_policy=SerialPolicy())
-    async with world.running():
-        world.put(subscription_policy=SerialPolicy(rate=7))
-        await trio.sleep(0.1)
-        world.put(subscription_policy=SerialPolicy(rate=7, ordered=True))
-        await trio.sleep(0.1)
-        assert world.kinds == ["start", "update", "stop", "start"]

@@ -9,11 +9,6 @@ from hermes_actors.coordination.commands import COORDINATION_TOPIC, SETTINGS, Ta
 from hermes_actors.log.base import TopicSettings
 
 
-async def test_a_node_alone_may_act_at_once(cluster, autojump_clock):
-    (node,) = cluster.start("a")
-    assert await cluster.until(lambda: cluster.pushed_by(node), within_s=0.5) < 0.5
-
-
 async def test_nodes_that_start_together_share_the_work_within_a_second(cluster, autojump_clock):
     nodes = cluster.start("a", "b", "c")
     await cluster.until(lambda: cluster.pushed_by(*nodes), within_s=1.0)

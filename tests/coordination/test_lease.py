@@ -33,45 +33,6 @@ def lease(clock):
     return Lease("boot", clock)
 
 
-def test_it_is_closed_until_a_heartbeat_is_seen(lease):
-    lease.sending(1)
-    assert not lease.is_open()
-    lease.folded(1)
-    assert lease.is_open()
-
-
-def test_it_closes_two_seconds_after_the_sending_not_the_seeing(lease, clock):
-    lease.sending(1)
-    clock.at_s += 1.5
-    lease.folded(1)
-    assert lease.left_s == pytest.approx(0.5)
-    clock.at_s += 0.5
-    assert not lease.is_open()
-
-
-def test_a_heartbeat_that_is_seen_too_late_does_not_open_it(lease, clock):
-    lease.sending(1)
-    clock.at_s += 2.0
-    lease.folded(1)
-    assert not lease.is_open()
-
-
-def test_a_heartbeat_that_it_never_sent_does_not_open_it(lease):
-    lease.sending(3)
-    lease.folded(2)
-    lease.folded(4)
-    assert not lease.is_open()
-
-
-def test_it_opens_again_with_the_next_heartbeat(lease, clock):
-    lease.sending(1)
-    lease.folded(1)
-    clock.at_s += 60
-    lease.sending(2)
-    lease.folded(2)
-    assert lease.is_open()
-
-
 def test_once_lost_it_never_opens_again(lease):
     lease.sending(1)
     lease.folded(1)

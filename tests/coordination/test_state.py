@@ -72,11 +72,6 @@ def test_a_node_is_a_member_once_it_has_joined(story):
     assert (member.node, member.cores, member.version) == ("node-a", 4.0, "1.2")
 
 
-def test_a_heartbeat_of_no_member_makes_none(story):
-    assert story.say(Heartbeat("a", 1)) is NOTHING
-    assert not story.state.members
-
-
 def test_a_member_is_gone_after_more_than_three_seconds_of_log_time_without_a_heartbeat(story):
     story.begin("a", "b")
     for _ in range(3):
@@ -88,14 +83,6 @@ def test_a_member_is_gone_after_more_than_three_seconds_of_log_time_without_a_he
     assert story.state.departed[-1].node == "node-b"
     assert story.state.departed[-1].is_expired
     assert story.state.expired == 1
-
-
-def test_its_own_late_heartbeat_does_not_bring_it_back(story):
-    story.begin("a", "b")
-    for _ in range(3):
-        story.say(Heartbeat("a", 1), 1.0)
-    story.say(Heartbeat("b", 7), 0.001)
-    assert set(story.state.members) == {"a"}
 
 
 def test_a_life_that_is_over_cannot_join_again(story):
@@ -136,14 +123,6 @@ def test_a_claim_of_another_term_or_of_no_member_changes_nothing(story, claim):
     assert story.state.leader == ""
 
 
-def test_nobody_leads_while_the_leader_lives_but_he(story):
-    story.begin("a", "b")
-    assert story.say(TermClaim("b", 2)) is NOTHING
-    story.say(Leave("a"))
-    assert story.state.leader == ""
-    assert story.say(TermClaim("b", 2)).leader
-
-
 def test_a_plan_grants_free_partitions_at_once(story):
     story.begin("a", "b")
     changed = story.plan(Target("a", (0, 1), 0.5), Target("b", (2, 3), 0.5))
@@ -177,16 +156,6 @@ def test_an_owner_with_the_same_partitions_keeps_its_grant_and_epoch(story):
     assert not story.state.must_release("a", SUB)
 
 
-def test_an_owner_gets_other_partitions_only_after_it_has_released_its_own(story):
-    story.begin("a")
-    story.plan(Target("a", (0, 1)))
-    epoch = story.state.grants(SUB)[0].epoch
-    story.plan(Target("a", (2, 3)))
-    assert story.owners() == {"a": (0, 1)}
-    story.say(Release("a", SUB, epoch))
-    assert story.owners() == {"a": (2, 3)}
-
-
 def test_a_release_that_comes_twice_does_not_free_the_next_grant(story):
     story.begin("a", "b")
     story.plan(Target("a", (0,)))
@@ -196,22 +165,6 @@ def test_a_release_that_comes_twice_does_not_free_the_next_grant(story):
     assert story.owners() == {"a": (0,)}
     story.plan(Target("b", (0,)))
     assert story.say(release) is NOTHING
-    assert story.owners() == {"a": (0,)}
-
-
-def test_a_release_of_another_boot_or_epoch_frees_nothing(story):
-    story.begin("a", "b")
-    story.plan(Target("a", (0,)))
-    epoch = story.state.grants(SUB)[0].epoch
-    for release in (Release("b", SUB, epoch), Release("a", SUB, epoch + 1), Release("a", "x", 0)):
-        assert story.say(release) is NOTHING
-
-
-def test_a_leave_frees_what_it_had_at_once(story):
-    story.begin("a", "b")
-    story.plan(Target("b", (0,)))
-    story.plan(Target("a", (0,)))
-    assert story.say(Leave("b")) == Changed((SUB,), members=True)
     assert story.owners() == {"a": (0,)}
 
 
@@ -301,13 +254,6 @@ def test_what_was_released_or_expired_counts_no_more(story):
     assert story.state.share_of(SUB, "a") == 0.0
 
 
-def test_shares_that_are_too_much_together_are_not_used_together(story):
-    story.begin("a", "b")
-    story.plan(Target("a", (0,), 0.8), Target("b", (1,), 0.9))
-    state = story.state
-    assert state.share_of(SUB, "a") + state.share_of(SUB, "b") <= 1.0
-
-
 def test_loads_are_smoothed_and_outlive_a_move(story):
     story.begin("a", "b")
     story.plan(Target("a", (0,)))
@@ -371,14 +317,6 @@ def test_a_leader_that_stops_leads_no_more_and_cannot_claim(story: Story) -> Non
     assert story.say(Stopping("stranger")) == NOTHING
 
 
-def test_the_last_moves_are_kept_and_no_more(story):
-    story.begin("a", "b")
-    for number in range(300):
-        story.plan(Target("ab"[number % 2], (0,)), reason=str(number))
-    assert len(story.state.moves) == 200
-    assert story.state.moves[-1].reasons[0].params == {"weight": "299"}
-
-
 def test_a_record_is_folded_once(story):
     story.begin("a")
     with pytest.raises(ValueError, match="folded already"):
@@ -422,8 +360,3 @@ def test_a_snapshot_of_a_large_cluster_fits_into_few_records(story):
 def test_a_snapshot_that_is_damaged_or_foreign_is_refused(packed):
     with pytest.raises(Undecodable):
         CoordinationState.restored(packed)
-
-
-def test_a_snapshot_that_is_cut_short_is_refused(story):
-    with pytest.raises(Undecodable):
-        CoordinationState.restored(story.begin("a").state.snapshot()[:-3])

@@ -71,14 +71,6 @@ async def test_heartbeats_wake_nobody(told, autojump_clock):
         assert scope.cancelled_caught
 
 
-async def test_a_closed_watch_ends(told):
-    watch = told.coordination.watch()
-    watch.take_nowait()
-    watch.close()
-    assert not await watch.wait()
-    told.say(Join("a", "node-a"))
-
-
 def test_another_log_is_told_and_loses_the_lease(told):
     told.say(Join("a", "node-a"))
     lease = Lease("a", HandClock(0))
