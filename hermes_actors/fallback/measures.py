@@ -9,10 +9,6 @@ FALLBACK = meanings(
         "Messages of a topic that are stored in more than one datacentre, by cause",
     ),
     fallback_messages=("messages", "Messages sent to another datacentre, by cause"),
-    fallback_late_acknowledgements=(
-        "messages",
-        "Messages acknowledged after their publish had been answered otherwise",
-    ),
     fallback_unknown_copies=(
         "messages",
         "Messages stored in another datacentre that may be in this one too",

@@ -138,7 +138,7 @@ def test_the_spool_syncs_its_segment_before_each_acknowledgement_and_its_folder_
     assert len(spans) == 19
     for span in spans:
         (segment,) = {name for _call, name in span if name.endswith(".spool")}
-        assert span == [("pwrite64", segment), ("fdatasync", segment)]
+        assert span == [(call, segment) for call in ("openat", "pwrite64", "fdatasync", "close")]
     before = calls[: calls.index(("acknowledged", ""))]
     made = before.index(("fdatasync", segment))
     assert ("fsync", "") in before[made:], "the segment's name is on the disk before the first 202"

@@ -40,7 +40,7 @@ _GATHER_S = 0.01
 _FIRST_RECORDS = 10
 """The first batch, and the one after a failure: what may be stored twice then is little."""
 _HELD_POLL_S = 0.05
-_LOOKUP_MAX_S = 1.0
+_LOOKUP_MAX_S = 5.0
 _SENDING_MAX = 256
 
 _FAILURES: dict[type[Outcome], str] = {

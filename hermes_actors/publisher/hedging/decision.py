@@ -16,7 +16,6 @@ from hermes_actors.fallback.account import Cause, HedgeBudget
 from hermes_actors.fallback.node import Path
 from hermes_actors.log.base import Outcome, RefusedRecord, UnknownRecord
 from hermes_actors.publisher.hedging.flight import Attempts, Flight, Part
-from hermes_actors.publisher.pending import Pending
 
 _END_MARGIN_S = 0.001
 """So much before the limit a message is given up; whoever sweeps deadlines calls `hurry` first."""
@@ -132,7 +131,6 @@ class Decision:
         """
         if flight.attempts is not None:
             return False
-        self._count_late(self.own.name, flight.pendings)
         flight.is_told = True
         return True
 
@@ -156,16 +154,12 @@ class Decision:
             each = part.attempts
             own = found[at : at + part.count]
             at += part.count
-            was_stored = each.is_stored
             again = each.learn(path.name, part.places, own)
             self._count_copies(each, path.name, own, again)
+            is_over = not may_go_on and all(type(outcome) is RefusedRecord for outcome in own)
             if each.is_told:
-                if each.is_stored and not was_stored:
-                    self._add_late(path.name, each.count)
-            elif each.is_stored:
-                self._count_late(path.name, [each.pending])
-                told[each] = None
-            elif not may_go_on and all(type(outcome) is RefusedRecord for outcome in own):
+                continue
+            if each.is_stored or is_over:
                 told[each] = None
             elif not each.unanswered:
                 failed[each] = None
@@ -216,15 +210,6 @@ class Decision:
             for where, count in each.unknown.items():
                 self._metrics.counter("fallback_unknown_copies", dc=where).add(count)
             each.unknown.clear()
-
-    def _count_late(self, dc: str, pendings: Iterable[Pending]) -> None:
-        """Count those, about to be told to be stored, that have been answered otherwise."""
-        late = sum([pending.count for pending in pendings if pending.is_done])
-        if late:
-            self._add_late(dc, late)
-
-    def _add_late(self, dc: str, count: int) -> None:
-        self._metrics.counter("fallback_late_acknowledgements", dc=dc).add(count)
 
     # What becomes of those that it concerns.
 

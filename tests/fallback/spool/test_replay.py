@@ -255,7 +255,7 @@ async def test_what_falls_back_does_not_wait_for_a_log_that_hangs_but_once(
         for number in range(200):
             assert spooling.offer(entry(b"%03d" % number, b"k"))
         spooling.replay(own, other)
-        await trio.sleep(3)
+        await trio.sleep(7)
         assert await spooling.bodies(other) == [b"%03d" % number for number in range(200)]
         assert spooling.shown("entries") == 0
 
