@@ -217,6 +217,20 @@ class Catalog:
         names = self._names_by_topic.get(str(topic), {})
         return [self.subscriptions[name] for name in sorted(names) if name in self.subscriptions]
 
+    def activations_in(self, dc: str) -> list[tuple[SubscriptionName, int]]:
+        """Of which subscriptions, and of which lives of them, a consumer has started there; sorted
+        by name. Also of those that are no more.
+        """
+        return [
+            (name, self._activations[name][dc])
+            for name in sorted(self._activations, key=str)
+            if dc in self._activations[name]
+        ]
+
+    def seek_keys(self) -> list[str]:
+        """The keys of all retransmissions, sorted, also of lives that are over."""
+        return sorted(self._seeks)
+
     def topics_of(self, group: str) -> list[LiveTopic]:
         """The live topics of a group, sorted by name; looks at all topics."""
         return [self.topics[name] for name in sorted(self.topics) if _group_of(name) == group]

@@ -18,6 +18,7 @@ from hermes_actors.log.base import TopicSettings, UnknownTopic
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.commands import StampIs, delete
 from hermes_actors.metadata.keys import parse_log_topic, subscription_key, topic_key
+from hermes_actors.metadata.lives import left_behind, stale_activations
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Topic
@@ -25,6 +26,9 @@ from hermes_actors.runtime.clock import Clock
 
 _FAILED_IN_A_ROW_MAX = 3
 _REFUSED_SHOWN_MAX = 3
+_DELETED_MAX = 100
+"""Of each kind in one sweep; more follow in the next ones."""
+
 _HEADERS_BYTES_MAX = 32_768
 """Room in a record for what is not the message's body: id, trace context, propagated headers."""
 
@@ -48,7 +52,8 @@ class TopicReconciler:
     topics that the metadata has never known are left alone. A topic that the log does not take
     (Kafka refuses names that differ in `.` and `_` only) is named in `trouble` and holds up no
     other. A sweep over everything, each `sweep_interval_s`, also deletes the subscriptions of
-    topics' lives that are over.
+    topics' lives that are over, and the retransmissions, re-drives and this datacentre's
+    activations of subscriptions' lives that are.
     """
 
     def __init__(
@@ -164,6 +169,13 @@ class TopicReconciler:
         for log_topic in await self._metadata.log.topics():
             if self._may_delete(log_topic):
                 await self._metadata.log.delete_topic(log_topic)
+        catalog, register_of = self._metadata.catalog, self._metadata.register
+        for change in (
+            *left_behind(catalog, register_of, _DELETED_MAX),
+            *stale_activations(catalog, register_of, self._metadata.dc, _DELETED_MAX),
+        ):
+            if self._metadata.is_current:
+                await self._metadata.change(change)
         for orphan in list(self._metadata.catalog.orphans.values()):
             if orphan.is_final and self._metadata.is_current:
                 key = subscription_key(orphan.name)
