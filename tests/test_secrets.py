@@ -49,7 +49,13 @@ def below(cls: type[Struct]) -> Iterator[type[Struct]]:
 
 imported()
 STRUCTS = sorted(
-    {each for each in below(Struct) if each.__module__.startswith("hermes_actors.")},
+    {
+        each
+        for each in below(Struct)
+        if each.__module__.startswith("hermes_actors.")
+        # The OpenAPI document describes these; nobody makes one.
+        and each.__module__ != "hermes_actors.management.http.openapi"
+    },
     key=lambda each: (each.__module__, each.__name__),
 )
 

@@ -217,6 +217,7 @@ class _Round:
         """Return the changes with their reasons, and the round's figures."""
         assignments: list[Assignment] = []
         for at, entry in enumerate(self.entries):
+            self._keep_sets(entry)
             if self._owners(entry) != _owned(entry.work):
                 assignments.append(self._assignment(entry))
             if at % _WORKS_IN_A_STEP == 0:
@@ -231,6 +232,20 @@ class _Round:
             worst=max((load / part for load, part in loads), default=0.0),
             has_more=has_more,
         )
+
+    def _keep_sets(self, entry: _Entry) -> None:
+        """Give an owner that lost one task and got another of the same subscription its own one
+        back: its consumer need not start anew for others' partitions.
+        """
+        had = {owner.boot: tuple(sorted(owner.partitions)) for owner in entry.work.owners}
+        by_set = {task.partitions: task for task in entry.tasks}
+        for task in entry.tasks:
+            own = by_set.get(had.get(self.nodes[task.at].boot, ()), task)
+            if own is not task and own.at != own.was and own.weight == task.weight:
+                here, there = task.at, own.at
+                self.books.take(task)
+                self.books.move(own, here)
+                self.books.put(task, there)
 
     def _assignment(self, entry: _Entry) -> Assignment:
         # Whose part is new begins with an even share, for which the others make room alike; what

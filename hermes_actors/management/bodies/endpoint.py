@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hermes_actors.errors import Refused
 from hermes_actors.model.endpoints import split_addresses
+from hermes_actors.model.redaction import HIDDEN, redacted
 from hermes_actors.security.address_guard import AddressGuard
 
 PROTOCOLS = ("http", "https", "jms", "googlepubsub", "googlebigquery")
@@ -40,6 +41,9 @@ class Address(Struct, frozen=True):
     password: str
     authority: str
     rest: str
+
+    def __repr__(self) -> str:
+        return redacted(self, password=HIDDEN, rest=HIDDEN)
 
     @property
     def place(self) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from hermes_actors.errors import Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.decoding import decode_plain
 from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.model.redaction import HIDDEN, redacted
 from hermes_actors.model.signing_secrets import SECRETS_MAX, new_hmac_secret, signing_violations
 from hermes_actors.model.subscription import SigningPolicy, Subscription
 from hermes_actors.runtime.clock import IdSource
@@ -20,6 +21,9 @@ class NewSecret(Struct, frozen=True):
     """The secret to sign with; None: a new one is made."""
 
     secret: str | None = None
+
+    def __repr__(self) -> str:
+        return redacted(self, secret=HIDDEN)
 
 
 class SigningSecrets:
