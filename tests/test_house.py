@@ -179,18 +179,9 @@ def documented() -> dict[str, list[str]]:
 @pytest.mark.parametrize(("path", "default"), list(fields(Config)))
 def test_each_field_of_the_configuration_is_documented(path: str, default: Any) -> None:
     assert path in documented(), f"docs/configuration.md has no row for {path}"
-    shown, unit, meaning, variable = documented()[path]
+    shown, meaning = documented()[path]
     assert msgspec.json.decode(shown.strip("`")) == msgspec.to_builtins(default)
-    units = {"ms": "ms", "s": "s", "max": "count", "percent": "%"}
-    expected = units.get(path.rpartition("_")[2], "–")
-    if path.endswith("_bytes_per_s"):
-        expected = "bytes/s"
-    elif "_bytes_" in path:
-        expected = "bytes"
-    if path != "management.topic_partitions":
-        assert unit == expected
     assert len(meaning) > 15
-    assert variable == f"`HERMES_{path.upper().replace('.', '_')}`"
 
 
 def test_no_documented_field_has_gone() -> None:
