@@ -382,6 +382,10 @@ def given(dc: str, first: int, count: int, at_s: float) -> Handed:
     return handed(*(f"id{number}" for number in range(first, first + count)), dc=dc, at_s=at_s)
 
 
+def batches(dc: str, first: int, count: int, at_s: float, size: int = 1) -> list[Handed]:
+    return [given(dc, number, size, at_s) for number in range(first, first + count * size, size)]
+
+
 def failing(number: int) -> tuple[Handed, Told]:
     at_s = 5.0 + number / 10
     failed = replace(told(at_s=at_s + 0.05), ids=(f"id{number}",))
@@ -393,11 +397,14 @@ FAILED = tuple(event for number in range(5) for event in failing(number))
 
 
 @pytest.mark.parametrize("before", [SILENT, FAILED])
-@pytest.mark.parametrize(("to_the_lost", "is_found"), [(6, False), (12, True)])
-def test_a_log_that_is_known_to_be_away_gets_a_message_now_and_then(
-    before: tuple[Event, ...], to_the_lost: int, is_found: bool
+@pytest.mark.parametrize(
+    ("to_the_lost", "size", "is_found"), [(6, 1, False), (6, 20, False), (7, 1, True)]
+)
+def test_a_log_that_is_known_to_be_away_gets_a_batch_now_and_then(
+    before: tuple[Event, ...], to_the_lost: int, size: int, is_found: bool
 ) -> None:
-    events = [*before, given("dc1", 100, to_the_lost, 5.6), given("dc2", 106, 14, 5.7)]
+    to_others = batches("dc2", 300, 20 - to_the_lost, 5.7)
+    events = [*before, *batches("dc1", 100, to_the_lost, 5.6, size), *to_others]
     checker = LostLogsAreSpared(SUBJECT)
     assert len(found_by(checker, events)) == is_found
     assert checker.examined == 20
@@ -421,20 +428,21 @@ def test_nothing_is_claimed_while_the_log_may_work_or_no_other_does(
     before: tuple[Event, ...],
 ) -> None:
     checker = LostLogsAreSpared(SUBJECT)
-    assert found_by(checker, [*before, given("dc1", 100, 40, 5.6)]) == []
+    assert found_by(checker, [*before, *batches("dc1", 100, 40, 5.6)]) == []
     assert checker.examined == 0
 
 
 def test_what_was_begun_before_its_log_was_known_to_be_away_may_be_there_too() -> None:
-    again = [given("dc1", 0, 8, 5.0), given("dc1", 20, 30, 5.1), given("dc2", 20, 30, 5.6)]
+    again = [given("dc1", 0, 8, 5.0), *batches("dc1", 20, 30, 5.1), *batches("dc2", 20, 30, 5.6)]
     checker = LostLogsAreSpared(SUBJECT)
-    assert found_by(checker, [*again, given("dc1", 8, 1, 5.6), given("dc1", 20, 30, 5.7)]) == []
+    events = [*again, given("dc1", 8, 1, 5.6), *batches("dc1", 20, 30, 5.7)]
+    assert found_by(checker, events) == []
 
 
 def test_what_the_spool_sends_again_is_not_spared_by_a_breaker() -> None:
     checker = LostLogsAreSpared(SUBJECT)
-    spooled = handed(*map(str, range(40)), via="spool", at_s=5.6)
-    assert found_by(checker, [*SILENT, spooled]) == []
+    spooled = [handed(str(number), via="spool", at_s=5.6) for number in range(40)]
+    assert found_by(checker, [*SILENT, *spooled]) == []
 
 
 @pytest.mark.parametrize(

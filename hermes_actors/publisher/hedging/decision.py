@@ -109,7 +109,7 @@ class Decision:
         # If no remote was asked, their timer says so.
         told = [each for each in over if each.is_idle or (each.tried and flight.went_remote)]
         # What may be stored yet is kept, if it can be, rather than told to be unknown.
-        told = [each for each in told if not (each.unanswered and each.pending.keep())]
+        told = [each for each in told if not (each.is_running and each.pending.keep())]
         yield from self._tell(self.own.name, told)
         waiting = [
             each for each in some if each.is_open and now_s < self._end_s(each.pending.started_s)
@@ -161,7 +161,7 @@ class Decision:
                 continue
             if each.is_stored or is_over:
                 told[each] = None
-            elif not each.unanswered:
+            elif not (each.unanswered if each.is_open else each.is_running):
                 failed[each] = None
         yield from self._tell(path.name, list(told), took_s)
         yield from self._go_on(list(failed), now_s)
@@ -192,7 +192,7 @@ class Decision:
         """Forget a flight that nobody waits for any more: what never began has failed."""
         del self._flights[flight]
         some = flight.attempts or ()
-        unsent = [each for each in some if not each.is_told and not each.unanswered]
+        unsent = [each for each in some if not each.is_told and not each.is_running]
         yield from self._tell(self.own.name, unsent)
 
     # What publishers do not hear of.

@@ -48,14 +48,15 @@ class Attempts(Struct, eq=False):
     """The datacentres that one pending was sent to.
 
     `tried` has each with the reason why it is not known to be there, "" while there is none;
-    `unanswered` counts the messages that have no answer yet there, `unknown` those that nobody
-    knows of. At `due_s` another one is asked.
+    `unanswered` counts the messages that have no answer yet there, `queued` those of them that wait
+    for their turn, `unknown` those that nobody knows of. At `due_s` another one is asked.
     """
 
     pending: Pending
     flight: Flight
     tried: dict[str, str] = {}
     unanswered: dict[str, int] = {}
+    queued: dict[str, int] = {}
     unknown: dict[str, int] = {}
     outcomes: list[Outcome | None] = []
     cause: Cause = Cause.HEDGE
@@ -89,6 +90,13 @@ class Attempts(Struct, eq=False):
         return self.is_open and bool(self.tried) and not self.unanswered
 
     @property
+    def is_running(self) -> bool:
+        """True while some append of it runs. What only waits for its turn never begins once it is
+        done, and nobody answers then.
+        """
+        return any(count > self.queued.get(dc, 0) for dc, count in self.unanswered.items())
+
+    @property
     def via(self) -> str:
         """The way of its records, as they say it: HEDGE or FALLBACK."""
         is_second = self.cause in (Cause.HEDGE, Cause.RESCUE, Cause.PROBE)
@@ -113,6 +121,10 @@ class Attempts(Struct, eq=False):
         """Record that it is given to this datacentre."""
         self.tried[dc] = ""
         self.unanswered[dc] = self.count
+
+    def queue(self, dc: str, count: int) -> None:
+        """Record that so many of its messages wait for their turn there; less than 0: it came."""
+        self.queued[dc] = self.queued.get(dc, 0) + count
 
     def learn(self, dc: str, places: Sequence[int], outcomes: Sequence[Outcome]) -> int:
         """Record the outcomes there of an append of its messages at `places`; return how many of

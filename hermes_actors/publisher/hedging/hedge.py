@@ -204,6 +204,7 @@ class Hedge:
             asked[remote] = None
             for attempts in order.some:
                 for part in parts_of(attempts, order.path.partitions):
+                    attempts.queue(order.path.name, part.count)
                     remote.batcher.add(part)
         for remote in asked:
             self._start(remote)
@@ -335,6 +336,8 @@ class Hedge:
             if not batch.items:
                 batcher.release(batch)
                 continue
+            for part in batch.items:
+                part.attempts.queue(remote.path.name, -part.count)
             # Built at once: a message that is answered meanwhile has no body any more.
             records = self._records_of(remote.path, batch.items)
             self._fallback.nursery.start_soon(self._append_remotely, remote, batch, records)

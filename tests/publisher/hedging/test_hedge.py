@@ -453,3 +453,21 @@ async def test_what_is_kept_at_the_end_is_told_of_when_its_appends_have_ended(
     assert message.told == []
     await trio.sleep(3)
     assert [type(each) for each in message.told] == [UnknownRecord if is_lost else Stored]
+
+
+async def test_what_is_kept_and_only_waits_for_its_turn_elsewhere_is_told_of_without_it(
+    open_world, autojump_clock
+) -> None:
+    async with open_world(partitions={"dc2": 1}) as world:
+        await world.warm()
+        world.log.faults.delay_s, world.logs["dc2"].faults.delay_s = (1.0, 1.0), (3.0, 3.0)
+        world.log.faults.acknowledgement_lost_rate = 1.0
+        world.keeps = True
+        (first,) = world.begin(key=b"k")
+        await trio.sleep(0.001)
+        (second,) = world.begin(partition=1, key=b"k")
+        await trio.sleep(2)
+        assert first.told == []
+        assert [type(each) for each in second.told] == [UnknownRecord]
+        await trio.sleep(2)
+        assert world.where(second.number) == ["dc1"]

@@ -27,7 +27,7 @@ _FAILURES = 5
 _ENOUGH = 10
 _PROBES = 4
 _PROBES_PERCENT = 10
-"""Probes come at an eighth of a second, then seldomer, some with companions of their key."""
+"""Probes come at an eighth of a second, then seldomer, each a whole batch."""
 _BACK_WITHIN_S = 2.5
 
 
@@ -63,13 +63,14 @@ class _Silence:
 
 
 class LostLogsAreSpared(Checker):
-    """A log that is known to be away gets a message now and then, not all of them.
+    """A log that is known to be away gets a batch now and then, not all of them.
 
     A node knows it when eight messages have waited there for the cap of the hedge delay, or when
     five appends in a row have failed, until one is acknowledged. Judged of each life of a node,
     while another datacentre's log works, of messages to topics that fall back and of what the node
-    begins with after it knows, where there is enough of it to tell. Those are examined. What its
-    spool sends again is not among them: that waits longer with each failure.
+    begins with after it knows, where there is enough of it to tell. The batches are examined, not
+    their messages: what waits behind a probe of its partition may be the next one together. What
+    the spool sends again is not among them: that waits longer with each failure.
     """
 
     name = "lost logs are spared"
@@ -110,7 +111,8 @@ class LostLogsAreSpared(Checker):
             return
         judged = self._judged[handed.life, silence.noticed_s]
         if self._works_elsewhere(own, handed.at_s):
-            judged.update(dict.fromkeys(new, False))
+            # A batch goes by the first of its messages.
+            judged.update(dict.fromkeys(new[:1], False))
         if handed.dc == own:
             judged.update({each: True for each in handed.ids if each in judged})
 
@@ -134,7 +136,7 @@ class LostLogsAreSpared(Checker):
             given = sum(judged.values())
             if given > _PROBES + len(judged) * _PROBES_PERCENT / 100:
                 self.violations.append(
-                    f"{life} gave {given} of {len(judged)} messages to its own log from "
+                    f"{life} gave {given} of {len(judged)} batches to its own log from "
                     f"{noticed_s:.3f} on, though it knew that this does not answer"
                 )
 
