@@ -123,13 +123,19 @@ class HeaderFilter:
 
 
 def text_of(value: Any) -> str:
-    """Give the text that a matcher is compared with: a string bare, all else as compact JSON."""
+    """Give the text that a matcher is compared with: a string bare, all else as compact JSON.
+    Raises FilterFailed.
+    """
     if type(value) is str:
         return value
     try:
-        return msgspec.json.encode(value).decode()
-    except (OverflowError, RecursionError):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        try:
+            return msgspec.json.encode(value).decode()
+        except OverflowError:
+            # An integer of more than 64 bits.
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError as error:
+        raise FilterFailed("what its path finds nests too deep") from error
 
 
 TYPES: Mapping[str, Callable[[Filter], MessageFilter]] = {

@@ -115,7 +115,8 @@ def _compiled(text: str) -> JSONPathQuery:
             if standard is None:
                 raise
             return _ENVIRONMENT.compile(standard)
-    except JSONPathError as error:
+    except (JSONPathError, OverflowError) as error:
+        # Such as 1e400, which the library cannot hold.
         raise FilterInvalid("path", f"must be a JSONPath (RFC 9535): {error}") from error
     except RecursionError as error:
         raise FilterInvalid("path", "must not nest so deep") from error

@@ -2,7 +2,8 @@
 
 A library may overflow the C stack or never return. In a worker that ends the process and not the
 node: the kernel kills a worker whose job takes more CPU time than its limit, and the pool starts
-another one. Owners take turns, so that one owner's many jobs do not delay another's.
+another one. Owners take turns, so that one owner's many jobs do not delay another's; when too many
+jobs wait, the owner with the most loses one.
 """
 
 import os
@@ -74,12 +75,14 @@ class WorkerPool:
         jobs = self._waiting.get(job.owner, ())
         if self._is_stopped:
             job.done(_stopping())
-        elif self._count >= WAITING_MAX or len(jobs) >= OWNER_WAITING_MAX:
-            job.done(Unavailable("Too much costly work waits on this node; try again"))
+        elif len(jobs) >= OWNER_WAITING_MAX or not self._has_room(len(jobs)):
+            job.done(_full())
         else:
             self._waiting.setdefault(job.owner, deque()).append(job)
             self._count += 1
             self._idle.unpark()
+            if self._count > WAITING_MAX:
+                self._drop_newest_of_longest()
 
     async def ask(self, owner: str, cpu_s: float, work: Callable[..., Any], *args: Any) -> Any:
         """Return the result of a job. Raises HermesError."""
@@ -124,6 +127,15 @@ class WorkerPool:
         finally:
             with trio.CancelScope(shield=True):
                 await worker.end()
+
+    def _has_room(self, count: int) -> bool:
+        """True if an owner of so many jobs may have one more: a full pool drops another's then."""
+        return self._count < WAITING_MAX or count + 1 < max(map(len, self._waiting.values()))
+
+    def _drop_newest_of_longest(self) -> None:
+        dropped = max(self._waiting.values(), key=len).pop()
+        self._count -= 1
+        dropped.done(_full())
 
     def _take(self) -> Job | None:
         while self._waiting:
@@ -257,6 +269,10 @@ async def _read(process: trio.Process, size: int) -> bytes:
             raise EOFError
         read += part
     return bytes(read)
+
+
+def _full() -> Unavailable:
+    return Unavailable("Too much costly work waits on this node; try again")
 
 
 def _stopping() -> Unavailable:

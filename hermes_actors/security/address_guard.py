@@ -47,7 +47,8 @@ class AddressGuard:
         """
         shown = address if host == address else f"{host} ({address})"
         try:
-            found = ipaddress.ip_address(address)
+            # A zone, as in fd00:ec2::254%1, does not change where an address leads.
+            found = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
             return f"{shown} is no IP address"
         problem = self._host_problem(host)

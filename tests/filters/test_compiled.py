@@ -1,11 +1,12 @@
 """Which messages pass a subscription's filters."""
 
 import itertools
+from contextlib import suppress
 
 import pytest
 
 from hermes_actors.filters.compiled import LOOP_BYTES_MAX, Candidate, Filters, is_soon_compiled
-from hermes_actors.filters.failures import FilterInvalid, NotJson, TooLong
+from hermes_actors.filters.failures import FilterFailed, FilterInvalid, NotJson, TooLong
 from hermes_actors.filters.loop_time import LoopTime
 from hermes_actors.model.subscription import Filter
 
@@ -20,6 +21,14 @@ def header(name, matcher):
 
 def rejects(filters, body=b"{}", propagated=()):
     return Filters(filters).rejects(Candidate(body, propagated))
+
+
+@pytest.mark.parametrize("leaf", [b"1", b"123456789012345678901234567890"])
+def test_a_message_however_deep_fails_the_filter_at_most(leaf):
+    for depth in range(800, 1_100):
+        body = b"[" * depth + leaf + b"]" * depth
+        with suppress(FilterFailed):
+            rejects([jsonpath("$", ".*")], body)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def test_what_a_path_finds(path, expected):
         "$.a b",
         "$" + "[?@" * 300 + ".a" + "]" * 300,
         "$.a" + ".a" * 500,
+        "$[?@.a == 1e400]",
     ],
 )
 def test_a_path_that_does_not_compile_is_refused(path):

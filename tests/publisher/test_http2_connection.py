@@ -4,6 +4,7 @@ other.
 
 import json
 import random
+from contextlib import suppress
 
 import h2.connection
 import h2.events
@@ -107,6 +108,25 @@ async def test_a_stream_that_is_taken_back_leaves_the_others(world, autojump_clo
     await client.talk()
     assert client.statuses == {3: 201}
     assert world.frontend.drain.in_flight == 0
+
+
+@pytest.mark.parametrize("window", [0, 3, 65_535])
+async def test_nothing_is_kept_of_streams_that_were_taken_back(world, window, autojump_clock):
+    client = Client(world, window=window)
+    for first in range(1, 201, 4):
+        client.ask(first, "GET", "/status/prometheus", ends=True)
+        client.ask(first + 2, content_length="9")
+        client.frames.send_data(first + 2, b"")
+        client.send()
+        await trio.sleep(1)
+        client.hear()
+        for stream in (first, first + 2):
+            with suppress(h2.exceptions.ProtocolError):
+                client.frames.reset_stream(stream)
+        client.send()
+    await trio.sleep(1)
+    assert client.line.connection.streams == {}
+    assert client.line.connection.protocol.stream_buffers == {}
 
 
 @pytest.mark.parametrize("path", ["/topics/no.such", "/status/ping", "/status/prometheus", PATH])

@@ -114,6 +114,21 @@ def test_the_jobs_that_wait_are_bounded_for_each_owner_and_in_all():
     assert len(results) == 1 + OWNER_WAITING_MAX
 
 
+def test_owners_of_many_jobs_give_way_to_an_owner_of_few():
+    pool = WorkerPool()
+    results: list[object] = []
+    for number in range(WAITING_MAX):
+        pool.submit(job(f"greedy{number % 4}", results.append))
+    assert results == []
+    few: list[object] = []
+    for _ in range(3):
+        pool.submit(job("modest", few.append))
+    assert few == []
+    assert [type(each) for each in results] == [Unavailable] * 3
+    assert pool.waiting == WAITING_MAX
+    assert taken(pool)[:5].count("modest") == 1
+
+
 def test_what_nobody_waits_for_is_not_run():
     pool = WorkerPool()
     results: list[object] = []

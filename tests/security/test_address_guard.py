@@ -14,6 +14,7 @@ NEVER = [
     ("100.100.100.200", "metadata"),
     ("168.63.129.16", "metadata"),
     ("fd00:ec2::254", "metadata"),
+    ("fd00:ec2::254%1", "metadata"),
     ("64:ff9b::a83f:8110", "metadata"),
     ("169.254.169.254", "metadata"),
     ("::ffff:169.254.169.254", "metadata"),

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, cast
 
-from h2.events import DataReceived, PriorityUpdated, RequestReceived
+from h2.events import DataReceived, PriorityUpdated, RequestReceived, StreamReset
 from h2.events import Event as FrameEvent
 from h2.exceptions import ProtocolError
 from hypercorn.events import Closed, RawData
@@ -227,6 +227,8 @@ class Http2Connection:
             elif isinstance(event, PriorityUpdated):
                 continue
             yield event
+            if isinstance(event, StreamReset):
+                self._coroutines.add(self.protocol.forget(event.stream_id))
 
     def _refuses(self, event: RequestReceived) -> bool:
         """Answer what HTTP/1.1 could not ask for, either."""

@@ -195,7 +195,13 @@ class Protocol(H2Protocol):
         with suppress(ProtocolError):
             self.connection.reset_stream(stream_id, ErrorCodes.INTERNAL_ERROR)
         await self.stream_send(StreamClosed(stream_id))
-        if stream_id in self.stream_buffers:
-            # It finds the stream closed, and drops what was left.
-            self.priority.unblock(stream_id)
-            await self.has_data.set()
+        await self.forget(stream_id)
+
+    async def forget(self, stream_id: int) -> None:
+        """Drop what is left of a stream that was reset. hypercorn keeps it while there is nothing
+        to send, or no room.
+        """
+        buffer = self.stream_buffers.pop(stream_id, None)
+        self.priority.remove_stream(stream_id)
+        if buffer is not None:
+            await buffer.close()
