@@ -10,7 +10,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.errors import DamageFound
+from hermes_actors.errors import DamageFound, StartupError
 from hermes_actors.log.base import LogUnavailable, Stored, TopicSettings, UnavailableRecord
 from hermes_actors.log.cursor import Room
 from hermes_actors.log.embedded.acknowledged import ACKNOWLEDGED_NAME
@@ -220,6 +220,12 @@ def test_a_partition_ends_before_records_that_were_lost_at_its_end(tmp_path):
     append(store, TOPICS[0], b"new")
     assert values_in(store)[TOPICS[0]] == {b"new"}
     store.close()
+
+
+def test_a_start_on_a_full_disk_says_first_that_it_needs_room(tmp_path):
+    (tmp_path / f"{ACKNOWLEDGED_NAME}.new").symlink_to("/dev/full")
+    with pytest.raises(StartupError, match="No space left on device; make room if .* full"):
+        open_store(tmp_path)
 
 
 def test_what_was_deleted_on_purpose_is_not_missed(tmp_path):
