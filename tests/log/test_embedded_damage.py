@@ -224,8 +224,26 @@ def test_a_partition_ends_before_records_that_were_lost_at_its_end(tmp_path):
 
 def test_a_start_on_a_full_disk_says_first_that_it_needs_room(tmp_path):
     (tmp_path / f"{ACKNOWLEDGED_NAME}.new").symlink_to("/dev/full")
-    with pytest.raises(StartupError, match="No space left on device; make room if .* full"):
+    with pytest.raises(StartupError, match=r"No space left on device; make room if .* full"):
         open_store(tmp_path)
+
+
+def test_a_log_that_cannot_be_read_just_now_is_not_called_damaged(tmp_path, killed):
+    kept, image = killed
+    lay(tmp_path, image)
+    path = tmp_path / FILE_NAME
+    away = path.rename(tmp_path / "away")
+    path.mkdir()
+    (path / "file").write_text("so that it has a size")
+    with pytest.raises(StartupError, match="disk I/O error; make room") as caught:
+        open_store(tmp_path, accepts_damage=True)
+    assert not isinstance(caught.value, DamageFound)
+    (path / "file").unlink()
+    path.rmdir()
+    away.rename(path)
+    store = open_store(tmp_path)
+    assert values_in(store) == kept
+    store.close()
 
 
 def test_what_was_deleted_on_purpose_is_not_missed(tmp_path):

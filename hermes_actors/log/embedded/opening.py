@@ -57,8 +57,8 @@ def open_store(directory: Path, *, accepts_damage: bool = False) -> Store:
             damage = find_damage(path, reads_all=accepts_damage)
         except OSError as error:
             raise StartupError(
-                f"{path}: the log cannot be read: {error}; repair the disk, or name another "
-                "directory"
+                f"{path}: the log cannot be read: {error}; make room if the disk is full, end what "
+                "else uses the file, or repair the disk"
             ) from error
         if damage is not None:
             if not accepts_damage:
