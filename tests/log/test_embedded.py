@@ -82,6 +82,7 @@ async def test_what_is_refused_is_not_counted_as_written(tmp_path):
 async def test_what_is_written_is_let_go_without_the_collector(tmp_path):
     async with opened(tmp_path) as log:
         await log.create_topic("t", TopicSettings())
+        gc.collect()
         gc.disable()
         try:
             for _ in range(10):
