@@ -108,6 +108,18 @@ async def test_a_transaction_is_bounded_in_records_and_in_bytes(tmp_path):
         assert await log.end_positions("t") == {0: 105}
 
 
+async def test_a_log_whose_writer_has_failed_says_that_it_stores_nothing_more(tmp_path):
+    async with opened(tmp_path) as log:
+        await log.create_topic("t", TopicSettings())
+        # A programmer's error: SQLite has no number that large.
+        (outcome,) = await log.append("t", 0, [Record(None, b"a", (), 2**63)], Ack.ALL)
+        assert type(outcome) is UnknownRecord
+        assert "start the node again" in log.trouble
+        assert [type(each) for each in await log.append("t", 0, batch(b"b"), Ack.ALL)] == [
+            UnavailableRecord
+        ]
+
+
 async def test_an_append_is_unavailable_when_too_much_waits_for_the_writer(tmp_path):
     async with opened(tmp_path, queued_bytes_max=2_000) as log:
         await log.create_topic("t", TopicSettings())
