@@ -82,6 +82,7 @@ async def test_what_is_refused_is_not_counted_as_written(tmp_path):
 async def test_what_is_written_is_let_go_without_the_collector(tmp_path):
     async with opened(tmp_path) as log:
         await log.create_topic("t", TopicSettings())
+        gc.collect()
         gc.disable()
         try:
             for _ in range(10):
@@ -105,6 +106,18 @@ async def test_a_transaction_is_bounded_in_records_and_in_bytes(tmp_path):
                 nursery.start_soon(log.append, "t", 0, batch(b"x"), Ack.ALL)
         assert log.statistics().commits == 5
         assert await log.end_positions("t") == {0: 105}
+
+
+async def test_a_log_whose_writer_has_failed_says_that_it_stores_nothing_more(tmp_path):
+    async with opened(tmp_path) as log:
+        await log.create_topic("t", TopicSettings())
+        # A programmer's error: SQLite has no number that large.
+        (outcome,) = await log.append("t", 0, [Record(None, b"a", (), 2**63)], Ack.ALL)
+        assert type(outcome) is UnknownRecord
+        assert "start the node again" in log.trouble
+        assert [type(each) for each in await log.append("t", 0, batch(b"b"), Ack.ALL)] == [
+            UnavailableRecord
+        ]
 
 
 async def test_an_append_is_unavailable_when_too_much_waits_for_the_writer(tmp_path):

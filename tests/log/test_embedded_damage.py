@@ -10,7 +10,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes_actors.errors import DamageFound
+from hermes_actors.errors import DamageFound, StartupError
 from hermes_actors.log.base import LogUnavailable, Stored, TopicSettings, UnavailableRecord
 from hermes_actors.log.cursor import Room
 from hermes_actors.log.embedded.acknowledged import ACKNOWLEDGED_NAME
@@ -219,6 +219,30 @@ def test_a_partition_ends_before_records_that_were_lost_at_its_end(tmp_path):
     assert (partition.start, partition.end) == (0, 0)
     append(store, TOPICS[0], b"new")
     assert values_in(store)[TOPICS[0]] == {b"new"}
+    store.close()
+
+
+def test_a_start_on_a_full_disk_says_first_that_it_needs_room(tmp_path):
+    (tmp_path / f"{ACKNOWLEDGED_NAME}.new").symlink_to("/dev/full")
+    with pytest.raises(StartupError, match=r"No space left on device; make room if .* full"):
+        open_store(tmp_path)
+
+
+def test_a_log_that_cannot_be_read_just_now_is_not_called_damaged(tmp_path, killed):
+    kept, image = killed
+    lay(tmp_path, image)
+    path = tmp_path / FILE_NAME
+    away = path.rename(tmp_path / "away")
+    path.mkdir()
+    (path / "file").write_text("so that it has a size")
+    with pytest.raises(StartupError, match="disk I/O error; make room") as caught:
+        open_store(tmp_path, accepts_damage=True)
+    assert not isinstance(caught.value, DamageFound)
+    (path / "file").unlink()
+    path.rmdir()
+    away.rename(path)
+    store = open_store(tmp_path)
+    assert values_in(store) == kept
     store.close()
 
 

@@ -100,7 +100,8 @@ class Replayer:
 
     async def _send_topic(self, queue: TopicQueue) -> None:
         """Send until nothing of a topic waits. After each failure another log has its turn."""
-        entries, turn, records_max = queue.entries, 0, _FIRST_RECORDS
+        entries, turn = queue.entries, 0
+        records_max = first_max = min(_FIRST_RECORDS, self.records_max)
         backoff = Backoff(self.rng, _REST_MIN_S, _REST_MAX_S)
         queue.is_flowing = True
         while entries:
@@ -112,17 +113,17 @@ class Replayer:
                 await trio.sleep(_HELD_POLL_S)
                 continue
             async with self._turns:
-                batch = self._next_batch(entries, min(records_max, self.records_max))
+                batch = self._next_batch(entries, records_max)
                 is_sent = await self._send(queue, batch, turn)
             if is_sent:
-                records_max *= 2
+                records_max = min(records_max * 2, self.records_max)
                 if not queue.is_flowing:
                     self._is_back.set()
                     self._is_back = trio.Event()
                     backoff.reset()
             queue.is_flowing = is_sent
             if not is_sent:
-                turn, records_max = turn + 1, _FIRST_RECORDS
+                turn, records_max = turn + 1, first_max
                 with trio.move_on_after(backoff.next_s()):
                     await self._is_back.wait()
         self._topics.discard(queue)
@@ -145,7 +146,9 @@ class Replayer:
         try:
             logs = self._logs(queue)
             if not (logs and queue.is_flowing):
-                await self._set_hopeless_aside(queue, batch)
+                # A disk that is full may get its room only by what is sent.
+                with suppress(SpoolUnavailable):
+                    await self._set_hopeless_aside(queue, batch)
             items = await self.spool.read([each for each in batch if not each.is_settled])
             if not items or not logs:
                 return not items

@@ -195,12 +195,17 @@ class SegmentStore:
 
     async def set_aside(self, lines: bytes) -> None:
         """Keep these lines for people, on the disk (fsync). Raises SpoolUnavailable."""
-        at = self._aside_bytes
-        if at:
+
+        def write() -> None:
+            # Looked up where one writes at a time: several may set aside at one moment, and people
+            # may have deleted the file.
+            at = self.disk.sizes().get(SET_ASIDE, 0)
             # An earlier line may have been cut short by a crash.
-            lines = b"\n" + lines
-        await self._change(partial(self._append, SET_ASIDE, at, lines))
-        self._aside_bytes += len(lines)
+            content = b"\n" + lines if at else lines
+            self._append(SET_ASIDE, at, content)
+            self._aside_bytes = at + len(content)
+
+        await self._change(write)
 
     async def probe(self) -> None:
         """Find out whether the disk takes something. Raises SpoolUnavailable."""

@@ -28,6 +28,15 @@ from hermes_actors.log.embedded.schema import (
 
 READ_BYTES_MAX = 256 * 1024 * 1024
 """A database up to this size is read through at each start."""
+_DAMAGED = (
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_IOERR_SHORT_READ,
+)
+"""SQLite's codes for a file that is not what it was; others (locked, no room for its -shm file, too
+many open files, a broken disk) say nothing about that.
+"""
 UNKNOWN_TOPIC = "topics that are not known"
 
 Gap = tuple[int, int, int]
@@ -70,7 +79,11 @@ def find_damage(path: Path, *, reads_all: bool = False) -> LogDamage | None:
             damage = _read(connection, known, reads_all=reads_all)
     except FILE_ERRORS as error:
         # SQLite's own texts may quote the damage, line ends and all.
-        return _all_of(known, f"{path.name} cannot be read: {' '.join(str(error).split())}")
+        reason = " ".join(str(error).split())
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        if code not in _DAMAGED and code & 0xFF not in _DAMAGED:
+            raise OSError(reason) from error
+        return _all_of(known, f"{path.name} cannot be read: {reason}")
     return damage if damage.missing.total() or damage.gaps else None
 
 

@@ -57,8 +57,8 @@ def open_store(directory: Path, *, accepts_damage: bool = False) -> Store:
             damage = find_damage(path, reads_all=accepts_damage)
         except OSError as error:
             raise StartupError(
-                f"{path}: the log cannot be read: {error}; repair the disk, or name another "
-                "directory"
+                f"{path}: the log cannot be read: {error}; make room if the disk is full, end what "
+                "else uses the file, or repair the disk"
             ) from error
         if damage is not None:
             if not accepts_damage:
@@ -104,8 +104,9 @@ def _open_file(path: Path, lock: int, accepted_missing: int) -> Store:
             return store
     except (*FILE_ERRORS, OSError) as error:
         raise StartupError(
-            f"{path}: the log cannot be opened: {error}; "
-            "restore it from a copy, or move it away to start with an empty log"
+            f"{path}: the log cannot be opened: {error}; make room if the disk is full (a start "
+            "needs as much as the -wal file has), else restore it from a copy, or move it away to "
+            "start with an empty log"
         ) from error
 
 

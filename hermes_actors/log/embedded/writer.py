@@ -160,6 +160,12 @@ class Writer:
                     break
                 self._keep_house()
             self._store.close()
+        except Exception as error:
+            self.trouble = (
+                f"{self._store.path}: the log's writer has failed: {error!r}: nothing more is "
+                "stored; start the node again"
+            )
+            _logger.exception("%s", self.trouble)
         finally:
             self._hand_over(self._on_end)
 

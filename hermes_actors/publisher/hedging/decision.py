@@ -254,7 +254,9 @@ class Decision:
         """Every datacentre that has these has failed them: the next one is asked, in time."""
         picks, over = [], []
         for each in failed:
-            is_in_time = each.is_open and now_s < self._end_s(each.pending.started_s)
+            # A producer that was cancelled waits for nothing any more.
+            is_waited_for = each.is_open and each.flight in self._flights
+            is_in_time = is_waited_for and now_s < self._end_s(each.pending.started_s)
             target = self._any_left(each.tried, now_s) if is_in_time else None
             if target is not None:
                 picks.append((target, Cause.ERROR, each))

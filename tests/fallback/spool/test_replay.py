@@ -230,6 +230,56 @@ async def test_while_it_cannot_be_set_aside_it_waits(
     assert line["message"]["id"] == "id-b'gone'"
 
 
+async def test_what_several_topics_set_aside_at_one_moment_is_all_there(
+    open_spooling, entry, memory_log, autojump_clock
+):
+    disk, log = SimulatedDisk(), await memory_log()
+    names = [f"shop.gone{number}" for number in range(20)]
+    async with open_spooling(disk) as spooling:
+        for name in names:
+            spooling.gone.add((name, 0))
+            assert spooling.offer(entry(b"gone", topic=name))
+        await trio.sleep(0.1)
+        spooling.replay(log)
+        await spooling.wait_empty()
+    assert sorted(line["topic"] for line in set_aside(disk)) == sorted(names)
+
+
+async def test_a_file_of_what_was_set_aside_that_somebody_deletes_is_begun_anew(
+    open_spooling, entry, memory_log, autojump_clock
+):
+    disk, log = SimulatedDisk(), await memory_log()
+    async with open_spooling(disk) as spooling:
+        spooling.gone = {("shop.gone1", 0), ("shop.gone2", 0)}
+        spooling.replay(log)
+        assert spooling.offer(entry(b"gone", topic="shop.gone1"))
+        await spooling.wait_empty()
+        disk.delete("set-aside.jsonl")
+        assert spooling.offer(entry(b"gone", topic="shop.gone2"))
+        await trio.sleep(11)
+        assert spooling.shown("entries") == 0
+    assert [line["topic"] for line in set_aside(disk)] == ["shop.gone2"]
+
+
+async def test_what_is_too_old_and_cannot_be_set_aside_holds_up_nothing_once_a_log_is_back(
+    open_spooling, entry, memory_log, autojump_clock
+):
+    """A disk that is full may get its room only by sending what is on it."""
+    disk, log = SimulatedDisk(), await memory_log(partitions=1)
+    log.faults.unavailable_rate = 1.0
+    async with open_spooling(disk, age_max_ms=600_000) as spooling:
+        assert spooling.offer(entry(b"old", b"k"))
+        spooling.replay(log)
+        await trio.sleep(300)
+        assert spooling.offer(entry(b"young", b"k"))
+        await trio.sleep(1)
+        disk.is_full = True
+        await trio.sleep(310)
+        log.faults.heal()
+        await trio.sleep(11)
+        assert await spooling.bodies(log) == [b"old", b"young"]
+
+
 async def test_with_several_datacentres_the_next_one_is_tried_when_the_first_does_not_take_it(
     open_spooling, entry, live, memory_log, autojump_clock
 ):

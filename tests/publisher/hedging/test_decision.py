@@ -284,3 +284,13 @@ def test_what_has_failed_too_late_goes_nowhere_else():
     world.ready["dc2"] = True
     world.end_all(UnavailableRecord("away"))
     assert message.sent == ["dc1"]
+
+
+def test_for_a_flight_whose_producer_has_gone_nothing_more_is_begun():
+    world = World()
+    world.paths[0].dc.breaker._open("silence", world.now_s)
+    (message,) = world.publish(b"k")
+    world.follow(world.decision.leave(world.flights.pop()))
+    world.end_all(UnavailableRecord("away"))
+    assert message.sent == ["dc2"]
+    assert [type(each) for each in message.told[0]] == [UnavailableRecord]
