@@ -140,7 +140,12 @@ class SegmentStore:
             places.append(Place(segment, segment.size_bytes, len(each)))
             segment.size_bytes += len(each)
         self._active = None
-        await self._change(partial(self._append, segment.name, at, b"".join(encoded)))
+        try:
+            await self._change(partial(self._append, segment.name, at, b"".join(encoded)))
+        except SpoolUnavailable as error:
+            if not error.may_be_kept:
+                segment.size_bytes = at
+            raise
         self._active = segment
         segment.waiting += len(places)
         return places

@@ -69,6 +69,23 @@ async def test_a_full_disk_refuses_and_loses_nothing_and_is_used_again_when_ther
         assert await bodies_waiting(spooling.spool) == [b"1", b"4"]
 
 
+async def test_what_a_full_disk_has_not_taken_uses_none_of_the_room(
+    open_spooling, entry, autojump_clock
+):
+    disk = SimulatedDisk()
+    async with open_spooling(disk) as spooling:
+        for number in range(5):
+            disk.is_full = False
+            await trio.sleep(2)
+            assert spooling.offer(entry(b"%d" % number))
+            await trio.sleep(0.1)
+            disk.is_full = True
+            assert spooling.offer(entry(b"x" * 100_000))
+            await trio.sleep(0.1)
+        assert spooling.shown("entries") == 5
+        assert spooling.shown("disk_bytes") == sum(disk.sizes().values())
+
+
 async def test_a_disk_that_does_not_answer_is_a_refusal_within_the_write_time_out(
     open_spooling, entry, autojump_clock
 ):
