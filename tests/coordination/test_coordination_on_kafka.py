@@ -29,7 +29,7 @@ class FirstByName:
         targets = (Target(first.boot, tuple(range(4))),)
         is_so = state.targets_of(SUBSCRIPTION) == targets
         yield
-        return () if is_so else (Assignment(SUBSCRIPTION, targets, "first"),)
+        return () if is_so else (Assignment(SUBSCRIPTION, targets),)
 
 
 class Site:

@@ -166,6 +166,7 @@ def test_apicurio_keeps_the_schemas_and_may_stop(apicurio: Apicurio, tmp_path: P
         node.process.end()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_apicurio_hangs_for_a_minute_and_nothing_waits_for_it(

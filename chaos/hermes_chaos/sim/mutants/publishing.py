@@ -186,6 +186,7 @@ PUBLISHING = (
         "remote-backwards",
         "what waits for another datacentre is sent there with the last message first",
         ((Hedge, "_start", _start_backwards),),
+        seed=3,
         shape=_BURSTS,
     ),
     Mutant(
