@@ -12,8 +12,8 @@ from urllib.parse import unquote
 AvroType = str | list[Any] | dict[str, Any]
 """A type as a schema has it: a name, a union, or a description."""
 
-UNITS_MAX = 1_000_000
-"""Bytes times parts: typically 0.2 ms, in the worst case some 20 ms."""
+UNITS_MAX = 250_000
+"""Bytes times parts: typically well below 1 ms, in the worst case some 15 ms."""
 
 TEXT_MAX = 65_536
 """Characters of a schema that is parsed on the loop."""

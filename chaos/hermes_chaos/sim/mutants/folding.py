@@ -77,23 +77,9 @@ _COMING_AND_GOING = Shape(
     messages_per_publisher=20,
 )
 _BUSY = replace_shape(_COMING_AND_GOING, load_s=15.0, messages_per_publisher=100)
-_STOPS = Shape(
-    nodes_per_dc=4,
-    faults=frozenset((Fault.NODE_STOP, Fault.SUBSCRIBER)),
-    strikes=60,
-    load_s=10.0,
-    messages_per_publisher=20,
-)
 # Of what lasts for moments only, or comes of orderly stops.
 _PASSING: tuple[tuple[str, str, Callable[[SnapshotContent], Steps], int, Shape], ...] = (
     ("order", "who was heard of last", _packs(_by_name), 2, _COMING_AND_GOING),
-    (
-        "stopping",
-        "who is stopping",
-        _each_member(lambda each: replace(each, is_stopping=False)),
-        3,
-        _STOPS,
-    ),
     (
         "rates",
         "what endpoints take",
