@@ -262,7 +262,9 @@ class Hedge:
         with append.scope:
             found = await self._call(path, flight.partition, records, [flight])
         took_s = self._now_s() - sent.sent_s
-        self._route.answered(pendings, path.name, flight.partition, found, took_s)
+        if found[0] is not _CHAOS:
+            # A chaos experiment that kept them from the log is no answer of the log.
+            self._route.answered(pendings, path.name, flight.partition, found, took_s)
         is_stored = stored_count(found) == len(records)
         may_go_on = is_stored or await self._may_go_on(path, found)
         self._fallback.losers.ended(append)
@@ -389,7 +391,9 @@ class Hedge:
         strikes = [flight.strikes[path.name] for flight in flights if path.name in flight.strikes]
         if strikes:
             await trio.sleep(max([strike.delay_s for strike in strikes]))
-            if any(strike.fails for strike in strikes):
+            # What was answered meanwhile need not be stored a second time.
+            is_over = all(each.is_done for flight in flights for each in flight.pendings)
+            if is_over or any(strike.fails for strike in strikes):
                 return [_CHAOS] * len(records)
         result = await outcome.acapture(
             path.dc.log.append, route.log_topic, partition, records, route.topic.ack
