@@ -446,17 +446,15 @@ class BatchStream:
     def _places(self, parcel: Parcel) -> list[list[int]]:
         """The places of the messages that are not refused, by where they go."""
         refused, keys, partitions = parcel.refused, parcel.keys, self.route.partitions
+        if self.route.topic.fallback_to_remote_datacenter_enabled:
+            # Another datacentre may have another number of partitions: each key goes alone.
+            partitions = 0
         places: dict[int | bytes | None, list[int]] = {}
-        where: dict[bytes | None, int | bytes | None] = {None: None}
         for at in range(len(parcel.bodies)):
-            if at in refused:
-                continue
-            key = keys[at] if keys else self.key
-            if key not in where:
-                # As long as nobody knows how many there are, each key goes alone.
-                assert key is not None, "None is there"
-                where[key] = partition_of(key, partitions) if partitions else key
-            places.setdefault(where[key], []).append(at)
+            if at not in refused:
+                key = keys[at] if keys else self.key
+                where = partition_of(key, partitions) if partitions and key is not None else key
+                places.setdefault(where, []).append(at)
         return list(places.values())
 
 

@@ -36,10 +36,6 @@ class PagesEdge(Edge):
         super().__init__(config, host, **times_s)
         self.pages = pages
 
-    def needs_turn(self, request: Request) -> bool:
-        """As `Edge.needs_turn`: what is not answered at once."""
-        return self.pages.at_once(request.method, request.path) is None
-
     def begin(self, line: Line, request: Request) -> None:
         """As `Edge.begin`."""
         page = self.pages.at_once(request.method, request.path)
@@ -64,10 +60,6 @@ class PublishEdge(PagesEdge):
     def is_leaving(self) -> bool:
         """As `Edge.is_leaving`."""
         return self.gateway.drain.is_leaving
-
-    def needs_turn(self, request: Request) -> bool:
-        """As `Edge.needs_turn`: what is not answered by bytes or a pending."""
-        return super().needs_turn(request) if request.is_page else request.is_batch
 
     def begin(self, line: Line, request: Request) -> None:
         """As `Edge.begin`."""
