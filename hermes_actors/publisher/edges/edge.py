@@ -168,13 +168,9 @@ class Edge:
         """True when clients should move their connections elsewhere."""
         return False
 
-    def answer_to(self, pending: Pending) -> Answer:
-        """The answer to a pending that has its outcome."""
-        return pending.answer
-
     def rendered(self, pending: Pending, *, closes: bool) -> bytes:
-        """The same as the bytes of HTTP/1.1."""
-        return self.renderer.answer(self.answer_to(pending), is_of_publish=True, closes=closes)
+        """The answer to a pending that has its outcome, as the bytes of HTTP/1.1."""
+        return self.renderer.answer(pending.answer, is_of_publish=True, closes=closes)
 
     def tick(self, now_s: float, now_ms: int) -> None:
         """Set the time, monotonic and by the wall clock."""

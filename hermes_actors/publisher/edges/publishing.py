@@ -100,17 +100,11 @@ class PublishEdge(PagesEdge):
         else:
             line.take_body(MessageBody(gateway, admitted))
 
-    def answer_to(self, pending: Pending) -> Answer:
-        """As `Edge.answer_to`."""
-        return self.gateway.answer(pending)
-
     def rendered(self, pending: Pending, *, closes: bool) -> bytes:
         """As `Edge.rendered`; nearly all of them are stored."""
         if type(pending.outcome) is not Stored:
             return super().rendered(pending, closes=closes)
-        gateway = self.gateway
-        told = gateway.quota_headers(pending) if gateway.tells_quota else ()
-        return self.renderer.stored(pending.id, told, closes=closes)
+        return self.renderer.stored(pending.id, closes=closes)
 
 
 class MessageBody(Body):
