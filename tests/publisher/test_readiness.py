@@ -94,26 +94,6 @@ async def test_it_waits_once_for_every_topic_of_the_log(dc, autojump_clock):
     assert told(check) == []
 
 
-async def test_a_log_that_is_silent_is_asked_again(dc, autojump_clock):
-    await dc.add_topic("shop.orders")
-    await dc.add_topic("shop.clicks")
-    answers = dc.log.end_positions
-    silent = True
-
-    async def end_positions(topic: str) -> dict[int, int]:
-        if silent and topic == "shop.clicks":
-            await trio.sleep_forever()
-        return await answers(topic)
-
-    dc.log.end_positions = end_positions  # type: ignore[method-assign]
-    check = dc.check(log_check_enabled=True)
-    await trio.sleep(5.5)
-    assert told(check) == ["topics: the log does not answer for topic shop.clicks"]
-    silent = False
-    await trio.sleep(3)
-    assert told(check) == []
-
-
 async def test_a_frontend_shows_it(open_world, autojump_clock):
     marks = ["an administrator has marked it as not ready"]
     dependencies = lambda: [Dependency("datacentre dc1", marks[0], is_needed=True)]  # noqa: E731
