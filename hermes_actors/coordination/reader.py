@@ -18,10 +18,10 @@ from hermes_actors.coordination.beginning import (
 from hermes_actors.coordination.commands import SETTINGS, Loads, Plan, Said, Snapshot
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import LogUnavailable
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 _logger = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.backoff import Backoff
 
 VERIFY_INTERVAL_S = 5.0
 """A log that shrank and grew again, all between two readings, is noticed within this time."""

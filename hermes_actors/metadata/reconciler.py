@@ -13,7 +13,6 @@ import trio
 from hermes_actors.actors.supervisor import run_until
 from hermes_actors.config import Config
 from hermes_actors.errors import Unavailable
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import TopicSettings, UnknownTopic
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.commands import StampIs, delete
@@ -22,6 +21,7 @@ from hermes_actors.metadata.lives import left_behind, stale_activations
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Topic
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 _FAILED_IN_A_ROW_MAX = 3

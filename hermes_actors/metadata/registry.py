@@ -11,7 +11,6 @@ import trio
 
 from hermes_actors.actors.supervisor import run_until
 from hermes_actors.errors import StartupError
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import LogUnavailable, TopicSettings
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import (
@@ -31,6 +30,7 @@ from hermes_actors.metadata.view import (
 )
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.backoff import Backoff
 
 __all__ = ["Health", "Metadata", "OutcomeUnknown", "Registry", "metadata_topic"]
 

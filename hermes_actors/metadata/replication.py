@@ -11,7 +11,6 @@ import random
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import Copy, encode
@@ -19,6 +18,7 @@ from hermes_actors.metadata.state import MetadataState, Register
 from hermes_actors.metadata.view import Metadata, lacking_in
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 _BATCH_RECORDS_MAX = 100

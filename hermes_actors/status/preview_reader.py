@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 import trio
 
 from hermes_actors.actors.supervisor import Supervisor, run_until
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log
 from hermes_actors.log.tail import LogTail
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.status.previews import (
     PREVIEW_TOPIC,
     PreviewRegister,

@@ -6,9 +6,9 @@ import random
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log
 from hermes_actors.log.tail import LogTail
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import STATUS_TOPIC, UndecodableStatus, decode

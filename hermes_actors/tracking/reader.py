@@ -9,9 +9,9 @@ from typing import TypeVar
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log
 from hermes_actors.log.tail import LogTail
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.threads import Threads
 from hermes_actors.tracking.events import TRACKING_TOPIC, UndecodableTracking, decode
 from hermes_actors.tracking.index import (

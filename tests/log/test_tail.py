@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Reader, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.backoff import Backoff
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
 TOPIC = "t"

@@ -15,7 +15,6 @@ from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
 from hermes_actors.consumer.delivery.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.coordination.lease import Lease
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
     LogUnavailable,
     Outcome,
@@ -35,6 +34,7 @@ from hermes_actors.model.dead_letter import (
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import MESSAGE_BYTES_MAX, Ack
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.wakeup import Wakeup
 from hermes_actors.status.reasons import Code, Reason, because
 
