@@ -18,7 +18,7 @@ from hermes_actors.coordination.beginning import (
 from hermes_actors.coordination.commands import SETTINGS, Loads, Plan, Said, Snapshot
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.base import EARLIEST, LogUnavailable
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.backoff import Backoff
@@ -115,15 +115,15 @@ class CoordinationReader:
     async def _prepare(self) -> None:
         """Make the topic, and have the log stamp it: leases stand on one clock, not on many."""
         log, topic = self._log, self._topic
-        settings = await log.describe_topic(topic)
+        settings = await log.topics.describe(topic)
         try:
             # Several nodes may do this at once. A policy of the log's may forbid it.
             if settings is None:
-                await log.create_topic(topic, SETTINGS)
+                await log.topics.create(topic, SETTINGS)
             elif not settings.log_append_time:
                 _logger.warning("%s was stamped by its writers; from now on the log does", topic)
                 partitions = settings.partitions
-                await log.alter_topic(topic, replace(SETTINGS, partitions=partitions))
+                await log.topics.alter(topic, replace(SETTINGS, partitions=partitions))
         except ValueError as error:
             raise LogUnavailable(
                 f"it refuses topic {topic}: {error}; have it made with one partition, stamped by "
@@ -202,7 +202,7 @@ class CoordinationReader:
         if last_ms is None or stored.timestamp_ms - last_ms <= _LONG_SILENCE_MS:
             return
         with trio.fail_after(self._answer_timeout_s):
-            start = (await self._log.start_positions(self._topic))[0]
+            start = (await self._log.positions(self._topic, EARLIEST))[0]
             if start == 0:
                 return
             if start < stored.offset:

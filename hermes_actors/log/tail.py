@@ -4,7 +4,15 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, Reader, UnknownTopic
+from hermes_actors.log.base import (
+    EARLIEST,
+    LATEST,
+    Log,
+    LogUnavailable,
+    OffsetOutOfRange,
+    Reader,
+    UnknownTopic,
+)
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.backoff import Backoff
 
@@ -109,8 +117,8 @@ class LogTail:
     async def bounds(self) -> tuple[int, int]:
         """The offsets of the first record and after the last one."""
         with trio.fail_after(self._answer_timeout_s):
-            start = (await self._log.start_positions(self._topic))[0]
-            return start, (await self._log.end_positions(self._topic))[0]
+            start = (await self._log.positions(self._topic, EARLIEST))[0]
+            return start, (await self._log.positions(self._topic, LATEST))[0]
 
     async def next(self, reader: Reader, position: int) -> Sequence[StoredRecord]:
         """Give the records from this position on; none if the log is there and has none for a
@@ -119,7 +127,7 @@ class LogTail:
         with trio.move_on_after(self._quiet_s):
             return await reader.next_batch(self._records_max, self._bytes_max)
         with trio.fail_after(self._answer_timeout_s):
-            end = (await self._log.end_positions(self._topic))[0]
+            end = (await self._log.positions(self._topic, LATEST))[0]
         if end < position:
             raise LogChanged(f"it ends at {end}, {position} was read already")
         # A wait that was cancelled may have read ahead.

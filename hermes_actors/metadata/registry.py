@@ -11,7 +11,7 @@ import trio
 
 from hermes_actors.actors.supervisor import run_until
 from hermes_actors.errors import StartupError
-from hermes_actors.log.base import LogUnavailable, TopicSettings
+from hermes_actors.log.base import LATEST, LogUnavailable, TopicSettings
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import (
     TOPIC_RECORD_BYTES_MAX,
@@ -114,7 +114,7 @@ class Registry:
             self._must_refold = False
             self._state, self._last = MetadataState(), None
         with trio.fail_after(self._answer_timeout_s):
-            if await self._log.describe_topic(self._topic) is None:
+            if await self._log.topics.describe(self._topic) is None:
                 await self._create_topic()
         start, end = await self._tail.bounds()
         position = self._state.position
@@ -128,7 +128,7 @@ class Registry:
         refused, as a policy of the log's may do to this node.
         """
         try:
-            await self._log.create_topic(self._topic, SETTINGS)
+            await self._log.topics.create(self._topic, SETTINGS)
         except ValueError as error:
             raise LogUnavailable(f"it refuses topic {self._topic}: {error}") from error
 
@@ -141,7 +141,7 @@ class Registry:
         record = encode(command, metadata.clock.now_ms())
         with trio.fail_after(self._answer_timeout_s):
             await self._log.append(self._topic, 0, [record], Ack.ALL)
-            end = (await self._log.end_positions(self._topic))[0]
+            end = (await self._log.positions(self._topic, LATEST))[0]
         if end <= end_before:
             raise LogUnavailable("its first record could not be written")
         return end

@@ -11,7 +11,7 @@ import random
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.base import Log, Stored
+from hermes_actors.log.base import LATEST, Log, Stored
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import Copy, encode
 from hermes_actors.metadata.state import MetadataState, Register
@@ -180,7 +180,7 @@ class Replicator:
             raise LogChanged("it no longer holds what was read last")
         with trio.fail_after(self._answer_timeout_s):
             # Before the own fold has seen all that was copied, every comparison finds something.
-            own_end = (await own.log.end_positions(own.topic))[0]
+            own_end = (await own.log.positions(own.topic, LATEST))[0]
             while own.state.position < own_end:  # noqa: ASYNC110
                 # Once a minute: an event for each record folded would cost more.
                 await trio.sleep(_POLL_INTERVAL_S)

@@ -6,7 +6,7 @@ import random
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.base import Log
+from hermes_actors.log.base import LATEST, Log
 from hermes_actors.log.tail import LogTail
 from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
@@ -85,9 +85,9 @@ class StatusReader:
     async def _start(self) -> int:
         """Where to begin: far enough back to know all nodes, and not farther."""
         with trio.fail_after(_ANSWER_TIMEOUT_S):
-            end = (await self._log.end_positions(STATUS_TOPIC))[0]
+            end = (await self._log.positions(STATUS_TOPIC, LATEST))[0]
             since_ms = self._clock.now_ms() - _BACK_MS
-            recent = (await self._log.position_at(STATUS_TOPIC, since_ms))[0]
+            recent = (await self._log.positions(STATUS_TOPIC, since_ms))[0]
         # Another clock than the log's may ask for much more than half a minute.
         return min(end, max(recent, end - _BACK_RECORDS_MAX))
 

@@ -103,8 +103,23 @@ class OwnView:
         async with self._log.reader(topic, positions) as reader:
             yield _OwnReader(self, reader)
 
+    @property
+    def topics(self):
+        return _Gated(self._gate, self._log.topics)
+
     def __getattr__(self, name):
-        asked = getattr(self._log, name)
+        return getattr(_Gated(self._gate, self._log), name)
+
+
+class _Gated:
+    """What is asked of it waits at the gate."""
+
+    def __init__(self, gate, asked):
+        self._gate = gate
+        self._asked = asked
+
+    def __getattr__(self, name):
+        asked = getattr(self._asked, name)
 
         async def ask(*arguments):
             await self._gate()

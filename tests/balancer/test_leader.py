@@ -24,7 +24,7 @@ SUBSCRIPTIONS = [f"shop.orders$s{number}" for number in range(6)]
 
 def said(cluster, kind):
     """All records of a kind that the log has ever got, with their timestamps in seconds."""
-    records = cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0].records
+    records = cluster.log.topics.known(COORDINATION_TOPIC).partitions[0].records
     found = [(stored.timestamp_ms / 1_000, decode(stored.value)) for stored in records]
     return [(at_s, each) for at_s, each in found if isinstance(each, kind)]
 
@@ -118,7 +118,7 @@ async def test_snapshots_are_taken_soon_and_regularly_and_are_the_state(cluster,
     await cluster.sleep(65)
     snapshots = said(cluster, Snapshot)
     assert len(snapshots) == 3
-    records = cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0].records
+    records = cluster.log.topics.known(COORDINATION_TOPIC).partitions[0].records
     for _, snapshot in snapshots:
         state = CoordinationState()
         for stored in records[: snapshot.as_of + 1]:

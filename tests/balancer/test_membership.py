@@ -205,7 +205,7 @@ async def test_a_log_that_is_made_anew_ends_all_lives_and_new_ones_begin(cluster
     a, b = cluster.start("a", "b")
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
     lease = a.presence.lease
-    await cluster.log.delete_topic(COORDINATION_TOPIC)
+    await cluster.log.topics.delete(COORDINATION_TOPIC)
     await cluster.until(lambda: lease.is_lost, within_s=3)
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=12)
     assert a.coordination.generation == b.coordination.generation == 2
@@ -219,9 +219,9 @@ async def test_a_log_that_is_deleted_under_its_owners_never_makes_two_of_one(
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
     await cluster.sleep(20 + delay_s)
     lease = a.presence.lease
-    await cluster.log.delete_topic(COORDINATION_TOPIC)
+    await cluster.log.topics.delete(COORDINATION_TOPIC)
     # One that knows nothing of it is the first in the new log.
-    await cluster.log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    await cluster.log.topics.create(COORDINATION_TOPIC, SETTINGS)
     deleted_s = trio.current_time()
     (c,) = cluster.start("c")
     cluster.workload = replace(cluster.workload, has_run=True)
@@ -254,7 +254,7 @@ async def test_a_heartbeat_below_what_was_read_fences_at_once(cluster, autojump_
     await cluster.until(lambda: cluster.pushed_by(node), within_s=1)
     await cluster.sleep(5.1)
     lease = node.presence.lease
-    partition = cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0]
+    partition = cluster.log.topics.known(COORDINATION_TOPIC).partitions[0]
     # An unclean election: the last ones are gone, and others come in their places.
     del partition.records[-4:]
     partition.replicate()
@@ -273,7 +273,7 @@ async def test_all_that_come_back_to_a_log_that_retention_has_emptied_agree(
     cluster.nodes.clear()
     await trio.sleep(7 * 3_600)
     cluster.log.expire(cluster.clock.now_ms())
-    assert not cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0].records
+    assert not cluster.log.topics.known(COORDINATION_TOPIC).partitions[0].records
     cluster.workload = replace(cluster.workload, has_run=True)
     nodes = cluster.start("a", "b", "c")
     # One lease of silence is enough.
@@ -289,7 +289,7 @@ async def test_a_log_that_was_emptied_under_its_owners_never_makes_two_of_one(
     a, b = cluster.start("a", "b")
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
     await cluster.sleep(20)
-    partition = cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0]
+    partition = cluster.log.topics.known(COORDINATION_TOPIC).partitions[0]
     cut = len(partition.records) - kept
     partition.start += cut
     del partition.records[:cut]
@@ -303,6 +303,6 @@ async def test_a_log_that_was_emptied_under_its_owners_never_makes_two_of_one(
 async def test_the_topic_keeps_the_logs_own_time(cluster, autojump_clock):
     (node,) = cluster.start("a")
     await cluster.until(lambda: cluster.pushed_by(node), within_s=1)
-    settings: TopicSettings = await cluster.log.describe_topic(COORDINATION_TOPIC)
+    settings: TopicSettings = await cluster.log.topics.describe(COORDINATION_TOPIC)
     assert settings.log_append_time
     assert settings.partitions == 1

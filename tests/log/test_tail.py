@@ -28,14 +28,14 @@ class Scene:
         )
 
     async def create(self) -> None:
-        await self.log.create_topic(TOPIC, TopicSettings(partitions=1))
+        await self.log.topics.create(TOPIC, TopicSettings(partitions=1))
 
     async def append(self, *values: bytes) -> None:
         await self.log.append(TOPIC, 0, [Record(None, each, (), 1) for each in values], Ack.ALL)
 
     def lose(self, count: int) -> None:
         """The last records go, as when a broker takes over that had not copied them."""
-        partition = self.log.topic_or_raise(TOPIC).partitions[0]
+        partition = self.log.topics.known(TOPIC).partitions[0]
         del partition.records[-count:]
         partition.replicated = partition.end
 
@@ -114,7 +114,7 @@ async def test_each_trouble_is_told_and_tried_again(scene: Scene) -> None:
             await scene.tail.bounds()
         elif tries == 2:
             scene.log.faults.heal()
-            await scene.log.delete_topic(TOPIC)
+            await scene.log.topics.delete(TOPIC)
             await scene.tail.bounds()
         elif tries == 3:
             raise LogChanged("it is another one")

@@ -198,7 +198,7 @@ async def test_a_log_made_anew_is_noticed_and_folded_again(autojump_clock, open_
     async with open_site() as site:
         await site.metadata.change(GROUP)
         old_id = site.metadata.state.log_id
-        await site.log.delete_topic(site.metadata.topic)
+        await site.log.topics.delete(site.metadata.topic)
         await trio.sleep(20)
         await site.metadata.wait_current()
         assert site.metadata.state.log_id not in ("", old_id)
@@ -208,7 +208,7 @@ async def test_a_log_made_anew_is_noticed_and_folded_again(autojump_clock, open_
 
 def lose_the_last_record(site):
     """A leader that had not copied the last record took over."""
-    partition = site.log._topics[site.metadata.topic].partitions[0]
+    partition = site.log.topics.known(site.metadata.topic).partitions[0]
     del partition.records[-1]
     partition.replicated = partition.end
 
@@ -278,25 +278,19 @@ async def test_a_node_whose_log_is_down_at_its_start_shows_another_datacentre(
             assert site.metadata.catalog.groups == {}
 
 
-class _LogWithAPolicy(MemoryLog):
-    """Refuses new topics until it is told otherwise, as a Kafka with a policy does."""
-
-    forbids = True
-
-    async def create_topic(self, topic, settings):
-        if self.forbids:
-            raise ValueError("the policy wants retention.ms to be set")
-        return await super().create_topic(topic, settings)
-
-
 async def test_a_log_that_refuses_the_metadata_topic_is_told_of_and_ends_no_node(
-    autojump_clock, open_site, clock
+    autojump_clock, open_site, clock, monkeypatch
 ):
-    log = _LogWithAPolicy("dc1", clock)
+    log = MemoryLog("dc1", clock)
+
+    async def refuse(_topic, _settings):
+        raise ValueError("the policy wants retention.ms to be set")
+
+    monkeypatch.setattr(log.topics, "create", refuse)
     async with open_site("dc1", log=log) as site:
         await trio.sleep(120)
         assert "the policy wants retention.ms" in site.metadata.health.reason
-        log.forbids = False
+        monkeypatch.undo()
         await site.metadata.wait_current()
 
 
@@ -306,7 +300,7 @@ async def test_a_log_of_another_datacentre_stops_the_node_with_a_clear_error(
     log = MemoryLog("dc1", clock)
     async with open_site("dc1", log=log) as site:
         await site.metadata.wait_current()
-    log._dc = "dc9"
+    log.dc = "dc9"
     crashes = []
     async with open_site("dc9", log=log) as site:
         site.supervisor._on_crash = crashes.append
@@ -392,7 +386,7 @@ async def test_a_log_whose_records_were_all_deleted_is_made_anew(autojump_clock,
     async with open_site() as site:
         await site.metadata.change(GROUP)
         old_id = site.metadata.state.log_id
-        partition = site.log._topics[site.metadata.topic].partitions[0]
+        partition = site.log.topics.known(site.metadata.topic).partitions[0]
         partition.start = partition.end
         partition.records.clear()
         site.log.faults.unavailable_rate = 1.0

@@ -214,6 +214,6 @@ class Replayer:
         """Return the topic's number of partitions in that log; 0 when it does not say."""
         # A log that hangs must not keep what waits from another one that works.
         with trio.move_on_after(_LOOKUP_MAX_S), suppress(LogUnavailable):
-            settings = await log.describe_topic(queue.log_topic)
+            settings = await log.topics.describe(queue.log_topic)
             return 0 if settings is None else settings.partitions
         return 0
