@@ -106,7 +106,14 @@ class CoordinationReader:
         if self._must_begin or not await self._goes_on(start, end):
             await self._begin(start, end)
         position = self._coordination.state.position
-        await self._tail.follow(position, end, self._take, self._caught_up, self._coordination.last)
+        await self._tail.follow(
+            position,
+            self._take,
+            end=end,
+            caught_up=self._caught_up,
+            verifies=True,
+            last=self._coordination.last,
+        )
 
     async def _caught_up(self, end: int) -> int:
         self._coordination.report("")
@@ -162,23 +169,30 @@ class CoordinationReader:
         # Until when strangers may speak up.
         until_s = float("-inf") if beginning.is_whole else self._clock.monotonic_s() + _LISTENS_S
         last: StoredRecord | None = None
-        async with self._log.reader(self._topic, {0: state.position}) as reader:
-            while state.position < end or self._clock.monotonic_s() < until_s:
-                for stored in await self._tail.next(reader, state.position):
-                    said = said_by(stored)
-                    if not beginning.is_whole:
-                        # One below the end was looked at: it cannot be begun with.
-                        if isinstance(said, Snapshot) and stored.offset >= end:
-                            raise LogChanged("a snapshot has come")
-                        if is_strange(state, said):
-                            until_s = self._clock.monotonic_s() + _STRANGERS_GONE_S
-                            self._coordination.report(
-                                "the coordination log was cut; waiting for a snapshot, or until "
-                                "its former members are gone"
-                            )
-                    state.apply(stored.offset, stored.timestamp_ms, said)
-                    last = stored
-                await trio.lowlevel.checkpoint()
+
+        async def listen(batch: Sequence[StoredRecord]) -> None:
+            nonlocal until_s, last
+            for stored in batch:
+                said = said_by(stored)
+                if not beginning.is_whole:
+                    # One below the end was looked at: it cannot be begun with.
+                    if isinstance(said, Snapshot) and stored.offset >= end:
+                        raise LogChanged("a snapshot has come")
+                    if is_strange(state, said):
+                        until_s = self._clock.monotonic_s() + _STRANGERS_GONE_S
+                        self._coordination.report(
+                            "the coordination log was cut; waiting for a snapshot, or until "
+                            "its former members are gone"
+                        )
+                state.apply(stored.offset, stored.timestamp_ms, said)
+                last = stored
+            if state.position >= end and self._clock.monotonic_s() >= until_s:
+                is_over.cancel()
+            await trio.lowlevel.checkpoint()
+
+        with trio.CancelScope() as is_over:
+            if state.position < end or not beginning.is_whole:
+                await self._tail.follow(state.position, listen)
         self._must_begin = False
         self._coordination.begin_anew(state, last, has_listened=not beginning.is_whole)
 

@@ -121,7 +121,14 @@ class Registry:
         if position > end or not await self._tail.holds(self._last):
             raise LogChanged(f"it ends at {end}, and {position} records of another one were read")
         self._settled_below = end
-        await self._tail.follow(max(position, start), end, self._fold, self._caught_up, self._last)
+        await self._tail.follow(
+            max(position, start),
+            self._fold,
+            end=end,
+            caught_up=self._caught_up,
+            verifies=True,
+            last=self._last,
+        )
 
     async def _create_topic(self) -> None:
         """Create the log topic; several nodes may do so at once. Raises LogUnavailable if it is
