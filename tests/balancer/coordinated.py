@@ -155,6 +155,7 @@ class CoordinatedNode:
         self.scope = trio.CancelScope()
         self.releases_s = 0.1
         self.loads = NodeLoads()
+        self.crashes = []
         clock = cluster.clock
         self.reader = CoordinationReader(self.coordination, clock=clock, rng=rng)
         self.membership = Membership(
@@ -174,6 +175,7 @@ class CoordinatedNode:
             lambda: cluster.workload,
             clock=clock,
             rng=rng,
+            on_crash=self.crashes.append,
         )
         self._leaves, self._stops_reading = trio.Event(), trio.Event()
         self._stops_leading = trio.Event()
