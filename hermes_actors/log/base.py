@@ -112,6 +112,9 @@ def stored_count(outcomes: Sequence[object]) -> int:
 class TopicSettings(Struct, frozen=True):
     """The settings of one topic that a log needs; `retention_ms` None keeps records for ever.
 
+    `record_bytes_max`: a larger record is refused; Kafka bounds batches, so there records of up to
+    4 KiB more are stored.
+
     `log_append_time`: the log stamps records itself, by its wall clock; the embedded log never goes
     back, and goes on, slower, while that clock is behind (`AppendTime`).
     """

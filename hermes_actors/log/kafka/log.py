@@ -16,7 +16,6 @@ from hermes_actors.log.base import Commit, Edge, Outcome, Reader, TopicSettings
 from hermes_actors.log.kafka.brokers import Brokers
 from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.groups import GroupOffsets
-from hermes_actors.log.kafka.limits import LimitedAppend
 from hermes_actors.log.kafka.positions import Positions
 from hermes_actors.log.kafka.producers import Producers, ProducerStatistics
 from hermes_actors.log.kafka.reader import open_reader
@@ -43,7 +42,6 @@ async def open_kafka_log(
     positions = Positions(brokers)
     topics = TopicAdmin(brokers, positions)
     try:
-        await guest.call(brokers.open)
         await guest.call(producers.open)
         yield KafkaLog(connection, producers, brokers, positions, topics)
     finally:
@@ -69,7 +67,6 @@ class KafkaLog:
         self._positions = positions
         self.topics = KafkaTopics(topics, producers)
         self._groups = GroupOffsets(brokers)
-        self._limited = LimitedAppend(topics, producers.append)
 
     @property
     def dc(self) -> str:
@@ -84,7 +81,7 @@ class KafkaLog:
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:
         """Append in order; see Log. Never raises for an operating error."""
-        return await self._limited.append(topic, partition, batch, ack)
+        return await self._producers.append(topic, partition, batch, ack)
 
     def reader(
         self, topic: str, positions: Mapping[int, int]

@@ -8,7 +8,7 @@ import asyncio
 import aiokafka.errors as kafka_errors
 from aiokafka.protocol.offset import OffsetRequest
 
-from hermes_actors.log.base import EARLIEST, LATEST, Edge, UnknownTopic
+from hermes_actors.log.base import EARLIEST, LATEST, Edge
 from hermes_actors.log.kafka.brokers import FAILURES, Brokers
 
 START = -2
@@ -55,11 +55,7 @@ class Positions:
         self, topic: str, timestamp_ms: int | None = None, partition: int | None = None
     ) -> dict[int, int]:
         """One attempt at a question, None: the end. Raises FAILURES, UnknownTopic."""
-        leaders = await self._brokers.leaders(topic)
-        if not leaders or (partition is not None and partition not in leaders):
-            leaders = await self._brokers.leaders(topic, fresh=True)
-        if not leaders or (partition is not None and partition not in leaders):
-            raise UnknownTopic(topic)
+        leaders = await self._brokers.leaders_of(topic, () if partition is None else (partition,))
         if partition is not None:
             leaders = {partition: leaders[partition]}
         by_leader: dict[int, list[int]] = {}
