@@ -37,18 +37,6 @@ async def led(cluster, *names):
     return nodes, leader
 
 
-async def test_one_of_many_that_start_together_leads(cluster, autojump_clock):
-    nodes, _ = await led(cluster, *"abcdef")
-    await cluster.sleep(5)
-    assert sum(node.leads() for node in nodes) == 1
-    assert nodes[0].state.term == 1
-
-
-async def test_a_node_alone_claims_without_a_wait(cluster, autojump_clock):
-    (node,) = cluster.start("a")
-    assert await cluster.until(node.leads, within_s=0.1) <= 0.05
-
-
 async def test_a_lost_nodes_work_is_planned_within_a_fifth_of_a_second_of_its_expiry(
     cluster, autojump_clock
 ):

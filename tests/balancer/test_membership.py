@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from hermes_actors.balancer.membership import NodeLoads
 from hermes_actors.coordination.commands import COORDINATION_TOPIC, SETTINGS, TaskLoad
-from hermes_actors.log.base import TopicSettings
 
 
 async def test_nodes_that_start_together_share_the_work_within_a_second(cluster, autojump_clock):
@@ -138,16 +137,6 @@ async def test_a_node_that_hears_nothing_stops_speaking_and_its_work_goes_elsewh
     await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=5)
 
 
-async def test_a_node_that_is_cut_off_is_counted_out_and_comes_back(cluster, autojump_clock):
-    a, b, c = cluster.start("a", "b", "c")
-    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
-    c.log.is_cut = True
-    await cluster.until(lambda: cluster.pushed_by(a, b), within_s=5)
-    await cluster.sleep(10)
-    c.log.is_cut = False
-    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=4)
-
-
 async def test_a_new_life_waits_until_nothing_of_the_old_one_runs(cluster, autojump_clock):
     a, b = cluster.start("a", "b")
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
@@ -231,11 +220,6 @@ async def test_a_log_that_is_deleted_under_its_owners_never_makes_two_of_one(
     await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=12)
 
 
-async def test_what_never_ran_needs_no_wait_in_a_new_log(cluster, autojump_clock):
-    (node,) = cluster.start("a")
-    assert await cluster.until(lambda: cluster.pushed_by(node), within_s=1) < 0.5
-
-
 async def test_what_has_run_before_waits_for_a_lease_in_a_log_that_tells_nothing_of_it(
     cluster, autojump_clock
 ):
@@ -298,11 +282,3 @@ async def test_a_log_that_was_emptied_under_its_owners_never_makes_two_of_one(
     await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=35)
     assert a.state == b.state == c.state
     assert a.state.expired == 0
-
-
-async def test_the_topic_keeps_the_logs_own_time(cluster, autojump_clock):
-    (node,) = cluster.start("a")
-    await cluster.until(lambda: cluster.pushed_by(node), within_s=1)
-    settings: TopicSettings = await cluster.log.topics.describe(COORDINATION_TOPIC)
-    assert settings.log_append_time
-    assert settings.partitions == 1

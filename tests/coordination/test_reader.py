@@ -106,14 +106,6 @@ async def test_a_topic_that_its_writers_stamp_is_stamped_by_the_log_from_then_on
         assert await site.log.topics.describe(COORDINATION_TOPIC) == SETTINGS
 
 
-async def test_a_record_appears_without_a_wait(site, autojump_clock):
-    async with site.reading() as coordination:
-        began_s = trio.current_time()
-        await site.say(Join("a", "node-a"), TermClaim("a", 1))
-        await coordination.until(lambda state: state.leader == "a")
-        assert trio.current_time() == began_s
-
-
 async def test_it_begins_with_the_newest_snapshot_and_has_the_state_of_who_read_all(
     site, autojump_clock
 ):
@@ -255,19 +247,6 @@ async def test_a_log_that_shrank_and_grew_again_is_noticed_within_seconds(site, 
         assert coordination.generation == 2
         async with site.reading() as fresh:
             assert fresh.state == coordination.state
-
-
-async def test_a_log_cut_above_what_was_read_is_read_anew(site, autojump_clock):
-    async with site.reading() as coordination:
-        await site.say(Join("a", "node-a"))
-        await coordination.until(lambda state: "a" in state.members)
-    await site.say(Join("b", "node-b"))
-    await site.pass_hours(7)
-    await site.say(Join("c", "node-c"))
-    site.log.expire(site.clock.now_ms())
-    async with site.reading(coordination):
-        assert coordination.generation == 2
-        assert set(coordination.state.members) == {"c"}
 
 
 async def test_who_finds_a_cut_log_with_strangers_waits_for_their_snapshot(site, autojump_clock):

@@ -21,14 +21,11 @@ from hermes_actors.log.base import (
     UnavailableRecord,
     UnknownRecord,
 )
-from hermes_actors.log.cursor import Room
 from hermes_actors.log.embedded.log import EmbeddedLog, open_embedded_log
 from hermes_actors.log.embedded.opening import open_store
 from hermes_actors.log.embedded.schema import (
     FILE_NAME,
     open_read_only,
-    read_batch,
-    read_topics,
 )
 from hermes_actors.log.embedded.writer import EmbeddedLimits, Job
 from hermes_actors.model.record import Record
@@ -71,14 +68,6 @@ async def test_concurrent_appends_share_few_commits(tmp_path):
                 nursery.start_soon(log.append, "t", n % 4, batch(b"x"), Ack.ALL)
         assert log.statistics().records == 400
         assert log.statistics().commits - before < 40
-
-
-async def test_what_is_refused_is_not_counted_as_written(tmp_path):
-    async with opened(tmp_path) as log:
-        await log.topics.create("t", TopicSettings(record_bytes_max=100))
-        await log.append("t", 0, batch(b"x", b"y" * 1_000), Ack.ALL)
-        await log.append("nowhere", 0, batch(b"x"), Ack.ALL)
-        assert log.statistics().records == 1
 
 
 async def test_what_is_written_is_let_go_without_the_collector(tmp_path):
@@ -198,12 +187,6 @@ async def test_a_closed_log_says_so(tmp_path):
             await log.commit("g", "t", {0: Commit(1)})
 
 
-async def test_an_error_in_the_block_comes_out_as_it_is(tmp_path):
-    with pytest.raises(KeyError):
-        async with opened(tmp_path):
-            raise KeyError("mine")
-
-
 async def test_readers_behind_the_tail_cache_read_the_file_and_then_the_cache(tmp_path):
     values = [b"%04d" % n for n in range(200)]
     async with opened(tmp_path, tail_bytes_max=10 * 260) as log:
@@ -223,13 +206,6 @@ async def test_a_record_that_cannot_be_coded_is_refused_and_costs_nobody_else(tm
         assert [type(outcome) for outcome in outcomes] == [Stored, RefusedRecord, Stored]
         assert await read_all(log) == [b"a", b"b"]
     async with opened(tmp_path) as log:
-        assert await read_all(log) == [b"a", b"b"]
-
-
-async def test_the_tail_cache_off_changes_nothing_for_readers(tmp_path):
-    async with opened(tmp_path, tail_bytes_max=0) as log:
-        await log.topics.create("t", TopicSettings())
-        await log.append("t", 0, batch(b"a", b"b"), Ack.ALL)
         assert await read_all(log) == [b"a", b"b"]
 
 
@@ -402,19 +378,6 @@ async def test_a_torn_file_is_refused_with_one_clear_line(tmp_path):
     assert "torn" in message or "malformed" in message
 
 
-async def test_an_empty_file_is_refused_not_taken_for_a_new_log(tmp_path):
-    path = await make_log(tmp_path)
-    path.write_bytes(b"")
-    assert "empty" in await refusal(tmp_path)
-
-
-async def test_a_file_with_a_damaged_header_is_refused(tmp_path):
-    path = await make_log(tmp_path)
-    with path.open("r+b") as file:
-        file.write(b"\x00" * 100)
-    assert "not a database" in await refusal(tmp_path)
-
-
 async def test_damage_that_sqlite_quotes_in_its_error_is_refused_with_one_clear_line(tmp_path):
     async with opened(tmp_path) as log:
         await log.topics.create("t", TopicSettings())
@@ -444,40 +407,3 @@ async def test_a_log_of_another_schema_version_is_refused(tmp_path):
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA user_version = 99")
     assert "version 99" in await refusal(tmp_path)
-
-
-async def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        assert "name a directory that this user can write to" in await refusal(place)
-
-
-async def test_a_second_opening_is_refused_and_allowed_after_the_first_is_closed(tmp_path):
-    async with opened(tmp_path):
-        assert "another process" in await refusal(tmp_path)
-    async with opened(tmp_path) as log:
-        assert await log.topics.names() == []
-
-
-async def test_a_refused_start_leaves_the_log_free(tmp_path):
-    path = await make_log(tmp_path)
-    whole = path.read_bytes()
-    path.write_bytes(b"nonsense" * 1_000)
-    await refusal(tmp_path)
-    path.write_bytes(whole)
-    async with opened(tmp_path) as log:
-        assert len(await read_all(log)) == 10
-
-
-async def test_the_file_can_be_read_while_it_is_written(tmp_path):
-    async with opened(tmp_path) as log:
-        await log.topics.create("t", TopicSettings())
-        await log.append("t", 0, batch(b"a", b"b"), Ack.ALL)
-        with closing(open_read_only(tmp_path / FILE_NAME)) as connection:
-            (topic,) = read_topics(connection)
-            found = read_batch(connection, topic.partitions[0], 0, Room(10, 1_000))
-            assert [(r.offset, r.value) for r in found] == [(0, b"a"), (1, b"b")]
-            with pytest.raises(sqlite3.OperationalError, match="readonly"):
-                connection.execute("DELETE FROM chunk")
-            await log.append("t", 0, batch(b"c"), Ack.ALL)
-            assert read_topics(connection)[0].partitions[0].end == 3

@@ -56,19 +56,6 @@ async def test_a_silent_append_is_unknown_after_the_time_out_and_stored_when_hea
     assert await stored_values(log) == [b"a"]
 
 
-async def test_a_silent_append_that_is_healed_in_time_is_stored_and_answered(log, autojump_clock):
-    log.faults.silent = True
-    async with trio.open_nursery() as nursery:
-
-        @nursery.start_soon
-        async def append():
-            assert await log.append("t", 0, batch(b"a"), Ack.ALL) == [Stored(0)]
-
-        await trio.sleep(4)
-        log.faults.heal()
-    assert await stored_values(log) == [b"a"]
-
-
 async def test_an_abandoned_append_is_dropped_when_late_store_is_off(log, autojump_clock):
     log.faults.silent = True
     log.faults.late_store = False
@@ -86,13 +73,6 @@ async def test_a_cancelled_append_may_be_stored_later(log, autojump_clock):
     assert await stored_values(log) == []
     await trio.sleep(1)
     assert await stored_values(log) == [b"a"]
-
-
-async def test_a_slow_append_takes_a_time_between_the_bounds(log, autojump_clock):
-    log.faults.delay_s = (1.0, 2.0)
-    started_s = trio.current_time()
-    assert await log.append("t", 0, batch(b"a"), Ack.ALL) == [Stored(0)]
-    assert 1.0 <= trio.current_time() - started_s <= 2.0
 
 
 async def test_an_append_slower_than_the_time_out_is_unknown_and_stored_late(log, autojump_clock):
@@ -138,19 +118,6 @@ async def test_a_failing_log_refuses_before_storing(log, autojump_clock):
         await log.topics.create("u", TopicSettings())
     log.faults.heal()
     assert await stored_values(log) == []
-
-
-async def test_a_rate_strikes_some_appends_the_same_ones_for_the_same_seed(autojump_clock):
-    async def history(seed):
-        log = MemoryLog("dc1", SimulatedClock(), faults=Faults(random.Random(seed)))
-        await log.topics.create("t", TopicSettings())
-        log.faults.unavailable_rate = 0.5
-        return [type((await log.append("t", 0, batch(b"a"), Ack.ALL))[0]) for _ in range(50)]
-
-    first = await history(7)
-    assert first == await history(7)
-    assert first != await history(8)
-    assert {Stored, UnavailableRecord} == set(first)
 
 
 async def test_a_lost_acknowledgement_is_unknown_although_stored(log, autojump_clock):
@@ -205,14 +172,6 @@ async def test_silent_reads_wait_until_healed(log, autojump_clock):
 
         await trio.testing.wait_all_tasks_blocked()
         log.faults.heal()
-
-
-async def test_slow_reads_take_a_time_between_the_bounds(log, autojump_clock):
-    log.faults.read_delay_s = (2.0, 3.0)
-    started_s = trio.current_time()
-    await log.positions("t", LATEST)
-    await log.commit("g", "t", {0: Commit(1)})
-    assert 4.0 <= trio.current_time() - started_s <= 6.0
 
 
 async def test_failing_commits_raise_and_store_nothing(log, autojump_clock):
@@ -319,14 +278,3 @@ async def test_a_cut_log_refuses_everything_until_healed(log, autojump_clock):
         await log.commit("g", "t", {0: Commit(1)})
     log.faults.heal()
     assert await log.append("t", 0, batch(b"a"), Ack.ALL) == [Stored(0)]
-
-
-async def test_requests_that_wait_for_a_silent_broker_are_bounded(log, autojump_clock, monkeypatch):
-    monkeypatch.setattr("hermes_actors.log.memory._REQUESTS_MAX", 2)
-    log.faults.silent = True
-    async with trio.open_nursery() as nursery:
-        for _ in range(2):
-            nursery.start_soon(log.append, "t", 0, batch(b"a"), Ack.ALL)
-        await trio.testing.wait_all_tasks_blocked()
-        outcomes = await log.append("t", 0, batch(b"b"), Ack.ALL)
-    assert isinstance(outcomes[0], UnavailableRecord)

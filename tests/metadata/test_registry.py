@@ -23,7 +23,7 @@ from hermes_actors.metadata.commands import (
     put,
 )
 from hermes_actors.metadata.keys import group_key, topic_key, topics_below
-from hermes_actors.metadata.registry import Metadata, OutcomeUnknown
+from hermes_actors.metadata.registry import OutcomeUnknown
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -244,23 +244,6 @@ async def test_a_log_rewritten_and_written_on_is_noticed_by_what_its_writers_saw
         assert site.metadata.catalog.groups == {}
 
 
-async def test_a_contradicting_writer_forces_one_refold_and_not_more(
-    autojump_clock, open_site, clock
-):
-    async with open_site() as site:
-        await site.metadata.change(GROUP)
-        folded = site.metadata.state
-        stray = Put("stray", "note/x", b"", (), Seen(1, "another history"))
-        await site.log.append(site.metadata.topic, 0, [encode(stray, clock.now_ms())], Ack.ALL)
-        await trio.sleep(30)
-        refolded = site.metadata.state
-        assert refolded is not folded
-        assert "note/x" in site.metadata.catalog.others
-        await trio.sleep(30)
-        assert site.metadata.state is refolded
-        assert site.metadata.is_current
-
-
 async def test_a_node_whose_log_is_down_at_its_start_shows_another_datacentre(
     autojump_clock, open_site
 ):
@@ -319,32 +302,6 @@ async def test_a_stamp_precondition_lets_only_an_unchanged_register_be_changed(
         mine = put("note/x", b"2", StampIs("note/x", first.stamp))
         assert isinstance(await site.metadata.change(mine), Accepted)
         assert isinstance(await site.metadata.change(mine), Rejected)
-
-
-def test_a_namespace_is_put_before_the_metadata_topic(clock):
-    import random
-
-    from hermes_actors.runtime.clock import seeded_ids
-
-    rng = random.Random(0)
-    metadata = Metadata(
-        MemoryLog("dc1", clock), clock=clock, ids=seeded_ids(rng), rng=rng, namespace="test"
-    )
-    assert metadata.topic == "test__hermes.metadata"
-
-
-async def test_a_refold_is_counted_and_told_with_its_reason(autojump_clock, open_site, caplog):
-    async with open_site() as site:
-        await site.metadata.change(GROUP)
-        assert site.metadata.notices() == []
-        lose_the_last_record(site)
-        await trio.sleep(20)
-        assert site.metadata.is_current
-        assert site.metadata.catalog.groups == {}
-        assert site.metadata.refolds == 1
-        (notice,) = site.metadata.notices()
-        assert "read again 1 times; the last time because" in notice
-    assert "is read again" in caplog.text
 
 
 async def test_what_cannot_be_decoded_is_skipped_counted_and_told_alike_on_every_node(
