@@ -1,31 +1,38 @@
 """`hermes dlq …`: a subscription's dead letters, looked at, delivered again, or closed."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
-from hermes_actors.cli.command_line.options import Output, OutputOption, YesOption, confirm
+from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
+from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.command_line.options import YesOption, confirm
 from hermes_actors.cli.command_line.plain import command_group
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient, quoted
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.connection.management import quoted
 from hermes_actors.cli.dlq.selection import (
-    CHOICE,
     AllOption,
     DryRunOption,
     IdsArgument,
+    MessageIdOption,
+    ReasonOption,
+    SinceOption,
+    StatusOption,
+    UntilOption,
     chosen,
     counted_letters,
     meant,
 )
 from hermes_actors.cli.output.render import (
+    Columns,
+    Fields,
     counted,
     fields_of,
     parsed_object,
-    printable,
     say,
+    show_answer,
     show_object,
-    show_rows,
+    show_table,
 )
 
 app = command_group(
@@ -33,34 +40,27 @@ app = command_group(
 )
 
 
-def _say_unreachable(found: dict[str, Any]) -> None:
+def _path(topic: str, subscription: str) -> str:
+    return f"{subscription_path(topic, subscription)}/dead-letters"
+
+
+def _say_unreachable(found: Fields) -> None:
     for each in fields_of(found, "unreachable"):
-        dc, reason = printable(str(each.get("datacenter"))), printable(str(each.get("reason")))
-        say(f"{dc} is left out: {reason}")
+        say(f"{each.get('datacenter')} is left out: {each.get('reason')}")
 
 
-_COLUMNS = ("Given up", "Id", "Message", "Status", "Tries", "Reason")
+def _reason(letter: Fields) -> str:
+    return ": ".join(str(letter[each]) for each in ("reason", "detail") if letter.get(each))
 
 
-def _row(letter: dict[str, Any]) -> list[str]:
-    detail = str(letter.get("detail") or "")
-    reason = str(letter.get("reason", ""))
-    return [
-        str(letter.get("discardedAt", "")),
-        str(letter.get("id", "")),
-        str(letter.get("messageId") or "-"),
-        str(letter.get("status") or "-"),
-        str(letter.get("attempts", "")),
-        f"{reason}: {detail}" if detail else reason,
-    ]
-
-
-def _show_letters(found: dict[str, Any]) -> None:
-    rows = [_row(letter) for letter in fields_of(found, "deadLetters")]
-    show_rows(_COLUMNS, rows, "no open dead letters", optional=("Tries",), has_sentences=True)
-    _say_unreachable(found)
-    if found.get("next"):
-        say(f"there are more: --before {printable(str(found['next']))}")
+_COLUMNS: Columns = {
+    "Given up": "discardedAt",
+    "Id": "id",
+    "Message": "messageId",
+    "Status": lambda letter: letter.get("status") or None,
+    "Tries": "attempts",
+    "Reason": _reason,
+}
 
 
 @management_command(
@@ -68,52 +68,42 @@ def _show_letters(found: dict[str, Any]) -> None:
     "hermes dlq list shop.orders billing",
     "hermes dlq list shop.orders billing --reason expired --since 1h",
     name="list",
-    arguments=SUBSCRIPTION.arguments,
-    options=CHOICE,
-    show=_show_letters,
 )
 def list_letters(
-    client: ManagementClient,
-    topic: str,
-    subscription: str,
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
     limit: Annotated[int, typer.Option(min=1, max=500, help="The most to show.")] = 50,
     before: Annotated[
         str | None, typer.Option(metavar="NEXT", help="The page after one that said so.")
     ] = None,
-    **choice: str | None,
-) -> bytes:
+    reason: ReasonOption = None,
+    status: StatusOption = None,
+    message_id: MessageIdOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+) -> None:
     """List open dead letters of all datacentres, newest first."""
-    params = chosen(**choice)
+    params = chosen(reason, status, message_id, since, until) | {"limit": str(limit)}
     if before is not None:
         params["before"] = before
-    return client.get(_path(topic, subscription), {**params, "limit": str(limit)})
+    show_answer(management().get(_path(topic, subscription), params), _show_letters)
 
 
-@management_command(
-    app, "hermes dlq show shop.orders billing dc1:0:3:1042", arguments=SUBSCRIPTION.arguments
-)
+def _show_letters(found: Fields) -> None:
+    show_table(_COLUMNS, fields_of(found, "deadLetters"), "no open dead letters")
+    _say_unreachable(found)
+    if found.get("next"):
+        say(f"there are more: --before {found['next']}")
+
+
+@management_command(app, "hermes dlq show shop.orders billing dc1:0:3:1042")
 def show(
-    client: ManagementClient,
-    topic: str,
-    subscription: str,
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
     letter: Annotated[str, typer.Argument(metavar="ID", help="From 'hermes dlq list'.")],
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show one dead letter with its message, key and headers."""
-    content = client.get(f"{_path(topic, subscription)}/{quoted(letter)}")
-    show_object(content, output)
-
-
-def _show_redrive(found: dict[str, Any], topic: str, subscription: str, dry_run: bool) -> None:
-    count = f"{counted_letters(found, 'matching')} of {subscription}"
-    if dry_run:
-        say(f"would re-drive {count}")
-    else:
-        say(
-            f"re-drives {count}, {found.get('ratePerSecond')}/s in each datacentre; "
-            f"see 'hermes dlq progress {topic} {subscription}'"
-        )
-    _say_unreachable(found)
+    show_object(management().get(f"{_path(topic, subscription)}/{quoted(letter)}"))
 
 
 @management_command(
@@ -121,14 +111,10 @@ def _show_redrive(found: dict[str, Any], topic: str, subscription: str, dry_run:
     "hermes dlq redrive shop.orders billing --all --dry-run",
     "hermes dlq redrive shop.orders billing --reason expired --rate 20",
     "hermes dlq redrive shop.orders billing dc1:0:3:1042",
-    arguments=SUBSCRIPTION.arguments,
-    options=CHOICE,
-    show=_show_redrive,
 )
 def redrive(
-    client: ManagementClient,
-    topic: str,
-    subscription: str,
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
     ids: IdsArgument = None,
     all_: AllOption = False,
     rate: Annotated[
@@ -136,43 +122,63 @@ def redrive(
         typer.Option(min=1, metavar="N", help="Messages a second, each DC.", show_default="50"),
     ] = None,
     dry_run: DryRunOption = False,
-    **choice: str | None,
-) -> bytes:
+    reason: ReasonOption = None,
+    status: StatusOption = None,
+    message_id: MessageIdOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+) -> None:
     """Deliver dead letters again, to this subscription only; see 'hermes dlq progress'."""
-    body = meant(ids, all_, choice)
+    body = meant(ids, all_, chosen(reason, status, message_id, since, until))
     body |= {"dryRun": dry_run} | ({} if rate is None else {"ratePerSecond": rate})
-    return client.post(f"{_path(topic, subscription)}/redrive", body)
+    content = management().post(f"{_path(topic, subscription)}/redrive", body)
+
+    def show(found: Fields) -> None:
+        count = f"{counted_letters(found, 'matching')} of {subscription}"
+        if dry_run:
+            say(f"would re-drive {count}")
+        else:
+            say(
+                f"re-drives {count}, {found.get('ratePerSecond')}/s in each datacentre; "
+                f"see 'hermes dlq progress {topic} {subscription}'"
+            )
+        _say_unreachable(found)
+
+    show_answer(content, show)
 
 
-def _show_progress(found: dict[str, Any], topic: str, subscription: str) -> None:
-    columns = ("DC", "State", "Total", "Redriven", "Failed", "Skipped", "Reason")
-    names = ("datacenter", *(each.lower() for each in columns[1:]))
-    datacenters = fields_of(found, "datacenters")
-    rows = [[str(each.get(name, "")) for name in names] for each in datacenters]
-    show_rows(columns, rows, "no datacentre has anything to re-drive", has_sentences=True)
-    if failed := found.get("failed"):
-        say(
-            f"{counted(failed, 'message')} failed again, see 'hermes dlq list "
-            f"{topic} {subscription} --since {found.get('requestedAt')}'"
-        )
+_PROGRESS_COLUMNS = {
+    "DC": "datacenter",
+    "State": "state",
+    "Total": "total",
+    "Redriven": "redriven",
+    "Failed": "failed",
+    "Skipped": "skipped",
+    "Reason": "reason",
+}
 
 
-@management_command(
-    app,
-    "hermes dlq progress shop.orders billing",
-    arguments=SUBSCRIPTION.arguments,
-    show=_show_progress,
-)
-def progress(client: ManagementClient, topic: str, subscription: str) -> bytes:
+@management_command(app, "hermes dlq progress shop.orders billing")
+def progress(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
     """Show how far the last re-drive has come in each datacentre, also of one that is cancelled."""
-    return client.get(f"{_path(topic, subscription)}/redrive")
+
+    def show(found: Fields) -> None:
+        datacenters = fields_of(found, "datacenters")
+        show_table(_PROGRESS_COLUMNS, datacenters, "no datacentre has anything to re-drive")
+        if failed := found.get("failed"):
+            say(
+                f"{counted(failed, 'message')} failed again, see 'hermes dlq list "
+                f"{topic} {subscription} --since {found.get('requestedAt')}'"
+            )
+
+    show_answer(management().get(f"{_path(topic, subscription)}/redrive"), show)
 
 
-@management_command(app, "hermes dlq cancel shop.orders billing", arguments=SUBSCRIPTION.arguments)
-def cancel(client: ManagementClient, topic: str, subscription: str) -> None:
+@management_command(app, "hermes dlq cancel shop.orders billing")
+def cancel(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
     """Stop a re-drive; what is under way still ends, the other letters stay open."""
     path = f"{_path(topic, subscription)}/redrive"
-    before = parsed_object(client.get(path))
+    before = parsed_object(management().get(path))
     if before.get("isDone"):
         say(
             f"the last re-drive of {subscription} of {topic} was done already "
@@ -180,44 +186,41 @@ def cancel(client: ManagementClient, topic: str, subscription: str) -> None:
             "nothing to cancel"
         )
         return
-    client.delete(path)
+    management().delete(path)
     say(
         f"cancelled the re-drive of subscription {subscription} of {topic}; what it has not "
         f"delivered stays open, see 'hermes dlq progress {topic} {subscription}'"
     )
 
 
-def _show_expired(found: dict[str, Any], subscription: str, dry_run: bool) -> None:
-    verb = "would expire" if dry_run else "expired"
-    say(f"{verb} {counted_letters(found, 'expired')} of {subscription}")
-    _say_unreachable(found)
-
-
 @management_command(
     app,
     "hermes dlq expire shop.orders billing dc1:0:3:1042",
     "hermes dlq expire shop.orders billing --until 2d --yes",
-    arguments=SUBSCRIPTION.arguments,
-    options=CHOICE,
-    show=_show_expired,
 )
 def expire(
-    client: ManagementClient,
-    topic: str,
-    subscription: str,
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
     ids: IdsArgument = None,
     all_: AllOption = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    **choice: str | None,
-) -> bytes:
+    reason: ReasonOption = None,
+    status: StatusOption = None,
+    message_id: MessageIdOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+) -> None:
     """Close dead letters that nobody will need; nothing re-drives them any more."""
-    body = meant(ids, all_, choice) | {"dryRun": dry_run}
+    body = meant(ids, all_, chosen(reason, status, message_id, since, until))
     if not ids and not dry_run:
         what = f"those dead letters of subscription {subscription} of {topic}"
         confirm(what, yes, "expire")
-    return client.post(f"{_path(topic, subscription)}/expire", body)
+    content = management().post(f"{_path(topic, subscription)}/expire", body | {"dryRun": dry_run})
 
+    def show(found: Fields) -> None:
+        verb = "would expire" if dry_run else "expired"
+        say(f"{verb} {counted_letters(found, 'expired')} of {subscription}")
+        _say_unreachable(found)
 
-def _path(topic: str, subscription: str) -> str:
-    return f"{subscription_path(topic, subscription)}/dead-letters"
+    show_answer(content, show)

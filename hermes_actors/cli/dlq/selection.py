@@ -1,13 +1,12 @@
 """The dead letters that a command means, by ids or by options, and how many there are."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from hermes_actors.cli.command_line.bodies import TIME_HELP, optional_time
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.output.render import counted, printable, say
+from hermes_actors.cli.output.render import Fields, counted, say
 from hermes_actors.model.dead_letter import DiscardReason
 
 IdsArgument = Annotated[
@@ -28,24 +27,7 @@ SinceOption = Annotated[
     str | None, typer.Option(metavar="TIME", help=f"Given up then or later: {TIME_HELP}.")
 ]
 UntilOption = Annotated[str | None, typer.Option(metavar="TIME", help="Given up before then.")]
-CHOICE = {
-    "reason": ReasonOption,
-    "status": StatusOption,
-    "message_id": MessageIdOption,
-    "since": SinceOption,
-    "until": UntilOption,
-}
-"""The options that choose letters by what they are, of each command that can."""
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
-
-
-def meant(ids: list[str] | None, is_all: bool, choice: Mapping[str, str | None]) -> dict[str, Any]:
-    """The body that says which letters. Raises UsageWrong where the options do not."""
-    body: dict[str, Any] = {"ids": ids} if ids else {}
-    body |= chosen(**choice)
-    if is_all == bool(body):
-        raise UsageWrong("say which dead letters: their ids, or options that mean some, or --all")
-    return {"all": True} if is_all else body
 
 
 def chosen(
@@ -55,7 +37,7 @@ def chosen(
     since: str | None,
     until: str | None,
 ) -> dict[str, str]:
-    """The fields that the options of `CHOICE` give, as they are sent. Raises UsageWrong."""
+    """The fields that these options give, as they are sent. Raises UsageWrong."""
     given = {
         "reason": reason,
         "status": status,
@@ -66,13 +48,21 @@ def chosen(
     return {name: value for name, value in given.items() if value is not None}
 
 
-def counted_letters(found: dict[str, Any], field: str) -> str:
+def meant(ids: list[str] | None, is_all: bool, choice: dict[str, str]) -> dict[str, Any]:
+    """The body that says which letters. Raises UsageWrong where the options do not."""
+    body: dict[str, Any] = {**({"ids": ids} if ids else {}), **choice}
+    if is_all == bool(body):
+        raise UsageWrong("say which dead letters: their ids, or options that mean some, or --all")
+    return {"all": True} if is_all else body
+
+
+def counted_letters(found: Fields, field: str) -> str:
     """The count in that field, "at least" where not all have been looked at."""
     least = "" if found.get("isComplete") else "at least "
     return f"{least}{counted(found.get(field), 'dead letter')}"
 
 
-def say_letters(topic: str, subscription: str, found: dict[str, Any]) -> None:
+def say_letters(topic: str, subscription: str, found: Fields) -> None:
     """How many dead letters there are, the newest one's cause, and where to see them."""
     letters = found.get("deadLetters")
     if not isinstance(letters, dict) or not letters.get("open"):
@@ -80,9 +70,6 @@ def say_letters(topic: str, subscription: str, found: dict[str, Any]) -> None:
     newest = letters.get("newest") or {}
     cause = ": ".join(str(newest[each]) for each in ("reason", "detail") if newest.get(each))
     say(
-        printable(
-            f"{counted_letters(letters, 'open')}, the newest of "
-            f"{newest.get('discardedAt', '?')}: {cause}; "
-            f"see 'hermes dlq list {topic} {subscription}'"
-        )
+        f"{counted_letters(letters, 'open')}, the newest of {newest.get('discardedAt', '?')}: "
+        f"{cause}; see 'hermes dlq list {topic} {subscription}'"
     )

@@ -13,7 +13,7 @@ from typing import TypeVar
 import trio
 
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
-from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.failures import CommandFailed, first_of
 from hermes_actors.cli.nodes.logs import named_node
 from hermes_actors.config import Config
 from hermes_actors.consumer.opening import open_senders
@@ -144,9 +144,7 @@ def _only_error(
     group: BaseExceptionGroup[BaseException], options: Mapping[str, str]
 ) -> BaseException:
     """The one error that people should read, or the group when it holds something unexpected."""
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
+    first = first_of(group)
     if isinstance(first, PortUnusable) and first.field in options:
         return CommandFailed(f"{first.message} with {options[first.field]}")
     if isinstance(first, RestartIntensityExceeded) and isinstance(first.__cause__, StartupError):

@@ -16,7 +16,7 @@ from hermes_actors.cli.command_line.options import (
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.cli.output.render import age, counted, say, show_rows, write_json
+from hermes_actors.cli.output.render import counted, say, show_rows, span, write_json
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool.opening import spool_folder
 from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
@@ -100,7 +100,12 @@ def _existing_folder(config: Config) -> Path:
 
 def _show(content: SpoolContent, now_ms: int) -> None:
     rows = [
-        [each.topic, str(each.entries), str(each.size_bytes), age(now_ms - each.oldest_ms)]
+        [
+            each.topic,
+            str(each.entries),
+            str(each.size_bytes),
+            span((now_ms - each.oldest_ms) / 1_000),
+        ]
         for each in content.topics
     ]
     show_rows(_COLUMNS, rows, "nothing waits")

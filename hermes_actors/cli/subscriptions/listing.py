@@ -1,30 +1,37 @@
 """`hermes subscription list`: how all of them fare, so that the sick one is found."""
 
-from functools import partial
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
 from hermes_actors.cli.administration.arguments import completed
 from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import Output, OutputOption, Sort
-from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.command_line.options import Sort
+from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.output.render import (
+    Columns,
+    Fields,
     fields_of,
-    known,
     say_unknown,
     show_answer,
     show_names,
-    show_rows,
+    show_table,
 )
 from hermes_actors.cli.output.watching import WatchOption, watched
 
-_COLUMNS = ("Subscription", "State", "Level", "Deliv./s", "Lag", "Dead", "Reason")
+app = typer.Typer()
 
 
+@management_command(
+    app,
+    "hermes subscription list",
+    "hermes subscription list --unhealthy",
+    "hermes subscription list shop.orders --sort lag",
+    name="list",
+)
 def list_subscriptions(
-    client: ManagementClient,
     topic: Annotated[
         str | None,
         typer.Argument(
@@ -43,7 +50,6 @@ def list_subscriptions(
         bool, typer.Option("--tracked", help="Names of those of TOPIC with tracking.")
     ] = False,
     watch: WatchOption = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """List how all subscriptions fare, or the names of one topic's.
 
@@ -55,43 +61,50 @@ def list_subscriptions(
     if tracked and fares:
         raise UsageWrong("--tracked lists names: give TOPIC, and neither --unhealthy nor --sort")
     if topic is not None and not fares:
-        params = {"tracked": "true"} if tracked else None
-        show_names(client.get(subscription_path(topic), params), "Subscription", output)
+        only = {"tracked": "true"} if tracked else None
+        show_names(management().get(subscription_path(topic), only), "Subscription")
         return
-    asked = {"topicName": topic, "sort": None if sort is None else sort.value}
-    params = {name: value for name, value in asked.items() if value is not None}
-    if unhealthy:
-        params["unhealthy"] = "true"
+    given = {"topicName": topic, "sort": sort, "unhealthy": "true" if unhealthy else None}
+    params = {name: str(value) for name, value in given.items() if value is not None}
     nothing = "no subscription has a problem" if unhealthy else "no subscriptions"
 
-    def show() -> None:
-        content = client.get("/status/subscriptions", params or None)
-        show_answer(content, output, partial(_show_fares, nothing))
+    def show(found: Fields) -> None:
+        show_table(_COLUMNS, fields_of(found, "subscriptions"), nothing)
+        say_unknown(found)
 
-    watched(show, watch)
-
-
-def _show_fares(nothing: str, found: dict[str, Any]) -> None:
-    rows = [_row(each) for each in fields_of(found, "subscriptions")]
-    show_rows(_COLUMNS, rows, nothing, optional=("Level", "Deliv./s"), has_sentences=True)
-    say_unknown(found)
+    watched(
+        lambda: show_answer(management().get("/status/subscriptions", params or None), show), watch
+    )
 
 
-def _row(found: dict[str, Any]) -> list[str]:
-    return [
-        f"{found.get('topicName')} {found.get('name')}",
-        str(found.get("condition", "")),
-        str(found.get("rateLevel") or "-"),
-        _at_least(f"{found.get('rate', 0):.1f}", found),
-        known(found.get("lag")),
-        _at_least(known(found.get("openDeadLetters")), found),
-        "; ".join(str(each.get("description")) for each in fields_of(found, "problems"))
-        or str(found.get("reason", "")),
-    ]
-
-
-def _at_least(figure: str, found: dict[str, Any]) -> str:
+def _at_least(name: str) -> Callable[[Fields], object]:
     """The figure; where not all datacentres tell of it with a `+`, or `?` for none."""
-    if found.get("isKnown", True) or figure == "?":
-        return figure
-    return f"{figure}+" if float(figure) else "?"
+
+    def cell(found: Fields) -> object:
+        figure = found.get(name, 0)
+        if found.get("isKnown", True) or figure < 0:
+            return figure
+        return f"{figure:.4g}+" if figure else "?"
+
+    return cell
+
+
+def full_name(found: Fields) -> str:
+    """A subscription as commands take it."""
+    return f"{found.get('topicName')} {found.get('name')}"
+
+
+def _reason(found: Fields) -> object:
+    problems = "; ".join(str(each.get("description")) for each in fields_of(found, "problems"))
+    return problems or found.get("reason")
+
+
+_COLUMNS: Columns = {
+    "Subscription": full_name,
+    "State": "condition",
+    "Level": "rateLevel",
+    "Deliv./s": _at_least("rate"),
+    "Lag": "lag",
+    "Dead": _at_least("openDeadLetters"),
+    "Reason": _reason,
+}
