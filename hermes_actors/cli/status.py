@@ -17,6 +17,7 @@ from hermes_actors.cli.output.render import (
     Fields,
     counted,
     fields_of,
+    full_name,
     parsed_object,
     say,
     say_unknown,
@@ -25,7 +26,6 @@ from hermes_actors.cli.output.render import (
     write_json,
 )
 from hermes_actors.cli.output.watching import WatchOption, watched
-from hermes_actors.cli.subscriptions.listing import full_name
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 top_app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")

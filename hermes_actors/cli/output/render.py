@@ -125,6 +125,11 @@ def say_unknown(found: Fields) -> None:
             say(f"{dc.get('datacenter')}: {dc.get('reason')}")
 
 
+def full_name(found: Fields) -> str:
+    """A subscription as commands take it."""
+    return f"{found.get('topicName')} {found.get('name')}"
+
+
 def flattened(value: Any, prefix: str = "") -> list[tuple[str, str]]:
     """The leaves of an object as (dotted name, text), in the server's order."""
     if isinstance(value, dict) and (value or not prefix):

@@ -14,6 +14,7 @@ from hermes_actors.cli.output.render import (
     Columns,
     Fields,
     fields_of,
+    full_name,
     say_unknown,
     show_answer,
     show_names,
@@ -87,11 +88,6 @@ def _at_least(name: str) -> Callable[[Fields], object]:
         return f"{figure:.4g}+" if figure else "?"
 
     return cell
-
-
-def full_name(found: Fields) -> str:
-    """A subscription as commands take it."""
-    return f"{found.get('topicName')} {found.get('name')}"
 
 
 def _reason(found: Fields) -> object:

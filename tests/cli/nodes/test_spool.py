@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from hermes_actors.cli.output.render import age
 from hermes_actors.fallback.spool.format import SpoolEntry, encode_entry
 from hermes_actors.fallback.spool.opening import open_segment_store
 from hermes_actors.model.message import Message
@@ -121,17 +120,3 @@ def test_draining_a_folder_in_which_nothing_waits_needs_no_log(hermes, folder):
     folder.mkdir(parents=True)
     result = hermes("spool", "drain")
     assert (result.exit_code, result.stdout) == (0, "nothing waits\n")
-
-
-@pytest.mark.parametrize(
-    ("duration_ms", "text"),
-    [
-        (-5, "0.0 s"),
-        (1_500, "1.5 s"),
-        (61_000, "1 min 1 s"),
-        (3_600_000, "1 h 0 min"),
-        (90_000_000, "1 d 1 h"),
-    ],
-)
-def test_ages_read_as_people_say_them(duration_ms, text):
-    assert age(duration_ms) == text
