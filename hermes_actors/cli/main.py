@@ -37,7 +37,7 @@ _COMMANDS = {
             "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
         ),
         ("schema", "schemas:app", "Show, check, compare, save schemas."),
-        ("dlq", "dlq.commands:app", "List, show, re-drive, expire dead letters."),
+        ("dlq", "dlq:app", "List, show, re-drive, expire dead letters."),
         (
             "balancer",
             "balancer.commands:app",

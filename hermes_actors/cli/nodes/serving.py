@@ -113,18 +113,18 @@ def environment_of(config: Config, logs: NodeLogs) -> NodeEnvironment:
 
 
 def stopping(configs: Sequence[Config]) -> str:
-    """Return what to say when these nodes begin to stop: why that takes long; "" if it does not."""
-    waits = {
-        config.node: config.frontend.graceful_shutdown_initial_wait_ms
-        for config in configs
-        if "frontend" in config.roles and config.frontend.graceful_shutdown_initial_wait_ms
-    }
-    if not waits:
+    """What to say when these nodes begin to stop: why that takes long; "" if it does not."""
+    waits_ms = [
+        each.frontend.graceful_shutdown_initial_wait_ms
+        for each in configs
+        if "frontend" in each.roles
+    ]
+    if not any(waits_ms):
         return ""
     return (
-        f"{', '.join(waits)}: stops; publishes go on for {max(waits.values()) / 1_000:g} s so that "
-        "load balancers notice (frontend.graceful_shutdown_initial_wait_ms, 0 for none), then what "
-        "is under way ends; a second signal ends at once"
+        f"stops; publishes go on for {max(waits_ms) / 1_000:g} s so that load balancers notice "
+        "(frontend.graceful_shutdown_initial_wait_ms), then what is under way ends; a second "
+        "signal ends at once"
     )
 
 

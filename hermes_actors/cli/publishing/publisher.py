@@ -13,6 +13,7 @@ import trio
 
 from hermes_actors.cli.command_line.credentials import SHOW_WHO
 from hermes_actors.cli.command_line.failures import CommandFailed, first_of
+from hermes_actors.cli.connection.management import error_of
 from hermes_actors.cli.connection.poster import (
     CannotConnect,
     NoAnswer,
@@ -43,8 +44,7 @@ class OutgoingMessage:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How a message ended. Status 0: the last attempt had no answer, so its fate is unknown.
 
     `sent_ms` is the wall-clock time of the first attempt, `latency_ms` that of the last one.
@@ -266,20 +266,13 @@ _WAYS_OUT = {
 
 
 def _error(answer: PostAnswer, url: str) -> str:
-    text = answer.body[:500].decode("utf-8", "replace")
-    code = ""
-    try:
-        body = json.loads(answer.body)
-        code = str(body["code"])
-        text = f"{code}: {body['message']}"
-    except (ValueError, KeyError, TypeError):
-        # Errors of the HTTP layer have no body of Hermes' shape; the raw text is all there is.
-        pass
+    code, text = error_of(answer.body)
     hint = f"is {url} a publishing side (default port 8080)?"
     if 300 <= answer.status < 400:
         return f"redirects are not followed: name the address that {url} leads to"
     if 200 <= answer.status < 300:
         return f"{hint} Those say 201 or 202"
+    text = f"{code}: {text}" if code else text
     if answer.status in (404, 405) and code in ("", "OTHER"):
         # A publishing side that misses a group or a topic says so by its code.
         return f"{text}; {hint}" if text else hint

@@ -18,11 +18,9 @@ from hermes_actors.cli.output.render import show_object
 from hermes_actors.cli.subscriptions import (
     activation,
     deliveries,
-    health,
-    listing,
+    faring,
     signing,
     trying,
-    why,
 )
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
 from hermes_actors.model.redaction import MASK
@@ -233,5 +231,5 @@ def delete(
     resource.delete(subscription_path(topic, subscription), subscription, what, yes)
 
 
-for part in (listing, activation, deliveries, why, health, signing, trying):
+for part in (faring, activation, deliveries, signing, trying):
     app.add_typer(part.app)

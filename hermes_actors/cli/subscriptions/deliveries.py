@@ -12,7 +12,7 @@ from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.cli.command_line.options import YesOption, confirm, wants_json
 from hermes_actors.cli.connection.asking import management, management_command
-from hermes_actors.cli.dlq.selection import say_letters
+from hermes_actors.cli.dlq import say_letters
 from hermes_actors.cli.output.render import (
     Columns,
     Fields,

@@ -64,16 +64,6 @@ def test_a_folder_that_is_not_there_is_no_empty_spool(hermes, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == [], "looking makes nothing"
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"), [("HERMES_SPOOL_ENABLED", "false"), ("HERMES_ROLES", "consumers")]
-)
-def test_a_node_that_keeps_nothing_is_told_as_such(hermes, folder, monkeypatch, variable, value):
-    monkeypatch.setenv(variable, value)
-    result = hermes("spool", "status")
-    assert result.exit_code == 1
-    assert "it keeps nothing" in result.stderr
-
-
 def test_status_lists_what_waits_by_topic_and_what_was_set_aside(hermes, folder):
     trio.run(fill, folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
