@@ -51,7 +51,7 @@ def open_pair(open_world) -> OpenPair:
                 metrics,
             )
             async with open_world(parts={"fallback": fallback}, log=own, replay=replay) as world:
-                await remote.create_topic(
+                await remote.topics.create(
                     "shop.orders_1", TopicSettings(partitions=remote_partitions)
                 )
                 if topic:
@@ -161,7 +161,7 @@ async def test_without_a_usable_remote_the_timer_answers_503_after_the_longer_li
     open_pair, autojump_clock
 ) -> None:
     async with open_pair() as pair:
-        await pair.remote.delete_topic("shop.orders_1")
+        await pair.remote.topics.delete("shop.orders_1")
         await pair.world.add_topic("shop.lonely", fallback=True)
         await trio.sleep(0.01)
         pair.own.faults.silent = True
@@ -174,7 +174,7 @@ async def test_without_a_usable_remote_the_timer_answers_503_after_the_longer_li
 
 async def test_a_topic_without_the_flag_stays_at_home(open_pair, autojump_clock) -> None:
     async with open_pair() as pair:
-        await pair.remote.create_topic("shop.homely_1", TopicSettings())
+        await pair.remote.topics.create("shop.homely_1", TopicSettings())
         await pair.world.add_topic("shop.homely")
         await trio.sleep(0.01)
         pair.own.faults.cut()
@@ -188,7 +188,7 @@ async def test_the_flag_may_be_set_while_the_topic_is_published_to(
 ) -> None:
     async with open_pair() as pair:
         world = pair.world
-        await pair.remote.create_topic("shop.late_1", TopicSettings())
+        await pair.remote.topics.create("shop.late_1", TopicSettings())
         await world.add_topic("shop.late")
         assert (await world.publish("shop.late")).status_code == 201
         await world.add_topic("shop.late", fallback=True)
@@ -207,7 +207,7 @@ async def test_a_frontend_that_starts_without_its_own_log_publishes_to_the_remot
     async with open_pair(topic=False, partitions=3, remote_partitions=5) as pair:
         world = pair.world
         keys = [b"key-%d" % n for n in range(12)]
-        await pair.own.create_topic("shop.orders_1", TopicSettings(partitions=3))
+        await pair.own.topics.create("shop.orders_1", TopicSettings(partitions=3))
         if how == "cut":
             pair.own.faults.reads_failing = True
         else:

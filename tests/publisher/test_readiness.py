@@ -42,7 +42,7 @@ class Dc:
         await self.metadata.change(put(group_key(parsed.group), group_body({"groupName": "shop"})))
         await self.metadata.change(put(topic_key(parsed), topic_body(topic)))
         if in_log:
-            await self.log.create_topic(
+            await self.log.topics.create(
                 self.metadata.catalog.topics[name].log_topic, TopicSettings()
             )
 
@@ -85,11 +85,11 @@ async def test_it_waits_once_for_every_topic_of_the_log(dc, autojump_clock):
     await trio.sleep(3.5)
     assert told(check) == ["topics: the log does not answer for topic shop.late-00 and 39 more"]
     for number in range(40):
-        await dc.log.create_topic(f"shop.late-{number:02}", TopicSettings())
+        await dc.log.topics.create(f"shop.late-{number:02}", TopicSettings())
     await trio.sleep(1.5)
     assert told(check) == []
     await dc.add_topic("shop.newest", in_log=False)
-    await dc.log.delete_topic("shop.orders")
+    await dc.log.topics.delete("shop.orders")
     await trio.sleep(10)
     assert told(check) == []
 

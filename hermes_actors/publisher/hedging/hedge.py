@@ -259,7 +259,7 @@ class Hedge:
         delay_s = _LOOKUP_FIRST_S
         while True:
             with suppress(LogUnavailable):
-                settings = await path.dc.log.describe_topic(self._route.log_topic)
+                settings = await path.dc.log.topics.describe(self._route.log_topic)
                 if settings is not None:
                     remote.batcher.grow(settings.partitions)
                     path.partitions = remote.batcher.partitions
