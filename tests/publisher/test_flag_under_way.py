@@ -82,18 +82,6 @@ async def test_newer_messages_of_its_key_do_not_overtake_it(open_switched, autoj
         assert sum(ends.values()) == 1
 
 
-async def test_a_topic_of_which_nothing_is_under_way_has_no_spool_then(
-    open_switched, autojump_clock
-) -> None:
-    async with open_switched(has_spool=True) as world:
-        assert (await world.publish()).status_code == 201
-        await world.add_topic("shop.orders", fallback=True, is_created=False)
-        world.log.faults.cut()
-        world.remote.faults.cut()
-        assert (await world.publish()).status_code == 500
-        assert world.keeper.bodies == []
-
-
 async def test_an_own_log_that_is_found_while_the_flag_is_off_is_the_first_again(
     open_switched, autojump_clock
 ) -> None:
