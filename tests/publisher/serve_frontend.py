@@ -120,7 +120,7 @@ async def serve(
         authenticator.start(supervisor)
         for name, each in live.items():
             for one in (log, remote):
-                await one.create_topic(name, TopicSettings(partitions=4))
+                await one.topics.create(name, TopicSettings(partitions=4))
             frontend.routes.set(each, nursery)
         log.faults.silent = remote.faults.silent = is_silent
         stored: list[dict[str, str]] = []

@@ -32,10 +32,10 @@ async def look_at_kafka(config: Config, dc: str, clock: Clock, timeout_s: float)
     if not seen.brokers:
         return found
     async with open_kafka_log(dc, cluster, settings, clock) as log:
-        for topic in await log.topics():
+        for topic in await log.topics.names():
             if topic.startswith("_hermes."):
                 # It warns of settings that lose records.
-                await log.describe_topic(topic)
+                await log.topics.describe(topic)
             if topic == record.STATUS_TOPIC:
                 behind = await _compare_clocks(log, clock)
                 found += judge_clocks(dc, behind, config.consumers.clock_skew_max_ms)

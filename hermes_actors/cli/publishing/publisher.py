@@ -24,7 +24,7 @@ from hermes_actors.cli.connection.poster import (
     route_to,
 )
 from hermes_actors.consumer.delivery.retry import retry_after_ms
-from hermes_actors.log.backoff import Backoff
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 BATCH_MAX = 4_000
