@@ -91,6 +91,7 @@ async def test_a_record_that_cannot_be_pushed_at_all_frees_its_key(world, autoju
     assert world.count("discarded") == 3
 
 
+@pytest.mark.slow
 async def test_a_hot_key_that_fails_does_not_hold_up_the_others(world, autojump_clock):
     world.sender.script = lambda push: (0.001, BUSY if push.body.startswith(b"hot") else OK)
     await publish(world, *(b"hot:%d" % n for n in range(1_000)))

@@ -173,6 +173,7 @@ async def test_another_endpoint_begins_at_its_full_rate(world, autojump_clock):
     assert len(consumer.made) == 1
 
 
+@pytest.mark.slow
 async def test_one_percent_of_failing_messages_does_not_slow_the_others(world, autojump_clock):
     """Each of them is tried ten times a second for half a minute, and counts once."""
     world.sender.script = lambda push: (0.001, SICK if push.body.endswith(b"00") else OK)
