@@ -14,7 +14,6 @@ from hermes_actors.consumer.delivery.retry import RetryPolicy
 from hermes_actors.consumer.offsets.resting import Resting
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
-from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
     Failure,
@@ -27,8 +26,6 @@ from hermes_actors.coordination.owned import Owned, RateShare
 from hermes_actors.log.commits import CommitOwner, decode
 from hermes_actors.model.subscription import SerialPolicy
 from hermes_actors.runtime.wakeup import Wakeup
-from tests.consumer.hand_net import OK as HTTP_OK
-from tests.consumer.hand_net import HandNet, push
 
 OK, BROKEN = SendOutcome(200), SendOutcome(500)
 
@@ -310,32 +307,6 @@ async def test_a_new_owner_begins_with_what_the_one_before_knew_and_without_a_bu
         assert await pushes_in(world, 0.4) <= 9
 
 
-async def test_the_first_owner_of_an_unknown_endpoint_begins_at_the_full_rate(
-    world, autojump_clock
-):
-    await world.publish(*[b"%d" % n for n in range(200)])
-    async with world.consuming(world.live(policy={"rate": 100})) as consumer:
-        await trio.sleep(1)
-        assert 95 <= len(world.sender.pushes) <= 100
-        assert consumer.made[-1].known() == RateState("FULL", 100.0)
-
-
-async def test_a_dead_endpoint_is_no_better_trusted_after_a_handover(world, autojump_clock):
-    world.sender.script = lambda _push: SendOutcome(0, "", Failure.CONNECT, "refused")
-    await world.publish(*[b"%d" % n for n in range(300)])
-    async with world.consuming(world.live(policy={"rate": 100})) as consumer:
-        await trio.sleep(60)
-        assert consumer.status().level == "HEARTBEAT"
-        known = consumer.made[-1].known()
-    world.parts.rate_controls.forget("shop.orders$push")
-    before = len(world.sender.pushes)
-    async with world.consuming(world.live(policy={"rate": 100}), owned=Owned(rate=known)) as second:
-        await trio.sleep(10)
-        # One at once, for it may just have come back.
-        assert len(world.sender.pushes) - before <= 2
-        assert second.status().level == "HEARTBEAT"
-
-
 async def test_a_consumer_that_fails_goes_on_where_it_was_and_not_where_its_grant_began(
     world, autojump_clock
 ):
@@ -407,25 +378,6 @@ class Board:
 
     async def wait_changed(self):
         await self._changed.wait()
-
-
-def test_what_waits_for_a_connection_is_not_sent_once_it_may_not_begin():
-    net, outcomes, may_begin = HandNet(), [], [True]
-    sender = Http1Sender(net, PoolLimits(connections_max=1))
-    for n in range(4):
-        each = msgspec.structs.replace(push(b"%d" % n), may_begin=lambda: may_begin[0])
-        sender.send(each, outcomes.append)
-    wire = net.connect()
-    wire.connection.received(HTTP_OK)
-    assert [written[-1:] for written in wire.written] == [b"0", b"1"]
-    may_begin[0] = False
-    wire.connection.received(HTTP_OK)
-    net.pass_time(0)
-    assert len(wire.written) == 2
-    assert outcomes[2:] == [NOT_BEGUN, NOT_BEGUN]
-    # The connection is free for what may.
-    sender.send(push(b"9"), outcomes.append)
-    assert wire.written[-1][-1:] == b"9"
 
 
 async def test_nobody_commits_for_what_rests_while_the_lease_is_closed(

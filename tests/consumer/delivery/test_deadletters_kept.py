@@ -11,8 +11,6 @@ from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.log.base import RefusedRecord
 from hermes_actors.model.dead_letter import DiscardReason, Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.model.record import Record
-from hermes_actors.model.topic import Ack
 from hermes_actors.status.reasons import sentences
 from tests.consumer.hand_lease import HandLease
 
@@ -76,29 +74,6 @@ async def test_a_stopped_consumer_holds_no_letters_any_more(world, autojump_cloc
     assert sorted(letter.value for letter in await stored(world)) == [b"bad", b"worse"]
 
 
-async def test_a_poison_record_becomes_a_letter_and_delivery_goes_on(world, autojump_clock):
-    poison = Record(None, b'{"_w":true,"metadata":7,"message":1}', (), world.clock.now_ms())
-    await world.log.append(world.topic, 0, [poison], Ack.LEADER)
-    await world.publish(b"next")
-    async with world.consuming(keeps_letters=True):
-        await trio.sleep(3)
-        assert world.sender.bodies == [b"next"]
-    (letter,) = await stored(world)
-    assert (letter.reason, letter.value) == ("undecodable", poison.value)
-
-
-async def test_without_dead_letters_nothing_is_kept_and_the_message_settles(world, autojump_clock):
-    world.sender.script = lambda _push: REFUSED
-    await world.publish(b"bad")
-    live = world.live(dead_letters_enabled=False)
-    async with world.consuming(live, keeps_letters=True) as consumer:
-        await trio.sleep(3)
-        assert (await world.committed()).position == 1
-        last = consumer.made[-1].figures().last_undelivered
-        assert (last.partition, last.offset, last.reason) == (0, 0, "client-error: HTTP 400")
-    assert await world.log.describe_topic(DLQ) is None
-
-
 @pytest.mark.parametrize("reason", DiscardReason)
 async def test_who_wants_no_dead_letters_has_those_that_a_suspicion_made(
     world, reason, autojump_clock
@@ -127,21 +102,6 @@ async def test_the_switch_is_followed_without_a_restart(world, autojump_clock):
         consumer.ref.tell(msgspec.structs.replace(live, subscription=off, stamp=2))
         await trio.sleep(1)
         await world.publish(b"bad")
-        await trio.sleep(3)
-        assert (await world.committed()).position == 1
-    assert await world.log.describe_topic(DLQ) is None
-
-
-async def test_a_node_may_keep_no_dead_letters_at_all(make_world, autojump_clock):
-    world = make_world()
-    await world.create()
-    config = msgspec.structs.replace(
-        world.config, dead_letters=msgspec.structs.replace(world.config.dead_letters, enabled=False)
-    )
-    world.parts = msgspec.structs.replace(world.parts, config=config)
-    world.sender.script = lambda _push: REFUSED
-    await world.publish(b"bad")
-    async with world.consuming(keeps_letters=True):
         await trio.sleep(3)
         assert (await world.committed()).position == 1
     assert await world.log.describe_topic(DLQ) is None

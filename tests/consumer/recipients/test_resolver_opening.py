@@ -59,10 +59,6 @@ def test_what_lacks_a_question_is_no_resolver(acme):
         open_resolver("acme_hermes:half", CONTEXT)
 
 
-def test_without_a_name_there_is_none():
-    assert open_resolver("", CONTEXT) is None
-
-
 def test_the_configuration_says_where_it_is(tmp_path):
     file = tmp_path / "node.toml"
     file.write_text(block("toml", "consumers.recipients"))

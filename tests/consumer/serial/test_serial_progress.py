@@ -108,17 +108,6 @@ async def test_stopping_waits_no_longer_than_the_grace(make_world, autojump_cloc
     assert world.count("delivered") == 2
 
 
-async def test_a_message_waiting_for_a_retry_does_not_delay_a_stop(world, autojump_clock):
-    world.sender.script = lambda _push: BUSY
-    await world.publish(b"0")
-    async with world.consuming(world.live(policy={"message_backoff": 60_000})) as consumer:
-        await trio.sleep(1)
-        before_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - before_s < 0.1
-    assert (await world.committed()).position == 0
-
-
 async def test_a_new_subscription_starts_at_its_creation_and_not_at_the_beginning(
     world, autojump_clock
 ):
