@@ -61,13 +61,6 @@ def lease():
     return JumpingLease()
 
 
-async def test_commits_say_of_which_grant_they_are(world, autojump_clock):
-    await world.publish(b"0")
-    async with world.consuming(owned=Owned((0,), 41)):
-        await trio.sleep(2)
-    assert decode(await world.committed()).ownership == CommitOwner(0, 7, 41)
-
-
 async def test_while_the_lease_is_closed_nothing_is_pushed_nor_committed_and_all_is_kept(
     world, lease, autojump_clock
 ):
@@ -92,24 +85,6 @@ async def test_while_the_lease_is_closed_nothing_is_pushed_nor_committed_and_all
         await trio.sleep(2)
         assert (await world.committed()).position == 3
     assert len(consumer.made) == 1
-
-
-async def test_a_process_that_was_stopped_begins_not_one_push_when_it_goes_on(
-    world, lease, autojump_clock
-):
-    """Stopped in the middle of taking up messages, as by SIGSTOP, for longer than the lease."""
-
-    def stop_the_process(_push):
-        if len(world.sender.pushes) == 3:
-            lease.until_s = trio.current_time() + 2.0
-            lease.jumped_s += 20.0
-        return OK
-
-    world.sender.script = stop_the_process
-    await world.publish(*[b"%d" % n for n in range(50)])
-    async with world.consuming(owned=Owned(lease=lease)):
-        await trio.sleep(30)
-        assert world.sender.bodies == [b"0", b"1", b"2"]
 
 
 async def test_neither_an_answer_nor_a_retry_begins_a_push_under_a_closed_lease(
@@ -146,35 +121,6 @@ async def test_what_fails_under_a_closed_lease_is_not_given_up_and_says_nothing_
         lease.open()
         await trio.sleep(1)
         assert world.count("delivered") == 60
-
-
-async def test_a_stop_after_the_lease_is_lost_commits_nothing(world, lease, caplog, autojump_clock):
-    await world.publish(b"0")
-    async with world.consuming(owned=Owned(lease=lease)) as consumer:
-        await trio.sleep(2)
-        committed = await world.committed()
-        await world.publish(b"1")
-        await trio.sleep(0.1)
-        lease.close()
-        before_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - before_s < 0.1
-        assert await world.committed() == committed
-    assert "its last commit was not allowed" in caplog.text
-
-
-async def test_a_batch_waits_for_its_lease_as_well(batches, lease, autojump_clock):
-    world = batches.world
-    live = batches.live(policy={"batch_size": 2, "batch_time": 1_000})
-    async with world.consuming(live, owned=Owned(lease=lease)) as consumer:
-        lease.close()
-        await world.publish(*batches.numbers(4))
-        await trio.sleep(10)
-        assert batches.sent == []
-        assert consumer.status().held_back.startswith("paused")
-        lease.open()
-        await trio.sleep(1)
-        assert batches.sent == [[0, 1], [2, 3]]
 
 
 async def test_a_push_that_waits_in_a_sender_may_begin_only_while_the_lease_is_open(
@@ -335,19 +281,6 @@ async def test_a_handover_gives_what_is_under_way_its_own_grace_and_commits_the_
         assert trio.current_time() - before_s == pytest.approx(0.5, abs=0.05)
     progress = decode(await world.committed())
     assert (progress.position, progress.intervals) == (0, ((1, 3),))
-
-
-async def test_over_a_commit_of_a_later_grant_nobody_commits_any_more(world, autojump_clock):
-    await world.publish(b"0", b"1")
-    async with world.consuming(owned=Owned(epoch=5)):
-        await trio.sleep(1.5)
-        later = msgspec.structs.replace(
-            await world.committed(),
-            metadata=(await world.committed()).metadata.replace(":5:", ":9:"),
-        )
-        await world.log.commit("shop_orders_push", world.topic, {0: later})
-        await trio.sleep(30)
-        assert decode(await world.committed()).ownership.epoch == 9
 
 
 async def test_only_the_owner_of_the_first_partition_carries_out_re_drives(

@@ -79,33 +79,6 @@ async def test_an_idle_or_waiting_subscription_stops_at_once_d6(batches, autojum
     assert batches.sent == [[1]]
 
 
-async def test_a_batch_given_up_while_stopping_keeps_its_dead_letters(batches, autojump_clock):
-    batches.world.sender.script = lambda _push: (2.0, SendOutcome(400))
-    await batches.world.publish(*batches.numbers(300))
-    async with batches.consuming({"batch_size": 300}, keeps_letters=True) as consumer:
-        await trio.sleep(1)
-        await consumer.stop()
-    assert batches.world.count("dead_letters") == 300
-    assert (await batches.world.committed()).position == 300
-
-
-async def test_a_failed_consumer_is_started_again_and_delivers_d7(batches, autojump_clock):
-    def script(push):
-        if len(batches.world.sender.pushes) == 1:
-            raise RuntimeError("a bug")
-        return OK
-
-    batches.world.sender.script = script
-    await batches.world.publish(b"1", b"2")
-    async with batches.consuming({"batch_size": 2}) as consumer:
-        await trio.sleep(60)
-        assert len(consumer.made) == 2
-        assert consumer.status().inflight == 0
-    assert [type(crash.error) for crash in batches.world.crashes] == [ExceptionGroup]
-    assert batches.sent == [[1, 2], [1, 2]]
-    assert (await batches.world.committed()).position == 2
-
-
 async def test_a_retransmission_takes_waiting_messages_out_of_their_batch(
     batches_of_three_partitions, autojump_clock
 ):
@@ -165,13 +138,3 @@ async def test_a_late_410_does_not_keep_what_a_retransmission_has_taken_elsewher
         assert consumer.status().buffered_bytes == 0
     assert batches.sent[1:] == [[11, 12]]
     assert world.suspensions == []
-
-
-async def test_an_idle_subscription_hardly_wakes_its_actor(batches, autojump_clock):
-    looks = []
-    async with batches.consuming() as consumer:
-        sending = consumer.made[0]._dispatch
-        fill = sending.fill
-        sending.fill = lambda now_s: (looks.append(now_s), fill(now_s))[1]
-        await trio.sleep(1_000)
-    assert len(looks) <= 3

@@ -31,8 +31,6 @@ from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.dead_letter import (
     DiscardReason,
     Letter,
-    letter_record,
-    read_entry,
 )
 from hermes_actors.model.subscription import SerialPolicy
 from tests.values import a_live_subscription, a_subscription
@@ -125,22 +123,6 @@ def test_a_410_of_one_is_its_own_affair_and_of_all_is_the_end() -> None:
     assert isinstance(decided(total), Gone)
     # Resumed, both are asked again.
     assert attempt([A, B], {"a": OK, "b": OK}, served)[0].is_success
-
-
-def test_one_that_cannot_be_reached_keeps_nobody_else_waiting() -> None:
-    total, started, served, _ = attempt([recipient("x", "no such host"), A], {"a": OK})
-    assert started == [A.key]
-    assert total.failure is Failure.UNRESOLVED
-    assert isinstance(decided(total), Again)
-    assert served.has(A.key)
-
-
-def test_one_that_joins_later_gets_what_is_still_tried() -> None:
-    served = Served()
-    attempt([A], {"a": SendOutcome(500)}, served)
-    total, started, *_ = attempt([A, B], {"a": OK, "b": OK}, served)
-    assert started == [A.key, B.key]
-    assert total.is_success
 
 
 def test_no_more_pushes_at_once_than_allowed() -> None:
@@ -249,15 +231,6 @@ def test_who_has_not_taken_it_by_the_end_is_named_and_tried_again_on_demand() ->
     assert who_missed(letter, [A]) == [A]
     assert who_missed(letter_missed_by(), [A, B]) == [A, B]
     assert who_missed(None, [A, B]) == [A, B]
-
-
-def test_a_letter_keeps_who_missed_it_unless_they_are_too_many() -> None:
-    kept = letter_missed_by("http://b/in", "http://c/in")
-    assert read_entry(letter_record(kept)) == kept
-    crowd = letter_missed_by(*(f"http://host-{number}/in" for number in range(1_000)))
-    found = read_entry(letter_record(crowd))
-    assert isinstance(found, Letter)
-    assert found.missed == ()
 
 
 def letter_missed_by(*names: str) -> Letter:

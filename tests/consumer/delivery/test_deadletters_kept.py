@@ -12,7 +12,6 @@ from hermes_actors.log.base import RefusedRecord
 from hermes_actors.model.dead_letter import DiscardReason, Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.status.reasons import sentences
-from tests.consumer.hand_lease import HandLease
 
 DLQ = "_hermes.dlq.shop"
 PARTITION = partition_of(b"shop.orders$push", 4)
@@ -130,25 +129,6 @@ async def test_while_the_log_takes_nothing_for_minutes_nothing_is_lost_and_nothi
     assert world.count("dead_letter_failures") > 20
 
 
-@pytest.mark.parametrize("fault", ["acknowledgement_lost_rate", "partial_rate", "unavailable_rate"])
-async def test_under_faults_each_message_is_settled_and_its_letter_counts_once(
-    world, fault, autojump_clock
-):
-    world.sender.script = lambda _push: REFUSED
-    async with world.consuming(keeps_letters=True):
-        for first in range(0, 300, 30):
-            await world.publish(*[b"%d" % n for n in range(first, first + 30)])
-            setattr(world.log.faults, fault, 0.5)
-            await trio.sleep(10)
-            world.log.faults.heal()
-        await trio.sleep(10)
-        assert (await world.committed()).position == 300
-    entries = await stored(world)
-    if fault == "acknowledgement_lost_rate":
-        assert len(entries) > 300
-    assert sorted(int(each.value) for each in open_letters(entries)) == list(range(300))
-
-
 async def test_a_crash_between_append_and_settling_makes_a_double_that_counts_once(
     world, autojump_clock
 ):
@@ -227,23 +207,6 @@ async def test_a_letter_whose_head_is_refused_waits_and_says_why(world, nursery,
     assert "the topic takes at most 10" in sentences(keeper.reasons)
     await world.log.alter_topic(DLQ, msgspec.structs.replace(settings, record_bytes_max=10_000))
     await trio.sleep(10)
-    assert kept == [Settlement.DEAD_LETTER]
-
-
-async def test_letters_wait_while_another_owner_may_have_their_messages(
-    world, nursery, autojump_clock
-):
-    lease = HandLease()
-    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, lease)
-    nursery.start_soon(keeper.run)
-    kept = []
-    lease.is_closed = True
-    keeper.add(a_letter(), kept.append)
-    await trio.sleep(10)
-    assert kept == []
-    assert DLQ not in await world.log.topics() or await stored(world) == []
-    lease.open()
-    await trio.sleep(1)
     assert kept == [Settlement.DEAD_LETTER]
 
 

@@ -36,17 +36,6 @@ async def test_the_window_is_never_exceeded_and_is_used_fully(world, autojump_cl
     assert world.sender.inflight_high == 7
 
 
-async def test_no_second_sees_more_than_the_rate_across_a_restart(world, autojump_clock):
-    await world.publish(*(b"%d" % n for n in range(30)))
-    for _ in range(6):
-        async with world.consuming(world.live(policy={"rate": 2})):
-            await trio.sleep(0.7)
-    times_s = world.sender.times_s
-    assert len(times_s) > 3
-    for n in range(len(times_s) - 2):
-        assert times_s[n + 2] - times_s[n] > 1 - 1e-6
-
-
 async def test_a_failed_message_is_tried_again_and_does_not_block_the_fresh(world, autojump_clock):
     attempts = []
 
@@ -83,18 +72,6 @@ async def test_a_failed_message_is_tried_again_and_does_not_block_the_fresh(worl
     assert world.count("retries") == 3
 
 
-async def test_a_message_past_its_time_to_live_is_discarded_and_counted(world, autojump_clock):
-    world.sender.script = lambda push: BUSY if push.body == b"bad" else OK
-    await world.publish(b"bad", b"good")
-    async with world.consuming(world.live(policy={"message_ttl": 2, "message_backoff": 500})) as c:
-        await trio.sleep(10)
-        assert c.status().last_undelivered.reason == "expired: HTTP 503"
-        assert c.status().last_undelivered.offset == 0
-    assert world.count("discarded") == 1
-    assert 3 <= world.sender.bodies.count(b"bad") <= 5
-    assert (await world.committed()).position == 2
-
-
 async def test_a_busy_endpoint_stops_reading_at_the_bound_and_says_why(make_world, autojump_clock):
     world = make_world(waiting_retries_max=50, read_batch_records_max=20)
     await world.create()
@@ -114,17 +91,6 @@ async def test_a_busy_endpoint_stops_reading_at_the_bound_and_says_why(make_worl
     assert (await world.committed()).position == 500
 
 
-async def test_the_bytes_that_wait_are_bounded(make_world, autojump_clock):
-    world = make_world(buffered_bytes_max=100_000)
-    await world.create()
-    world.sender.script = lambda _push: None
-    await world.publish(*(b"x" * 10_000 for n in range(100)))
-    async with world.consuming() as consumer:
-        await trio.sleep(5)
-        assert consumer.status().buffered_bytes <= 120_000
-        assert "buffered_bytes_max" in consumer.status().why
-
-
 async def test_reading_goes_on_as_soon_as_half_of_the_bytes_are_free(make_world, autojump_clock):
     world = make_world(buffered_bytes_max=100_000)
     await world.create()
@@ -134,24 +100,6 @@ async def test_reading_goes_on_as_soon_as_half_of_the_bytes_are_free(make_world,
         # Twenty refills of the bytes that may wait, none of which waits for the next commit.
         await trio.sleep(1.0)
         assert len(world.sender.bodies) == 200
-
-
-async def test_one_stuck_partition_does_not_stop_the_others(make_world, autojump_clock):
-    world = make_world(partitions=2, unsettled_span_max=100, inflight_max=10)
-    await world.create()
-    world.sender.script = lambda push: BUSY if push.body == b"stuck" else OK
-    await world.publish(b"stuck", *(b"%d" % n for n in range(300)), partition=0)
-    async with world.consuming() as consumer:
-        await trio.sleep(5)
-        assert "unsettled_span_max" in consumer.status().why
-        await world.publish(*(b"o%d" % n for n in range(300)), partition=1)
-        await trio.sleep(5)
-        assert len([body for body in world.sender.bodies if body.startswith(b"o")]) == 300
-        assert len(world.sender.bodies) < 10_000
-        world.sender.script = lambda _push: OK
-        await trio.sleep(10)
-    assert {b"%d" % n for n in range(300)} <= {*world.sender.bodies}
-    assert (await world.committed(0)).position == 301
 
 
 async def test_a_new_version_takes_effect_without_a_restart(world, autojump_clock):
@@ -178,16 +126,6 @@ async def test_a_record_that_cannot_be_decoded_is_discarded_and_does_not_block(
     assert world.sender.bodies == [b"0", b"1"]
     assert world.count("undecodable") == 1
     assert (await world.committed()).position == 3
-
-
-async def test_a_delayed_subscription_gets_messages_no_younger_than_the_delay(
-    world, autojump_clock
-):
-    async with world.consuming(world.live(policy={"sending_delay": 3_000})):
-        before_s = trio.current_time()
-        await world.publish(b"0")
-        await trio.sleep(10)
-    assert 2.9 < world.sender.times_s[0] - before_s < 3.1
 
 
 async def test_slow_retries_leave_fresh_messages_half_of_the_window(world, autojump_clock):

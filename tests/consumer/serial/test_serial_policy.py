@@ -120,25 +120,6 @@ async def test_the_time_to_live_begins_when_the_sending_delay_has_passed(world, 
     assert world.count("discarded") == 1
 
 
-async def test_a_stopped_consumer_begins_no_attempt_however_many_are_due(world, autojump_clock):
-    """hermes#1047, hermes#766: retries went on after a stop; a pause lost messages."""
-    world.sender.script = lambda _push: (0.1, BUSY)
-    await world.publish(*(b"%d" % n for n in range(200)))
-    live = world.live(policy={"inflight_size": 10, "message_backoff": 10})
-    async with world.consuming(live) as consumer:
-        await trio.sleep(5)
-        asked_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - asked_s < 1
-        await trio.sleep(30)
-        assert max(world.sender.times_s) <= asked_s
-    world.sender.script = lambda _push: OK
-    async with world.consuming(live):
-        await trio.sleep(1)
-        assert world.count("delivered") == 200
-    assert world.count("discarded") == 0
-
-
 async def test_a_resumed_subscription_gets_its_first_message_at_once(world, autojump_clock):
     """Hermes needs 29 to 41 seconds."""
     world.sender.script = lambda _push: SendOutcome(500)
@@ -152,17 +133,6 @@ async def test_a_resumed_subscription_gets_its_first_message_at_once(world, auto
         await trio.sleep(2)
     assert world.sender.times_s[-1] - resumed_s < 0.1
     assert world.count("delivered") == 1
-
-
-async def test_a_changed_policy_holds_for_messages_that_wait_already(world, autojump_clock):
-    world.sender.script = lambda _push: SendOutcome(503)
-    await world.publish(b"0")
-    async with world.consuming(world.live(policy={"message_backoff": 2_000})) as consumer:
-        await trio.sleep(1)
-        consumer.ref.tell(world.live(policy={"message_backoff": 2_000, "attempts_max": 2}))
-        await trio.sleep(10)
-        assert world.count("discarded") == 1
-    assert len(world.sender.pushes) == 2
 
 
 async def test_a_sending_delay_is_from_publication_and_changes_while_it_runs(world, autojump_clock):

@@ -114,23 +114,6 @@ async def test_a_dead_endpoint_that_comes_back_has_its_full_rate_within_ten_seco
     assert all(times_s[n + 1_000] - times_s[n] > 1 - 1e-6 for n in range(len(times_s) - 1_000))
 
 
-async def test_a_sender_that_cannot_probe_pushes_a_message_in_the_place_of_each_probe(
-    world, autojump_clock
-):
-    world.sender.script = lambda _push: DEAD
-    await world.publish(*(b"%d" % n for n in range(500)))
-    async with world.consuming() as consumer:
-        await trio.sleep_until(200)
-        assert consumer.status().level is Level.HEARTBEAT
-        assert 18 <= sent_between(world, 60, 160) <= 21
-        world.sender.script = lambda _push: OK
-        await trio.sleep_until(206)
-        assert world.count("delivered") == 500
-        # Little was pushed since, and nothing failed.
-        await trio.sleep_until(222)
-        assert consumer.status().level is Level.FULL
-
-
 async def test_a_level_survives_a_crash_of_the_consumer(world, autojump_clock):
     world.sender.script = lambda _push: SICK
     await world.publish(*(b"%d" % n for n in range(500)))
