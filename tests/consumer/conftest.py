@@ -92,7 +92,7 @@ class World:
         return LiveSubscription(name, subscription, topic_incarnation, incarnation, 1)
 
     async def create(self):
-        await self.log.create_topic(self.topic, self.settings)
+        await self.log.topics.create(self.topic, self.settings)
 
     async def publish(self, *bodies, partition=0, **fields):
         batch = [

@@ -169,7 +169,7 @@ def require(condition, message):
 )
 def test_a_wrong_configuration_is_named_and_shows_no_password(fields, field):
     with pytest.raises(ConfigError) as caught:
-        check_endpoints(ConsumersConfig(**fields), require)
+        check_endpoints(ConsumersConfig(**fields))
     assert str(caught.value).startswith(field)
     assert "hunter2" not in str(caught.value)
 

@@ -14,7 +14,6 @@ from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
 from hermes_actors.consumer.delivery.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.coordination.lease import Lease
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
     LogUnavailable,
     Outcome,
@@ -34,6 +33,7 @@ from hermes_actors.model.dead_letter import (
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import MESSAGE_BYTES_MAX, Ack
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.wakeup import Wakeup
 from hermes_actors.status.reasons import Code, Reason, because
 
@@ -240,7 +240,7 @@ class KeptDeadLetters:
         if self._settings is not None:
             return self._settings
         retention_ms = self._config.retention_ms
-        held = await self._log.describe_topic(self.topic)
+        held = await self._log.topics.describe(self.topic)
         if held is None:
             wanted = TopicSettings(
                 partitions=self._config.partitions,
@@ -249,12 +249,12 @@ class KeptDeadLetters:
                 # Retention counts from the giving up, not from the publication.
                 log_append_time=True,
             )
-            await self._log.create_topic(self.topic, wanted)
+            await self._log.topics.create(self.topic, wanted)
             # Another node may have been first, and have other settings.
-            held = await self._log.describe_topic(self.topic) or wanted
+            held = await self._log.topics.describe(self.topic) or wanted
         if held.retention_ms != retention_ms:
             held = replace(held, retention_ms=retention_ms)
-            await self._log.alter_topic(self.topic, held)
+            await self._log.topics.alter(self.topic, held)
         self._settings = held
         return held
 

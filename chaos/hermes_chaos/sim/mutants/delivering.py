@@ -22,6 +22,7 @@ from hermes_actors.consumer.serial.dispatch import SerialDispatch
 from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.filters.loop_time import LoopTime
+from hermes_actors.log.base import LATEST
 from hermes_actors.log.commits import CommitOwner, Interval
 from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason, Letter
@@ -58,7 +59,7 @@ def _give_up_at_once(
 
 
 async def _load_the_end(self: TopicProgress) -> bool:
-    ends = await self._log.end_positions(self._topic)
+    ends = await self._log.positions(self._topic, LATEST)
     missing = [partition for partition in sorted(ends) if partition not in self.partitions]
     self.partitions.update((partition, PartitionOffsets(ends[partition])) for partition in missing)
     return bool(missing)
