@@ -101,6 +101,51 @@ async def test_what_the_log_refuses_to_take_now_is_202_at_once_and_stored_by_the
         assert message.published_at_ms == pytest.approx(world.frontend.clock.now_ms(), abs=5_000)
 
 
+class LateDisk(SimulatedDisk):
+    """Makes a change whole after its process has given it up."""
+
+    def tear(self, change) -> None:
+        change()
+
+
+class UncutDisk(SimulatedDisk):
+    """Fails after it has taken all of a write, of which nothing can be taken back then."""
+
+    def write(self, name, at, content, *, syncs=True):
+        fails, self.is_failing = self.is_failing, False
+        super().write(name, at, content, syncs=syncs)
+        self.is_failing = fails
+        self._check()
+
+
+@pytest.mark.parametrize("kind", [LateDisk, UncutDisk])
+async def test_what_a_disk_may_have_taken_is_not_said_to_be_lost(
+    open_buffered, autojump_clock, kind
+):
+    disk = kind()
+    async with open_buffered(disk) as world:
+        world.log.faults.unavailable_rate = 1.0
+        first = world.admit(key=b"k")
+        await trio.sleep(0.01)
+        assert status(first) == 202
+        disk.slow_s, disk.is_failing = (60.0, False) if kind is LateDisk else (0.0, True)
+        second = world.admit(body=b"second", key=b"k")
+        await trio.sleep(1.1)
+        assert status(second) == 503
+        # As if the process had been killed now.
+        files = {name: bytes(file) for name, file in disk.files.items()}
+        disk.heal()
+    left = SimulatedDisk()
+    left.files = {name: bytearray(file) for name, file in files.items()}
+    left._synced = {name: len(file) for name, file in files.items()}
+    async with open_buffered(left) as world:
+        await wait_empty(world)
+        assert b"second" in [record.value for record in world.stored]
+    assert b"may have been stored" in second.answer.body
+    assert b"SENDING_TO_KAFKA_TIMEOUT" in second.answer.body
+
+
+@pytest.mark.slow
 async def test_an_outage_costs_no_answer_but_201_and_202_and_no_message_and_no_order(
     open_buffered, autojump_clock
 ):
@@ -152,6 +197,7 @@ async def test_messages_that_wait_are_not_overtaken_when_their_topic_gets_the_fa
         assert [record.value for record in world.stored] == [b"1", b"2"]
 
 
+@pytest.mark.slow
 async def test_a_busy_key_gets_out_of_the_spool_again(open_buffered, autojump_clock):
     async with open_buffered(SimulatedDisk(write_s=(0.002, 0.002))) as world:
         world.log.faults.delay_s = (0.002, 0.002)
