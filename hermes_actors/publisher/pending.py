@@ -300,6 +300,7 @@ class Pending:
                 )
             )
             return None
+        self.route.hurry()
         self.settle(overdue(limit_ms, may_be_stored=self.is_sent or self.state == KEPT))
         return None
 
@@ -355,7 +356,8 @@ class Route:
     calls that actor, `ref` its mailbox. `partitions` is 0 until the producer knows how many the log
     topic has. `batch_limits` are those of batches' messages. `validate` is what the topic's schema
     demands of a message, None for nothing, `listeners` hear of its publishes; `schema_of` and
-    `listeners_of` give both for the topic as it is now.
+    `listeners_of` give both for the topic as it is now. `hurry` settles what the hedge can answer
+    by now, before a limit is the answer.
     """
 
     name: str
@@ -369,6 +371,7 @@ class Route:
     schema_of: SchemaOf = lambda _topic: None
     listeners_of: ListenersOf = lambda _topic: ()
     spool: Spool | None = None
+    hurry: Callable[[], None] = lambda: None
     is_open: bool = True
     partitions: int = 0
     changed: trio.Event = field(default_factory=trio.Event)

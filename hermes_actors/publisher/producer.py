@@ -131,6 +131,7 @@ class TopicProducer:
             self._hedge = Hedge(
                 fallback, route, self.config, records=self._send, settle=self._conclude
             )
+            route.hurry = self._hedge.hurry
             self._background.start_soon(self._hedge.follow)
 
     async def _run(self) -> None:

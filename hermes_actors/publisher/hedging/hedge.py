@@ -136,6 +136,11 @@ class Hedge:
         if waiting.error is not None:
             raise waiting.error
 
+    def hurry(self) -> None:
+        """Do at once what is due: somebody else is about to answer what is over."""
+        for flight, waiting in list(self._waiting.items()):
+            self._step(flight, waiting)
+
     def _step(self, flight: Flight, waiting: _Waiting) -> None:
         """Do what is due now."""
         now_s = self._now_s()
