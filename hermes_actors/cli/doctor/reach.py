@@ -6,7 +6,7 @@ import trio
 from hermes_actors.cli.doctor.findings import Finding, odd, well, wrong
 from hermes_actors.config import Config
 from hermes_actors.model.redaction import without_user_info
-from hermes_actors.schema.client import BadAnswer, RegistryAway, RegistryClient
+from hermes_actors.schema.client import NoAnswer, RegistryClient
 
 REGISTRY, TELEMETRY = "registry", "telemetry"
 
@@ -20,11 +20,11 @@ async def look_at_registry(config: Config, url: str) -> list[Finding]:
     client = RegistryClient(msgspec.structs.replace(config.schema, urls=[url]))
     try:
         await client.look_up(_NO_SUCH_TOPIC, {})
-    except (RegistryAway, BadAnswer) as error:
+    except NoAnswer as error:
         way_out = (
             "see the registry, and schema.urls, schema.user, schema.password_file, schema.ca_file"
         )
-        return [wrong(REGISTRY, about, str(error), way_out)]
+        return [wrong(REGISTRY, about, error.reason, way_out)]
     finally:
         await client.close()
     return [well(REGISTRY, about, "answers")]
