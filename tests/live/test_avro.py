@@ -159,7 +159,7 @@ def test_case_22_a_json_subscriber_gets_the_object_without_metadata(node, make_t
 def test_case_23_an_avro_subscriber_gets_avro(node, make_topic) -> None:
     topic = make_topic()
     subscriber = node.subscribe(topic, "avro", contentType="AVRO")
-    binary = avro_schema(V1).convert(BodyForm.JSON, b'{"age": 7}', {})
+    binary = avro_schema(V1).take(b'{"age": 7}', BodyForm.JSON, {})
     assert node.publish(topic, binary, BINARY)[0] == 201
     headers, body = subscriber.next()
     assert headers["content-type"] == "avro/binary"

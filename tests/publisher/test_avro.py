@@ -122,7 +122,7 @@ async def test_another_content_type_is_refused_and_named(
 async def test_avros_own_json_and_binary_are_taken(users, autojump_clock) -> None:
     body = b'{"__metadata": null, "age": 7}'
     assert (await publish(users, body, AVRO_JSON)).status_code == 201
-    binary = avro_schema(V1).convert(BodyForm.JSON, b'{"age": 8}', {"messageId": "forged"})
+    binary = avro_schema(V1).take(b'{"age": 8}', BodyForm.JSON, {"messageId": "forged"})
     assert (await publish(users, binary, BINARY)).status_code == 201
     assert [read(users, at=at)["age"] for at in (0, 1)] == [7, 8]
     assert read(users)["__metadata"]["messageId"] != "forged"
@@ -291,7 +291,7 @@ async def test_events_become_avro_by_the_type_of_their_data(users, autojump_cloc
     structured = "application/cloudevents+json"
     one = json.dumps(event | {"data": {"age": 2}}).encode()
     assert (await publish(users, one, structured)).status_code == 201
-    binary = avro_schema(V1).convert(BodyForm.JSON, b'{"age": 3}', {})
+    binary = avro_schema(V1).take(b'{"age": 3}', BodyForm.JSON, {})
     held = {"data_base64": base64.b64encode(binary).decode(), "datacontenttype": BINARY}
     assert (await publish(users, json.dumps(event | held).encode(), structured)).status_code == 201
     assert [read(users, at=at)["age"] for at in range(3)] == [1, 2, 3]

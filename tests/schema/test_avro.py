@@ -30,13 +30,13 @@ def field(kind: Any, name: str = "age", **more: Any) -> dict[str, Any]:
 
 
 def lenient(schema: AvroSchema, value: Any) -> Any:
-    stored = schema.convert(BodyForm.JSON, json.dumps(value).encode(), TOLD)
+    stored = schema.take(json.dumps(value).encode(), BodyForm.JSON, TOLD)
     return json.loads(schema.to_json(stored))
 
 
 def refusal(schema: AvroSchema, body: bytes, form: BodyForm = BodyForm.JSON) -> str:
     with pytest.raises(Refused) as caught:
-        schema.convert(form, body, TOLD)
+        schema.take(body, form, TOLD)
     assert caught.value.code is ErrorCode.VALIDATION_ERROR
     assert caught.value.status == 400
     return caught.value.message
@@ -51,7 +51,7 @@ def test_what_fits_comes_back_as_it_was_sent(pair: tuple[dict[str, Any], dict[st
 @given(fitting())
 def test_any_avro_reader_reads_what_is_stored(pair: tuple[dict[str, Any], dict[str, Any]]) -> None:
     schema, value = pair
-    stored = avro_schema(json.dumps(schema)).convert(BodyForm.JSON, json.dumps(value).encode(), {})
+    stored = avro_schema(json.dumps(schema)).take(json.dumps(value).encode(), BodyForm.JSON, {})
     source = io.BytesIO(stored)
     fastavro.schemaless_reader(source, fastavro.parse_schema(schema), None)
     assert source.read() == b""
@@ -64,7 +64,7 @@ def test_any_bytes_become_avro_or_are_refused(
     schema = avro_schema(json.dumps(pair[0]))
     # Anything else that is raised fails the test.
     with suppress(Refused):
-        assert type(schema.convert(form, body, TOLD)) is bytes
+        assert type(schema.take(body, form, TOLD)) is bytes
     with suppress(UndecodableAvro):
         assert type(json.loads(schema.to_json(body))) is dict
 
@@ -183,7 +183,7 @@ def test_bytes_come_from_utf8_and_go_as_iso_8859_1() -> None:
 def test_fixed_is_for_avros_own_json() -> None:
     schema = schema_of(field({"type": "fixed", "name": "F", "size": 2}))
     assert "send avro/json" in refusal(schema, b'{"age": "ab"}')
-    stored = schema.convert(BodyForm.AVRO_JSON, '{"age": "aÿ"}'.encode(), {})
+    stored = schema.take('{"age": "aÿ"}'.encode(), BodyForm.AVRO_JSON, {})
     assert json.loads(schema.to_json(stored)) == {"age": "aÿ"}
     assert "length 2, but got 3" in refusal(schema, b'{"age": "abc"}', BodyForm.AVRO_JSON)
 
@@ -234,13 +234,13 @@ def test_what_is_no_such_moment_or_decimal_is_refused(base: str, logical: str, v
 
 def test_the_brokers_metadata_stands_whatever_the_publisher_put_there() -> None:
     schema = schema_of(field("int"), has_metadata=True)
-    binary = schema.convert(BodyForm.JSON, b'{"age": 1}', {"messageId": "forged"})
+    binary = schema.take(b'{"age": 1}', BodyForm.JSON, {"messageId": "forged"})
     for form, body in (
         (BodyForm.JSON, b'{"age": 1, "__metadata": {"messageId": "forged"}}'),
         (BodyForm.AVRO_JSON, b'{"age": 1, "__metadata": {"map": {"messageId": "forged"}}}'),
         (BodyForm.AVRO_BINARY, binary),
     ):
-        stored = schema.convert(form, body, TOLD)
+        stored = schema.take(body, form, TOLD)
         assert schema.document(stored) == {"__metadata": TOLD, "age": 1}
         assert json.loads(schema.to_json(stored)) == {"age": 1}
         assert json.loads(schema.to_json(stored, keeps_metadata=True))["__metadata"] == TOLD
@@ -251,13 +251,13 @@ def test_avros_own_json_names_each_field_and_each_branch() -> None:
     told = refusal(schema, b'{"age": {"int": 1}}', BodyForm.AVRO_JSON)
     assert "Expected field name not found: __metadata" in told
     body = b'{"__metadata": null, "age": {"int": 1}}'
-    assert schema.document(schema.convert(BodyForm.AVRO_JSON, body, TOLD))["age"] == 1
+    assert schema.document(schema.take(body, BodyForm.AVRO_JSON, TOLD))["age"] == 1
     told = refusal(schema, b'{"__metadata": null, "age": 1}', BodyForm.AVRO_JSON)
     assert "Expected start-union. Got VALUE_NUMBER_INT." in told
 
 
 def test_binary_without_metadata_is_stored_unseen() -> None:
-    assert schema_of(field("int")).convert(BodyForm.AVRO_BINARY, b"\xff", TOLD) == b"\xff"
+    assert schema_of(field("int")).take(b"\xff", BodyForm.AVRO_BINARY, TOLD) == b"\xff"
     told = refusal(schema_of(field("int"), has_metadata=True), b"\xff", BodyForm.AVRO_BINARY)
     assert told.startswith("Invalid message: Failed to convert to AVRO")
 
@@ -333,7 +333,7 @@ def test_binary_is_stored_as_it_came_but_for_its_metadata() -> None:
     schema = schema_of(field("double"), field("string", "b"), has_metadata=True)
     # A number that is none, with bits of its own, and a length in two bytes where one would do.
     rest = b"\x01\x00\x00\x00\x00\x00\xf8\x7f" + b"\x82\x00" + b"x"
-    stored = schema.convert(BodyForm.AVRO_BINARY, b"\x00" + rest, TOLD)
+    stored = schema.take(b"\x00" + rest, BodyForm.AVRO_BINARY, TOLD)
     assert stored.endswith(rest)
     assert schema.document(stored) == {"__metadata": TOLD, "age": "NaN", "b": "x"}
 

@@ -42,16 +42,16 @@ from hermes_actors.model.schema import (
 from hermes_actors.model.topic import ContentType, Topic
 from hermes_actors.runtime.workers import TooCostly, WorkerPool
 from hermes_actors.schema.avro import BodyForm
-from hermes_actors.schema.avro_validation import without_schema
 from hermes_actors.schema.client import RegistryClient
 from hermes_actors.schema.source import SchemaSource
+from hermes_actors.schema.validation import without_schema
 from hermes_actors.schema.work import (
     SCHEMA_CPU_S,
     compiles,
-    converts,
     decodes,
     message_cpu_s,
     reads,
+    takes,
 )
 
 VERSIONS_MAX = 1_000
@@ -376,9 +376,9 @@ class Subjects:
         await self.look_up(subject)
         schema = self.latest(subject)
         if schema is None or schema.kind is not SchemaKind.AVRO:
-            raise without_schema(subject)
+            raise without_schema(subject, self._source)
         cpu_s = message_cpu_s(body)
-        stored = await self._ask(subject, cpu_s, converts, schema.text, BodyForm.JSON, body, {})
+        stored = await self._ask(subject, cpu_s, takes, schema, body, BodyForm.JSON, {})
         seen: bytes = await self._ask(subject, cpu_s, decodes, schema.text, stored, True)
         return seen
 
