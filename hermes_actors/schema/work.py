@@ -9,13 +9,16 @@ from typing import Any
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.schema.avro import METADATA, AvroSchema, UndecodableAvro, avro_schema
-from hermes_actors.schema.avro_compatibility import require_avro, why_unreadable
 from hermes_actors.schema.avro_types import AvroTypes
-from hermes_actors.schema.json_schema import JsonSchema, can_read
+from hermes_actors.schema.compatibility import require_avro
+from hermes_actors.schema.json_schema import JsonSchema
 from hermes_actors.schema.loop_limits import TEXT_MAX, UNITS_MAX, is_small
 
 SCHEMA_CPU_S = 2.0
-"""The CPU time that compiling a new schema, or comparing two, may take."""
+"""The CPU time that compiling a new schema may take."""
+
+COMPARING_CPU_S = 10.0
+"""The CPU time that comparing a schema with earlier versions may take."""
 
 MESSAGE_CPU_S = 0.5
 """The CPU time that one message may take, with compiling its schema; more by the message's size."""
@@ -96,10 +99,3 @@ def decodes(schema: str, body: bytes, keeps_metadata: bool) -> bytes:
     if len(decoded) > JSON_BYTES_MAX:
         raise Refused(f"{len(decoded)} bytes of JSON, more than {JSON_BYTES_MAX}")
     return decoded
-
-
-def reads(reader: Schema, writer: Schema) -> str:
-    """Why a reader by one schema cannot read all that the other allows; "" when he can."""
-    if reader.kind is SchemaKind.AVRO:
-        return why_unreadable(reader.text, writer.text)
-    return "" if can_read(reader.text, writer.text) else "it allows less, or may allow less"

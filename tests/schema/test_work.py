@@ -6,10 +6,11 @@ import pytest
 import trio
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.model.schema import Schema, SchemaKind
+from hermes_actors.model.schema import Compatibility, Schema, SchemaKind
 from hermes_actors.runtime.workers import TooCostly, WorkerPool
 from hermes_actors.schema.avro import BodyForm
-from hermes_actors.schema.work import compiles, decodes, loop_schema, reads, takes
+from hermes_actors.schema.compatibility import disagreements
+from hermes_actors.schema.work import compiles, decodes, loop_schema, takes
 
 pytestmark = pytest.mark.live
 
@@ -47,8 +48,8 @@ async def test_messages_and_schemas_are_checked_in_a_worker(ask):
         await ask(compiles, Schema(SchemaKind.JSON, '{"type": "strin"}'), True, False)
     assert malformed.value.code is ErrorCode.FORMAT_ERROR
     anything = Schema(SchemaKind.JSON, "{}")
-    assert await ask(reads, anything, NUMBERS) == ""
-    assert await ask(reads, NUMBERS, anything) != ""
+    assert await ask(disagreements, Compatibility.BACKWARD, anything, {1: NUMBERS}) == []
+    assert await ask(disagreements, Compatibility.FORWARD, anything, {1: NUMBERS}) != []
 
 
 async def test_a_body_that_overflows_the_readers_stack_ends_a_worker_and_not_the_node(ask):
@@ -85,4 +86,4 @@ async def test_avro_schemas_that_take_long_to_be_compared_are_given_up(ask):
         return Schema(SchemaKind.AVRO, json.dumps(body))
 
     with pytest.raises(TooCostly, match="more than 200 ms of CPU"):
-        await ask(reads, many("one"), many("one"), cpu_s=0.2)
+        await ask(disagreements, Compatibility.FULL, many("one"), {1: many("one")}, cpu_s=0.2)
