@@ -14,7 +14,7 @@ import fastavro
 import msgspec
 
 from hermes_actors.errors import Refused
-from hermes_actors.schema.avro_conversion import Take, Unfit, conversion
+from hermes_actors.schema.avro_conversion import Encoding, Take, Unfit, conversion
 from hermes_actors.schema.avro_types import RECORDS, AvroTypes, no_schema
 from hermes_actors.schema.loop_limits import AvroType
 
@@ -54,8 +54,8 @@ class AvroSchema:
         self.parts = types.parts
         self._schema = types.root
         try:
-            self._lenient: Take = conversion(types, is_strict=False)
-            self._strict: Take = conversion(types, is_strict=True)
+            self._lenient: Take = conversion(types, Encoding.LENIENT)
+            self._strict: Take = conversion(types, Encoding.STRICT)
             self._metadata = _Metadata.of(types)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             # fastavro parses some texts that are no schemas.
@@ -104,10 +104,12 @@ class AvroSchema:
         return self.json_of(self.document(body), keeps_metadata)
 
     @staticmethod
-    def json_of(document: Mapping[str, Any], keeps_metadata: bool = False) -> bytes:
-        """Return what `document` has given as JSON. Raises UndecodableAvro."""
-        if not keeps_metadata and METADATA in document:
-            document = {name: each for name, each in document.items() if name != METADATA}
+    def json_of(document: dict[str, Any], keeps_metadata: bool = False) -> bytes:
+        """Return what `document` has given as JSON, and drop its `__metadata` unless that is kept.
+        Raises UndecodableAvro.
+        """
+        if not keeps_metadata:
+            document.pop(METADATA, None)
         try:
             return msgspec.json.encode(document)
         except (ValueError, OverflowError, RecursionError) as error:
