@@ -143,27 +143,3 @@ def test_check_compares_avro_schemas_by_avros_rules(hermes, avro, file):
     assert longer.stdout.splitlines()[1:] == [
         "subscriptions that might get messages they do not know yet: audit, billing"
     ]
-
-
-def test_check_fails_for_an_avro_schema_that_cannot_read_what_is_there(hermes, avro, file):
-    compatibility(avro, False, "it cannot read messages of version 1: note at /fields/1")
-    result = hermes("schema", "check", "shop.orders", file(DEMANDING))
-    assert result.exit_code == 1
-    assert result.stdout.splitlines() == [
-        "would be refused: it cannot read messages of version 1: note at /fields/1",
-        "publishers: messages that shop.orders takes now might be refused",
-    ]
-
-
-def test_check_says_what_is_wrong_with_a_file_that_is_no_avro_schema(hermes, avro, file):
-    result = hermes("schema", "check", "shop.orders", file({"type": "object"}))
-    assert result.exit_code == 2
-    assert "no Avro schema" in result.stderr
-
-
-def test_a_version_that_is_not_there_is_no_question_of_the_port(hermes, known):
-    missing = {"error_code": 40402, "message": "Version 4 not found."}
-    known.on(f"GET {SUBJECT}/versions/4", (404, missing))
-    result = hermes("schema", "show", "shop.orders", "--version", "4")
-    assert result.exit_code == 1
-    assert result.stderr.endswith("(404 40402): Version 4 not found.\n")

@@ -93,26 +93,12 @@ async def test_a_first_avro_schema_takes_no_check_away_before_the_topic_is_avro(
     assert "id must be" in refused(await checked.publish(body=b'{"id": "x"}'))
 
 
-async def test_other_topics_take_what_they_did(checked, autojump_clock) -> None:
-    await checked.add_topic("shop.clicks")
-    assert (await checked.publish("shop.clicks", b"plain text")).status_code == 201
-
-
 async def test_a_costly_message_is_checked_beside_the_loop(checked, autojump_clock) -> None:
     set_schema(checked, COSTLY, version=2)
     with working(checked):
         assert (await checked.publish(body=b'{"id": 1}')).status_code == 201
         assert "id must be" in refused(await checked.publish(body=b'{"id": "x"}'))
     assert len(checked.stored) == 1
-
-
-async def test_the_reasons_of_a_large_message_are_found_beside_the_loop(
-    checked, autojump_clock
-) -> None:
-    await checked.add_topic("shop.orders", message_bytes_max=100_000)
-    large = b'{"id": "%s", "x": "%s"}' % (b"x" * 5_000, b"x" * 40_000)
-    with working(checked):
-        assert "id must be an integer" in refused(await checked.publish(body=large))
 
 
 async def test_where_too_many_costly_ones_wait_the_next_is_told_to_come_again(
