@@ -94,7 +94,7 @@ class Rejected(Struct, frozen=True):
     failed: Precondition
 
 
-Outcome = Accepted | Rejected
+ChangeOutcome = Accepted | Rejected
 
 
 class Seen(Struct, frozen=True, forbid_unknown_fields=True):

@@ -34,6 +34,7 @@ from hermes_actors.log.kafka.settings import (
     losses_of,
     settings_of,
 )
+from hermes_actors.runtime.backoff import backoff_s
 
 _logger = logging.getLogger(__name__)
 
@@ -216,7 +217,7 @@ class TopicAdmin:
         """Wait until what was done shows; what a broker that is away shows cannot be waited for."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._brokers.request_timeout_s
-        delay_s = _SETTLE_FIRST_S
+        tries = 0
         while loop.time() < deadline:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -224,8 +225,8 @@ class TopicAdmin:
                         return
             except FAILURES:
                 pass
-            await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 1.5, _SETTLE_MAX_S)
+            await asyncio.sleep(backoff_s(tries, 0.5, _SETTLE_FIRST_S, _SETTLE_MAX_S))
+            tries += 1
         raise LogUnavailable(
             f"topic {topic}: Kafka of {self._brokers.connection.dc} has taken the change but does "
             f"not show it after {self._brokers.settings.request_timeout_ms} ms"
