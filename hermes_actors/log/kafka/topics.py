@@ -159,7 +159,7 @@ class TopicAdmin:
         answer = await self._brokers.ask_any(request, purpose="topics")
         ((_, code, message),) = answer.topic_errors
         is_refused = code == kafka_errors.InvalidPartitionsError.errno
-        if is_refused and len(await self._brokers.leaders(topic, fresh=True)) == count:
+        if is_refused and len(await self._brokers.leaders(topic, age_max_s=0)) == count:
             return  # An attempt before this one has done it.
         _raise_for(code, message, topic)
 
