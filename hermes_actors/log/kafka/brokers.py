@@ -44,8 +44,8 @@ _HOPELESS = (
 class Brokers:
     """The known brokers and partition leaders of one cluster, learned when they are needed.
 
-    Requests of one purpose to one broker share one connection, in order: a broker answers a
-    connection's requests one after the other, so what may wait long has a purpose of its own.
+    Requests of one purpose to one broker share one connection. A broker answers a connection's
+    requests one after the other, so requests that may take long have a separate purpose.
     """
 
     def __init__(self, connection: KafkaCluster, rng: random.Random) -> None:

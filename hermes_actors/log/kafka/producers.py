@@ -119,7 +119,7 @@ class Producers:
         self._sweeper.start()
 
     async def close(self) -> None:
-        """End all connections; what is on its way is unknown, what waits is unavailable."""
+        """End all connections; batches under way are unknown, waiting ones are unavailable."""
         await self._sweeper.close()
         await self._leaders.close()
         await self._identities.close()
