@@ -179,16 +179,6 @@ def test_ports_that_no_two_listeners_share_are_taken(text: str, tmp_path: Path) 
             "frontend.propagation.allowed",
             "take it out of the list",
         ),
-        (
-            "[frontend.preview]\ntotal_bytes_max = 9",
-            "frontend.preview.total_bytes_max",
-            "raise it",
-        ),
-        (
-            "[frontend.preview]\nmessages_max = 1000",
-            "frontend.preview.messages_max",
-            "lower one of them",
-        ),
         ("[frontend]\nserver = 'granian'", "frontend.server", "remove it"),
         ("[frontend]\nconnections_per_address_max = -1", "_per_address_max", "the least is 0"),
     ],

@@ -18,8 +18,6 @@ from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
 from hermes_actors.model.message import is_reserved_header
 
-_PREVIEW_RECORD_BYTES_MAX = 1_000_000
-
 
 def check_admission(frontend: FrontendConfig, require: Callable[[bool, str], None]) -> None:
     """Each relation with its own sentence."""
@@ -47,19 +45,6 @@ def check_admission(frontend: FrontendConfig, require: Callable[[bool, str], Non
             f"frontend.propagation.allowed: '{name}' is a header by which the broker speaks to "
             "subscribers, and a publisher's never travels; take it out of the list",
         )
-    require(
-        frontend.preview.total_bytes_max >= frontend.preview.message_bytes_max,
-        f"frontend.preview.total_bytes_max: {frontend.preview.total_bytes_max} is below "
-        f"frontend.preview.message_bytes_max ({frontend.preview.message_bytes_max}), so that a "
-        "message might not fit; raise it",
-    )
-    together = frontend.preview.messages_max * frontend.preview.message_bytes_max
-    require(
-        together <= _PREVIEW_RECORD_BYTES_MAX,
-        f"frontend.preview.messages_max: so many messages of frontend.preview.message_bytes_max "
-        f"come to {together} bytes for one topic, more than the {_PREVIEW_RECORD_BYTES_MAX} that "
-        "one record takes; lower one of them",
-    )
 
 
 # A wait, delay or grace of 0 is none; an interval of 0 never rests, a time-out of 0 answers nobody.

@@ -50,7 +50,6 @@ from hermes_actors.schema.source import CatalogSchemas, SchemaSource
 from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.status.dependencies import ProbeAnswer, probed
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.previews import PreviewRegister
 from hermes_actors.tracking.reader import TrackingFollowing
 
 
@@ -60,15 +59,13 @@ class ClusterView:
 
     `datacenters` are all of the cluster; `remote_logs` are the others' logs, where dead letters lie
     too. `status` is what readers of the nodes' status records fold into; without it there are no
-    metrics. `previews` is what readers of the nodes' previews fill, `tracking` looks messages
-    up. `coordinations` are those that this node follows, by datacentre; `propose_plan` asks the
-    planner of its own one what it would change now.
+    metrics. `tracking` looks messages up. `coordinations` are those that this node follows, by
+    datacentre; `propose_plan` asks the planner what it would change now.
     """
 
     datacenters: Sequence[str] = ()
     remote_logs: Sequence[Log] = ()
     status: StatusFold | None = None
-    previews: PreviewRegister | None = None
     tracking: TrackingFollowing | None = None
     coordinations: Mapping[str, Coordination] = field(default_factory=dict)
     propose_plan: ProposePlan | None = None
@@ -125,7 +122,7 @@ class Administration:
         place = {"datacenter": metadata.dc, "node": config.node}
         self.trials = Trials(self.topics, self.subscriptions, clock, try_push, place)
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
-        self.previews = MessagePreviews(self.topics, view.previews)
+        self.previews = MessagePreviews(self.topics, log, reader)
         self.tracking = MessageTracking(metadata, self.subscriptions, view.tracking)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
         balancer = config.consumers.balancer

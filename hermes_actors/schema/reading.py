@@ -1,10 +1,6 @@
 """Reads stored messages in Avro, by the schema that each is written with."""
 
-import base64
-
-import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes_actors.errors import HermesError, Refused
 from hermes_actors.model.message import Message
@@ -14,8 +10,6 @@ from hermes_actors.schema.avro import AvroSchema, UndecodableAvro, loop_schema
 from hermes_actors.schema.loop_limits import BODY_BYTES_MAX, UNITS_MAX
 from hermes_actors.schema.source import SchemaSource, newest_of
 from hermes_actors.schema.work import decodes, message_cpu_s
-
-_BASE64_BYTES_MAX = 8_192
 
 
 class UnknownSchema(Exception):
@@ -154,19 +148,6 @@ class AvroReader:
             return ShownBody(self.schema(text).to_json(message.unframed_body))
         except (UnknownSchema, UndecodableAvro) as error:
             return ShownBody(problem=str(error))
-
-    def readable(self, topic: str, message: Message) -> Message:
-        """The message with a body that people can read at once, if it is in Avro: its JSON, else
-        the problem and the beginning of it in base64.
-        """
-        if message.written_with is None:
-            return message
-        shown = self.soon_shown(topic, message)
-        body = shown.json
-        if shown.problem:
-            begin = base64.b64encode(message.body[:_BASE64_BYTES_MAX]).decode()
-            body = msgspec.json.encode({"error": shown.problem, "bodyBase64": begin})
-        return replace(message, body=body, written_with=None)
 
 
 def _nothing() -> None:

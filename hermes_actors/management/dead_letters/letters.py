@@ -13,6 +13,7 @@ from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import LogUnavailable
 from hermes_actors.log.letters import SEARCH_TIMEOUT_S, LetterBox, OpenLetter
 from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.bodies.views import as_text, body_fields
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.dead_letters.selection import LetterSelection, check_id, selection_in
 from hermes_actors.management.offsets.asking import Logs, SilentLog
@@ -22,7 +23,7 @@ from hermes_actors.model.dead_letter import MARK_IDS_MAX, Letter, LetterFilter, 
 from hermes_actors.model.message import UndecodableRecord, from_record, header_text, is_avro
 from hermes_actors.model.moments import iso_ms
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.schema.reading import AvroReader, ShownBody
+from hermes_actors.schema.reading import AvroReader
 
 T = TypeVar("T")
 
@@ -276,25 +277,6 @@ def letter_view(held: OpenLetter) -> dict[str, Any]:
         "isTruncated": bool(letter.missing_bytes),
         **({"missedBy": list(letter.missed)} if letter.missed else {}),
     }
-
-
-def body_fields(name: str, body: bytes | None, shown: ShownBody | None) -> dict[str, str | None]:
-    """A body as fields of JSON: text, the JSON of Avro, or base64; of Avro with an `error`."""
-    if shown is None or body is None:
-        return as_text(name, body)
-    if not shown.problem:
-        return as_text(name, shown.json)
-    return {"error": shown.problem, f"{name}Base64": base64.b64encode(body).decode()}
-
-
-def as_text(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Return bytes as a field of JSON: text, or in base64 under a name that says so."""
-    if value is None:
-        return {name: None}
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}Base64": base64.b64encode(value).decode()}
 
 
 def _cursor(below: Mapping[str, int]) -> str:

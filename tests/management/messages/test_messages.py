@@ -14,7 +14,7 @@ from hermes_actors.config import Config
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.app import build_app
-from hermes_actors.management.messages import tail as tail_module
+from hermes_actors.management.messages import newest as newest_module
 from hermes_actors.management.routes import messages as messages_module
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.message import Message, to_record
@@ -303,7 +303,7 @@ async def test_the_last_ones_come_by_time_over_all_partitions(api):
 
 
 async def test_of_large_ones_the_last_are_as_many_as_a_bound_of_bytes_takes(api, monkeypatch):
-    monkeypatch.setattr(tail_module, "LAST_BYTES_MAX", 25)
+    monkeypatch.setattr(newest_module, "BYTES_MAX", 25)
     await api.with_topic()
     for at in range(4):
         await publish(api, b"%010d" % at, at_ms=START_MS + at)
