@@ -38,7 +38,7 @@ class OAuthProviders:
         self._guard = guard
 
     async def names(self) -> list[str]:
-        """All names, sorted."""
+        """The names of all providers of OAuth tokens, sorted."""
         return sorted(self._metadata.catalog.oauth_providers)
 
     async def get(self, name: str) -> dict[str, Any]:

@@ -98,13 +98,13 @@ class Subscriptions:
         ]
 
     async def get(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        """One subscription's JSON object, secrets masked; those in its fixed headers are shown to
-        its owners and administrators. Raises Refused.
+        """One subscription's JSON object, its secrets masked. Owners and administrators see those
+        in its fixed headers. Raises Refused.
         """
         return self._view(caller, self.live(topic, name))
 
     async def of_owner(self, caller: Caller, source: str, owner_id: str) -> list[dict[str, Any]]:
-        """The same of all subscriptions of one owner, sorted by name."""
+        """The JSON objects of all subscriptions of one owner, sorted by name."""
         known, owner = self._metadata.catalog.subscriptions, Owner(source, owner_id)
         names = sorted(name for name, each in known.items() if each.subscription.owner == owner)
         return [
@@ -218,7 +218,7 @@ class Subscriptions:
         await self._changes.make(decide)
 
     async def state(self, topic: str, name: str) -> str:
-        """Return the state that is shown. Raises Refused."""
+        """PENDING, ACTIVE or SUSPENDED. Raises Refused."""
         return self.live(topic, name).state.value
 
     async def set_state(self, caller: Caller, topic: str, name: str, state: object) -> None:

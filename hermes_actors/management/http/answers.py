@@ -11,7 +11,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
-from hermes_actors.management.http.intake import BodyIntake
+from hermes_actors.management.http.intake import RequestBody
 from hermes_actors.management.http.origins import Hosts
 from hermes_actors.runtime.bridge import BridgeClosed
 
@@ -121,14 +121,16 @@ def on_fault(request: AnyRequest, error: Exception) -> Answer:
 
 
 class WireRules:
-    """The outermost layer: CORS headers on every answer, preflights, HEAD where GET is, and the
-    names by which it may be asked, and bounded bodies.
+    """The outermost layer: CORS headers on every answer, preflights, HEAD wherever GET is, the
+    host names that are answered, and bounded bodies.
     """
 
-    def __init__(self, app: AsgiApp, allowed_origin: str, hosts: Hosts, intake: BodyIntake) -> None:
+    def __init__(
+        self, app: AsgiApp, allowed_origin: str, hosts: Hosts, body_timeout_s: float
+    ) -> None:
         self._app = app
         self._hosts = hosts
-        self._intake = intake
+        self._body_timeout_s = body_timeout_s
         self._headers = [
             (b"access-control-allow-origin", allowed_origin.encode()),
             (b"access-control-allow-methods", _METHODS),
@@ -152,12 +154,13 @@ class WireRules:
             await self._refuse(error, send)
             return
         is_head = scope["method"] == "HEAD"
-        body = self._intake.body(receive, scope["headers"], scope["http_version"])
+        version = scope["http_version"]
+        body = RequestBody(receive, scope["headers"], version, self._body_timeout_s)
 
         async def send_by_the_rules(message: Event) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *self._headers]
-                if not body.is_whole and scope["http_version"] < "2":
+                if not body.is_whole and version < "2":
                     # What is still to come would be taken for the next request.
                     message["headers"].append((b"connection", b"close"))
             elif message["type"] == "http.response.body" and is_head:
@@ -167,10 +170,7 @@ class WireRules:
         # A stream that is followed has no end, so a HEAD of it would have none either.
         if is_head and not scope["path"].rstrip("/").endswith("/messages"):
             scope = {**scope, "method": "GET"}
-        try:
-            await self._app(scope, body.receive, send_by_the_rules)
-        finally:
-            body.close()
+        await self._app(scope, body.receive, send_by_the_rules)
 
     async def _refuse(self, error: Refused, send: Send) -> None:
         """Answer in the framework's place."""

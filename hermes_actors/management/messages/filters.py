@@ -40,7 +40,9 @@ class FilterTrials:
         self._pool = pool
 
     async def make(self, _caller: Caller, topic: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long,
+        """Whether a message passes filters.
+
+        `status` is MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long,
         or a message that does not fit its AVRO topic, where it is JSON as for publishers.
         `warnings`, if there are, of filters that no message can pass as the frontends are
         configured.

@@ -135,7 +135,7 @@ class Retransmissions:
     async def move(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any], dry_run: bool = False
     ) -> dict[str, Any]:
-        """Take a subscription where the body says; for each datacentre the offsets, as in Hermes.
+        """Move a subscription in its topic. Returns each datacentre's offsets, as Hermes does.
 
         `dry_run` only tells them. A datacentre whose log does not answer has none (a time is then
         resolved there, when its log is back). Returns when all consumers that can be reached have
@@ -146,7 +146,7 @@ class Retransmissions:
         return await self._move(live, target_of(body, self._clock.now_ms()), dry_run)
 
     async def move_to_the_end(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        """Skip everything; for administrators, by the route of old versions of Hermes."""
+        """Skip everything. For administrators; old versions of Hermes have only this."""
         require_admin(caller, f"move subscription {name} of topic {topic} to the end")
         return await self._move(
             self._subscriptions.live(topic, name), target_of({"to": "end"}, self._clock.now_ms())

@@ -51,7 +51,7 @@ class Standings:
         self._clock = clock
 
     async def lag(self, topic: str, name: str) -> dict[str, Any]:
-        """Return, for each datacentre and partition, where it stands and what is not settled yet.
+        """Where each partition of each datacentre stands, and what is not settled there.
 
         A message that waits for its retry counts as one, whatever was delivered after it. Raises
         Refused.

@@ -50,7 +50,7 @@ def route(
     gate: Gate,
     where: str,
     call: Callable[..., Awaitable[Any]],
-    summary: str,
+    summary: str = "",
     *,
     below: str = "",
     status: int = 200,
@@ -69,7 +69,8 @@ def route(
     it returns is the answer as JSON with `status`; None is one without a body, and an answer is
     itself one.
 
-    What `is_for_guests` may be asked without credentials; what `needs_metadata` is refused until
+    OpenAPI's `summary` is by default the first sentence of what `call` says of itself. What
+    `is_for_guests` may be asked without credentials; what `needs_metadata` is refused until
     they have been read. OpenAPI describes that the route `takes` and `gives` values of these
     types; None: what `call` returns.
     """
@@ -113,7 +114,7 @@ def route(
     words = [verb.lower(), *(each[0].upper() + each[1:] for each in _PATH_WORD.findall(path))]
     settings: dict[str, Any] = {
         "http_method": HttpMethod(verb),
-        "summary": summary,
+        "summary": summary or _first_sentence(call),
         "status_code": status,
         "operation_id": "".join(words),
         "responses": REFUSALS,
@@ -145,6 +146,11 @@ def _signed(
     function.__annotations__ = {each.name: each.annotation for each in parameters}
     function.__annotations__["return"] = returned
     return function
+
+
+def _first_sentence(call: Callable[..., Any]) -> str:
+    text = " ".join((call.__doc__ or "").split())
+    return text.partition(". ")[0].removesuffix(".")
 
 
 def _in_query(parameter: inspect.Parameter) -> Any:

@@ -57,9 +57,10 @@ class Statuses:
     # Nodes and datacentres.
 
     async def nodes(self) -> dict[str, Any]:
-        """All nodes of all datacentres, whether each datacentre's status is known, how many
-        different subscriptions are ill on nodes that are there, and what is to be noticed of who
-        runs what.
+        """All nodes of all datacentres, and how they fare.
+
+        Also which datacentres' status is known, how many different subscriptions are ill, and
+        notices of who runs what.
         """
         now_s = self._clock.monotonic_s()
         found = ill(self._fold, now_s)
@@ -138,8 +139,9 @@ class Statuses:
     # Topics.
 
     async def topic_metrics(self, topic: str) -> dict[str, Any]:
-        """A topic's metrics as Hermes shows them, with the latency of its publishes and of which
-        datacentres this is known; zeros for one that does not exist.
+        """A topic's metrics as Hermes shows them. One that does not exist has zeros.
+
+        Beyond Hermes: the latency of its publishes, and the datacentres that this is known of.
         """
         now_s = self._clock.monotonic_s()
         found = topic_sum(self._fold, topic, now_s)
@@ -173,8 +175,9 @@ class Statuses:
     # Subscriptions.
 
     async def subscription_metrics(self, topic: str, name: str) -> dict[str, Any]:
-        """A subscription's metrics as Hermes shows them, with the latency of its pushes and of
-        which datacentres this is known. Raises Refused.
+        """A subscription's metrics as Hermes shows them. Raises Refused.
+
+        Beyond Hermes: the latency of its pushes, and the datacentres that this is known of.
         """
         found = self._sum(topic, name)
         rates, is_known = found.rates, found.is_known
