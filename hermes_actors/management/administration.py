@@ -120,7 +120,7 @@ class Administration:
         )
         self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
         place = {"datacenter": metadata.dc, "node": config.node}
-        self.trials = Trials(self.topics, self.subscriptions, clock, try_push, place)
+        self.trials = Trials(self.topics, self.subscriptions, try_push, place)
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
         self.previews = MessagePreviews(self.topics, log, reader)
         self.tracking = MessageTracking(metadata, self.subscriptions, view.tracking)

@@ -144,12 +144,8 @@ def _show(found: dict[str, Any]) -> None:
         f"{said} from {found.get('datacenter')} {found.get('node')} in {took}: "
         f"{found.get('outcome')}"
     )
-    pushes = fields_of(found, "pushes")
-    for push in pushes:
+    for push in fields_of(found, "pushes"):
         _show_push(push)
-    total = found.get("pushesTotal", len(pushes))
-    if isinstance(total, int) and total > len(pushes):
-        say(f"\nof {total} pushes the first {len(pushes)} are shown")
 
 
 def _show_push(push: dict[str, Any]) -> None:
