@@ -134,14 +134,14 @@ class Administration:
         self.drains = Drains(metadata, changes, clock, consuming)
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
         logs = Logs((log, *view.remote_logs))
-        letters = Letters(metadata, self.subscriptions, logs)
-        self.dead_letters = DeadLetters(letters, clock, reader)
+        letters = Letters(logs, metadata.namespace)
+        self.dead_letters = DeadLetters(letters, self.subscriptions, clock, reader)
         self.mode = AccessMode()
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
         self.overview = Overview(metadata, self.statuses)
-        self.redrives = Redrives(metadata, letters, changes, self.statuses, clock)
-        self.undelivered = UndeliveredMessages(metadata, letters, self.statuses)
+        self.redrives = Redrives(metadata, letters, changes, self.subscriptions, clock)
+        self.undelivered = UndeliveredMessages(metadata, letters, self.subscriptions, self.statuses)
         self.standings = Standings(
             metadata, logs, self.subscriptions, view.status, clock, view.coordinations
         )

@@ -14,7 +14,7 @@ from hermes_actors.log.commits import decode
 from hermes_actors.management.access.roles import Caller, require_admin
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.changes import Changes
-from hermes_actors.management.offsets.asking import Logs, SilentLog
+from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Alive, Change, put
 from hermes_actors.metadata.keys import seek_key, subscription_key
@@ -177,8 +177,7 @@ class Retransmissions:
         """The offsets to go on at, and the datacentres whose logs did not answer."""
         if isinstance(target, Moment):
             answers = await self._logs.ask(lambda log: _at(log, log_topic, target))
-            found = {dc: at for dc, at in answers.items() if not isinstance(at, SilentLog)}
-            return found, answers.keys() - found.keys()
+            return answers.known, {*answers.silent}
         unknown = sorted(target.by_dc.keys() - set(self._logs.datacenters))
         if unknown:
             raise Refused(
@@ -187,8 +186,10 @@ class Retransmissions:
                 ErrorCode.BROKERS_CLUSTER_NOT_FOUND_EXCEPTION,
             )
         bounds = await self._logs.ask(lambda log: _bounds(log, log_topic), target.by_dc)
-        unreached = {dc for dc, held in bounds.items() if isinstance(held, SilentLog)}
-        return {dc: _within(dc, target, held) for dc, held in bounds.items()}, unreached
+        found = {dc: _within(dc, target.by_dc[dc], held) for dc, held in bounds.known.items()}
+        # Recorded as they are: those consumers keep to what their log holds then.
+        asked = {dc: dict(target.by_dc[dc]) for dc in bounds.silent}
+        return found | asked, {*bounds.silent}
 
     async def _write(
         self, live: LiveSubscription, positions: Positions, time_ms: int | None
@@ -228,11 +229,8 @@ class Retransmissions:
         with trio.move_on_after(TAKEN_UP_WITHIN_S):
             while behind:
                 commits = await self._logs.ask(lambda log: log.committed(group, log_topic), behind)
-                for dc, found in commits.items():
-                    if not isinstance(found, SilentLog) and all(
-                        _has_taken_up(found.get(partition), live, number)
-                        for partition in behind[dc]
-                    ):
+                for dc, found in commits.known.items():
+                    if all(_has_taken_up(found.get(each), live, number) for each in behind[dc]):
                         del behind[dc]
                 if behind:
                     await trio.sleep(pause_s)
@@ -263,13 +261,9 @@ async def _bounds(log: Log, log_topic: str) -> dict[int, tuple[int, int]]:
 
 
 def _within(
-    dc: str, target: Offsets, bounds: dict[int, tuple[int, int]] | SilentLog
+    dc: str, asked: Mapping[int, int], bounds: dict[int, tuple[int, int]]
 ) -> dict[int, int]:
     """The asked offsets of one datacentre, none of them outside of what its log holds."""
-    asked = target.by_dc[dc]
-    if isinstance(bounds, SilentLog):
-        # Recorded as they are: its consumers keep to what their log holds then.
-        return dict(asked)
     unknown = sorted(asked.keys() - bounds.keys())
     if unknown:
         raise Refused(

@@ -13,7 +13,7 @@ from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
-from hermes_actors.status.reasons import Code, Reason, because, sentence, sentences
+from hermes_actors.status.reasons import Code, Reason, because, sentence
 from hermes_actors.status.record import LastUndelivered
 from hermes_actors.status.sums import (
     ConsumingNode,
@@ -260,25 +260,6 @@ class Statuses:
         if not nodes:
             return (because(Code.NO_CONSUMERS, dc=dc),)
         return (because(Code.NOBODY_RUNS, dc=dc, nodes=nodes),)
-
-    def hold_up(self, live: LiveSubscription, dc: str) -> str:
-        """What keeps the subscription from being delivered there; "" if nothing is known."""
-        if live.state is SubscriptionState.SUSPENDED:
-            return sentence(_suspended(live))
-        found = [
-            place
-            for place in places(self._fold, str(live.name), self._clock.monotonic_s())
-            if place.view.header.dc == dc
-        ]
-        if not found:
-            return sentences(self._reasons(dc, live)) if dc in self._fold.readings else ""
-        waits = Code.REDRIVE_WAITS.name
-        return sentences(
-            reason
-            for place in found
-            for reason in place.reasons
-            if not place.is_delivering or reason.code == waits
-        )
 
     def summary(self, live: LiveSubscription) -> dict[str, Any]:
         """How a subscription fares over all datacentres, in one row."""

@@ -2,14 +2,11 @@
 
 import pytest
 
-from hermes_actors.log.base import TopicSettings
 from hermes_actors.metadata.bodies import subscription_body
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import subscription_key
 from hermes_actors.metadata.registry import OutcomeUnknown
 from hermes_actors.model.names import SubscriptionName
-from hermes_actors.model.record import Record
-from hermes_actors.model.topic import Ack
 
 SUBSCRIPTIONS = "/topics/shop.orders/subscriptions"
 
@@ -55,28 +52,9 @@ async def test_a_group_goes_while_its_first_topic_comes(api):
     beaten_by(api, lambda: api.delete("/groups/shop"))
     answer = await api.post("/topics", api.topic())
     assert api.refusal(answer) == (404, "GROUP_NOT_EXISTS")
-    assert await log_topics(api) == []
-
-
-async def test_a_log_topic_that_holds_messages_is_never_taken_back(api):
-    await api.post("/groups", {"groupName": "shop"})
-
-    async def rival():
-        # Another node won the topic and a publisher was quick; this catalog shows neither yet.
-        await api.delete("/groups/shop")
-        await api.log.append("shop.orders", 0, [Record(None, b"paid", (), 1)], Ack.LEADER)
-
-    beaten_by(api, rival)
-    assert api.refusal(await api.post("/topics", api.topic())) == (404, "GROUP_NOT_EXISTS")
-    assert (await api.log.end_positions("shop.orders"))[0] == 1
-
-
-async def test_a_log_topic_that_was_there_before_is_not_taken_back(api):
-    await api.post("/groups", {"groupName": "shop"})
-    await api.log.create_topic("shop.orders", TopicSettings(partitions=3))
-    beaten_by(api, lambda: api.delete("/groups/shop"))
-    await api.post("/topics", api.topic())
+    # Empty, and used by the next topic of this name.
     assert await log_topics(api) == ["shop.orders"]
+    await api.with_topic()
 
 
 async def test_a_topic_comes_while_its_group_goes(api):

@@ -68,14 +68,6 @@ async def test_a_cancelled_redrive_still_tells_how_far_it_came_and_who_ended_it(
     assert (await desk.api.post(f"{LETTERS}/redrive", {"all": True})).json()["number"] == 2
 
 
-async def test_a_redrive_that_waits_says_what_for(desk):
-    await desk.write(desk.letter(1))
-    await desk.api.put("/topics/shop.orders/subscriptions/billing/state", "SUSPENDED")
-    await desk.api.post(f"{LETTERS}/redrive", {"all": True})
-    (there,) = (await desk.api.get(f"{LETTERS}/redrive")).json()["datacenters"]
-    assert (there["state"], there["reason"]) == ("WAITING", "it is suspended")
-
-
 async def test_a_redrive_that_is_done_makes_room_and_numbers_go_up(desk):
     await desk.write(desk.letter(1))
     await desk.api.post(f"{LETTERS}/redrive", {"all": True})
