@@ -225,8 +225,9 @@ class Topics:
             self._changes.require_current()
             topic = self.owned(caller, name, "remove topic")
             self._require_removable(topic)
-            for child in self._children(topic.name):
-                await self._changes.attempt(child)
+            for child in self._metadata.catalog.subscriptions_of(topic.name):
+                child_key = subscription_key(child.name)
+                await self._changes.attempt(delete(child_key, StampIs(child_key, child.stamp)))
             key = topic_key(topic.name)
             # Noted before: a topic that is made again at once may have versions of its own.
             versions = self._subjects.deletions(name)
@@ -255,20 +256,6 @@ class Topics:
                 f"autoDeleteWithTopicEnabled, {keeping[0]} for one; remove them first",
                 ErrorCode.TOPIC_NOT_EMPTY,
             )
-
-    def _children(self, topic: TopicName) -> list[Change]:
-        """The removals that must come before the topic's: its subscriptions, dead ones too."""
-        catalog = self._metadata.catalog
-        live = [(each.name, each.stamp) for each in catalog.subscriptions_of(topic)]
-        dead = [
-            (catalog.orphans[name].name, catalog.orphans[name].stamp)
-            for name in sorted(catalog.orphans)
-            if catalog.orphans[name].name.topic == topic and catalog.orphans[name].is_final
-        ]
-        return [
-            delete(subscription_key(name), StampIs(subscription_key(name), stamp))
-            for name, stamp in live + dead
-        ]
 
     def live(self, name: str) -> LiveTopic:
         """The topic as it is now, without waiting. Raises Refused with TOPIC_NOT_EXISTS."""

@@ -80,29 +80,21 @@ def on_http_error(request: AnyRequest, error: HTTPException) -> Answer:
     elif isinstance(error, NotFoundException):
         text = f"There is nothing at {request.url.path}"
     else:
-        text = _with_reasons(request, error)
+        text = _with_reasons(error)
     is_invalid = error.status_code == 400
     code = ErrorCode.VALIDATION_ERROR if is_invalid else ErrorCode.OTHER
     return error_answer(text, code, error.status_code)
 
 
-def _with_reasons(request: AnyRequest, error: HTTPException) -> str:
-    """A bad parameter's name and reason, which the framework keeps beside its text."""
-    extra = error.extra
-    if not isinstance(extra, list):
-        return error.detail
-    reasons = [_reason(request, each) for each in extra if isinstance(each, Mapping)]
+def _with_reasons(error: HTTPException) -> str:
+    """The bad parameters with their reasons, which the framework keeps beside its text."""
+    extra = error.extra if isinstance(error.extra, list) else []
+    reasons = [
+        f"query parameter {each.get('key')}: {each.get('message')}"
+        for each in extra
+        if isinstance(each, Mapping)
+    ]
     return "; ".join(reasons) or error.detail
-
-
-def _reason(request: AnyRequest, found: Mapping[str, Any]) -> str:
-    """One bad parameter as its client calls it: the framework knows it by the argument's name."""
-    argument = str(found.get("key"))
-    parameter = request.route_handler.parsed_fn_signature.parameters.get(argument)
-    name = getattr(parameter and parameter.kwarg_definition, "name", None) or argument
-    problem = str(found.get("message"))
-    given = request.query_params.get(name)
-    return f"query parameter {name}{'' if given is None else f'={given}'}: {problem}"
 
 
 def on_stop(_: AnyRequest, error: BridgeClosed) -> Answer:

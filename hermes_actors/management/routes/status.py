@@ -80,7 +80,7 @@ def unhealthy_route(gate: Gate, overview: Overview) -> HTTPRouteHandler:
         request: AnyRequest,
         owner_source: _OwnerSource = None,
         owner_id: _OwnerId = None,
-        respects_severity: _Severity = True,
+        respectMonitoringSeverity: _Severity = True,  # noqa: N803 -- as errors name it
         names: _Names = None,
         topics: _Topics = None,
     ) -> Answer:
@@ -90,7 +90,7 @@ def unhealthy_route(gate: Gate, overview: Overview) -> HTTPRouteHandler:
             owner_source=owner_source,
             owner_id=owner_id,
             is_unhealthy=True,
-            leaves_out_unimportant=respects_severity,
+            leaves_out_unimportant=respectMonitoringSeverity,
         )
         found = await gate.read(overview.unhealthy, wanted)
         if not request.headers.get("accept", "").startswith("text/plain"):

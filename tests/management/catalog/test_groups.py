@@ -5,6 +5,7 @@ import pytest
 from hermes_actors.metadata.bodies import group_body
 from hermes_actors.metadata.commands import Absent, put
 from hermes_actors.metadata.keys import group_key
+from hermes_actors.model.group import Group
 
 
 async def test_a_group_is_created_shown_listed_and_removed(api):
@@ -55,7 +56,7 @@ async def test_a_name_that_no_log_could_hold_is_refused_by_its_reason(api, name,
 async def test_a_longer_name_that_lies_in_the_log_is_shown_and_changed_as_ever(api):
     name = "a" * 1_000
     key = group_key(name)
-    await api.metadata.change(put(key, group_body({"groupName": name}), Absent(key)))
+    await api.metadata.change(put(key, group_body(Group(name)), Absent(key)))
     assert (await api.get("/groups")).json() == [name]
     body = {"owner": {"source": "Plaintext", "id": "sales"}}
     assert (await api.put(f"/groups/{name}", body)).status_code == 204

@@ -72,16 +72,16 @@ async def test_a_body_above_the_bound_is_413(api):
 async def test_a_query_parameter_of_the_wrong_type_is_named(api):
     answer = await api.get("/topics?tracked=perhaps")
     assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-    assert api.message(answer).startswith("query parameter tracked=perhaps: Expected `bool")
+    assert api.message(answer).startswith("query parameter tracked: Expected `bool")
 
 
 async def test_a_query_parameter_is_named_as_its_client_wrote_it(api):
     path = "/topics/shop.orders/subscriptions/billing/retransmission?dryRun=perhaps"
     answer = await api.put(path, {"to": "end"})
     assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-    assert api.message(answer) == "query parameter dryRun=perhaps: Expected `bool`, got `str`"
+    assert api.message(answer) == "query parameter dryRun: Expected `bool`, got `str`"
     answer = await api.get("/topics/shop.orders/messages?last=few")
-    assert api.message(answer) == "query parameter last=few: Expected `int | null`, got `str`"
+    assert api.message(answer) == "query parameter last: Expected `int | null`, got `str`"
 
 
 @pytest.mark.parametrize(
