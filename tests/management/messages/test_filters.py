@@ -89,13 +89,6 @@ async def test_a_message_that_an_avro_topic_would_not_take_is_an_error(api, mess
     assert words in answer["errorMessage"]
 
 
-async def test_without_a_schema_no_message_of_an_avro_topic_can_be_tried(api) -> None:
-    await api.with_topic(contentType="AVRO", schema=json.dumps(VISIT))
-    await api.administration.subjects.delete("shop.orders")
-    answer = (await api.post(PATH, asking(b"{}", BY_PATH))).json()
-    assert (answer["status"], "No schema" in answer["errorMessage"]) == ("ERROR", True)
-
-
 @pytest.mark.parametrize(
     ("body", "code", "words"),
     [
@@ -113,28 +106,6 @@ async def test_what_cannot_be_tried_is_refused_by_the_name_of_its_field(
     await api.with_topic()
     answer = await api.post(PATH, body)
     assert api.refusal(answer) == (400, code or "VALIDATION_ERROR")
-    assert words in answer.json()["message"]
-
-
-async def test_filters_of_an_unknown_topic_are_404(api) -> None:
-    assert api.refusal(await api.post(PATH, asking(b"{}"))) == (404, "TOPIC_NOT_EXISTS")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"path": "$.a[?(@.b =~ /x/)]"}, "Subscription.filters[1].path must be a JSONPath"),
-        ({"matcher": "("}, "Subscription.filters[1].matcher must be a regular expression"),
-        ({"matchingStrategy": "most"}, "Subscription.filters[1].matchingStrategy must be"),
-    ],
-)
-async def test_a_subscription_whose_filter_cannot_be_asked_is_refused(api, change, words) -> None:
-    await api.with_topic()
-    answer = await api.post(
-        "/topics/shop.orders/subscriptions",
-        api.subscription(filters=[COUNTRY, {**COUNTRY, **change}]),
-    )
-    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
     assert words in answer.json()["message"]
 
 

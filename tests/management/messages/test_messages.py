@@ -82,12 +82,6 @@ async def test_a_foreign_record_has_no_id_and_a_broken_one_says_so(api):
     assert second["error"]
 
 
-async def test_an_empty_topic_ends_at_once(api):
-    await api.with_topic()
-    assert await lines(api) == []
-    assert await lines(api, **{"from": "end"}) == []
-
-
 async def test_all_partitions_are_read_to_where_they_end_now(api):
     await api.with_topic()
     for partition in range(10):
@@ -207,17 +201,6 @@ async def test_a_quiet_stream_sends_an_empty_line_now_and_then(api, autojump_clo
         client.hang_up()
         async for event in client.events:
             assert not event.get("body")
-
-
-async def test_following_ends_with_its_limit(api, autojump_clock):
-    await api.with_topic()
-    client = Client(api.app, PATH, "follow=true&limit=2")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(client.run)
-        await publish(api, b"x", b"y", b"z")
-        with trio.fail_after(5):
-            bodies = [event.get("body", b"") async for event in client.events]
-    assert [json.loads(line)["offset"] for line in b"".join(bodies).splitlines()] == [0, 1]
 
 
 async def test_following_ends_with_its_topic(api, autojump_clock):

@@ -247,16 +247,6 @@ async def test_a_datacentre_that_cannot_be_reached_resolves_the_time_when_it_is_
     assert await world.committed("dc2") == {0: 4, 1: 4}
 
 
-async def test_a_log_that_hangs_delays_the_answer_by_seconds_and_no_more(world):
-    await world.activate()
-    world.consume("dc1")
-    world.logs["dc2"].faults.reads_silent = True
-    before_s = trio.current_time()
-    answer = await world.move({"retransmissionDate": world.date(4)})
-    assert offsets(answer)["dc2"] == {}
-    assert trio.current_time() - before_s < 10
-
-
 async def test_a_subscription_of_the_same_name_made_anew_knows_nothing_of_the_seek(world):
     await world.activate()
     world.consume("dc1", "dc2")

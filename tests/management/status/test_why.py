@@ -76,15 +76,6 @@ async def test_datacentres_without_a_node_for_it_say_why(autojump_clock, api, no
     assert (last_known["state"], codes(last_known["reasons"])) == ("UNKNOWN", ["LAST_KNOWN"])
 
 
-async def test_each_node_that_owns_a_part_of_it_is_there_until_it_leaves(api, nodes):
-    nodes.read("dc1")
-    nodes.tell("dc1", "a", subscriptions=[consumed()])
-    nodes.tell("dc1", "b", subscriptions=[consumed()])
-    assert [each["node"] for each in await nodes_of(api)] == ["a", "b"]
-    nodes.tell("dc1", "b", subscriptions=[consumed()], is_leaving=True)
-    assert [each["node"] for each in await nodes_of(api)] == ["a"]
-
-
 async def test_a_node_that_is_silent_is_said_to_be_so_before_what_it_told(
     autojump_clock, api, nodes
 ):
