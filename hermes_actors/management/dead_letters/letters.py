@@ -28,8 +28,6 @@ COUNT_MAX = 100_000
 """The most letters that one request counts or closes in a datacentre; it says if there are more."""
 
 TIMEOUT_S = 2 * SEARCH_TIMEOUT_S
-OUTLOOK_MAX = 1_000
-OUTLOOK_TIMEOUT_S = 2.0
 EVERY = LetterFilter()
 SEE = "see the dead letters of subscription"
 
@@ -63,14 +61,13 @@ class Letters:
         *,
         below: Mapping[str, int] | None = None,
         datacenters: Sequence[str] | None = None,
-        timeout_s: float = TIMEOUT_S,
     ) -> Newest:
         """The newest open letters that are wanted; in a datacentre of `below` only older ones."""
 
         async def look(log: Log) -> tuple[list[OpenLetter], bool]:
             return await matching(self.box(log, live), wanted, most, (below or {}).get(log.dc))
 
-        answers = await self.logs.ask(look, datacenters, timeout_s)
+        answers = await self.logs.ask(look, datacenters, TIMEOUT_S)
         letters = [each for found, _ in answers.known.values() for each in found]
         letters.sort(key=lambda e: (e.timestamp_ms, e.letter.dc, e.offset), reverse=True)
         is_whole = len(letters) <= most and all(whole for _, whole in answers.known.values())
@@ -130,17 +127,6 @@ class DeadLetters:
             "isComplete": found.is_whole or has_next,
         }
         return with_unreachable(answer, found.silent)
-
-    async def outlook(self, topic: str, name: str) -> dict[str, Any]:
-        """How many letters are open, counted up to OUTLOOK_MAX, and why the newest was given up."""
-        live = self._subscriptions.live(topic, name)
-        found = await self._letters.newest(live, EVERY, OUTLOOK_MAX, timeout_s=OUTLOOK_TIMEOUT_S)
-        is_complete = found.is_whole and not found.silent
-        answer: dict[str, Any] = {"open": len(found.letters), "isComplete": is_complete}
-        for held in found.letters[:1]:
-            view = letter_view(held)
-            answer["newest"] = {key: view[key] for key in ("id", "discardedAt", "reason", "detail")}
-        return {"deadLetters": answer}
 
     async def one(self, caller: Caller, topic: str, name: str, letter_id: str) -> dict[str, Any]:
         """One open dead letter with its message. Raises Refused (404 when there is none)."""

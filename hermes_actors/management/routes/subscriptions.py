@@ -15,6 +15,7 @@ from hermes_actors.management.dead_letters.selection import LetterSelection, Red
 from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
 from hermes_actors.management.http.openapi import SubscriptionPatch, WholeSubscription
 from hermes_actors.management.messages.trials import PushTest
+from hermes_actors.management.offsets.retransmission import Retransmission
 from hermes_actors.management.routes.route import SUBSCRIPTION, Add, JsonObject
 from hermes_actors.model.push_trial import PushTrial
 from hermes_actors.model.subscription import SubscriptionState
@@ -64,12 +65,11 @@ def subscription_routes(add: Add, parts: Administration) -> list[HTTPRouteHandle
 def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """How a subscription fares, where it stands in its topic, and how it is moved."""
     at = partial(add, below=SUBSCRIPTION)
-    statuses, letters, moves = parts.statuses, parts.dead_letters, parts.retransmissions
-    standings = parts.standings
+    statuses, standings, moves = parts.statuses, parts.standings, parts.retransmissions
 
     async def why(topic: str, name: str) -> dict[str, Any]:
         """For each node why it does not deliver, or that it does."""
-        return {**await statuses.why(topic, name), **await letters.outlook(topic, name)}
+        return {**await statuses.why(topic, name), **statuses.dead_letters(topic, name)}
 
     async def move(
         caller: Caller, topic: str, name: str, body: JsonObject, dry_run: _DryRun = False
@@ -79,14 +79,14 @@ def delivery_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
 
     async def lag(topic: str, name: str) -> dict[str, Any]:
         """Position, end and lag of each partition in each datacentre."""
-        return {**await standings.lag(topic, name), **await letters.outlook(topic, name)}
+        return {**await standings.lag(topic, name), **statuses.dead_letters(topic, name)}
 
     return [
         at("GET /metrics", statuses.subscription_metrics),
         at("GET /metrics/persistent", statuses.subscription_counters),
         at("GET /health", statuses.health),
         at("GET /why", why),
-        at("PUT /retransmission", move),
+        at("PUT /retransmission", move, takes=Retransmission),
         at("POST /moveOffsetsToTheEnd", moves.move_to_the_end),
         at("GET /lag", lag),
         at("GET /consumer-groups", standings.consumer_groups),

@@ -8,11 +8,12 @@ from hermes_actors.management.status.problems import health_of
 from hermes_actors.management.status.why import camel, explained, latency_shown, node_shown
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.moments import span
+from hermes_actors.model.moments import iso_ms, span
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
+from hermes_actors.status.lag import UNKNOWN
 from hermes_actors.status.reasons import Code, Reason, because, sentence
 from hermes_actors.status.record import LastUndelivered
 from hermes_actors.status.sums import (
@@ -206,6 +207,21 @@ class Statuses:
             if place.status.last_undelivered is not None
         ]
         return max(found, key=lambda each: (each[1].at_ms, each[0]), default=None)
+
+    def dead_letters(self, topic: str, name: str) -> dict[str, Any]:
+        """How many dead letters are open as far as consumers tell, and the cause of the newest.
+
+        Raises Refused.
+        """
+        found = self._sum(topic, name)
+        answer: dict[str, Any] = {
+            "open": max(0, found.open_letters),
+            "isComplete": found.is_whole and found.open_letters != UNKNOWN,
+        }
+        last = found.last_undelivered
+        if found.open_letters > 0 and last is not None:
+            answer["newest"] = {"discardedAt": iso_ms(last.at_ms), "reason": last.reason}
+        return {"deadLetters": answer}
 
     async def health(self, topic: str, name: str) -> dict[str, Any]:
         """HEALTHY, UNHEALTHY with its problems, or NO_DATA. Raises Refused."""

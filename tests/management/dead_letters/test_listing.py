@@ -141,14 +141,3 @@ async def test_only_owners_and_administrators_see_dead_letters(desk):
             f"{LETTERS}/{verb}", {"all": True}, headers={"x-user": "mallory", "x-teams": "o"}
         )
         assert answer.status_code == 403
-
-
-@pytest.mark.parametrize("where", ["why", "lag"])
-async def test_who_asks_what_ails_a_subscription_hears_of_its_dead_letters(desk, where):
-    path = f"/topics/shop.orders/subscriptions/billing/{where}"
-    none = (await desk.api.get(path)).json()["deadLetters"]
-    assert none == {"open": 0, "isComplete": True}
-    await desk.write(desk.letter(1), desk.letter(2, reason="expired", detail="HTTP 503"))
-    found = (await desk.api.get(path)).json()["deadLetters"]
-    assert (found["open"], found["isComplete"]) == (2, True)
-    assert (found["newest"]["reason"], found["newest"]["detail"]) == ("expired", "HTTP 503")
