@@ -25,7 +25,6 @@ from hermes_actors.management.catalog.subjects import ExternalSubjects, Subjects
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.catalog.topic_schemas import TopicSchemas
 from hermes_actors.management.catalog.topics import Topics
-from hermes_actors.management.catalog.warnings import StoredWarnings
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.dead_letters.letters import DeadLetters, Letters
 from hermes_actors.management.dead_letters.redrives import Redrives
@@ -151,7 +150,6 @@ class Administration:
         self.filter_trials = FilterTrials(
             self.topics, self.subjects, config.frontend.propagation, pool
         )
-        self.warnings = StoredWarnings(metadata, config)
         replicator = config.metadata.replicator if view.status is not None else ""
         watched = "" if replicator == config.node else replicator
         self.health = NodeHealth(metadata, self.statuses, watched, notices, probe)

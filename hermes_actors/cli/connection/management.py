@@ -13,9 +13,8 @@ from hermes_actors.cli.command_line.credentials import (
     authorization,
     tls_context,
 )
-from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT
-from hermes_actors.cli.output.render import printable
 from hermes_actors.model.endpoints import is_loopback
 from hermes_actors.runtime.network_causes import tls_cause
 
@@ -141,8 +140,6 @@ class ManagementClient:
         except UnicodeEncodeError as error:
             raise UsageWrong(f"{error.object!r} cannot be sent: it is not UTF-8") from error
         if answer.is_success:
-            if warning := answer.headers.get("Hermes-Warning"):
-                warn(printable(warning))
             return answer.content
         raise self._refusal(method, path, answer.status_code, answer.content)
 

@@ -115,8 +115,8 @@ class Subscriptions:
         ]
 
     async def create(self, caller: Caller, topic: str, body: Mapping[str, Any]) -> None:
-        """Create a subscription to the topic that path and body name; it starts at the topic's ends
-        of now. Raises Refused.
+        """Create a subscription, which gets what is published from now on. Raises Refused and
+        Unavailable.
         """
         in_body = required_text(body, "topicName", "Subscription")
         _require_same("topicName", in_body, topic)

@@ -10,9 +10,8 @@ from litestar.params import QueryParameter
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.catalog.signing import NewSecret
-from hermes_actors.management.catalog.warnings import HEADER, header_of
 from hermes_actors.management.dead_letters.selection import LetterSelection, RedriveRequest
-from hermes_actors.management.http.answers import Answer, empty_answer, json_answer
+from hermes_actors.management.http.answers import Answer, json_answer
 from hermes_actors.management.http.openapi import SubscriptionPatch, WholeSubscription
 from hermes_actors.management.messages.trials import PushTest
 from hermes_actors.management.offsets.retransmission import Retransmission
@@ -30,28 +29,11 @@ def subscription_routes(add: Add, parts: Administration) -> list[HTTPRouteHandle
     at = partial(add, below=SUBSCRIPTION)
     subscriptions, secrets = parts.subscriptions, parts.signing_secrets
 
-    async def warned(status: int, topic: str, name: str) -> Answer:
-        answer = empty_answer(status)
-        warnings = await parts.warnings.of(topic, name)
-        if warnings:
-            answer.headers[HEADER] = header_of(warnings)
-        return answer
-
-    async def create(caller: Caller, topic: str, body: JsonObject) -> Answer:
-        """Create a subscription, which gets what is published from now on."""
-        await subscriptions.create(caller, topic, body)
-        return await warned(201, topic, str(body.get("name")))
-
-    async def update(caller: Caller, topic: str, name: str, patch: JsonObject) -> Answer:
-        """Change the fields that the body names."""
-        await subscriptions.update(caller, topic, name, patch)
-        return await warned(200, topic, name)
-
     return [
         add(f"GET {_ALL}", subscriptions.names),
-        add(f"POST {_ALL}", create, status=201, takes=WholeSubscription),
+        add(f"POST {_ALL}", subscriptions.create, status=201, takes=WholeSubscription),
         at("GET", subscriptions.get, is_for_guests=True, gives=WholeSubscription),
-        at("PUT", update, takes=SubscriptionPatch),
+        at("PUT", subscriptions.update, takes=SubscriptionPatch),
         at("DELETE", subscriptions.delete),
         at("GET /state", subscriptions.state, gives=SubscriptionState),
         at("PUT /state", subscriptions.set_state, takes=SubscriptionState),

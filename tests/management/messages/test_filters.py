@@ -3,7 +3,10 @@
 import base64
 import json
 
+import msgspec
 import pytest
+
+from hermes_actors.config.publishing import PropagationConfig
 
 PATH = "/filters/shop.orders"
 COUNTRY = {"type": "jsonpath", "path": "$.country", "matcher": "PL|DE"}
@@ -113,3 +116,19 @@ async def test_filters_are_tried_while_management_is_read_only(api) -> None:
     await api.with_topic()
     assert (await api.post("/mode?mode=readOnly", None)).status_code == 200
     assert (await api.post(PATH, asking(b"{}"))).status_code == 200
+
+
+async def test_a_filter_by_a_header_that_does_not_travel_has_a_warning(api) -> None:
+    await api.with_topic()
+    for propagation, words in (
+        (PropagationConfig(), "frontend.propagation.enabled"),
+        (PropagationConfig(enabled=True, allowed=["country"]), "frontend.propagation.allowed"),
+        (PropagationConfig(enabled=True), ""),
+    ):
+        frontend = msgspec.structs.replace(api.config.frontend, propagation=propagation)
+        api.administered_with(config=msgspec.structs.replace(api.config, frontend=frontend))
+        answer = await api.post(PATH, asking(b"{}", HEADER, headers={"Channel": "web"}))
+        found = answer.json()
+        assert found["status"] == "MATCHED"
+        assert words in "".join(found.get("warnings", []))
+        assert ("warnings" in found) is bool(words)
