@@ -161,7 +161,7 @@ async def publish(
     own = SlowLog("dc1", delays, seed, 0.0, end_s)
     other = SlowLog("dc2", delays, seed, delays.distance_ms, end_s)
     for log in (own, other):
-        await log.create_topic(TOPIC, TopicSettings(partitions=PARTITIONS))
+        await log.topics.create(TOPIC, TopicSettings(partitions=PARTITIONS))
     async with open_supervisor(rng, raise_it) as supervisor, trio.open_nursery() as nursery:
         fallback = Fallback(
             FallbackConfig(hedge_mode=mode), own, {"dc2": other}, nursery, clock, rng, metrics

@@ -109,7 +109,7 @@ class Cluster:
         for name in NAMES:
             subscription = subscription_body(TOPIC, name, "http://sink/")
             await administration.subscriptions.create(caller, TOPIC, subscription)
-        while TOPIC not in await self.log.topics():  # noqa: ASYNC110 -- the log tells no event
+        while TOPIC not in await self.log.topics.names():  # noqa: ASYNC110 -- the log tells no event
             await trio.sleep(0.01)
 
     async def publish(self, *numbers):

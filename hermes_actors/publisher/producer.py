@@ -382,7 +382,7 @@ class TopicProducer:
 
     async def _describe(self) -> TopicSettings | None:
         try:
-            return await self.log.describe_topic(self.route.log_topic)
+            return await self.log.topics.describe(self.route.log_topic)
         except LogUnavailable:
             return None
 

@@ -2,16 +2,17 @@
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log
 from hermes_actors.log.tail import LogTail
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.threads import Threads
 from hermes_actors.tracking.events import TRACKING_TOPIC, UndecodableTracking, decode
 from hermes_actors.tracking.index import (
@@ -73,7 +74,6 @@ class TrackingReader:
         rng: random.Random,
     ) -> None:
         self.trouble = ""
-        self._log = log
         self.dc = log.dc
         self._following = following
         self._is_changed = False
@@ -103,7 +103,7 @@ class TrackingReader:
         self._is_changed = True
 
     async def _read(self) -> None:
-        index, dc = self._following.index, self._log.dc
+        index, dc = self._following.index, self.dc
         try:
             if self._is_changed:
                 await self._following.ask(partial(index.restart, dc))
@@ -111,23 +111,23 @@ class TrackingReader:
             reading, held = await self._following.ask(partial(index.begin, dc))
             start, end = await self._tail.bounds()
             position = start if held is None or held > end else max(start, held)
-            async with self._log.reader(TRACKING_TOPIC, {0: position}) as reader:
-                while True:
-                    batches = []
-                    for stored in await self._tail.next(reader, position):
-                        position = stored.offset + 1
-                        # Another version's, or nobody's, says nothing.
-                        with contextlib.suppress(UndecodableTracking):
-                            batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
-                        await trio.lowlevel.checkpoint()
-                    if batches:
-                        await self._following.ask(
-                            partial(index.take, reading, dc, batches, position)
-                        )
-                    self.trouble = ""
-                    self._tail.works()
+            await self._tail.follow(position, partial(self._take, reading))
         except IndexUnavailable as error:
             # What was not taken in is read again: the log has it.
             self.trouble = str(error)
         except IndexRestarted:
             self.trouble = "a damaged file was deleted; the logs are read again"
+
+    async def _take(self, reading: int, batch: Sequence[StoredRecord]) -> None:
+        batches = []
+        for stored in batch:
+            # Another version's, or nobody's, says nothing.
+            with contextlib.suppress(UndecodableTracking):
+                batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
+            await trio.lowlevel.checkpoint()
+        if batches:
+            taken = partial(
+                self._following.index.take, reading, self.dc, batches, batch[-1].offset + 1
+            )
+            await self._following.ask(taken)
+        self.trouble = ""

@@ -121,7 +121,7 @@ def test_a_change_in_one_datacentre_is_seen_in_the_other(kafka_cluster, second, 
         assert isinstance(await one.metadata.change(delete("note/1")), Accepted)
         await until(lambda: converged(one, two))
         assert two.body("note/1") is None
-        settings = await one.log.describe_topic(one.metadata.topic)
+        settings = await one.log.topics.describe(one.metadata.topic)
         assert (settings.partitions, settings.retention_ms) == (1, None)
         assert settings.log_append_time
 
@@ -249,7 +249,7 @@ def test_a_log_that_was_deleted_and_made_anew_comes_back_from_the_other_datacent
         await two.change("note/2", b"2")
         await until(lambda: converged(one, two))
         old_id = two.metadata.state.log_id
-        await two.log.delete_topic(two.metadata.topic)
+        await two.log.topics.delete(two.metadata.topic)
         await until(lambda: two.metadata.refolds > 0)
 
         async def is_back():

@@ -52,7 +52,7 @@ def open_pair(open_world) -> OpenPair:
                 metrics,
             )
             async with open_world(parts={"fallback": fallback}, log=own, replay=replay) as world:
-                await remote.create_topic(
+                await remote.topics.create(
                     "shop.orders_1", TopicSettings(partitions=remote_partitions)
                 )
                 if topic:
@@ -178,7 +178,7 @@ async def test_without_a_usable_remote_the_timer_answers_503_after_the_longer_li
     open_pair, autojump_clock
 ) -> None:
     async with open_pair() as pair:
-        await pair.remote.delete_topic("shop.orders_1")
+        await pair.remote.topics.delete("shop.orders_1")
         await pair.world.add_topic("shop.lonely", fallback=True)
         await trio.sleep(0.01)
         pair.own.faults.silent = True
@@ -191,7 +191,7 @@ async def test_without_a_usable_remote_the_timer_answers_503_after_the_longer_li
 
 async def test_a_topic_without_the_flag_stays_at_home(open_pair, autojump_clock) -> None:
     async with open_pair() as pair:
-        await pair.remote.create_topic("shop.homely_1", TopicSettings())
+        await pair.remote.topics.create("shop.homely_1", TopicSettings())
         await pair.world.add_topic("shop.homely")
         await trio.sleep(0.01)
         pair.own.faults.cut()
@@ -205,7 +205,7 @@ async def test_the_flag_may_be_set_while_the_topic_is_published_to(
 ) -> None:
     async with open_pair() as pair:
         world = pair.world
-        await pair.remote.create_topic("shop.late_1", TopicSettings())
+        await pair.remote.topics.create("shop.late_1", TopicSettings())
         await world.add_topic("shop.late")
         assert (await world.publish("shop.late")).status_code == 201
         await world.add_topic("shop.late", fallback=True)
@@ -224,7 +224,7 @@ async def test_a_frontend_that_starts_without_its_own_log_publishes_to_the_remot
     async with open_pair(topic=False, partitions=3, remote_partitions=5) as pair:
         world = pair.world
         keys = [b"key-%d" % n for n in range(12)]
-        await pair.own.create_topic("shop.orders_1", TopicSettings(partitions=3))
+        await pair.own.topics.create("shop.orders_1", TopicSettings(partitions=3))
         if how == "cut":
             pair.own.faults.reads_failing = True
         else:
@@ -472,7 +472,7 @@ async def test_a_message_does_not_wait_for_a_remote_that_has_not_got_the_topic(
 ) -> None:
     async with open_pair(topic=False) as pair:
         world = pair.world
-        await pair.remote.delete_topic("shop.orders_1")
+        await pair.remote.topics.delete("shop.orders_1")
         await world.add_topic("shop.orders", fallback=True)
         pair.remote.faults.read_delay_s = (0.1, 0.1)
         await trio.sleep(0.01)

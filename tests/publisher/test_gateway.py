@@ -55,7 +55,7 @@ async def test_an_unknown_topic_is_404_with_code_and_id_and_does_not_come_into_b
     assert answer.text == '{"message":"Topic not found: shop.nothing","code":"TOPIC_NOT_EXISTS"}'
     assert answer.headers["content-type"] == "application/json"
     assert UUID4.fullmatch(answer.headers["hermes-message-id"])
-    assert "shop.nothing" not in await world.log.topics()
+    assert "shop.nothing" not in await world.log.topics.names()
     assert 'topic="nothing"' not in world.text()
 
 

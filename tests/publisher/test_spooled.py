@@ -36,7 +36,7 @@ def open_buffered(open_world):
             log: MemoryLog = world.log
             clock = world.frontend.clock
             live = LiveTopic(TopicName.parse(ORDERS), topic(), 0, 0, ORDERS)
-            await log.create_topic(ORDERS, TopicSettings(partitions=partitions))
+            await log.topics.create(ORDERS, TopicSettings(partitions=partitions))
             metadata = SimpleNamespace(
                 catalog=SimpleNamespace(topics={ORDERS: live}), has_ended=lambda *_: False
             )

@@ -173,7 +173,7 @@ async def test_a_wrong_wall_clock_of_the_reader_changes_nothing(
 
 async def test_what_is_no_status_record_is_passed_over(autojump_clock, cluster):
     log = cluster.logs["dc1"]
-    await log.create_topic(STATUS_TOPIC, SETTINGS)
+    await log.topics.create(STATUS_TOPIC, SETTINGS)
     await log.append(STATUS_TOPIC, 0, [Record(b"x", b"\xc1", (), 0)], Ack.LEADER)
     cluster.read()
     cluster.start("dc1", "n1")

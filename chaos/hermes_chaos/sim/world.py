@@ -170,7 +170,7 @@ class World:
                 return False
             log_topics.update((live.log_topic, name) for name, live in catalog.topics.items())
         for log in self.cluster.logs_by_dc.values():
-            topics = await log.topics()
+            topics = await log.topics.names()
             if not set(log_topics) <= set(topics):
                 return False
             for plan in SUBSCRIPTIONS:

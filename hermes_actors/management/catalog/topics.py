@@ -163,7 +163,7 @@ class Topics:
         incarnation = 0 if register is None else register.incarnation
         log_topic = log_topic_of(name, incarnation, self._metadata.namespace)
         try:
-            await self._log.create_topic(log_topic, settings_for(topic, self._config))
+            await self._log.topics.create(log_topic, settings_for(topic, self._config))
         except ValueError as error:
             # A name that collides with another topic's in Kafka, or a policy of the cluster.
             raise Refused(f"Topic {name} cannot be stored: {error}") from error

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from hermes_actors.log.base import Log, LogUnavailable
+from hermes_actors.log.base import EARLIEST, Log, LogUnavailable
 from hermes_actors.log.ranges import read_forwards
 from hermes_actors.model.record import StoredRecord
 
@@ -27,7 +27,7 @@ async def newest(
 
     try:
         with trio.fail_after(_TIMEOUT_S):
-            starts = await log.start_positions(log_topic)
+            starts = await log.positions(log_topic, EARLIEST)
             for partition, end in sorted(ends.items()):
                 start = max(starts.get(partition, 0), end - most)
                 await read_forwards(log, log_topic, partition, start, end, take)

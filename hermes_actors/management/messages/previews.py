@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.log.base import LATEST, Log, UnknownTopic
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.views import body_fields
 from hermes_actors.management.catalog.topics import Topics
@@ -51,7 +51,7 @@ class MessagePreviews:
     async def _contents(self, caller: Caller, topic: str) -> list[bytes]:
         live = self._topics.owned(caller, topic, "see messages of topic")
         try:
-            ends = await self._log.end_positions(live.log_topic)
+            ends = await self._log.positions(live.log_topic, LATEST)
             records = await newest(self._log, live.log_topic, ends, PREVIEWS_MAX)
         except UnknownTopic:
             return []

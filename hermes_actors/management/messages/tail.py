@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from hermes_actors.errors import Refused, Unavailable
-from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
+from hermes_actors.log.base import EARLIEST, LATEST, Log, OffsetOutOfRange, UnknownTopic
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.views import as_text, body_fields
 from hermes_actors.management.catalog.topics import Topics
@@ -166,7 +166,7 @@ class Tails:
             raise Refused(f"last must be from 1 to {LAST_MAX}")
         log, log_topic = self._log, live.log_topic
         try:
-            ends = await log.end_positions(log_topic)
+            ends = await log.positions(log_topic, LATEST)
             first: list[StoredRecord] = []
             if last is not None:
                 first, positions = await newest(log, log_topic, ends, last), ends
@@ -181,9 +181,9 @@ class Tails:
 
     async def _positions(self, log_topic: str, start: str) -> dict[int, int]:
         if start == "beginning":
-            return await self._log.start_positions(log_topic)
+            return await self._log.positions(log_topic, EARLIEST)
         try:
             at_ms = moment_ms(start, self._clock.now_ms())
         except ValueError as error:
             raise Refused(f"from '{start}' is neither 'beginning' nor 'end' nor {error}") from error
-        return await self._log.position_at(log_topic, at_ms)
+        return await self._log.positions(log_topic, at_ms)

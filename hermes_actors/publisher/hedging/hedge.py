@@ -285,7 +285,7 @@ class Hedge:
         if not any(type(each) is RefusedRecord for each in found):
             return True
         with trio.move_on_after(_TOPIC_LOOKUP_MAX_S), suppress(LogUnavailable):
-            return await path.dc.log.describe_topic(self._route.log_topic) is None
+            return await path.dc.log.topics.describe(self._route.log_topic) is None
         return True
 
     # The others.
@@ -312,7 +312,7 @@ class Hedge:
             path.is_asked = True
             settings: TopicSettings | None = None
             with suppress(LogUnavailable):
-                settings = await path.dc.log.describe_topic(self._route.log_topic)
+                settings = await path.dc.log.topics.describe(self._route.log_topic)
             path.is_asked = False
             if settings is not None:
                 remote.batcher.grow(settings.partitions)

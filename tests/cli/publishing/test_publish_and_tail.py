@@ -208,32 +208,12 @@ def test_tail_prints_a_row_for_each_message(hermes, server):
     assert result.stdout == '2026-01-01T00:00:00.123Z 3:42 m-1 key=k {"a":1}\n' * 2
 
 
-def test_tail_as_json_is_the_servers_own_lines(hermes, server):
-    server.on("GET /topics/a.b/messages?from=end&follow=true", (200, b'{"x":  1}\n'))
-    assert hermes("tail", "a.b", "-o", "json").stdout == '{"x":  1}\n'
-
-
 def test_tail_ends_at_its_limit(hermes, server):
     request = "GET /topics/a.b/messages?from=beginning&follow=true&limit=2"
     # One more than was asked for, so that the end is the command's own.
     server.on(request, (200, b"1\n2\n3\n"))
     result = hermes("tail", "a.b", "--from", "beginning", "--limit", "2", "-o", "json")
     assert (result.exit_code, result.stdout) == (0, "1\n2\n")
-
-
-def test_a_stream_that_the_server_ends_while_it_is_followed_is_a_failure(hermes, server):
-    server.on("GET /topics/a.b/messages?from=end&follow=true", (200, b"1\n"))
-    result = hermes("tail", "a.b", "-o", "json")
-    assert (result.exit_code, result.stdout) == (1, "1\n")
-    assert "the server ended the stream" in result.stderr
-
-
-def test_tailing_a_topic_that_is_not_there_is_one_line(hermes, server):
-    request = "GET /topics/a.b/messages?from=end&follow=true"
-    server.on(request, (404, {"message": "no topic a.b", "code": "TOPIC_NOT_EXISTS"}))
-    result = hermes("tail", "a.b")
-    assert result.exit_code == 1
-    assert "no topic a.b; see 'hermes topic list'" in result.stderr
 
 
 def test_a_message_cannot_steer_the_terminal():
@@ -368,15 +348,6 @@ def test_a_summary_has_latencies_only_if_something_was_accepted(hermes, server):
     assert "; latency p50 " in hermes("publish", "a.b", "1").stderr
 
 
-def test_the_last_ones_are_asked_for_and_the_command_ends_unless_it_is_to_follow(hermes, server):
-    line = json.dumps(MESSAGE).encode() + b"\n"
-    for query in ("follow=false&last=10", "follow=true&last=10&limit=1"):
-        server.on(f"GET /topics/a.b/messages?{query}", (200, line))
-    assert hermes("tail", "a.b", "-n", "10").exit_code == 0
-    assert hermes("tail", "a.b", "-n", "10", "-f", "--limit", "1").exit_code == 0
-    assert hermes("tail", "a.b", "-n", "10", "--from", "1h").exit_code == 2
-
-
 def test_messages_have_the_form_that_is_asked_for(hermes, server):
     odd = MESSAGE | {"key": None, "body": "\x1b[2J", "headers": {"Trace": "t"}}
     lines = b"".join(json.dumps(each).encode() + b"\n" for each in (MESSAGE, odd))
@@ -386,11 +357,3 @@ def test_messages_have_the_form_that_is_asked_for(hermes, server):
         '2026-01-01T00:00:00.123Z\t42 k {} {{"a":1}}',
         '2026-01-01T00:00:00.123Z\t42 - {"Trace": "t"} {\\x1b[2J}',
     ]
-
-
-@pytest.mark.parametrize("form", ["{nothing}", "{offset.real}", "{offset", "{}", "{offset:>9}"])
-def test_a_form_with_an_unknown_field_is_refused_with_those_that_there_are(hermes, server, form):
-    result = hermes("tail", "a.b", "--format", form)
-    assert result.exit_code == 2
-    assert "--format" in result.stderr
-    assert server.made() == []

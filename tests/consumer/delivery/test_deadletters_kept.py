@@ -8,7 +8,7 @@ from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
 from hermes_actors.consumer.delivery.delivery import Settlement
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.owned import Unfenced
-from hermes_actors.log.base import RefusedRecord
+from hermes_actors.log.base import LATEST, RefusedRecord
 from hermes_actors.model.dead_letter import DiscardReason, Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
@@ -23,7 +23,7 @@ REFUSED = SendOutcome(400)
 
 async def stored(world, topic=DLQ):
     """All entries of the subscription's partition, in order."""
-    end = (await world.log.end_positions(topic))[PARTITION]
+    end = (await world.log.positions(topic, LATEST))[PARTITION]
     entries = []
     async with world.log.reader(topic, {PARTITION: 0}) as reader:
         while len(entries) < end:
@@ -51,7 +51,7 @@ async def test_a_discarded_message_is_kept_with_its_cause_and_settles(world, aut
     assert dict(letter.headers)["id"] == b"id-bad"
     assert letter.id == "dc1:7:0:1"
     assert world.count("dead_letters") == 1
-    settings = await world.log.describe_topic(DLQ)
+    settings = await world.log.topics.describe(DLQ)
     assert (settings.partitions, settings.retention_ms) == (4, 604_800_000)
 
 
@@ -96,7 +96,7 @@ async def test_without_dead_letters_nothing_is_kept_and_the_message_settles(worl
         assert (await world.committed()).position == 1
         last = consumer.made[-1].figures().last_undelivered
         assert (last.partition, last.offset, last.reason) == (0, 0, "client-error: HTTP 400")
-    assert await world.log.describe_topic(DLQ) is None
+    assert await world.log.topics.describe(DLQ) is None
 
 
 @pytest.mark.parametrize("reason", DiscardReason)
@@ -113,7 +113,7 @@ async def test_who_wants_no_dead_letters_has_those_that_a_suspicion_made(
         await kept.wait()
         nursery.cancel_scope.cancel()
     if reason is not DiscardReason.POISON:
-        assert await world.log.describe_topic(DLQ) is None
+        assert await world.log.topics.describe(DLQ) is None
         return
     (letter,) = await stored(world)
     assert (letter.value, letter.reason) == (b"suspect", "poison")
@@ -129,7 +129,7 @@ async def test_the_switch_is_followed_without_a_restart(world, autojump_clock):
         await world.publish(b"bad")
         await trio.sleep(3)
         assert (await world.committed()).position == 1
-    assert await world.log.describe_topic(DLQ) is None
+    assert await world.log.topics.describe(DLQ) is None
 
 
 async def test_a_node_may_keep_no_dead_letters_at_all(make_world, autojump_clock):
@@ -144,7 +144,7 @@ async def test_a_node_may_keep_no_dead_letters_at_all(make_world, autojump_clock
     async with world.consuming(keeps_letters=True):
         await trio.sleep(3)
         assert (await world.committed()).position == 1
-    assert await world.log.describe_topic(DLQ) is None
+    assert await world.log.topics.describe(DLQ) is None
 
 
 async def test_while_the_log_takes_nothing_for_minutes_nothing_is_lost_and_nothing_grows(
@@ -219,7 +219,7 @@ class Narrow:
 
 
 async def test_above_its_topics_limit_a_letter_is_kept_without_its_message(world, autojump_clock):
-    await world.log.alter_topic(
+    await world.log.topics.alter(
         world.topic, msgspec.structs.replace(world.settings, record_bytes_max=20_000_000)
     )
     world.sender.script = lambda _push: REFUSED
@@ -257,7 +257,7 @@ def a_letter(offset=0, value=b"bad", headers=(), reason=DiscardReason.EXPIRED):
 async def test_a_letter_whose_head_is_refused_waits_and_says_why(world, nursery, autojump_clock):
     settings = msgspec.structs.replace(world.settings, partitions=4, record_bytes_max=10)
     settings = msgspec.structs.replace(settings, retention_ms=604_800_000)
-    await world.log.create_topic(DLQ, settings)
+    await world.log.topics.create(DLQ, settings)
     keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []
@@ -265,7 +265,7 @@ async def test_a_letter_whose_head_is_refused_waits_and_says_why(world, nursery,
     await trio.sleep(60)
     assert kept == []
     assert "the topic takes at most 10" in sentences(keeper.reasons)
-    await world.log.alter_topic(DLQ, msgspec.structs.replace(settings, record_bytes_max=10_000))
+    await world.log.topics.alter(DLQ, msgspec.structs.replace(settings, record_bytes_max=10_000))
     await trio.sleep(10)
     assert kept == [Settlement.DEAD_LETTER]
 
@@ -281,7 +281,7 @@ async def test_letters_wait_while_another_owner_may_have_their_messages(
     keeper.add(a_letter(), kept.append)
     await trio.sleep(10)
     assert kept == []
-    assert DLQ not in await world.log.topics() or await stored(world) == []
+    assert DLQ not in await world.log.topics.names() or await stored(world) == []
     lease.open()
     await trio.sleep(1)
     assert kept == [Settlement.DEAD_LETTER]
@@ -293,7 +293,7 @@ async def test_a_topic_that_is_deleted_is_made_again(world, nursery, autojump_cl
     kept = []
     keeper.add(a_letter(0), lambda _: kept.append(0))
     await trio.sleep(1)
-    await world.log.delete_topic(DLQ)
+    await world.log.topics.delete(DLQ)
     keeper.add(a_letter(1), lambda _: kept.append(1))
     await trio.sleep(10)
     assert kept == [0, 1]
@@ -325,23 +325,22 @@ async def test_a_topic_that_not_every_broker_knows_yet_costs_no_message(
 
 async def test_the_topics_retention_follows_the_configuration(world, nursery, autojump_clock):
     settings = msgspec.structs.replace(world.settings, partitions=4, retention_ms=1_000)
-    await world.log.create_topic(DLQ, settings)
+    await world.log.topics.create(DLQ, settings)
     keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     keeper.add(a_letter(), lambda _: None)
     await trio.sleep(1)
-    assert (await world.log.describe_topic(DLQ)).retention_ms == 604_800_000
+    assert (await world.log.topics.describe(DLQ)).retention_ms == 604_800_000
 
 
 async def test_a_log_that_takes_no_such_topic_is_named_and_tried_again(
     world, nursery, autojump_clock
 ):
-    class Refusing(Narrow):
-        async def create_topic(self, topic, settings):
-            await trio.lowlevel.checkpoint()
-            raise ValueError("names with a dot are forbidden")
+    async def refuse(_topic, _settings):
+        await trio.lowlevel.checkpoint()
+        raise ValueError("names with a dot are forbidden")
 
-    world.parts = msgspec.structs.replace(world.parts, log=Refusing(world.log))
+    world.log.topics.create = refuse
     keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []

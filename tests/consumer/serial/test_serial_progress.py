@@ -175,7 +175,7 @@ async def test_what_retention_removed_unread_is_counted_as_expired(make_world, a
 async def test_partitions_that_are_added_are_picked_up(world, autojump_clock):
     async with world.consuming():
         await trio.sleep(1)
-        await world.log.alter_topic(world.topic, type(world.settings)(partitions=3))
+        await world.log.topics.alter(world.topic, type(world.settings)(partitions=3))
         await world.publish(b"0", partition=2)
         await trio.sleep(60)
     assert world.sender.bodies == [b"0"]

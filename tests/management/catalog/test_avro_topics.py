@@ -205,7 +205,7 @@ async def test_a_removed_topic_leaves_its_schema_to_nobody(shop):
 
 async def test_who_loses_a_topics_name_takes_back_his_own_schema_only(api, monkeypatch):
     await api.post("/groups", {"groupName": "shop"})
-    create_topic = api.log.create_topic
+    create_topic = api.log.topics.create
 
     async def lose(*arguments):
         """Meanwhile another one has made the topic, who was before all checks of this one."""
@@ -214,7 +214,7 @@ async def test_who_loses_a_topics_name_takes_back_his_own_schema_only(api, monke
         await api.metadata.change(theirs)
         return await create_topic(*arguments)
 
-    monkeypatch.setattr(api.log, "create_topic", lose)
+    monkeypatch.setattr(api.log.topics, "create", lose)
     answer = await api.post("/topics", api.topic(contentType="AVRO", schema=json.dumps(FIRST)))
     assert api.refusal(answer) == (400, "TOPIC_ALREADY_EXISTS")
     assert (await api.get(PATH)).status_code == 204

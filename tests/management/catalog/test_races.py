@@ -30,7 +30,7 @@ def beaten_by(api, rival, times=1):
 
 
 async def log_topics(api):
-    return [name for name in await api.log.topics() if not name.startswith("_hermes")]
+    return [name for name in await api.log.topics.names() if not name.startswith("_hermes")]
 
 
 async def test_two_create_one_group(api):

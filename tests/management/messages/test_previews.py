@@ -63,7 +63,7 @@ async def test_an_index_without_a_preview_is_404(api, index: str) -> None:
 async def test_a_topic_without_messages_has_none_and_an_unknown_one_is_404(api) -> None:
     await api.with_topic()
     assert (await api.get(PATH)).json() == []
-    await api.log.delete_topic("shop.orders")
+    await api.log.topics.delete("shop.orders")
     assert (await api.get(PATH)).json() == []
     unknown = await api.get("/topics/shop.nothing/preview")
     assert api.refusal(unknown) == (404, "TOPIC_NOT_EXISTS")

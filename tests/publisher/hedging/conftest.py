@@ -115,7 +115,7 @@ class World:
 
     async def open(self) -> None:
         for dc, log in self.logs.items():
-            await log.create_topic(
+            await log.topics.create(
                 TOPIC, TopicSettings(partitions=self.partitions[dc], record_bytes_max=1_000)
             )
         self.nursery.start_soon(self.hedge.follow)

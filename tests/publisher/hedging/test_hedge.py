@@ -218,7 +218,7 @@ async def test_a_record_that_is_too_large_is_not_tried_elsewhere(world, autojump
 async def test_a_topic_that_the_own_log_has_not_got_yet_is_published_elsewhere(
     world, autojump_clock
 ) -> None:
-    await world.log.delete_topic("shop.orders")
+    await world.log.topics.delete("shop.orders")
     (message,) = await world.send()
     assert message.dc == "dc2"
 

@@ -57,8 +57,8 @@ def _wins_by_life(self: Register, other: Register | None) -> bool:
     return other is None or self.incarnation > other.incarnation
 
 
-def _copy_no_deletion(self: Replicator, record: StoredRecord, settled_below: int) -> list[Copy]:
-    return [copy for copy in _fold(self, record, settled_below) if copy.body is not None]
+def _copy_no_deletion(self: Replicator, record: StoredRecord) -> list[Copy]:
+    return [copy for copy in _fold(self, record) if copy.body is not None]
 
 
 _SNAPSHOTS: tuple[tuple[str, str, Callable[[SnapshotContent], Steps]], ...] = (

@@ -14,7 +14,6 @@ from hermes_actors.consumer.offsets.progress import TopicProgress
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.serial.dispatch import SerialDispatch
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.coordination.values import LEASE_MS
@@ -30,7 +29,7 @@ from hermes_chaos.sim.world import Shape
 _begin_lease = Lease.__init__
 _folded = Lease.folded
 _from_commit = TopicProgress._from_commit
-_fill = SerialDispatch.fill
+_fill = Dispatching.fill
 _on_failure = Dispatching._on_failure
 _begin_letters = KeptDeadLetters.__init__
 
@@ -46,7 +45,7 @@ def _fence_from_the_reading(self: Lease, number: int) -> None:
     _folded(self, number)
 
 
-def _fill_unasked(self: SerialDispatch, now_s: float) -> int:
+def _fill_unasked(self: Dispatching[Any], now_s: float) -> int:
     is_open, self._is_lease_open = self._is_lease_open, lambda: True
     try:
         return _fill(self, now_s)
@@ -145,7 +144,7 @@ HANDING_OVER = (
     Mutant(
         "push-without-lease",
         "a push that follows an answer does not look whether the lease is open",
-        ((SerialDispatch, "fill", _fill_unasked),),
+        ((Dispatching, "fill", _fill_unasked),),
     ),
     Mutant(
         "end-without-lease",
