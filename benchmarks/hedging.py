@@ -26,7 +26,7 @@ from asking import numbers
 from hermes_actors.actors.supervisor import Crash, open_supervisor
 from hermes_actors.config import FrontendConfig
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import Cause
+from hermes_actors.fallback.budget import Cause
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import Outcome, Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog

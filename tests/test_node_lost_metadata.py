@@ -162,7 +162,7 @@ async def test_what_was_acknowledged_for_a_topic_that_was_lost_is_sent_when_it_i
         taken = gateway.admit(ORDERS, 2, None, Head([], {}), lambda _: settled.set())
         gateway.hand_over(taken, b"{}")
         await settled.wait()
-        assert gateway.answer(taken).status == 202
+        assert taken.answer.status == 202
     datacenters.own.faults.unavailable_rate = 0.0
     await datacenters.lose_metadata()
     async with datacenters.opened("frontend"):

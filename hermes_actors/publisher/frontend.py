@@ -9,7 +9,7 @@ from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
 from hermes_actors.model.message import Envelope
 from hermes_actors.publisher.authentication import PublishSecurity
-from hermes_actors.publisher.batches.stream import Streams
+from hermes_actors.publisher.batches.node import Batches
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
@@ -88,7 +88,7 @@ class Frontend:
             ids,
             doubt_about,
         )
-        self.batches = batches = Streams(config, self.gateway)
+        self.batches = batches = Batches(config, self.gateway)
         self.drain.on_closed.append(batches.end_all)
         measures.watch(self.gateway.demands, batches)
         if config.authentication.enabled:

@@ -38,15 +38,12 @@ class TrackedPublishes(Transitions):
         pendings: Sequence[Pending],
         dc: str,
         via: str,
-        places: Sequence[int] | None = None,
     ) -> None:
         """Tell what is sent to another datacentre because the own one is slow."""
         if via == Via.HEDGE.value:
             # Told there: the own log is slow.
             for pending in pendings:
-                messages = pending.messages
-                some = messages if places is None else [messages[place] for place in places]
-                self._tell(EventKind.HEDGED, dc, pending.route.name, some, via)
+                self._tell(EventKind.HEDGED, dc, pending.route.name, pending.messages, via)
 
     def answered(
         self,
@@ -55,14 +52,12 @@ class TrackedPublishes(Transitions):
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
-        places: Sequence[int] | None = None,
     ) -> None:
         """Tell what a log has taken, and what it has not."""
         at = 0
         for pending in pendings:
-            held = range(pending.count) if places is None else places
-            following = at + len(held)
-            self._answered(pending, dc, partition, held, outcomes[at:following])
+            following = at + pending.count
+            self._answered(pending, dc, partition, outcomes[at:following])
             at = following
 
     def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
@@ -101,7 +96,6 @@ class TrackedPublishes(Transitions):
         pending: Pending,
         dc: str,
         partition: int,
-        places: Sequence[int],
         outcomes: Sequence[Outcome],
     ) -> None:
         messages = pending.messages
@@ -110,7 +104,7 @@ class TrackedPublishes(Transitions):
             buffer.drop(len(outcomes))
             return
         now_ms = self._clock.now_ms()
-        for place, outcome in zip(places, outcomes, strict=False):
+        for place, outcome in enumerate(outcomes):
             is_stored = isinstance(outcome, Stored)
             # What was not taken is told at home: the other log may be away.
             buffer = self._buffers[dc if is_stored else self._dc]

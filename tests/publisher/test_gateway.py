@@ -110,7 +110,7 @@ async def test_a_chunked_body_is_stored_whole(world, autojump_clock) -> None:
 async def test_a_wrong_length_is_400_naming_both_numbers(world, autojump_clock) -> None:
     gateway, answers = world.frontend.gateway, []
     publication = gateway.admit(
-        "shop.orders", 7, None, Head([], {}), lambda ended: answers.append(gateway.answer(ended))
+        "shop.orders", 7, None, Head([], {}), lambda ended: answers.append(ended.answer)
     )
     gateway.hand_over(publication, b"{}")
     error = json.loads(answers[0].body)

@@ -7,8 +7,8 @@ from typing import Any
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.fallback.account import HedgeBudget
 from hermes_actors.fallback.breaker import Breaker
+from hermes_actors.fallback.budget import HedgeBudget
 from hermes_actors.fallback.spool.index import SpoolIndex, Waiting
 from hermes_actors.fallback.spool.replay import Item, Replayer
 from hermes_actors.fallback.spool.spool import Spool
@@ -16,7 +16,7 @@ from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import PartitionBatch
 from hermes_actors.publisher.hedging.decision import Decision
-from hermes_actors.publisher.hedging.flight import Part
+from hermes_actors.publisher.hedging.flight import Attempts
 from hermes_actors.publisher.hedging.hedge import Hedge, Remote
 from hermes_actors.publisher.idempotency import KeyClaim
 from hermes_actors.publisher.pending import Pending
@@ -96,7 +96,7 @@ def _wait_for_ever(_self: Decision, _started_s: float) -> float:
     return math.inf
 
 
-def _never_done(_self: Part) -> bool:
+def _never_done(_self: Attempts) -> bool:
     return False
 
 
@@ -175,7 +175,7 @@ PUBLISHING = (
     Mutant(
         "hedge-after-answer",
         "a message goes to another datacentre though it has been answered",
-        ((Part, "is_done", property(_never_done)),),
+        ((Attempts, "is_done", property(_never_done)),),
     ),
     Mutant(
         "replay-backwards",
