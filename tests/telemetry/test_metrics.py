@@ -204,6 +204,7 @@ async def test_others_get_many_turns_while_much_is_rendered() -> None:
     assert turns >= 3 * 20 - 1
 
 
+@pytest.mark.slow
 async def test_a_topic_that_goes_while_it_is_rendered_does_no_harm() -> None:
     metrics = many_topics(1_000)
 
