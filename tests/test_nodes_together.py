@@ -39,6 +39,7 @@ async def test_two_nodes_share_each_subscription_and_nothing_is_pushed_twice(
         assert len(owners["a"]) == len(owners["b"]) == 5
 
 
+@pytest.mark.slow
 async def test_a_node_that_joins_under_load_costs_no_message_and_no_copy(cluster, autojump_clock):
     async def publish():
         for number in range(1_000):

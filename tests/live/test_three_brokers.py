@@ -109,6 +109,7 @@ def test_ack_all_survives_the_kill_of_a_leader_under_load(cluster):
     on_kafka(main, cluster.bootstrap_servers, within_s=200, **REPLICATED)
 
 
+@pytest.mark.soak
 def test_ack_leader_loses_what_the_followers_had_not_copied_when_the_leader_is_killed(cluster):
     topic = "three.leader"
 
@@ -199,6 +200,7 @@ def test_too_few_replicas_in_sync_are_unavailable_and_nothing_is_stored(cluster)
     on_kafka(main, cluster.bootstrap_servers, within_s=200, **REPLICATED)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("ack", [Ack.ALL, Ack.LEADER])
 def test_a_stopped_broker_stalls_its_partitions_and_no_others(cluster, ack):
     stalled, *others = cluster.brokers

@@ -232,6 +232,7 @@ async def test_a_frontend_that_starts_without_its_own_log_publishes_to_the_remot
         }
 
 
+@pytest.mark.slow
 async def test_keys_keep_their_order_through_an_outage(open_pair, autojump_clock) -> None:
     async with open_pair(partitions=3, remote_partitions=5) as pair:
         world, rng = pair.world, random.Random(5)

@@ -51,6 +51,7 @@ def test_each_configuration_is_taken_and_asks(number, tmp_path):
     assert config.security.has_mechanism_in_headers or config.security.certificates.enabled
 
 
+@pytest.mark.slow
 async def test_the_users_have_the_passwords_that_the_page_says(tmp_path, monkeypatch, basic):
     (users,) = blocks("toml", "# users.toml")
     assert parse_users(users.encode()).account("ada") is not None

@@ -28,7 +28,7 @@ from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.subscription import TtlFrom
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.mutants.mutant import WHOLE, Mutant
 from hermes_chaos.sim.world import Shape
 
 _settle = PartitionOffsets.settle
@@ -205,24 +205,22 @@ DELIVERING = (
         "settle-before-letter-kept",
         "a message that is given up is settled before its dead letter is stored",
         ((KeptDeadLetters, "add", _settle_then_keep),),
+        seed=3,
     ),
     Mutant(
         "seek-ignored",
         "a consumer goes on where it is, whatever a retransmission says",
         ((TopicProgress, "go_to", _ignore_seek),),
-        seed=3,
     ),
     Mutant(
         "stale-commit-wins",
         "a commit that was made before a retransmission counts after it",
         ((TopicProgress, "_is_ours", _any_seek_is_ours),),
-        seed=3,
     ),
     Mutant(
         "order-broken-on-retry",
         "the next message of a key is pushed while the one before it waits for its retry",
         ((SerialQueue, "wait", _wait_without_key),),
-        seed=5,
     ),
     Mutant(
         "rate-never-falls",
@@ -231,6 +229,7 @@ DELIVERING = (
             (RateControl, "_fall", _stay),
             (RateControl, "_lower", lambda _self, _rate, _now_s: None),
         ),
+        shape=WHOLE,
     ),
     Mutant(
         "filter-inverted",
@@ -258,6 +257,7 @@ DELIVERING = (
         "ttl-with-each-attempt",
         "a message's time to live begins anew with each attempt",
         ((SerialDispatch, "_age_ms", _age_of_the_attempt),),
+        shape=WHOLE,
     ),
     Mutant(
         "ttl-from-reading",
@@ -273,5 +273,6 @@ DELIVERING = (
         "redrive-marks-first",
         "a dead letter is closed when its message is taken up again, not when it is delivered",
         ((Redriver, "_add", _mark_at_once),),
+        shape=WHOLE,
     ),
 )

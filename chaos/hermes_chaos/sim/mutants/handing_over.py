@@ -23,7 +23,7 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.reasons import Code, because
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.mutants.mutant import WHOLE, Mutant
 from hermes_chaos.sim.world import Shape
 
 _begin_lease = Lease.__init__
@@ -78,11 +78,6 @@ def _position_only(self: TopicProgress, partition: int, commit: Commit) -> Parti
     return None if found is None else PartitionOffsets(decode(commit).position)
 
 
-def _one_before(self: TopicProgress, partition: int, commit: Commit) -> PartitionOffsets | None:
-    found = _from_commit(self, partition, commit)
-    return None if found is None else PartitionOffsets(max(0, decode(commit).position - 1))
-
-
 async def _look_at_nothing(_self: TopicProgress, _on_overwritten: object, _rng: object) -> None:
     pass
 
@@ -126,7 +121,9 @@ _LETTERS_WAIT = Shape(
     strikes=40,
 )
 _STOPS = Shape(faults=frozenset((Fault.NODE_STOP,)), strikes=30)
-_LATE = Shape(faults=frozenset((Fault.LATE_COMMITS,)), strikes=6, messages_per_publisher=30)
+_LATE = Shape(
+    faults=frozenset((Fault.LATE_COMMITS,)), strikes=6, messages_per_publisher=30, settle_max_s=20.0
+)
 _CUT = Shape(faults=frozenset((Fault.END_LOST,)))
 _CUT_AND_MOVED = Shape(faults=frozenset((Fault.END_LOST, Fault.NODE_STOP)), strikes=40)
 
@@ -140,11 +137,13 @@ HANDING_OVER = (
         "fence-from-the-reading",
         "a lease counts from when its heartbeat was read, not from when it was sent",
         ((Lease, "folded", _fence_from_the_reading),),
+        shape=WHOLE,
     ),
     Mutant(
         "push-without-lease",
         "a push that follows an answer does not look whether the lease is open",
         ((Dispatching, "fill", _fill_unasked),),
+        shape=_AWAY,
     ),
     Mutant(
         "end-without-lease",
@@ -157,13 +156,13 @@ HANDING_OVER = (
         "letters-without-lease",
         "a dead letter that has waited for its log is stored whether the lease is open or not",
         ((KeptDeadLetters, "__init__", _letters_unasked),),
+        seed=3,
         shape=_LETTERS_WAIT,
     ),
     Mutant(
         "no-last-commit",
         "who stops commits nothing more",
         ((PushConsumer, "_drain", _drain_without_a_word),),
-        seed=2,
     ),
     Mutant(
         "commit-before-the-drain",
@@ -176,11 +175,7 @@ HANDING_OVER = (
         "intervals-forgotten",
         "a consumer begins with a commit's position, and forgets what is settled above it",
         ((TopicProgress, "_from_commit", _position_only),),
-    ),
-    Mutant(
-        "begins-one-before",
-        "a consumer begins with the last message that is settled",
-        ((TopicProgress, "_from_commit", _one_before),),
+        shape=WHOLE,
     ),
     Mutant(
         "late-commit-stays",
