@@ -18,6 +18,14 @@ from typer.testing import Result
 FOLDER = Path(__file__).parent / "transcripts"
 ANSWER = re.compile(r"((?:GET|POST|PUT|DELETE) \S+) -> (\d+) ?(.*)")
 
+SHOWN = ("partition-key", "trace-id")
+VARYING = {
+    r" in [0-9.]+ s \([0-9]+/s\)": " in S s",
+    r"; latency .*": "; latency",
+    r'"(sentMs|latencyMs)": [0-9.]+': r'"\1": 0',
+}
+"""What is never twice the same."""
+
 
 def sections() -> Iterator[tuple[str, str, str]]:
     """File, title and lines of each transcript."""
@@ -46,12 +54,18 @@ def played(lines: str, hermes: Callable[..., Result], server: Any) -> Iterator[s
             yield from (f"! {each}" for each in shown(result.stderr, server))
             for call in server.calls:
                 if call.method != "GET":
-                    yield f"> {call.method} {call.path} {call.body.decode()}".rstrip()
+                    said = [
+                        f"{name}: {call.headers[name]}" for name in SHOWN if name in call.headers
+                    ]
+                    body = repr(call.body)[2:-1] if b"\n" in call.body else call.body.decode()
+                    yield " ".join(("> " + call.method, call.path, *said, body)).rstrip()
             if result.exit_code:
                 yield f"exit {result.exit_code}"
 
 
 def shown(text: str, server: Any) -> list[str]:
+    for pattern, instead in VARYING.items():
+        text = re.sub(pattern, instead, text)
     return text.replace(server.url, "http://server").splitlines()
 
 

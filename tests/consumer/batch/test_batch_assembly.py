@@ -205,17 +205,6 @@ def test_a_batch_is_complete_by_size_by_volume_and_by_time():
     assert line.assembly.close("b", 0.0).body == b"[222,3]"
 
 
-def test_the_time_of_what_waited_behind_a_full_batch_counts_since_it_was_read():
-    line = Line()
-    for n in range(4):
-        line.add(b"%d" % n)
-    line.fill()
-    line.assembly.close("a", 0.0)
-    line.now_s = 9.0
-    line.fill()
-    assert (line.assembly.fresh, line.assembly.ready_s) == (0, 10.0)
-
-
 def test_a_message_that_fits_into_no_batch_is_rejected_with_its_sizes():
     line = Line(bounded(size=9, volume_bytes=7))
     for body in (b"123456", b"{", b"12345"):

@@ -31,8 +31,6 @@ from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.dead_letter import (
     DiscardReason,
     Letter,
-    letter_record,
-    read_entry,
 )
 from hermes_actors.model.subscription import SerialPolicy
 from tests.values import a_live_subscription, a_subscription
@@ -84,13 +82,6 @@ def decided(outcome, policy=POLICY):
 A, B, C = recipient("a"), recipient("b"), recipient("c")
 
 
-def test_all_that_took_it_make_a_success() -> None:
-    total, started, _, _ = attempt([A, B], {"a": OK, "b": SendOutcome(204)})
-    assert total.is_success
-    assert started == [A.key, B.key]
-    assert len(total.recipients) == 2
-
-
 def test_the_largest_status_and_the_smallest_pause_stand_for_all_that_are_tried_again() -> None:
     answers = {"a": SendOutcome(503, "30"), "b": SendOutcome(504), "c": SendOutcome(503, "7")}
     total, *_ = attempt([A, B, C], answers)
@@ -112,27 +103,11 @@ def test_a_client_error_ends_it_only_once_nobody_is_left_to_try() -> None:
     assert total.reason() == "HTTP 422: missed by http://a/in (HTTP 400), http://b/in (HTTP 422)"
 
 
-def test_a_refusal_is_told_of_even_when_the_last_attempt_succeeds() -> None:
-    served = Served()
-    attempt([A, B], {"a": SendOutcome(404), "b": TIMEOUT}, served)
-    total, started, *_ = attempt([A, B], {"b": OK}, served)
-    assert started == [B.key]
-    assert isinstance(decided(total), Discard)
-    assert "http://a" in total.reason()
-    assert "http://b" not in total.reason()
-
-
 def test_who_missed_it_is_named_without_what_may_be_secret() -> None:
     total, *_ = attempt([A, B], {"a": TIMEOUT, "b": OK})
     assert total.failure is Failure.TIMEOUT
     assert "missed by http://a" in total.reason()
     assert "t=1" not in total.reason()
-
-
-def test_many_who_missed_it_are_counted_rather_than_named() -> None:
-    many = [recipient(f"host{each}") for each in range(30)]
-    total, *_ = attempt(many, {f"host{each}": SendOutcome(500) for each in range(30)})
-    assert total.reason().endswith("and 20 more")
 
 
 def test_nobody_at_all_is_tried_again_later() -> None:
@@ -148,30 +123,6 @@ def test_a_410_of_one_is_its_own_affair_and_of_all_is_the_end() -> None:
     assert isinstance(decided(total), Gone)
     # Resumed, both are asked again.
     assert attempt([A, B], {"a": OK, "b": OK}, served)[0].is_success
-
-
-def test_one_that_cannot_be_reached_keeps_nobody_else_waiting() -> None:
-    total, started, served, _ = attempt([recipient("x", "no such host"), A], {"a": OK})
-    assert started == [A.key]
-    assert total.failure is Failure.UNRESOLVED
-    assert isinstance(decided(total), Again)
-    assert served.has(A.key)
-
-
-def test_one_that_joins_later_gets_what_is_still_tried() -> None:
-    served = Served()
-    attempt([A], {"a": SendOutcome(500)}, served)
-    total, started, *_ = attempt([A, B], {"a": OK, "b": OK}, served)
-    assert started == [A.key, B.key]
-    assert total.is_success
-
-
-def test_what_all_that_are_left_have_is_delivered() -> None:
-    served = Served()
-    attempt([A, B], {"a": OK, "b": TIMEOUT}, served)
-    total, started, *_ = attempt([A], {}, served)
-    assert started == []
-    assert total.is_success
 
 
 def test_no_more_pushes_at_once_than_allowed() -> None:
@@ -280,15 +231,6 @@ def test_who_has_not_taken_it_by_the_end_is_named_and_tried_again_on_demand() ->
     assert who_missed(letter, [A]) == [A]
     assert who_missed(letter_missed_by(), [A, B]) == [A, B]
     assert who_missed(None, [A, B]) == [A, B]
-
-
-def test_a_letter_keeps_who_missed_it_unless_they_are_too_many() -> None:
-    kept = letter_missed_by("http://b/in", "http://c/in")
-    assert read_entry(letter_record(kept)) == kept
-    crowd = letter_missed_by(*(f"http://host-{number}/in" for number in range(1_000)))
-    found = read_entry(letter_record(crowd))
-    assert isinstance(found, Letter)
-    assert found.missed == ()
 
 
 def letter_missed_by(*names: str) -> Letter:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hermes_actors.consumer.rates.control import Level, RateControl, RateControls
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.coordination.commands import RateState
-from hermes_actors.status.reasons import Code, because
 
 
 class Endpoint:
@@ -104,10 +103,6 @@ class Endpoint:
         at_s, level = self.levels[-1]
         assert level is Level.FULL, self.levels
         return at_s
-
-
-def healthy(_now_s):
-    return None
 
 
 def chance(share, how, seed=1):
@@ -285,17 +280,6 @@ def test_a_dead_endpoint_is_found_out_however_little_there_is_to_push():
     assert control.level is Level.SLOW
 
 
-def test_an_endpoint_that_dies_at_the_lowest_rate_is_found_out_too():
-    control, now_s = RateControl(100, 0.0), 0.0
-    control.take_over(RateState("ADAPTING", 1.0), now_s)
-    while control.level is Level.ADAPTING and now_s < 60:
-        now_s += max(0.001, control.wait_s(now_s))
-        control.take(now_s)
-        control.on_failure(now_s, control.epoch, failed_before_s=None, is_answered=False)
-    assert control.level is Level.SLOW
-    assert now_s < 10
-
-
 @pytest.mark.parametrize("maximum", [5, 100, 10_000])
 def test_an_endpoint_that_dies_at_full_rate_is_probed_after_some_ten_failures(maximum):
     run = Endpoint(maximum, fails=lambda now_s: None if now_s < 10 else "sick", window=200).run(20)
@@ -322,14 +306,6 @@ def test_what_was_sent_before_a_fall_says_nothing_after_it():
     assert control.level is Level.SLOW
     control.on_success(1.0, before)
     assert control.level is Level.SLOW
-
-
-def test_an_attempt_that_says_nothing_lets_the_next_one_go():
-    control = fallen(Level.SLOW)
-    control.take(5.0)
-    assert control.available(6.5) == 0
-    control.on_neutral(6.5, control.epoch, is_answered=False)
-    assert control.available(6.5) == 1
 
 
 def test_a_connection_lets_the_next_message_go_at_once_whenever_it_comes():
@@ -379,9 +355,3 @@ def test_another_maximum_holds_at_each_level():
     assert slow.level is Level.ADAPTING
     slow.change(1, 1.0, 6.0)
     assert (slow.rate, slow.level) == (1, Level.FULL)
-
-
-def test_the_reasons_are_the_level_and_since_when():
-    assert RateControl(10, 0.0).reasons(5.0) == []
-    assert fallen(Level.SLOW).reasons(61.0) == [because(Code.ONE_A_SECOND, for_s=60.0)]
-    assert fallen().reasons(61.0) == [because(Code.ONE_A_MINUTE, for_s=60.0)]
