@@ -236,6 +236,7 @@ def test_a_body_in_chunks_of_one_byte():
     assert not reader.has_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [[("user-agent", "")] * 550, [("x", "a" * 16_000)]])
 def test_the_heads_of_one_turn_over_http2(fields):
     bytes_max = Heads(FrontendConfig()).bytes_max

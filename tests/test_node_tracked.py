@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import trio
 
+from hermes_actors.log.base import EARLIEST, LATEST
 from hermes_actors.management.access.roles import Anonymous, Guest
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.tracking.events import TRACKING_TOPIC, EventKind, decode, terminal_of
@@ -21,10 +22,10 @@ from tests.nodes_scene import (
 
 
 async def batches_of(log):
-    if await log.describe_topic(TRACKING_TOPIC) is None:
+    if await log.topics.describe(TRACKING_TOPIC) is None:
         return []
-    found, position = [], (await log.start_positions(TRACKING_TOPIC))[0]
-    end = (await log.end_positions(TRACKING_TOPIC))[0]
+    found, position = [], (await log.positions(TRACKING_TOPIC, EARLIEST))[0]
+    end = (await log.positions(TRACKING_TOPIC, LATEST))[0]
     async with log.reader(TRACKING_TOPIC, {0: position}) as reader:
         while position < end:
             for each in await reader.next_batch(1_000, 10_000_000):

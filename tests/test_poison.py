@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from hermes_actors.log.base import LATEST
 from hermes_actors.model.dead_letter import Letter, dlq_topic, read_entry
 from tests.nodes_scene import TOPIC, Cluster
 
@@ -20,9 +21,9 @@ async def cluster(nursery):
 
 async def letters(cluster):
     topic = dlq_topic("shop")
-    if topic not in await cluster.log.topics():
+    if topic not in await cluster.log.topics.names():
         return []
-    ends = await cluster.log.end_positions(topic)
+    ends = await cluster.log.positions(topic, LATEST)
     found = []
     async with cluster.log.reader(topic, dict.fromkeys(ends, 0)) as reader:
         while len(found) < sum(ends.values()):

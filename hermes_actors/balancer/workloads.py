@@ -15,7 +15,7 @@ from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.room import drained
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.base import LogUnavailable, UnknownTopic
+from hermes_actors.log.base import EARLIEST, LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import GroupChanged
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
@@ -106,7 +106,7 @@ class Workloads:
         before = found = self._partitions.get(log_topic, 0)
         # One that is not answered for must not keep the others from having owners.
         with suppress(LogUnavailable, UnknownTopic), trio.move_on_after(_ANSWER_TIMEOUT_S):
-            found = len(await self._metadata.log.start_positions(log_topic))
+            found = len(await self._metadata.log.positions(log_topic, EARLIEST))
         if found:
             self._partitions.pop(log_topic, None)
             self._partitions[log_topic] = found

@@ -21,7 +21,6 @@ class ThroughputConfig(Struct, frozen=True, forbid_unknown_fields=True):
     dynamic_desired_bytes_per_s: int = _UNLIMITED
     dynamic_idle_bytes_per_s: float = 0.5
     dynamic_check_interval_ms: int = 30_000
-    headers_always: bool = False
 
 
 class IdempotencyConfig(Struct, frozen=True, forbid_unknown_fields=True):

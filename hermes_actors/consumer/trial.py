@@ -99,7 +99,7 @@ async def try_push(
     if isinstance(policy, BatchPolicy):
         pushed = Batch(message.id, [delivery], _batch_body(message, policy), begun_s)
     try:
-        Pushing(tried, parts, Transitions(), RetryPolicy.of(policy), caller).send(pushed, end)
+        Pushing(tried, parts, Transitions(), RetryPolicy(policy), caller).send(pushed, end)
         with trio.move_on_after(policy.request_timeout / 1_000 + _GRACE_S):
             await ended.wait()
     finally:

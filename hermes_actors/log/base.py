@@ -7,6 +7,7 @@ an append never raises for it, it says so for each record.
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from enum import Enum
 from typing import Protocol, TypeGuard, overload
 
 from msgspec import Struct
@@ -111,6 +112,9 @@ def stored_count(outcomes: Sequence[object]) -> int:
 class TopicSettings(Struct, frozen=True):
     """The settings of one topic that a log needs; `retention_ms` None keeps records for ever.
 
+    `record_bytes_max`: a larger record is refused; Kafka bounds batches, so there records of up to
+    4 KiB more are stored.
+
     `log_append_time`: the log stamps records itself, by its wall clock; the embedded log never goes
     back, and goes on, slower, while that clock is behind (`AppendTime`).
     """
@@ -126,6 +130,16 @@ class Commit(Struct, frozen=True):
 
     position: int
     metadata: str = ""
+
+
+class Edge(Enum):
+    """The two ends of what a log holds: its first record, and behind its last one."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+EARLIEST, LATEST = Edge.EARLIEST, Edge.LATEST
 
 
 class Reader(Protocol):
@@ -151,12 +165,41 @@ class Reader(Protocol):
         """Read this partition from `position` on; takes effect at the next `next_batch`."""
 
 
+class LogTopics(Protocol):
+    """The topics of one log. All methods raise LogUnavailable."""
+
+    async def create(self, topic: str, settings: TopicSettings) -> bool:
+        """Create the topic; False when it exists already (its settings are left alone).
+
+        Raises ValueError for settings that no log can keep.
+        """
+
+    async def alter(self, topic: str, settings: TopicSettings) -> None:
+        """Replace the topic's settings; the number of partitions goes upwards only.
+
+        Raises UnknownTopic, ValueError for fewer partitions.
+        """
+
+    async def delete(self, topic: str) -> bool:
+        """Delete the topic, its records and its commits; False when there is none."""
+
+    async def describe(self, topic: str) -> TopicSettings | None:
+        """The topic's settings, or None when there is no such topic."""
+
+    async def names(self) -> list[str]:
+        """The names of all topics, sorted."""
+
+
 class Log(Protocol):
     """One datacentre's log."""
 
     @property
     def dc(self) -> str:
         """The datacentre whose log this is."""
+
+    @property
+    def topics(self) -> LogTopics:
+        """The log's topics."""
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
@@ -175,22 +218,17 @@ class Log(Protocol):
     ) -> AbstractAsyncContextManager[Reader]:
         """A reader of the partitions named in `positions`, starting there."""
 
-    async def start_positions(self, topic: str) -> dict[int, int]:
-        """For each partition its first offset still held. Raises UnknownTopic, LogUnavailable."""
+    async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
+        """For each partition its position at an edge of the log, or at a time in milliseconds: the
+        first offset with that timestamp or a later one, else the end.
 
-    async def end_positions(self, topic: str) -> dict[int, int]:
-        """For each partition the next offset to be written. Raises UnknownTopic, LogUnavailable."""
+        Raises UnknownTopic, LogUnavailable.
+        """
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The start and the end position of one partition, whether or not the others have a leader.
 
         Raises UnknownTopic (also for a partition that the topic has not), LogUnavailable.
-        """
-
-    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end.
-
-        Raises UnknownTopic, LogUnavailable.
         """
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
@@ -202,24 +240,6 @@ class Log(Protocol):
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
         """A group's progress; partitions without a commit are absent. Raises LogUnavailable."""
-
-    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
-        """Create the topic; False when it exists already (its settings are left alone)."""
-
-    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
-        """Replace the topic's settings; the number of partitions goes upwards only.
-
-        Raises UnknownTopic, ValueError for fewer partitions, LogUnavailable.
-        """
-
-    async def delete_topic(self, topic: str) -> bool:
-        """Delete the topic, its records and its commits; False when there is none."""
-
-    async def describe_topic(self, topic: str) -> TopicSettings | None:
-        """The topic's settings, or None when there is no such topic."""
-
-    async def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
 
 
 def check_settings(settings: TopicSettings) -> None:

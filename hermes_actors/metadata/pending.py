@@ -6,7 +6,6 @@ from collections.abc import Callable
 import trio
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, Stored, UnknownRecord
 from hermes_actors.metadata.commands import (
     RECORD_BYTES_MAX,
@@ -20,6 +19,7 @@ from hermes_actors.metadata.commands import (
 from hermes_actors.metadata.state import MetadataState
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 

@@ -155,7 +155,9 @@ async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authe
                 f"{', '.join(fields)} {'is' if len(fields) == 1 else 'are'}",
             )
         return None
-    authenticator = await open_authenticator(config.security, environment.clock, environment.ids)
+    authenticator = await open_authenticator(
+        config.security, environment.clock, environment.ids, node.pool
+    )
     node.metrics.append(authenticator.metrics)
     authenticator.start(node.control)
     return authenticator

@@ -9,7 +9,7 @@ from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
 from hermes_actors.model.message import Envelope, Message
 from hermes_actors.publisher.authentication import PublishSecurity
-from hermes_actors.publisher.batches.stream import Streams
+from hermes_actors.publisher.batches.node import Batches
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
@@ -90,7 +90,7 @@ class Frontend:
             doubt_about,
             readable,
         )
-        self.batches = batches = Streams(config, self.gateway)
+        self.batches = batches = Batches(config, self.gateway)
         self.drain.on_closed.append(batches.end_all)
         measures.watch(self.gateway.demands, self.gateway.previews, batches)
         if config.authentication.enabled:

@@ -37,8 +37,6 @@ from hermes_actors.schema.validation import NO_HEAD, Outcome
 from hermes_actors.security.account import Account
 from hermes_actors.status.previews import Previews
 
-TOO_MANY_BYTES = ErrorCode.THROUGHPUT_QUOTA_VIOLATION.status
-
 
 class Gateway:
     """The node's one way in for messages, over all edges. `routes` is the router's, read live.
@@ -81,8 +79,6 @@ class Gateway:
         self._quotas: Quotas | None = None
         if config.throughput.type != "unlimited":
             self._quotas = Quotas(config.throughput, clock.monotonic_s())
-        self.tells_quota = self._quotas is not None and config.throughput.headers_always
-        """True when every answer to an admitted publish has the `quota_headers`."""
 
     def admit(
         self,
@@ -299,19 +295,6 @@ class Gateway:
                 return None
         self._queue(pending, messages, pending.key, size)
         return None
-
-    def answer(self, pending: Pending) -> Answer:
-        """The answer to a settled publish."""
-        answer = pending.answer
-        if self.tells_quota and answer.status != TOO_MANY_BYTES:
-            told = self.quota_headers(pending)
-            answer = msgspec.structs.replace(answer, headers=answer.headers + told)
-        return answer
-
-    def quota_headers(self, pending: Pending) -> tuple[tuple[str, str], ...]:
-        """Return the headers that tell an admitted publish about its topic's quota."""
-        assert self._quotas is not None, "there are no quotas to tell of"
-        return self._quotas.headers(pending.route.name, self._now_s())
 
     def refuse(self, error: HermesError, route: Route | None, *, closes: bool = False) -> Answer:
         """Return the answer to a publisher refused before anything is admitted, counted for the

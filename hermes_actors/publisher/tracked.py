@@ -38,16 +38,12 @@ class TrackedPublishes(Transitions):
         pendings: Sequence[Pending],
         dc: str,
         via: str,
-        places: Sequence[int] | None = None,
     ) -> None:
         """Tell what is sent to another datacentre because the own one is slow."""
         if via == Via.HEDGE.value:
             # Told there: the own log is slow.
             for pending in pendings:
-                messages = pending.messages
-                for message in (
-                    messages if places is None else [messages[place] for place in places]
-                ):
+                for message in pending.messages:
                     self._tell(EventKind.HEDGED, dc, pending.route.name, message.id, via)
 
     def answered(
@@ -57,19 +53,17 @@ class TrackedPublishes(Transitions):
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
-        places: Sequence[int] | None = None,
     ) -> None:
         """Tell what a log has taken, and what it has not."""
         via = Via.LOCAL.value if dc == self._dc else Via.FALLBACK.value
         rest = iter(outcomes)
         for pending in pendings:
             messages, topic = pending.messages, pending.route.name
-            held = range(pending.count) if places is None else places
-            some = list(islice(rest, len(held)))
+            some = list(islice(rest, pending.count))
             if not messages and pending.count > 1:
                 self._buffers[dc].drop(len(some))
                 continue
-            for place, outcome in zip(held, some, strict=False):
+            for place, outcome in enumerate(some):
                 message_id = messages[place].id if messages else pending.id
                 self._appended(topic, message_id, dc, partition, outcome, via)
 

@@ -2,14 +2,15 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import trio
 
 from hermes_actors.actors.supervisor import Supervisor, run_until
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log
 from hermes_actors.log.tail import LogTail
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.status.previews import (
     PREVIEW_TOPIC,
     PreviewRegister,
@@ -31,7 +32,6 @@ class PreviewReader:
     """
 
     def __init__(self, log: Log, register: PreviewRegister, *, rng: random.Random) -> None:
-        self._log = log
         self._register = register
         self._tail = LogTail(
             log,
@@ -51,16 +51,14 @@ class PreviewReader:
 
     async def _read(self) -> None:
         start, end = await self._tail.bounds()
-        position = max(start, end - _BACK_RECORDS_MAX)
-        async with self._log.reader(PREVIEW_TOPIC, {0: position}) as reader:
-            while True:
-                for stored in await self._tail.next(reader, position):
-                    position = stored.offset + 1
-                    # Another version's, or nobody's, is not worth a failure.
-                    with contextlib.suppress(UndecodablePreview):
-                        self._register.take(decode(stored.value))
-                    await trio.lowlevel.checkpoint()
-                self._tail.works()
+        await self._tail.follow(max(start, end - _BACK_RECORDS_MAX), self._take)
+
+    async def _take(self, batch: Sequence[StoredRecord]) -> None:
+        for stored in batch:
+            # Another version's, or nobody's, is not worth a failure.
+            with contextlib.suppress(UndecodablePreview):
+                self._register.take(decode(stored.value))
+            await trio.lowlevel.checkpoint()
 
 
 def _ignore(_reason: str) -> None:

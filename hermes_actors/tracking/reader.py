@@ -2,16 +2,17 @@
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log
 from hermes_actors.log.tail import LogTail
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.threads import Threads
 from hermes_actors.tracking.events import TRACKING_TOPIC, UndecodableTracking, decode
 from hermes_actors.tracking.index import (
@@ -68,10 +69,10 @@ class TrackingReader:
         rng: random.Random,
     ) -> None:
         self.trouble = ""
-        self._log = log
         self.dc = log.dc
         self._following = following
         self._is_changed = False
+        self._held: int | None = None
         self._tail = LogTail(
             log,
             TRACKING_TOPIC,
@@ -97,27 +98,28 @@ class TrackingReader:
         self._is_changed = True
 
     async def _read(self) -> None:
-        index, dc = self._following.index, self._log.dc
+        index, dc = self._following.index, self.dc
         try:
             begin = partial(index.begin, dc, is_changed=self._is_changed)
-            held = await self._following.ask(begin)
+            self._held = held = await self._following.ask(begin)
             self._is_changed = False
             start, end = await self._tail.bounds()
             position = start if held is None or held > end else max(start, held)
-            async with self._log.reader(TRACKING_TOPIC, {0: position}) as reader:
-                while True:
-                    batches = []
-                    for stored in await self._tail.next(reader, position):
-                        position = stored.offset + 1
-                        # Another version's, or nobody's, says nothing.
-                        with contextlib.suppress(UndecodableTracking):
-                            batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
-                        await trio.lowlevel.checkpoint()
-                    if batches:
-                        await self._following.ask(partial(index.take, dc, batches, held, position))
-                        held = position
-                    self.trouble = ""
-                    self._tail.works()
+            await self._tail.follow(position, self._take)
         except IndexUnavailable as error:
             # What was not taken in is read again: the log has it.
             self.trouble = str(error)
+
+    async def _take(self, records: Sequence[StoredRecord]) -> None:
+        batches = []
+        for stored in records:
+            # Another version's, or nobody's, says nothing.
+            with contextlib.suppress(UndecodableTracking):
+                batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
+            await trio.lowlevel.checkpoint()
+        if batches:
+            end = records[-1].offset + 1
+            index, dc = self._following.index, self.dc
+            await self._following.ask(partial(index.take, dc, batches, self._held, end))
+            self._held = end
+        self.trouble = ""

@@ -44,12 +44,6 @@ def compatibility(server, is_compatible: bool, *messages: str) -> None:
     server.on(f"POST {path}", (200, answer))
 
 
-def test_show_prints_the_schema_as_it_was_saved_and_as_json_all_of_it(hermes, known):
-    assert hermes("schema", "show", "shop.orders").stdout == json.dumps(CLOSED) + "\n"
-    shown = json.loads(hermes("schema", "show", "shop.orders", "-o", "json").stdout)
-    assert (shown["version"], shown["id"]) == (1, 77)
-
-
 def test_push_registers_the_file_and_says_version_and_id(hermes, known, file):
     known.on(f"POST {SUBJECT}/versions", (200, {"id": 78}))
     known.on(f"POST {SUBJECT}", (200, {"version": 2, "id": 78}))

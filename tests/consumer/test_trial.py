@@ -13,8 +13,8 @@ from hermes_actors.consumer.senders.oauth.request import Grant
 from hermes_actors.consumer.senders.oauth.sender import OAuthSender
 from hermes_actors.consumer.senders.oauth.tokens import Tokens
 from hermes_actors.consumer.senders.push_tasks import PushTasks
-from hermes_actors.consumer.senders.sender import Failure, SendOutcome, parse_lines
-from hermes_actors.consumer.trial import PUSHES_SHOWN_MAX, TIMEOUT_MS_MAX, try_push
+from hermes_actors.consumer.senders.sender import SendOutcome, parse_lines
+from hermes_actors.consumer.trial import PUSHES_SHOWN_MAX, try_push
 from hermes_actors.errors import Refused
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.redaction import MASK
@@ -229,29 +229,6 @@ async def test_an_endpoint_that_is_silent_ends_it_with_the_request_timeout(world
     assert trial.pushes[0].outcome == "no answer yet"
     # Late, and heard by nobody.
     world.sender.unanswered[0](SendOutcome(200))
-
-
-async def test_a_patient_subscription_is_not_waited_for_longer_than_ten_seconds(
-    world, autojump_clock
-):
-    timeouts_ms = []
-
-    def answer(push):
-        timeouts_ms.append(push.request_timeout_ms)
-        return push.request_timeout_ms / 1_000, SendOutcome(0, "", Failure.TIMEOUT, "no answer")
-
-    world.sender.script = answer
-    trial = await tried(world, world.live(policy={"request_timeout": 600_000}))
-    assert timeouts_ms == [TIMEOUT_MS_MAX]
-    assert (trial.outcome, trial.took_ms) == ("timeout: no answer", TIMEOUT_MS_MAX)
-
-
-async def test_a_field_that_the_message_lacks_is_told(world):
-    live = world.live(endpoint="http://a.test/{id}")
-    assert (await tried(world, live, b"{}")).outcome.startswith("unresolved: ")
-    world.sender.script = lambda _push: SendOutcome(200)
-    trial = await tried(world, live, b'{"id":7}')
-    assert trial.pushes[0].request.url == "http://a.test:80/7"
 
 
 async def test_what_cannot_be_delivered_at_all_is_refused_with_its_reason(world):

@@ -112,6 +112,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
             "HERMES_FRONTEND_PORT": str(ports[0]),
             "HERMES_MANAGEMENT_PORT": str(ports[1]),
             "HERMES_LOG_DIRECTORY": str(data / "log"),
+            # A busy machine is late; that is no reason for a 202.
+            "HERMES_FRONTEND_IDLE_TIMEOUT_MS": "5000",
+            "HERMES_FRONTEND_LONG_IDLE_TIMEOUT_MS": "5000",
             "HERMES_SPOOL_DIRECTORY": str(data / "spools"),
             "HERMES_CONSUMERS_ENDPOINTS_ALLOW_LOOPBACK": "true",
             "HERMES_MANAGEMENT_ALLOW_SCHEMA_REMOVAL": "true",

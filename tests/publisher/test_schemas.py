@@ -140,7 +140,7 @@ async def test_a_batch_that_is_much_work_is_checked_in_several_turns(
     exchange = await call(checked, b"[1,2,3]\n" * 400)
     assert [line["status"] for line in exchange.lines] == [201] * 400
     assert len(checked.stored) == 400
-    assert sum(each.__name__ == "_wake_now" for each in turns if hasattr(each, "__name__")) >= 4
+    assert sum(each.__name__ == "_next_turn" for each in turns if hasattr(each, "__name__")) >= 4
 
 
 async def test_a_schema_that_breaks_the_weighing_stops_nothing_but_its_topic(

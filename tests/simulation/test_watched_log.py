@@ -18,7 +18,7 @@ async def test_poison_of_a_subscription_that_no_checker_knows_is_not_told(autoju
     history.watchers.append(told.append)
     log = watched_log("dc1", 1, {f"{KNOWN}_1": KNOWN}, history, Trace())
     topic = dlq_topic(GROUP)
-    await log.create_topic(topic, TopicSettings(1))
+    await log.topics.create(topic, TopicSettings(1))
     letters = [poison(KNOWN), poison(PASSING)]
     await log.append(topic, 0, [letter_record(each) for each in letters], Ack.ALL)
     assert [each.letter for each in told if isinstance(each, Lettered)] == letters[:1]

@@ -111,7 +111,7 @@ async def test_previews_of_all_datacentres_are_joined_and_replaced(site, autojum
 
 async def test_without_messages_nothing_is_written(site, autojump_clock) -> None:
     await trio.sleep(300)
-    assert await site.logs["dc1"].topics() == []
+    assert await site.logs["dc1"].topics.names() == []
 
 
 async def test_a_log_that_is_away_costs_its_previews_and_nothing_else(site, autojump_clock) -> None:

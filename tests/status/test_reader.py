@@ -137,7 +137,7 @@ async def test_a_log_that_does_not_answer_is_unknown_before_its_nodes_would_be_g
 
 
 async def test_a_datacentre_where_nobody_reports_has_no_nodes_and_is_known(autojump_clock, cluster):
-    await cluster.logs["dc1"].create_topic(STATUS_TOPIC, SETTINGS)
+    await cluster.logs["dc1"].topics.create(STATUS_TOPIC, SETTINGS)
     cluster.read()
     await trio.sleep(30)
     assert cluster.fold.readings["dc1"].trouble == ""
@@ -182,7 +182,7 @@ async def test_a_wrong_wall_clock_of_the_reader_changes_nothing(
 
 async def test_what_is_no_status_record_is_passed_over(autojump_clock, cluster):
     log = cluster.logs["dc1"]
-    await log.create_topic(STATUS_TOPIC, SETTINGS)
+    await log.topics.create(STATUS_TOPIC, SETTINGS)
     await log.append(STATUS_TOPIC, 0, [Record(b"x", b"\xc1", (), 0)], Ack.LEADER)
     cluster.read()
     cluster.start("dc1", "n1")

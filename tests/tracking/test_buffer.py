@@ -98,7 +98,7 @@ async def run(log, waits, work):
 
 
 async def records(log):
-    if await log.describe_topic(TRACKING_TOPIC) is None:
+    if await log.topics.describe(TRACKING_TOPIC) is None:
         return []
     async with log.reader(TRACKING_TOPIC, {0: 0}) as reader:
         return await reader.next_batch(1_000, 10_000_000)
@@ -124,7 +124,7 @@ async def test_who_has_nothing_to_tell_writes_nothing(autojump_clock):
 
     log = MemoryLog("dc1", SimulatedClock())
     assert await run(log, buffer(), work) == []
-    assert await log.describe_topic(TRACKING_TOPIC) is None
+    assert await log.topics.describe(TRACKING_TOPIC) is None
 
 
 async def test_a_commit_waits_a_second_at_most_for_a_silent_log(

@@ -6,7 +6,7 @@ all known addresses are silent, the configured ones are asked again.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
 import aiokafka.errors as kafka_errors
@@ -14,7 +14,7 @@ from aiokafka.conn import CloseReason
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.base import LogUnavailable, UnknownTopic, no_such_partition
 from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.session import Session
 
@@ -72,9 +72,6 @@ class Brokers:
     def addresses(self) -> dict[int, Address]:
         """The addresses, by id, of the brokers that were up when one was last asked."""
         return dict(self._nodes)
-
-    async def open(self) -> None:
-        """Do nothing: connections are made when they are needed."""
 
     async def close(self) -> None:
         """End all connections; what is asked from now on is unavailable."""
@@ -239,6 +236,18 @@ class Brokers:
         if len(self._leaders) >= _TOPICS_MAX:
             del self._leaders[next(iter(self._leaders))]
         self._leaders[topic] = (now_s + self.settings.metadata_max_age_ms / 1_000, leaders)
+        return leaders
+
+    async def leaders_of(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        """As `leaders`, of a topic that has these partitions. Raises FAILURES, UnknownTopic."""
+        leaders = await self.leaders(topic)
+        if not leaders or any(number not in leaders for number in partitions):
+            leaders = await self.leaders(topic, fresh=True)
+        if not leaders:
+            raise UnknownTopic(topic)
+        for number in partitions:
+            if number not in leaders:
+                raise UnknownTopic(no_such_partition(topic, number, len(leaders)))
         return leaders
 
     def forget(self, topic: str) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hermes_actors.config import Config
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.log.base import LATEST, Log, UnknownTopic
 from hermes_actors.management.access.roles import Caller, group_named, owners_of, require_owner
 from hermes_actors.management.bodies.constraints import require_valid_topic
 from hermes_actors.management.bodies.decoding import decode_topic, merge, required_text
@@ -180,7 +180,7 @@ class Topics:
     async def _create_with_log_topic(self, topic: Topic, change: Change, log_topic: str) -> bool:
         """True when the topic was made; the log topic is taken back when it certainly was not."""
         try:
-            is_ours = await self._log.create_topic(log_topic, settings_for(topic, self._config))
+            is_ours = await self._log.topics.create(log_topic, settings_for(topic, self._config))
         except ValueError as error:
             # A name that collides with another topic's in Kafka, or a policy of the cluster.
             raise Refused(f"Topic {topic.name} cannot be stored: {error}") from error
@@ -202,14 +202,14 @@ class Topics:
         """Delete an empty log topic that no topic came for; another may have won it meanwhile."""
         with trio.move_on_after(_TAKE_BACK_S, shield=True):
             try:
-                ends = await self._log.end_positions(log_topic)
+                ends = await self._log.positions(log_topic, LATEST)
             except UnknownTopic:
                 return
             # Asked in this order: who won it may publish before this catalog shows the topic.
             topics = self._metadata.catalog.topics.values()
             if any(ends.values()) or any(each.log_topic == log_topic for each in topics):
                 return
-            await self._log.delete_topic(log_topic)
+            await self._log.topics.delete(log_topic)
 
     async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. Raises Refused and Unavailable."""

@@ -13,7 +13,14 @@ import msgspec
 import trio
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.base import Log, LogUnavailable, OffsetOutOfRange, UnknownTopic
+from hermes_actors.log.base import (
+    EARLIEST,
+    LATEST,
+    Log,
+    LogUnavailable,
+    OffsetOutOfRange,
+    UnknownTopic,
+)
 from hermes_actors.log.ranges import read_forwards
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.topics import Topics
@@ -157,17 +164,17 @@ async def open_tail(
         raise Refused("limit must be greater than or equal to 0")
     if last is not None and not 0 < last <= LAST_MAX:
         raise Refused(f"last must be from 1 to {LAST_MAX}")
-    ends = await log.end_positions(log_topic)
+    ends = await log.positions(log_topic, LATEST)
     if last is not None:
-        starts = await log.start_positions(log_topic)
+        starts = await log.positions(log_topic, EARLIEST)
         first = await newest(log, log_topic, starts, ends, last)
         return Tail(log, log_topic, ends, None if follow else ends, limit, show, first)
     if start == "beginning":
-        positions = await log.start_positions(log_topic)
+        positions = await log.positions(log_topic, EARLIEST)
     elif start == "end":
         positions = ends
     else:
-        positions = await log.position_at(log_topic, _timestamp_ms(start, now_ms))
+        positions = await log.positions(log_topic, _timestamp_ms(start, now_ms))
     return Tail(log, log_topic, positions, None if follow else ends, limit, show)
 
 

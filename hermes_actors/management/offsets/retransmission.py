@@ -9,7 +9,7 @@ import trio
 from msgspec import Meta, Struct
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.base import Commit, Log
+from hermes_actors.log.base import EARLIEST, LATEST, Commit, Log
 from hermes_actors.log.commits import decode
 from hermes_actors.management.access.roles import Caller, require_admin
 from hermes_actors.management.catalog.subscriptions import Subscriptions
@@ -250,15 +250,15 @@ class Retransmissions:
 
 async def _at(log: Log, log_topic: str, moment: Moment) -> dict[int, int]:
     if moment.is_end:
-        return await log.end_positions(log_topic)
+        return await log.positions(log_topic, LATEST)
     if moment.time_ms <= 0:
-        return await log.start_positions(log_topic)
-    return await log.position_at(log_topic, moment.time_ms)
+        return await log.positions(log_topic, EARLIEST)
+    return await log.positions(log_topic, moment.time_ms)
 
 
 async def _bounds(log: Log, log_topic: str) -> dict[int, tuple[int, int]]:
-    starts = await log.start_positions(log_topic)
-    ends = await log.end_positions(log_topic)
+    starts = await log.positions(log_topic, EARLIEST)
+    ends = await log.positions(log_topic, LATEST)
     return {partition: (start, ends.get(partition, start)) for partition, start in starts.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.base import Commit, Log
+from hermes_actors.log.base import EARLIEST, LATEST, Commit, Log
 from hermes_actors.log.commits import Progress, decode
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.offsets.asking import Logs, SilentLog
@@ -122,8 +122,8 @@ class Standings:
         async def question(log: Log) -> _Found:
             # The commits first: a position above the end would be a lag below nothing.
             commits = await log.committed(group, log_topic)
-            starts = await log.start_positions(log_topic)
-            return _Found(starts, await log.end_positions(log_topic), commits)
+            starts = await log.positions(log_topic, EARLIEST)
+            return _Found(starts, await log.positions(log_topic, LATEST), commits)
 
         return await self._logs.ask(question)
 

@@ -15,6 +15,7 @@ from hermes_actors.consumer.delivery.bodies import (
 )
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.log.base import LATEST
 from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
@@ -39,7 +40,7 @@ def scene(world):
 
 async def letters(world, count=100):
     topic = "_hermes.dlq.shop"
-    ends = await world.log.end_positions(topic)
+    ends = await world.log.positions(topic, LATEST)
     (partition,) = [p for p, end in ends.items() if end]
     async with world.log.reader(topic, {partition: 0}) as reader:
         return [read_entry(record) for record in await reader.next_batch(count, 10**7)]

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from hermes_actors.coordination.owned import Owned
+from hermes_actors.log.base import LATEST
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.subscription import BatchPolicy, DeliveryType, Filter
@@ -84,9 +85,9 @@ async def consuming(world, *, lasts_s=5, subscription=None, **arguments):
 
 async def letters_of(world):
     topic = "_hermes.dlq.shop"
-    if await world.log.describe_topic(topic) is None:
+    if await world.log.topics.describe(topic) is None:
         return []
-    ends = await world.log.end_positions(topic)
+    ends = await world.log.positions(topic, LATEST)
     found = []
     for partition, end in ends.items():
         if end:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.base import LATEST, TopicSettings
 from hermes_actors.metadata.bodies import subscription_body
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import subscription_key
@@ -32,7 +32,7 @@ def beaten_by(api, rival, times=1):
 
 
 async def log_topics(api):
-    return [name for name in await api.log.topics() if not name.startswith("_hermes")]
+    return [name for name in await api.log.topics.names() if not name.startswith("_hermes")]
 
 
 async def test_two_create_one_group(api):
@@ -68,12 +68,12 @@ async def test_a_log_topic_that_holds_messages_is_never_taken_back(api):
 
     beaten_by(api, rival)
     assert api.refusal(await api.post("/topics", api.topic())) == (404, "GROUP_NOT_EXISTS")
-    assert (await api.log.end_positions("shop.orders"))[0] == 1
+    assert (await api.log.positions("shop.orders", LATEST))[0] == 1
 
 
 async def test_a_log_topic_that_was_there_before_is_not_taken_back(api):
     await api.post("/groups", {"groupName": "shop"})
-    await api.log.create_topic("shop.orders", TopicSettings(partitions=3))
+    await api.log.topics.create("shop.orders", TopicSettings(partitions=3))
     beaten_by(api, lambda: api.delete("/groups/shop"))
     await api.post("/topics", api.topic())
     assert await log_topics(api) == ["shop.orders"]

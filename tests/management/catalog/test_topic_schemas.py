@@ -172,7 +172,7 @@ async def test_a_topic_that_cannot_be_made_leaves_no_schema(api, monkeypatch):
         raise ValueError("the cluster's policy forbids it")
 
     with monkeypatch.context() as patched:
-        patched.setattr(api.log, "create_topic", refuse)
+        patched.setattr(api.log.topics, "create", refuse)
         answer = await api.post("/topics", api.topic(schema=json.dumps(CLOSED)))
     assert answer.status_code == 400
     assert not api.metadata.catalog.subjects
@@ -191,7 +191,7 @@ async def test_a_removal_takes_no_version_that_came_after_it(shop):
 
 async def test_who_loses_a_topics_name_leaves_no_schema_to_the_winner(api, monkeypatch):
     await api.post("/groups", {"groupName": "shop"})
-    create_topic = api.log.create_topic
+    create_topic = api.log.topics.create
 
     async def lose(*arguments):
         """Meanwhile another one has made the topic, who was before all checks of this one."""
@@ -199,7 +199,7 @@ async def test_who_loses_a_topics_name_leaves_no_schema_to_the_winner(api, monke
         await api.metadata.change(theirs)
         return await create_topic(*arguments)
 
-    monkeypatch.setattr(api.log, "create_topic", lose)
+    monkeypatch.setattr(api.log.topics, "create", lose)
     answer = await api.post("/topics", api.topic(schema=json.dumps(CLOSED)))
     assert api.refusal(answer) == (400, "TOPIC_ALREADY_EXISTS")
     assert (await api.get("/topics/shop.orders")).status_code == 200

@@ -63,7 +63,7 @@ async def test_a_topic_that_was_certainly_not_stored_takes_its_log_topic_back(ap
 
     real, api.metadata.change = api.metadata.change, nothing_stored
     assert api.refusal(await api.post("/topics", api.topic())) == (503, "OTHER")
-    assert await api.log.describe_topic("shop.orders") is None
+    assert await api.log.topics.describe("shop.orders") is None
     api.metadata.change = real
     assert (await api.post("/topics", api.topic())).status_code == 201
 

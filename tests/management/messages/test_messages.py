@@ -228,7 +228,7 @@ async def test_following_ends_with_its_topic(api, autojump_clock):
         nursery.start_soon(client.run)
         assert (await client.events.receive())["status"] == 200
         assert json.loads((await client.events.receive())["body"])["body"] == "x"
-        await api.log.delete_topic("shop.orders")
+        await api.log.topics.delete("shop.orders")
         with trio.fail_after(5):
             async for event in client.events:
                 assert not event.get("body")
@@ -262,7 +262,7 @@ async def test_retention_that_overtakes_the_reader_skips_what_is_gone(api):
 
 async def test_a_log_without_the_topic_yet_is_unavailable(api):
     await api.with_topic()
-    await api.log.delete_topic("shop.orders")
+    await api.log.topics.delete("shop.orders")
     assert api.refusal(await api.get(PATH)) == (503, "OTHER")
 
 

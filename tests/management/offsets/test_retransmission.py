@@ -59,8 +59,8 @@ class World:
         await self.api.with_topic()
         await self.api.with_subscription(**fields)
         for log in self.logs.values():
-            if await log.describe_topic(TOPIC) is None:
-                await log.create_topic(TOPIC, TopicSettings(partitions=2))
+            if await log.topics.describe(TOPIC) is None:
+                await log.topics.create(TOPIC, TopicSettings(partitions=2))
             for partition in range(2):
                 records = [Record(None, b"m", (), self.start_ms + 1_000 * n) for n in range(10)]
                 await log.append(TOPIC, partition, records, Ack.LEADER)
@@ -159,7 +159,7 @@ async def test_offsets_move_only_what_they_name_and_stay_within_the_log(world):
     await world.activate()
     world.consume("dc1", "dc2")
     await world.move({"to": "start"})
-    world.logs["dc2"]._topics[TOPIC].partitions[1].start = 5
+    world.logs["dc2"].topics.known(TOPIC).partitions[1].start = 5
     answer = await world.move({"offsets": {"dc1": {"0": 7}, "dc2": {"1": 3, "0": 99}}})
     assert offsets(answer) == {"dc1": {0: 7}, "dc2": {0: 10, 1: 5}}
     assert await world.committed("dc1") == {0: 7, 1: 0}

@@ -115,6 +115,7 @@ async def test_a_defect_is_500_other_and_goes_to_the_log(api, caplog):
     assert "secret detail" in caplog.text
 
 
+@pytest.mark.slow
 async def test_the_openapi_document_is_valid_and_describes_every_route(
     api,
 ):
