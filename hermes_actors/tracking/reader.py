@@ -101,25 +101,26 @@ class TrackingReader:
         index, dc = self._following.index, self.dc
         try:
             begin = partial(index.begin, dc, is_changed=self._is_changed)
-            self._held = held = await self._following.ask(begin)
+            held = await self._following.ask(begin)
             self._is_changed = False
             start, end = await self._tail.bounds()
             position = start if held is None or held > end else max(start, held)
+            self._held = held
             await self._tail.follow(position, self._take)
         except IndexUnavailable as error:
             # What was not taken in is read again: the log has it.
             self.trouble = str(error)
 
-    async def _take(self, records: Sequence[StoredRecord]) -> None:
+    async def _take(self, batch: Sequence[StoredRecord]) -> None:
         batches = []
-        for stored in records:
+        for stored in batch:
             # Another version's, or nobody's, says nothing.
             with contextlib.suppress(UndecodableTracking):
                 batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
             await trio.lowlevel.checkpoint()
         if batches:
-            end = records[-1].offset + 1
-            index, dc = self._following.index, self.dc
-            await self._following.ask(partial(index.take, dc, batches, self._held, end))
-            self._held = end
+            position = batch[-1].offset + 1
+            index = self._following.index
+            await self._following.ask(partial(index.take, self.dc, batches, self._held, position))
+            self._held = position
         self.trouble = ""

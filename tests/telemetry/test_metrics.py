@@ -152,7 +152,6 @@ async def test_metrics_rendered_in_turns_are_the_same(count: int) -> None:
     assert await render_in_turns(parts) == render(parts)
 
 
-@pytest.mark.slow
 async def test_a_topic_that_goes_while_it_is_rendered_does_no_harm() -> None:
     metrics = many_topics(1_000)
 
