@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence, Sized
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack
 from hermes_actors.publisher.demands import Demands
-from hermes_actors.status.previews import Previews
 from hermes_actors.status.record import Published
 from hermes_actors.telemetry.metrics import Counter, Metrics, RecentLatency, meanings
 
@@ -15,7 +14,6 @@ PUBLISHING = meanings(
     batch_streams=("requests", "Requests with many messages that are under way"),
     idempotency_keys=("keys", "Idempotency keys that are remembered"),
     idempotency_replays=("answers", "Answers given again to a repeated Idempotency-Key"),
-    previews_left_out=("messages", "Messages that fitted into no preview"),
     topic_requests=("messages", "Messages whose publish was read, of a topic"),
     topic_published=("messages", "Messages of a topic that a datacentre's log stored"),
     topic_http_status_codes=("messages", "Answers to publishes of a topic, by status"),
@@ -45,13 +43,11 @@ class FrontendMeasures:
         self.throughput_bytes = metrics.counter("topic_global_throughput_bytes")
         metrics.gauge("inflight_requests", in_flight)
 
-    def watch(self, demands: Demands, previews: Previews | None, streams: Sized) -> None:
-        """Show the idempotency keys, what fitted into no preview, and the `streams` of batches."""
+    def watch(self, demands: Demands, streams: Sized) -> None:
+        """Show the idempotency keys and the `streams` of batches."""
         self.metrics.total("idempotency_replays", lambda: demands.replays)
         self.metrics.gauge("idempotency_keys", lambda: demands.keys)
         self.metrics.gauge("batch_streams", lambda: len(streams))
-        if previews is not None:
-            self.metrics.total("previews_left_out", lambda: previews.left_out)
 
     def status(self, code: int) -> Counter:
         """How often this status was the answer to a publish, whatever its topic."""

@@ -1,10 +1,6 @@
 """Reads stored messages in Avro, by the schema that each is written with."""
 
-import base64
-
-import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes_actors.errors import HermesError, Refused
 from hermes_actors.model.message import Message
@@ -14,8 +10,6 @@ from hermes_actors.schema.avro import AvroSchema, UndecodableAvro
 from hermes_actors.schema.loop_limits import BODY_BYTES_MAX, UNITS_MAX
 from hermes_actors.schema.source import SchemaSource, newest_of
 from hermes_actors.schema.work import decodes, loop_schema, message_cpu_s
-
-_BASE64_BYTES_MAX = 8_192
 
 
 class UnknownSchema(Exception):
@@ -138,21 +132,6 @@ class AvroReader:
             return ShownBody(await self.read_aside(topic, found, body, keeps_metadata=False))
         except HermesError as error:
             return ShownBody(problem=error.message)
-
-    def readable(self, topic: str, message: Message) -> Message:
-        """The message with a body that people can read at once, if it is in Avro: its JSON, else
-        the problem and the beginning of it in base64.
-        """
-        if message.written_with is None:
-            return message
-        shown = self._soon_shown(topic, message)
-        if isinstance(shown, str):
-            shown = ShownBody(problem=f"its {len(message.body)} bytes take too long to be read")
-        body = shown.json
-        if shown.problem:
-            begin = base64.b64encode(message.body[:_BASE64_BYTES_MAX]).decode()
-            body = msgspec.json.encode({"error": shown.problem, "bodyBase64": begin})
-        return replace(message, body=body, written_with=None)
 
     def _soon_shown(self, topic: str, message: Message) -> ShownBody | str:
         """The JSON, or the schema's text where the message is read in a worker."""

@@ -3,13 +3,10 @@
 import gzip
 import json
 
-import msgspec
 import pytest
 import trio
 
 from hermes_actors.config import (
-    IdempotencyConfig,
-    PreviewConfig,
     PropagationConfig,
     ThroughputConfig,
 )
@@ -133,30 +130,6 @@ async def test_without_the_setting_nobody_chooses_ids(world, autojump_clock) -> 
     assert "frontend.replay = true" in answer.json()["message"]
 
 
-async def test_a_refusal_is_forgotten(world, autojump_clock) -> None:
-    status, _, _ = await world.call([], {"idempotency-key": "k"})
-    assert status == 400
-    assert (await world.publish(body=b"other", idempotency_key="k")).status_code == 201
-
-
-async def test_keys_of_two_topics_do_not_meet(world, autojump_clock) -> None:
-    await world.add_topic("shop.audit")
-    one = await world.publish(body=b"1", idempotency_key="k")
-    other = await world.publish("shop.audit", body=b"2", idempotency_key="k")
-    assert (one.status_code, other.status_code) == (201, 201)
-    assert one.headers["hermes-message-id"] != other.headers["hermes-message-id"]
-
-
-async def test_a_key_is_forgotten_after_its_window(open_world, autojump_clock) -> None:
-    async with open_world(idempotency=IdempotencyConfig(window_ms=1_000)) as world:
-        await world.add_topic("shop.orders")
-        for pause_s, count in ((0.9, 1), (0.2, 2)):
-            assert (await world.publish(idempotency_key="k")).status_code == 201
-            await trio.sleep(pause_s)
-            assert (await world.publish(idempotency_key="k")).status_code == 201
-            assert len(world.stored) == count
-
-
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256, '"'])
 async def test_a_key_that_is_none_is_400_naming_the_header(world, key: str) -> None:
     answer = await world.publish(idempotency_key=key)
@@ -230,11 +203,6 @@ async def test_headers_travel_when_that_is_on(open_world, autojump_clock) -> Non
         assert {n: v for n, v in headers.items() if n.startswith("h-")} == {"h-trace-id": b"t"}
 
 
-async def test_no_header_travels_by_default(world, autojump_clock) -> None:
-    await world.publish(trace_id="t")
-    assert sorted(stored(world)[0]) == ["dc", "id", "via"]
-
-
 async def test_the_name_of_a_header_keeps_its_case_where_the_server_tells(
     open_world, autojump_clock
 ) -> None:
@@ -271,43 +239,6 @@ async def test_a_topic_over_its_quota_is_429_and_says_when_to_come_back(
         assert (await world.publish(body=b"")).status_code == 201
         assert 'status_code="429"} 2' in world.text()
         assert world.frontend.drain.in_flight == 0
-
-
-async def test_the_first_messages_of_each_interval_are_previewed_also_failed_ones(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(preview=PreviewConfig(enabled=True, message_bytes_max=200)) as world:
-        await world.add_topic("shop.orders")
-        world.log.faults.silent = True
-        assert (await world.publish(body=b'{"n":1}')).status_code == 503
-        world.log.faults.silent = False
-        await trio.sleep(6)
-        for number in range(4):
-            await world.publish(body=b'{"n":"%d%s"}' % (number, b"x" * 200))
-        previews = world.frontend.gateway.previews
-        found = previews.take_all()["shop.orders_1"]
-        assert [each.is_truncated for each in found] == [False, True, True]
-        first = msgspec.json.decode(found[0].content)
-        assert first["message"] == {"n": 1}
-        assert first["metadata"]["id"]
-        assert all(len(each.content) <= 200 for each in found)
-        assert previews.take_all() == {}
-        assert previews.wants("shop.orders_1")
-
-
-async def test_previews_of_a_topic_that_is_made_again_are_another_ones(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(preview=PreviewConfig(enabled=True, messages_max=1)) as world:
-        for incarnation in (1, 2):
-            await world.add_topic("shop.orders", incarnation=incarnation)
-            await world.publish(body=b'{"n":%d}' % incarnation)
-        found = world.frontend.gateway.previews.take_all()
-        messages = {
-            topic: [msgspec.json.decode(each.content)["message"] for each in previews]
-            for topic, previews in found.items()
-        }
-        assert messages == {"shop.orders_1": [{"n": 1}], "shop.orders_2": [{"n": 2}]}
 
 
 @pytest.mark.parametrize("coding", ["gzip", "identity", "nonsense"])
