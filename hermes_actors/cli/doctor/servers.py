@@ -124,10 +124,7 @@ async def look_at_registry(config: Config, url: str) -> list[Finding]:
     try:
         await client.look_up(_NO_SUCH_TOPIC, {})
     except NoAnswer as error:
-        grade, text = (
-            FAIL,
-            f"{error.reason}; see the registry, and schema.* for credentials and TLS",
-        )
+        grade, text = FAIL, f"{error}; see the registry, and schema.* for credentials and TLS"
     finally:
         await client.close()
     return [finding(grade, "registry", without_user_info(url), text)]
