@@ -149,8 +149,7 @@ HANDING_OVER = (
         "end-without-lease",
         "an answer that comes when the lease has closed ends its message all the same",
         ((Dispatching, "_on_failure", _end_unasked),),
-        seed=4,
-        shape=_AWAY,
+        shape=_LETTERS_WAIT,
     ),
     Mutant(
         "letters-without-lease",
