@@ -24,7 +24,7 @@ from hermes_actors.errors import Refused
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import ContentType
 from hermes_actors.schema.avro import avro_schema
-from hermes_actors.schema.avro_compatibility import require_avro, why_unreadable
+from hermes_actors.schema.compatibility import require_avro, why_unreadable
 from hermes_actors.schema.json_schema import JsonSchema, can_read
 
 app = command_group("Schemas: what the messages of a topic must look like.")

@@ -72,7 +72,7 @@ Outcome = Stored | RefusedRecord | UnavailableRecord | UnknownRecord
 
 
 class StoredRun(Sequence[Stored]):
-    """As many outcomes at once: stored, at `first` and the offsets after it."""
+    """The outcomes of records that were all stored, at `first` and the offsets after it."""
 
     __slots__ = ("_offsets",)
 
@@ -98,7 +98,7 @@ class StoredRun(Sequence[Stored]):
 
 
 def is_all_stored(outcomes: Sequence[object]) -> TypeGuard[StoredRun]:
-    """True when the log says so in one piece."""
+    """True when all records were stored as one run."""
     return type(outcomes) is StoredRun
 
 
@@ -147,9 +147,9 @@ class Reader(Protocol):
 
     @property
     def doubtful(self) -> Collection[int]:
-        """The partitions that, since it was opened, may have got a leader that knows less than the
-        one before: what was read may be gone, and other records may have its offsets. Told at the
-        latest with the first batch of the new leader, or once it has been closed.
+        """Partitions that may have got a leader with fewer records since the reader was opened:
+        records that were read may be gone, and others may have their offsets. A partition is here
+        before the new leader's first batch is returned, or once the reader is closed.
         """
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
@@ -206,11 +206,9 @@ class Log(Protocol):
     ) -> Sequence[Outcome]:
         """Append in order; one outcome for each record, in the batch's order.
 
-        Returns only when the outcome is known or given up. A cancelled call may still store.
-        The stored records of one call are contiguous among themselves unless another writer's
-        batch lies between two calls. After the first record that is unavailable or unknown no
-        later one of the batch is stored, so that trying again keeps the order. Never raises for an
-        operating error.
+        Returns when the outcome is known or given up. A cancelled call may still store. After the
+        first record that is unavailable or unknown no later record of the batch is stored, so that
+        a retry keeps the order. Never raises for an operating error.
         """
 
     def reader(

@@ -35,14 +35,12 @@ from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.schema.validation import NO_HEAD, Outcome
 from hermes_actors.security.account import Account
-from hermes_actors.status.previews import Previews
 
 
 class Gateway:
     """The node's one way in for messages, over all edges. `routes` is the router's, read live.
 
     `doubt_about` says why a topic that has no route may exist all the same, "" when nothing does.
-    `readable` makes of a topic's message what previews show of it.
     """
 
     def __init__(
@@ -55,7 +53,6 @@ class Gateway:
         clock: Clock,
         ids: IdSource,
         doubt_about: Callable[[str], str] = lambda _topic: "",
-        readable: Callable[[str, Message], Message] = lambda _topic, message: message,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -63,10 +60,8 @@ class Gateway:
         self.demands = Demands(config, clock, measures.dc)
         self.security: PublishSecurity | None = None
         """Finds out who publishes, before `admit`; None: everybody is a guest."""
-        self.previews = Previews(config.preview) if config.preview.enabled else None
         self._routes = routes
         self._doubt_about = doubt_about
-        self._readable = readable
         self.drain = drain
         self._deadlines = deadlines
         self._measures = measures
@@ -222,9 +217,6 @@ class Gateway:
     ) -> None:
         """Hand what has passed all checks to the topic's producer, or settle it as unavailable."""
         route = pending.route
-        previews = self.previews
-        if previews is not None and previews.wants(route.log_topic):
-            previews.add(route.log_topic, self._readable(route.name, messages[0]))
         pending.queued(messages, key, size)
         reason = "its producer is restarting after a failure"
         if route.is_open:

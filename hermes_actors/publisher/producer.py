@@ -264,7 +264,7 @@ class TopicProducer:
         if not pendings:
             return
         route = self.route
-        route.measures.taken(batch.count, batch.body_bytes)
+        route.measures.taken(batch.body_bytes)
         hedge = self._hedge_now
         if hedge is not None:
             await hedge.append(pendings, batch.partition)

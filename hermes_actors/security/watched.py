@@ -64,7 +64,7 @@ class Watched(Generic[T]):
 
     async def load(self) -> None:
         """Read it for the first time. A trio coroutine. Raises StartupError."""
-        await self.check()
+        self.trouble = await self._update()
         if self.trouble:
             raise StartupError(f"{self._name}: {self.trouble}")
 
@@ -79,22 +79,7 @@ class Watched(Generic[T]):
     async def check(self) -> None:
         """Read it now. A trio coroutine."""
         self._asked = trio.Event()
-        trouble = ""
-        try:
-            with trio.fail_after(TIMEOUT_S):
-                content = await self._read()
-            if len(content) > _BYTES_MAX:
-                raise WrongFile(f"is longer than {_BYTES_MAX} bytes")
-            if content != self._content:
-                self.value = self._parse(content)
-                if self._content is not None:
-                    _logger.info("%s: was read again", self._name)
-                self._content = content
-                self.changes += 1
-        except OSError as error:
-            trouble = error.strerror or str(error)
-        except (WrongFile, httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError) as error:
-            trouble = str(error) or type(error).__name__
+        trouble = await self._update()
         if trouble and trouble != self.trouble:
             kept = "; what it held before stays in force" if self.is_known else ""
             _logger.error("%s: %s%s", self._name, trouble, kept)
@@ -102,6 +87,23 @@ class Watched(Generic[T]):
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each.set()
+
+    async def _update(self) -> str:
+        """Take what is there now; what is wrong with it, "" for nothing."""
+        try:
+            with trio.fail_after(TIMEOUT_S):
+                content = await self._read()
+            if len(content) > _BYTES_MAX:
+                raise WrongFile(f"is longer than {_BYTES_MAX} bytes")
+            if content != self._content:
+                self.value = self._parse(content)
+                self._content = content
+                self.changes += 1
+        except OSError as error:
+            return error.strerror or str(error)
+        except (WrongFile, httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError) as error:
+            return str(error) or type(error).__name__
+        return ""
 
     async def read_early(self) -> None:
         """Something is missing in it: wait for a bounded time until it is read once more.

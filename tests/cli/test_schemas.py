@@ -71,11 +71,11 @@ def test_check_names_the_subscriptions_that_might_get_something_new(hermes, know
 
 
 def test_check_fails_for_what_would_be_refused_and_says_why(hermes, known, file):
-    compatibility(known, False, "it refuses messages that version 1 allows")
+    compatibility(known, False, "it cannot read messages of version 1")
     result = hermes("schema", "check", "shop.orders", file({**CLOSED, "required": ["a"]}))
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
-        "would be refused: it refuses messages that version 1 allows",
+        "would be refused: it cannot read messages of version 1",
         "publishers: messages that shop.orders takes now might be refused",
     ]
 
@@ -137,19 +137,3 @@ def test_check_compares_avro_schemas_by_avros_rules(hermes, avro, file):
     assert longer.stdout.splitlines()[1:] == [
         "subscriptions that might get messages they do not know yet: audit, billing"
     ]
-
-
-def test_check_fails_for_an_avro_schema_that_cannot_read_what_is_there(hermes, avro, file):
-    compatibility(avro, False, "it cannot read messages of version 1: note at /fields/1")
-    result = hermes("schema", "check", "shop.orders", file(DEMANDING))
-    assert result.exit_code == 1
-    assert result.stdout.splitlines() == [
-        "would be refused: it cannot read messages of version 1: note at /fields/1",
-        "publishers: messages that shop.orders takes now might be refused",
-    ]
-
-
-def test_check_says_what_is_wrong_with_a_file_that_is_no_avro_schema(hermes, avro, file):
-    result = hermes("schema", "check", "shop.orders", file({"type": "object"}))
-    assert result.exit_code == 2
-    assert "no Avro schema" in result.stderr

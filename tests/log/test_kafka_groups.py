@@ -78,7 +78,7 @@ class ScriptedBrokers(Brokers):
         self.codes = list(codes)
         self.lookups = 0
 
-    async def leaders(self, topic, *, fresh=False):
+    async def leaders(self, topic, *, age_max_s=0):
         return {0: 1, 1: 1}
 
     async def ask_any(self, request, *, purpose):

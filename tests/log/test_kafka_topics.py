@@ -171,3 +171,16 @@ async def test_a_busy_topic_of_short_retention_loses_what_has_expired(make_kafka
         with trio.fail_after(60):
             while await log.positions("t", EARLIEST) != {0: 2}:  # noqa: ASYNC110
                 await trio.sleep(0.2)
+
+
+async def test_a_partition_that_another_client_added_is_known_within_seconds(
+    kafka_cluster, open_log, fresh
+):
+    topic, servers = fresh("t"), kafka_cluster.bootstrap_servers
+    async with open_log(servers) as log, open_log(servers) as other:
+        await log.topics.create(topic, TopicSettings())
+        assert await log.positions(topic, LATEST) == {0: 0}
+        await other.topics.alter(topic, TopicSettings(partitions=2))
+        with trio.fail_after(10):
+            while await log.positions(topic, LATEST) != {0: 0, 1: 0}:  # noqa: ASYNC110
+                await trio.sleep(0.5)

@@ -30,6 +30,7 @@ from hermes_actors.metadata.keys import (
 )
 from hermes_actors.metadata.seek import Seek, SeekBody, seek_body
 from hermes_actors.metadata.state import Register
+from hermes_actors.model.group import Group
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import (
     SubscriptionState,
@@ -189,7 +190,7 @@ REGISTERS = [
     activation("dc1", 0),
     activation("dc2", 24),
     register(activation_key(SUBSCRIPTION, "dc1"), None, 26, 26),
-    register(group_key("shop"), group_body({"groupName": "shop"})),
+    register(group_key("shop"), group_body(Group("shop"))),
     register("readiness/dc1", b"{}"),
     register("readiness/dc1", None, 12, 12),
     register("topic/odd", b"{}"),

@@ -24,11 +24,12 @@ from hermes_actors.metadata.commands import (
 )
 from hermes_actors.metadata.keys import group_key, topic_key, topics_below
 from hermes_actors.metadata.registry import OutcomeUnknown
+from hermes_actors.model.group import Group
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 
-GROUP = put(group_key("shop"), group_body({"groupName": "shop"}), Absent(group_key("shop")))
+GROUP = put(group_key("shop"), group_body(Group("shop")), Absent(group_key("shop")))
 
 
 async def test_a_change_is_shown_when_it_returns(autojump_clock, open_site, topic):

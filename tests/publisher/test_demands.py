@@ -3,12 +3,10 @@
 import gzip
 import json
 
-import msgspec
 import pytest
 import trio
 
 from hermes_actors.config import (
-    PreviewConfig,
     PropagationConfig,
     ThroughputConfig,
 )
@@ -241,28 +239,6 @@ async def test_a_topic_over_its_quota_is_429_and_says_when_to_come_back(
         assert (await world.publish(body=b"")).status_code == 201
         assert 'status_code="429"} 2' in world.text()
         assert world.frontend.drain.in_flight == 0
-
-
-async def test_the_first_messages_of_each_interval_are_previewed_also_failed_ones(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(preview=PreviewConfig(enabled=True, message_bytes_max=200)) as world:
-        await world.add_topic("shop.orders")
-        world.log.faults.silent = True
-        assert (await world.publish(body=b'{"n":1}')).status_code == 503
-        world.log.faults.silent = False
-        await trio.sleep(6)
-        for number in range(4):
-            await world.publish(body=b'{"n":"%d%s"}' % (number, b"x" * 200))
-        previews = world.frontend.gateway.previews
-        found = previews.take_all()["shop.orders_1"]
-        assert [each.is_truncated for each in found] == [False, True, True]
-        first = msgspec.json.decode(found[0].content)
-        assert first["message"] == {"n": 1}
-        assert first["metadata"]["id"]
-        assert all(len(each.content) <= 200 for each in found)
-        assert previews.take_all() == {}
-        assert previews.wants("shop.orders_1")
 
 
 @pytest.mark.parametrize("coding", ["gzip", "identity", "nonsense"])

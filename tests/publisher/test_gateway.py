@@ -312,7 +312,6 @@ async def test_the_metrics_are_scraped_as_prometheus_text(world, autojump_clock)
         'topic_http_status_codes_total{group="shop",status_code="400",topic="orders"} 1.0',
         'topic_global_http_status_codes_total{status_code="201"} 1.0',
         'topic_throughput_bytes_total{group="shop",topic="orders"} 5.0',
-        'topic_message_size_bytes_sum{group="shop",topic="orders"} 5.0',
         'topic_ack_leader_latency_seconds_count{group="shop",topic="orders"} 1.0',
         "inflight_requests 0.0",
     ):

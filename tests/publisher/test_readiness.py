@@ -13,6 +13,7 @@ from hermes_actors.metadata.bodies import group_body, readiness_body, topic_body
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import group_key, readiness_key, topic_key
 from hermes_actors.metadata.registry import Metadata, Registry
+from hermes_actors.model.group import Group
 from hermes_actors.model.names import TopicName
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.runtime.clock import seeded_ids
@@ -39,7 +40,7 @@ class Dc:
     async def add_topic(self, name: str, *, in_log: bool = True) -> None:
         parsed = TopicName.parse(name)
         topic = a_topic(name)
-        await self.metadata.change(put(group_key(parsed.group), group_body({"groupName": "shop"})))
+        await self.metadata.change(put(group_key(parsed.group), group_body(Group("shop"))))
         await self.metadata.change(put(topic_key(parsed), topic_body(topic)))
         if in_log:
             await self.log.topics.create(

@@ -112,17 +112,6 @@ async def test_a_log_that_is_away_is_skipped_and_nothing_is_queued(autojump_cloc
     assert len(world.reporters) == 1
 
 
-async def test_a_log_that_is_away_at_the_start_delays_no_stop(autojump_clock, world):
-    world.log.faults.cut()
-    world.start()
-    await trio.sleep(30)
-    began_s = trio.current_time()
-    await world.supervisor.stop("reporter")
-    assert trio.current_time() - began_s <= 1
-    world.log.faults.heal()
-    assert await world.log.topics.describe(STATUS_TOPIC) is None
-
-
 async def test_a_log_that_does_not_answer_holds_one_record_for_a_bounded_time(
     autojump_clock, world
 ):
@@ -139,14 +128,6 @@ async def test_a_log_that_does_not_answer_holds_one_record_for_a_bounded_time(
     assert sequences == sorted(set(sequences))
     assert 5 <= statuses[-1].header.missed <= 8
     assert world.reporters[0].trouble == ""
-
-
-async def test_a_topic_that_is_deleted_is_made_again(autojump_clock, world):
-    world.start()
-    await trio.sleep(1.5)
-    await world.log.topics.delete(STATUS_TOPIC)
-    await trio.sleep(3)
-    assert len(await world.records()) >= 2
 
 
 async def test_a_reporter_that_is_restarted_goes_on_with_the_sequence(autojump_clock, world):

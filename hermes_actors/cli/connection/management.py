@@ -14,9 +14,8 @@ from hermes_actors.cli.command_line.credentials import (
     authorization,
     tls_context,
 )
-from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT
-from hermes_actors.cli.output.render import printable
 from hermes_actors.model.endpoints import is_loopback
 from hermes_actors.runtime.network_causes import tls_cause
 
@@ -120,8 +119,6 @@ class ManagementClient:
         with self._explained(method, path, timeout_s):
             answer = self._client.request(method, self._url + path, timeout=timeout_s, **request)
         if answer.is_success:
-            if warning := answer.headers.get("Hermes-Warning"):
-                warn(printable(warning))
             return answer.content
         raise self._refusal(method, path, answer.status_code, answer.content)
 

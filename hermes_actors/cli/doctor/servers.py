@@ -24,7 +24,7 @@ from hermes_actors.cli.doctor.machine import first_to_end
 from hermes_actors.config import Config
 from hermes_actors.config.ports import Port, ports
 from hermes_actors.model.redaction import without_user_info
-from hermes_actors.schema.client import BadAnswer, RegistryAway, RegistryClient
+from hermes_actors.schema.client import NoAnswer, RegistryClient
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 -- where it listens
 _NO_SUCH_TOPIC = "hermes.doctor"
@@ -123,7 +123,7 @@ async def look_at_registry(config: Config, url: str) -> list[Finding]:
     grade, text = OK, "answers"
     try:
         await client.look_up(_NO_SUCH_TOPIC, {})
-    except (RegistryAway, BadAnswer) as error:
+    except NoAnswer as error:
         grade, text = FAIL, f"{error}; see the registry, and schema.* for credentials and TLS"
     finally:
         await client.close()

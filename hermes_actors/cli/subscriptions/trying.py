@@ -140,8 +140,7 @@ def _show(found: Fields) -> None:
         f"{said} from {found.get('datacenter')} {found.get('node')} in {found.get('tookMs')} ms: "
         f"{found.get('outcome')}"
     )
-    pushes = fields_of(found, "pushes")
-    for push in pushes:
+    for push in fields_of(found, "pushes"):
         request, answer = push.get("request") or {}, push.get("answer")
         _show_lines(">", f"{request.get('method')} {request.get('url')}", request)
         ended = f"after {push.get('tookMs')} ms"
@@ -149,9 +148,6 @@ def _show(found: Fields) -> None:
             _show_lines("<", f"{push.get('outcome')} {ended}", answer)
         else:
             say(f"\n< no answer {ended}: {push.get('outcome')}")
-    total = found.get("pushesTotal", len(pushes))
-    if total > len(pushes):
-        say(f"\nof {total} pushes the first {len(pushes)} are shown")
 
 
 def _show_lines(mark: str, first: str, part: Fields) -> None:

@@ -93,7 +93,6 @@ class Recipients:
         is_proxied: Callable[[str], bool] | None = None,
         addresses_max: int,
     ) -> None:
-        self._live = live
         self._subscription = str(live.name)
         self._resolver = resolver
         self._names = names

@@ -287,7 +287,7 @@ class EmbeddedLog:
         return view
 
     async def in_thread(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Read the file in a thread, with a connection of its own. Raises LogUnavailable."""
+        """Read the file in a thread, over a separate connection. Raises LogUnavailable."""
 
         def work() -> T:
             connection = self._connections.pop() if self._connections else None

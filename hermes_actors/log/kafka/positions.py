@@ -14,6 +14,7 @@ from hermes_actors.log.kafka.brokers import FAILURES, Brokers
 START = -2
 END = -1
 _EDGES = {EARLIEST: START, LATEST: END}
+_PARTITIONS_AGE_MAX_S = 5.0
 _REPLICA_ID = -1
 _READ_UNCOMMITTED = 0
 
@@ -55,6 +56,9 @@ class Positions:
         self, topic: str, timestamp_ms: int | None = None, partition: int | None = None
     ) -> dict[int, int]:
         """One attempt at a question, None: the end. Raises FAILURES, UnknownTopic."""
+        if partition is None:
+            # Partitions that were added are known soon.
+            await self._brokers.leaders(topic, age_max_s=_PARTITIONS_AGE_MAX_S)
         leaders = await self._brokers.leaders_of(topic, () if partition is None else (partition,))
         if partition is not None:
             leaders = {partition: leaders[partition]}

@@ -367,7 +367,7 @@ class KafkaReader:
     # Failing.
 
     def _failed(self, partitions: list[Fetched], error: Exception, since_s: float | None) -> None:
-        """Try again soon; after request_timeout_ms without success the waiting caller is told."""
+        """Try again soon; after request_timeout_ms without success the waiting caller fails."""
         now_s = self._loop.time()
         self._leaders = None
         self._brokers.forget(self._topic)

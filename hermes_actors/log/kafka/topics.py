@@ -34,6 +34,7 @@ from hermes_actors.log.kafka.settings import (
     losses_of,
     settings_of,
 )
+from hermes_actors.runtime.backoff import backoff_s
 
 _logger = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ class TopicAdmin:
         answer = await self._brokers.ask_any(request, purpose="topics")
         ((_, code, message),) = answer.topic_errors
         is_refused = code == kafka_errors.InvalidPartitionsError.errno
-        if is_refused and len(await self._brokers.leaders(topic, fresh=True)) == count:
+        if is_refused and len(await self._brokers.leaders(topic, age_max_s=0)) == count:
             return  # An attempt before this one has done it.
         _raise_for(code, message, topic)
 
@@ -216,7 +217,7 @@ class TopicAdmin:
         """Wait until what was done shows; what a broker that is away shows cannot be waited for."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._brokers.request_timeout_s
-        delay_s = _SETTLE_FIRST_S
+        tries = 0
         while loop.time() < deadline:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -224,8 +225,8 @@ class TopicAdmin:
                         return
             except FAILURES:
                 pass
-            await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 1.5, _SETTLE_MAX_S)
+            await asyncio.sleep(backoff_s(tries, 0.5, _SETTLE_FIRST_S, _SETTLE_MAX_S))
+            tries += 1
         raise LogUnavailable(
             f"topic {topic}: Kafka of {self._brokers.connection.dc} has taken the change but does "
             f"not show it after {self._brokers.settings.request_timeout_ms} ms"

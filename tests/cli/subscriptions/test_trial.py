@@ -20,7 +20,6 @@ TAKEN = {
     "isDelivered": True,
     "outcome": "HTTP 200",
     "tookMs": 12,
-    "pushesTotal": 1,
     "pushes": [{"request": REQUEST, "outcome": "HTTP 200", "tookMs": 11, "answer": ANSWER}],
 }
 

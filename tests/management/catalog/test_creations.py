@@ -63,13 +63,6 @@ async def test_one_that_is_made_again_starts_at_the_ends_of_then(shop):
     assert live(shop).creation.ends[3] == 4
 
 
-async def test_one_of_a_topic_that_is_made_again_starts_in_the_new_log_topic(shop):
-    assert (await shop.delete(f"/topics/{TOPIC}")).status_code == 200
-    await shop.with_topic()
-    await shop.with_subscription()
-    assert live(shop).creation.ends[3] == 0
-
-
 async def test_a_topic_that_is_made_again_meanwhile_has_not_the_ends_of_before(shop):
     """Then it starts by its time, in a log topic that holds nothing older than itself."""
     positions = shop.log.positions
@@ -109,12 +102,6 @@ async def test_a_log_that_does_not_tell_its_ends_keeps_nobody_from_creating(
     began_s = trio.current_time()
     await shop.with_subscription()
     assert trio.current_time() - began_s <= 2
-    assert live(shop).creation is None
-
-
-async def test_a_topic_without_a_log_topic_has_no_ends(shop):
-    await shop.log.topics.delete(TOPIC)
-    await shop.with_subscription()
     assert live(shop).creation is None
 
 

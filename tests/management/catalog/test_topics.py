@@ -77,17 +77,10 @@ async def test_the_log_topic_is_there_when_the_creation_is_answered(api):
     ("fields", "status", "code"),
     [
         ({"name": None}, 400, "VALIDATION_ERROR"),
-        ({"name": 5}, 400, "FORMAT_ERROR"),
         ({"name": "orders"}, 400, "FORMAT_ERROR"),
         ({"name": "nobody.orders"}, 404, "GROUP_NOT_EXISTS"),
-        ({"name": "shop.or$ders"}, 400, "VALIDATION_ERROR"),
-        ({"description": None}, 400, "VALIDATION_ERROR"),
-        ({"owner": None}, 400, "VALIDATION_ERROR"),
         ({"owner": {"source": "Ldap", "id": "x"}}, 400, "VALIDATION_ERROR"),
-        ({"contentType": "XML"}, 400, "FORMAT_ERROR"),
-        ({"retentionTime": {"duration": -1}}, 400, "VALIDATION_ERROR"),
         ({"retentionTime": {"duration": 0, "retentionUnit": "SECONDS"}}, 400, "VALIDATION_ERROR"),
-        ({"retentionTime": {"retentionUnit": "DAYS"}}, 400, "VALIDATION_ERROR"),
         ({"maxMessageSize": 1023}, 400, "VALIDATION_ERROR"),
         ({"migratedFromJsonType": True}, 400, "VALIDATION_ERROR"),
         ({"contentType": "AVRO"}, 400, "OTHER"),
@@ -115,13 +108,6 @@ async def test_a_topic_that_the_log_does_not_take_is_refused_with_its_reason(api
     assert api.refusal(answer) == (400, "VALIDATION_ERROR")
     assert "collides with shop.a_b" in answer.json()["message"]
     assert (await api.get("/topics")).json() == []
-
-
-async def test_a_topic_is_not_changed_to_keep_nothing(api):
-    await api.with_topic()
-    answer = await api.put("/topics/shop.orders", {"retentionTime": {"duration": 0}})
-    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-    assert "retentionTime.duration" in api.message(answer)
 
 
 async def test_an_avro_topic_without_a_schema_gets_the_text_that_tests_compare(api):
@@ -199,9 +185,7 @@ async def test_what_is_shown_can_be_put_back(api):
     [
         ({"name": "shop.other"}, 400, "VALIDATION_ERROR"),
         ({"name": "nodot"}, 400, "FORMAT_ERROR"),
-        ({"description": None}, 400, "VALIDATION_ERROR"),
         ({"maxMessageSize": 1}, 400, "VALIDATION_ERROR"),
-        ({"ack": "MAYBE"}, 400, "FORMAT_ERROR"),
         ({"owner": {"source": "Ldap"}}, 400, "VALIDATION_ERROR"),
         ({"contentType": "AVRO"}, 400, "VALIDATION_ERROR"),
         ({"migratedFromJsonType": True}, 400, "VALIDATION_ERROR"),

@@ -137,7 +137,8 @@ HANDING_OVER = (
         "fence-from-the-reading",
         "a lease counts from when its heartbeat was read, not from when it was sent",
         ((Lease, "folded", _fence_from_the_reading),),
-        shape=WHOLE,
+        seed=3,
+        shape=_AWAY,
     ),
     Mutant(
         "push-without-lease",
@@ -149,8 +150,7 @@ HANDING_OVER = (
         "end-without-lease",
         "an answer that comes when the lease has closed ends its message all the same",
         ((Dispatching, "_on_failure", _end_unasked),),
-        seed=4,
-        shape=_AWAY,
+        shape=_LETTERS_WAIT,
     ),
     Mutant(
         "letters-without-lease",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.schema.avro_compatibility import REASONS_MAX, require_avro, why_unreadable
+from hermes_actors.schema.compatibility import REASONS_MAX, require_avro, why_unreadable
 
 
 def record(*fields: dict[str, Any], name: str = "r") -> str:

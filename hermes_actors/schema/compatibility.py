@@ -1,9 +1,11 @@
-"""Avro's own rules on which schema can read what another one has written, by Apache's library.
+"""Which schema can read what another one has written: for Avro by Apache's library, for JSON Schema
+by jsonschema_rs.
 
 Its time may grow with the product of both schemas' sizes, so none of this runs on the event loop.
 """
 
 import warnings
+from collections.abc import Mapping
 from functools import lru_cache
 
 import avro.schema
@@ -11,9 +13,11 @@ from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibi
 from avro.errors import AvroException
 
 from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.model.schema import Compatibility, Schema, SchemaKind
+from hermes_actors.schema.json_schema import can_read
 
 REASONS_MAX = 10
-"""Reasons that are told of two schemas, of each sort of text."""
+"""Reasons that an error gives, of each sort."""
 
 _SHOWN_MAX = 200
 _NO_SCHEMA = (
@@ -27,9 +31,33 @@ def require_avro(text: str) -> None:
     _parsed(text)
 
 
+def disagreements(level: Compatibility, schema: Schema, others: Mapping[int, Schema]) -> list[str]:
+    """Where a schema disagrees with other versions of its subject, as the level demands."""
+    found: list[str] = []
+    for version, other in others.items():
+        if len(found) >= REASONS_MAX:
+            break
+        if other.kind is not schema.kind:
+            found.append(f"version {version} is {other.kind}, this is {schema.kind}")
+            continue
+        if level.startswith(("BACKWARD", "FULL")):
+            found += _unreadable(schema, other, f"it cannot read messages of version {version}")
+        if level.startswith(("FORWARD", "FULL")):
+            found += _unreadable(other, schema, f"version {version} cannot read its messages")
+    return found
+
+
+def _unreadable(reader: Schema, writer: Schema, what: str) -> list[str]:
+    if reader.kind is SchemaKind.AVRO:
+        why = why_unreadable(reader.text, writer.text)
+    else:
+        why = "" if can_read(reader.text, writer.text) else "some may be refused"
+    return [f"{what}: {why}"] if why else []
+
+
 def why_unreadable(reader: str, writer: str) -> str:
-    """Why who reads by the schema `reader` cannot read all that `writer` may have written; "" when
-    he can. Both are texts of Avro schemas. Also says so where that cannot be told.
+    """Why a reader by the Avro schema `reader` cannot read all that `writer` may have written; ""
+    when it can. Also says so where that cannot be told.
     """
     try:
         found = ReaderWriterCompatibilityChecker().get_compatibility(  # type: ignore[no-untyped-call]
