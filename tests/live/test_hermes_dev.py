@@ -156,7 +156,7 @@ def test_the_readmes_curl_lines_work_as_pasted(start, shop):
 def _fails(*arguments: str) -> str:
     """Run a command that must fail: exit code 1, nothing on stdout, one line on stderr."""
     command = [sys.executable, "-m", "hermes_actors.cli", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert ended.returncode == 1, ended
     assert ended.stdout == ""
     assert ended.stderr.count("\n") == 1, ended.stderr

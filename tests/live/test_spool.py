@@ -17,7 +17,7 @@ HERMES = [sys.executable, "-m", "hermes_actors.cli"]
 
 
 def publish(port: int, number: int) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         headers = {"Partition-Key": f"k{number % 3}"}
         connection.request("POST", "/topics/shop.orders", b'{"id": %d}' % number, headers)

@@ -93,7 +93,7 @@ def test_topics_and_columns_are_chosen(spark, filled):
 
 def test_a_condition_gives_the_same_rows_wherever_it_is_looked_at(spark, filled):
     rows = stored(spark, filled, columns=["topic", "partition", "offset", "timestamp_ms"])
-    conditions = (
+    for condition in (
         "topic = 'shop.orders' AND partition IN (1, 2)",
         "offset >= 3 AND offset < 5",
         "offset IN (1, 24, 99)",
@@ -103,13 +103,16 @@ def test_a_condition_gives_the_same_rows_wherever_it_is_looked_at(spark, filled)
         "topic LIKE '%dlq%'",
         "NOT topic = 'shop.orders'",
         "partition = 7",
-    )
-    # As columns of one job, where no condition reaches the source.
-    held = [f"{condition} AS c{at}" for at, condition in enumerate(conditions)]
-    judged = rows.selectExpr("*", *held).collect()
-    for at, condition in enumerate(conditions):
+    ):
         pushed = sorted(map(tuple, rows.where(condition).collect()))
-        assert pushed == sorted(tuple(row)[:4] for row in judged if row[4 + at]), condition
+        # A cast hides the column from the source.
+        hidden = rows.selectExpr(
+            "concat(topic, '') AS topic",
+            "partition + 0 AS partition",
+            "offset + 0 AS offset",
+            "timestamp_ms + 0 AS timestamp_ms",
+        )
+        assert pushed == sorted(map(tuple, hidden.where(condition).collect())), condition
 
 
 def test_nothing_stored_is_no_rows(spark, tmp_path):
