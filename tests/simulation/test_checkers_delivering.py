@@ -253,7 +253,6 @@ ROWS = tuple(map(stored, range(3)))
     [
         ((pushed(0), answer(0, ROW), pushed(1)), False),
         ((pushed(0), lettered(0, ROW), pushed(1)), False),
-        ((Lettering(NODE, "dc1", letter(0, "poison", name=ROW), 1.0), pushed(1)), False),
         ((pushed(0), pushed(1)), True),
         ((pushed(0), answer(0, ROW), pushed(1), answer(1, ROW), pushed(0)), True),
         ((pushed(0), answer(0, ROW), pushed(1), Adopted(NODE, ROW), pushed(0)), False),
@@ -304,7 +303,7 @@ def test_a_batch_before_an_earlier_message_is_settled_is_found() -> None:
 
 
 def test_a_batch_waits_for_no_letter_of_what_was_given_up_unread() -> None:
-    given_up = letter(0, DiscardReason.POISON, name=BATCH)
+    given_up = letter(0, DiscardReason.TOO_LARGE, name=BATCH)
     handed = Lettering(NODE, "dc1", given_up, 1.0)
     assert found_by(OrderIsKept(SUBJECT), [*ROWS, handed, batch("id1")]) == []
     assert found_by(OrderIsKept(SUBJECT), [*ROWS, handed, batch("id2")])
@@ -426,7 +425,6 @@ def test_messages_that_had_failed_before_others_were_taken_show_later_that_an_en
         (letter(0, DiscardReason.EXPIRED, 500), True),
         (letter(0, DiscardReason.TOO_LARGE, 0), True),
         (letter(0, DiscardReason.UNDECODABLE, 0), True),
-        (letter(0, DiscardReason.POISON, 500), True),
         (letter(0, status=502), True),
     ],
 )

@@ -35,10 +35,6 @@ DELIVERING = meanings(
     subscription_filtered_out=("messages", "Messages that the filters left out"),
     subscription_filter_errors=("messages", "Messages that a filter could not read"),
     subscription_filter_timeouts=("messages", "Messages that spent their filters' budget of CPU"),
-    subscription_poison=(
-        "messages",
-        "Messages set aside unread, two owners having been lost at them",
-    ),
     subscription_undecodable=("messages", "Records that hold no message"),
     subscription_commit_failures=(
         "commits",
@@ -116,7 +112,6 @@ class SubscriptionMeasures(Transitions):
         self.filtered_out = self._counter("filtered_out")
         self.filter_errors = self._counter("filter_errors")
         self.filter_timeouts = self._counter("filter_timeouts")
-        self.poison = self._counter("poison")
         self.expired = self._counter("expired_by_retention")
         self.undecodable = self._counter("undecodable")
         self.commit_failures = self._counter("commit_failures")
@@ -159,8 +154,6 @@ class SubscriptionMeasures(Transitions):
         self.discarded.value += len(deliveries)
         if reason is DiscardReason.UNDECODABLE:
             self.undecodable.value += len(deliveries)
-        elif reason is DiscardReason.POISON:
-            self.poison.value += len(deliveries)
         elif reason is DiscardReason.FILTER_TIME:
             self.filter_timeouts.value += len(deliveries)
 
