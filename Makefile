@@ -89,22 +89,21 @@ check: $(STAMP) ## Format, lint, types, layers and the fast tests
 # pytest ends with 5 when a selection is empty, which is no failure here.
 .PHONY: test
 test: check $(SPARK_STAMP) ## check, and every other test: real processes, slow ones, Kafka, Spark
-	@# Simulations have the machine for themselves, as there are times to keep. Then real processes, which
-	@# mostly wait: three files at once, each of the three with a broker of its own, and beside them Spark,
-	@# whose one session is all its tests'. At last what nothing may run beside.
-	@# Whatever fails, all is run. A test that ends its process (a hang does, at its time limit) is begun
-	@# anew as often as there are restarts.
+	@# Real processes mostly wait: three files at once, each of the three with a broker. Beside them runs
+	@# Spark, with one session for all its tests, and behind it, at a low priority, what computes: most of
+	@# that is simulations in virtual time. Whatever fails, all is run. A test that ends its process (a hang
+	@# does, at its time limit) is begun anew as often as there are restarts.
 	@failed=0; run() { $(BIN)/python -m pytest --max-worker-restart 2 "$$@" || [ $$? -eq 5 ] || failed=1; }; \
-	run -n auto -m "slow and not (kafka or spark or live or soak)"; \
-	spark="$$(mktemp)"; (run -n 1 -m "spark and not (alone or soak)"; exit $$failed) > "$$spark" 2>&1 & beside=$$!; \
-	run -n 3 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (alone or spark or soak)"; \
-	wait $$beside || failed=1; cat "$$spark"; rm "$$spark"; \
-	run -n 1 -m "alone and not soak"; \
+	spark="$$(mktemp)"; (run -n 1 -m "spark and not soak"; exit $$failed) > "$$spark" 2>&1 & beside=$$!; \
+	slow="$$(mktemp)"; (renice -n 10 $$BASHPID > /dev/null; \
+	    run -n auto -m "slow and not (kafka or spark or live or soak)"; exit $$failed) > "$$slow" 2>&1 & behind=$$!; \
+	run -n 3 --dist loadfile --no-loadscope-reorder -m "(live or kafka) and not (spark or soak)"; \
+	wait $$beside || failed=1; wait $$behind || failed=1; cat "$$spark" "$$slow"; rm "$$spark" "$$slow"; \
 	exit $$failed
 
 SEEDS ?= 1:300
 .PHONY: soak
-soak: $(SPARK_STAMP) ## What is long: soaks, the compose file under faults, SEEDS=1:300 of the simulation
+soak: $(SPARK_STAMP) ## What is long: soaks, the compose file, benchmarks, SEEDS=1:300 of the simulation
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -n 1 -m soak
 	$(BIN)/hermes chaos sim --seeds $(SEEDS)
 

@@ -74,7 +74,7 @@ async def measure(directory: Path, rounds: int) -> None:
     print(f"{'batch':>6} {'who':<13} {'rows/s':>9} {'p50 ms':>8} {'p99 ms':>8} {'ratio':>6}")
     with closing(plain_sqlite(directory / "plain.sqlite")) as connection:
         async with open_embedded_log(directory / "log", "dc1", SystemClock()) as log:
-            await log.create_topic("bench", TopicSettings())
+            await log.topics.create("bench", TopicSettings())
             for size in BATCHES:
                 batch = [Record(None, os.urandom(VALUE_BYTES), (), 1) for _ in range(size)]
                 plain: list[float] = []

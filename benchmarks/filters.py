@@ -80,7 +80,7 @@ def body_of(number: int, size: int) -> tuple[str, bytes]:
 
 async def fill(log: Log, clock: SystemClock, count: int, size: int) -> None:
     """Store the messages."""
-    await log.create_topic(TOPIC, TopicSettings())
+    await log.topics.create(TOPIC, TopicSettings())
     ids = IdSource()
     for first in range(0, count, APPEND):
         batch = []

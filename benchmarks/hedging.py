@@ -26,7 +26,7 @@ from asking import numbers
 from hermes_actors.actors.supervisor import Crash, open_supervisor
 from hermes_actors.config import FrontendConfig
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import Cause
+from hermes_actors.fallback.budget import Cause
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.log.base import Outcome, Stored, TopicSettings
 from hermes_actors.log.memory import MemoryLog
@@ -161,7 +161,7 @@ async def publish(
     own = SlowLog("dc1", delays, seed, 0.0, end_s)
     other = SlowLog("dc2", delays, seed, delays.distance_ms, end_s)
     for log in (own, other):
-        await log.create_topic(TOPIC, TopicSettings(partitions=PARTITIONS))
+        await log.topics.create(TOPIC, TopicSettings(partitions=PARTITIONS))
     async with open_supervisor(rng, raise_it) as supervisor, trio.open_nursery() as nursery:
         fallback = Fallback(
             FallbackConfig(hedge_mode=mode), own, {"dc2": other}, nursery, clock, rng, metrics

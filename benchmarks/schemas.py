@@ -27,14 +27,15 @@ from typing import Any
 
 import msgspec
 
+from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.message import Message
-from hermes_actors.model.schema import SCHEMA_BYTES_MAX
+from hermes_actors.model.schema import SCHEMA_BYTES_MAX, Schema, SchemaKind
 from hermes_actors.runtime.workers import InlinePool, WorkerPool
 from hermes_actors.schema import avro
 from hermes_actors.schema.avro import BodyForm
-from hermes_actors.schema.json_validation import JsonValidation
 from hermes_actors.schema.loop_limits import UNITS_MAX
-from hermes_actors.schema.validation import NO_HEAD
+from hermes_actors.schema.source import CatalogSchemas
+from hermes_actors.schema.validation import NO_HEAD, JsonValidation
 from hermes_local.ports import free_ports
 from publishing.load import Load, Target, run
 from publishing.messages import TOPIC, Messages
@@ -78,9 +79,18 @@ def each_us(work: Callable[[bytes], object], bodies: list[bytes], times: int = 3
     return min(tries)
 
 
+def validation_by(text: str, pool: WorkerPool) -> JsonValidation:
+    """Return the check by this schema, compiled."""
+    catalog = Catalog()
+    catalog.schemas[1], catalog.subjects[TOPIC] = Schema(SchemaKind.JSON, text), {1: 1}
+    validation = JsonValidation(TOPIC, CatalogSchemas(catalog), pool)
+    validation.units(b"")
+    return validation
+
+
 def price_of_a_check(schema: dict[str, Any], bodies: list[bytes]) -> None:
     """Print the cost of one check, beside decoding alone."""
-    validation = JsonValidation(json.dumps(schema), InlinePool())
+    validation = validation_by(json.dumps(schema), InlinePool())
 
     def checked(body: bytes) -> None:
         message = Message("", body, 0)
@@ -110,7 +120,7 @@ def price_of_avro(bodies: list[bytes]) -> None:
     told = {"messageId": "8e03978e-40d5-43e8-bc93-6894a57f9324", "timestamp": "1790000000000"}
 
     def converted(body: bytes) -> bytes:
-        return schema.convert(BodyForm.JSON, body, told)
+        return schema.take(body, BodyForm.JSON, told)
 
     stored = [converted(body) for body in bodies]
     into_us, back_us = each_us(converted, bodies), each_us(schema.to_json, stored)
@@ -255,7 +265,7 @@ def hostile(cases: int, seed: int) -> None:
     became: Counter[str] = Counter()
     longest = {"adopting": 0.0, "checking": 0.0}
 
-    validation = JsonValidation("true", pool)
+    validation = validation_by("true", pool)
 
     def timed(kind: str, work: Callable[[], Any]) -> Any:
         took_s, result = _thread_s(work)
@@ -267,7 +277,7 @@ def hostile(cases: int, seed: int) -> None:
     for number in range(cases):
         if number % BODIES == 0:
             gc.collect()
-            validation = timed("adopting", partial(JsonValidation, _text(rng), pool))
+            validation = timed("adopting", partial(validation_by, _text(rng), pool))
         body = _value(rng, rng.choice((10, 500, 5_000, 30_000, 60_000, 300_000))).encode()
         if validation.units(body) > UNITS_MAX:
             became["checked beside the loop"] += 1

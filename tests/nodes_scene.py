@@ -17,11 +17,14 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.node import open_node
 from hermes_actors.publisher.batches.forms import ENVELOPES
 from hermes_actors.publisher.demands import Head
+from hermes_actors.publisher.edges.publishing import PublishEdge
 from hermes_actors.security.account import Credentials
 from hermes_chaos.sim.environment.clock import SimulatedClock
 from hermes_chaos.sim.environment.disk import Mount, SimulatedDisk, open_store_on
+from hermes_chaos.sim.environment.http_in import Line, TrioHost
 from hermes_chaos.sim.environment.surroundings import surroundings
 from hermes_chaos.wanted import subscription_body, topic_body
+from tests.publisher.in_process import Answers, head_of
 from tests.scripted_sender import OK, ScriptedSender
 
 TOPIC = "shop.orders"
@@ -101,7 +104,7 @@ class Cluster:
         for name in NAMES:
             subscription = subscription_body(TOPIC, name, "http://sink/")
             await administration.subscriptions.create(caller, TOPIC, subscription)
-        while TOPIC not in await self.log.topics():  # noqa: ASYNC110 -- the log tells no event
+        while TOPIC not in await self.log.topics.names():  # noqa: ASYNC110 -- the log tells no event
             await trio.sleep(0.01)
 
     async def publish(self, *numbers):
@@ -215,16 +218,16 @@ async def publish(node, body, *, topic=TOPIC, **headers):
 
 async def publish_batch(node, *keys):
     """Publish a message with each of these keys, in one batch; return the status of each."""
-    fields = {b"content-type": ENVELOPES.encode()}
-    head = Head(list(fields.items()), fields)
-    stream = node.frontend.batches.open(TOPIC, None, head, lambda call: call())
-    stream.feed(b"".join(b'{"message": 1, "key": "%b"}\n' % key for key in keys))
-    stream.finish()
-    assert stream.go_on()
-    lines = b""
-    with trio.fail_after(60):
-        while not stream.is_answered:
-            await trio.sleep(0.01)
-            lines += stream.take_lines()
-    stream.close()
+    async with trio.open_nursery() as nursery:
+        edge = PublishEdge(node.frontend, TrioHost(nursery))
+        edge.tick(0.0, 0)
+        line = Line(edge)
+        body = b"".join(b'{"message": 1, "key": "%b"}\n' % key for key in keys)
+        fields = [(b"content-type", ENVELOPES.encode()), (b"content-length", b"%d" % len(body))]
+        line.send(head_of("POST", f"/topics/{TOPIC}/batch", fields) + body)
+        with trio.fail_after(60):
+            while not (answers := Answers(bytes(line.answered), line.is_closed)).is_complete:
+                await line.changed.wait()
+        lines = answers.body
+        nursery.cancel_scope.cancel()
     return [json.loads(line)["status"] for line in lines.splitlines()]

@@ -15,7 +15,7 @@ import h2.connection
 import msgspec
 import pytest
 
-from hermes_actors.config import FrontendConfig, PreviewConfig
+from hermes_actors.config import FrontendConfig
 from hermes_actors.consumer.batch.assembly import element_of
 from hermes_actors.consumer.recipients.headers import CloudEvents
 from hermes_actors.consumer.recipients.signing import Signer
@@ -41,7 +41,6 @@ from hermes_actors.publisher.edges.http2.protocol import Frames
 from hermes_actors.publisher.idempotency import KeyWindow, parse_key
 from hermes_actors.security.account import BadCredentials
 from hermes_actors.security.tokens import TokenRules, header_of
-from hermes_actors.status.previews import Previews
 
 CALLS_MAX = 40_000
 MESSAGE_BYTES = 2_097_152
@@ -171,9 +170,6 @@ def test_what_is_published():
     claim = KeyWindow(10, 60.0).claim("shop_orders", parse_key("k" * 255), 0.0)
     assert calls_of(lambda: claim.match(None, b"x" * MESSAGE_BYTES)) <= CALLS_MAX
     assert calls_of(lambda: propagated(HEAD, ())) <= CALLS_MAX
-    previews = Previews(PreviewConfig())
-    large = Message("id", b"[" * MESSAGE_BYTES, 1, propagated=tuple(HEAD))
-    assert calls_of(lambda: previews.add("shop_orders", large)) <= CALLS_MAX
 
 
 @pytest.mark.parametrize(
@@ -236,6 +232,7 @@ def test_a_body_in_chunks_of_one_byte():
     assert not reader.has_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [[("user-agent", "")] * 550, [("x", "a" * 16_000)]])
 def test_the_heads_of_one_turn_over_http2(fields):
     bytes_max = Heads(FrontendConfig()).bytes_max

@@ -14,7 +14,7 @@ from hermes_actors.config.security import (
     JwtConfig,
     ManagementAuthenticationConfig,
 )
-from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.base import LATEST, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.commands import METADATA_TOPIC, LogCreated, encode
 from hermes_actors.model.topic import Ack
@@ -91,13 +91,13 @@ async def test_into_another_datacentres_log_a_node_writes_nothing(autojump_clock
     clock = SimulatedClock()
     foreign = MemoryLog("dc1", clock)  # Configured as dc1's; dc2's nodes began it.
     created = encode(LogCreated("an id", "dc2"), clock.now_ms())
-    await foreign.create_topic(METADATA_TOPIC, TopicSettings(1, None, log_append_time=True))
+    await foreign.topics.create(METADATA_TOPIC, TopicSettings(1, None, log_append_time=True))
     await foreign.append(METADATA_TOPIC, 0, [created], Ack.ALL)
     with pytest.raises(RestartIntensityExceeded, match="belongs to datacentre 'dc2'"):
         async with open_node(config_of(), surroundings(clock, foreign, MemoryLog("dc2", clock))):
             await trio.sleep(60)
-    assert await foreign.topics() == [METADATA_TOPIC]
-    assert await foreign.end_positions(METADATA_TOPIC) == {0: 1}
+    assert await foreign.topics.names() == [METADATA_TOPIC]
+    assert await foreign.positions(METADATA_TOPIC, LATEST) == {0: 1}
 
 
 class FailedLate(Exception):

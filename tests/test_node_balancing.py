@@ -59,7 +59,7 @@ async def test_a_nodes_management_shows_who_runs_what_and_why(site):
 
 async def test_the_other_datacentres_coordination_is_shown_and_not_written_to(site):
     node, clock, log, remote = site
-    assert COORDINATION_TOPIC not in await remote.topics()
+    assert COORDINATION_TOPIC not in await remote.topics.names()
     config = Config(node="b", dc="dc2", roles=["consumers"])
     async with open_node(config, surroundings(clock, remote, log, seed=5)):
         await trio.sleep(5)

@@ -8,6 +8,7 @@ import pytest
 import trio
 
 from hermes_actors.config import Config, ManagementConfig, MetadataConfig
+from hermes_actors.log.base import LATEST
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.metadata.commands import METADATA_TOPIC
@@ -65,7 +66,7 @@ class Datacenters:
                 await trio.sleep(0.1)
 
     async def lose_metadata(self) -> None:
-        await self.own.delete_topic(METADATA_TOPIC)
+        await self.own.topics.delete(METADATA_TOPIC)
 
 
 @pytest.fixture
@@ -161,12 +162,12 @@ async def test_what_was_acknowledged_for_a_topic_that_was_lost_is_sent_when_it_i
         taken = gateway.admit(ORDERS, 2, None, Head([], {}), lambda _: settled.set())
         gateway.hand_over(taken, b"{}")
         await settled.wait()
-        assert gateway.answer(taken).status == 202
+        assert taken.answer.status == 202
     datacenters.own.faults.unavailable_rate = 0.0
     await datacenters.lose_metadata()
     async with datacenters.opened("frontend"):
         await trio.sleep(30)
-    assert sum((await datacenters.own.end_positions(ORDERS)).values()) == 1
+    assert sum((await datacenters.own.positions(ORDERS, LATEST)).values()) == 1
     assert not [name for name in datacenters.disk.files if name.startswith("set-aside")]
 
 

@@ -22,7 +22,7 @@ from hermes_chaos.sim.environment.surroundings import create_shop, surroundings
 
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = {
-    **dict.fromkeys(("counter", "gauge", "gauges", "total", "totals", "sizes"), ""),
+    **dict.fromkeys(("counter", "gauge", "gauges", "total", "totals"), ""),
     "timer": "_seconds",
 }
 PREFIX = "hermes_consumers_subscription_"

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from hermes_actors.config import Config, ManagementConfig, SchemaConfig
-from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.errors import Unavailable
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.access.roles import Anonymous
 from hermes_actors.node import open_node
@@ -122,19 +122,6 @@ async def test_a_node_that_starts_while_the_registry_is_away(autojump_clock, reg
         assert await node.administration.health.shown() == {"status": "UP"}
 
 
-async def test_known_schemas_go_on_while_the_registry_is_away(autojump_clock, registry):
-    log = MemoryLog("dc1", SimulatedClock())
-    async with a_node(log, registry) as (node, publish):
-        await create(node, schema=NUMBER)
-        registry.instead = away
-        for _ in range(6):
-            await trio.sleep(10)
-            assert (await publish('{"id":1}'))[0] == 201
-            assert (await publish('{"id":"a"}'))[0] == 400
-        with pytest.raises(Unavailable, match="refused"):
-            await node.administration.topic_schemas.save(ANYBODY, TOPIC, NUMBER_OR_TEXT)
-
-
 async def test_a_json_topic_that_nobody_gave_a_schema_here_goes_on(autojump_clock, registry):
     registry.instead = away
     log = MemoryLog("dc1", SimulatedClock())
@@ -145,18 +132,6 @@ async def test_a_json_topic_that_nobody_gave_a_schema_here_goes_on(autojump_cloc
         registry.instead = None
         await trio.sleep(12)
         assert (await publish('{"id":"a"}'))[0] == 400
-
-
-async def test_what_the_registry_refuses_is_told_in_its_words(autojump_clock, registry):
-    log = MemoryLog("dc1", SimulatedClock())
-    async with a_node(log, registry) as (node, publish):
-        await create(node, schema=NUMBER)
-        answer = {"error_code": 409, "message": "id lost a type"}
-        registry.instead = lambda _request: httpx.Response(409, json=answer)
-        with pytest.raises(Refused, match="id lost a type") as refused:
-            await node.administration.topic_schemas.save(ANYBODY, TOPIC, NUMBER_OR_TEXT)
-        assert refused.value.status == 400
-        assert (await publish('{"id":1}'))[0] == 201
 
 
 AGE = """{"type":"record","name":"User","fields":[{"name":"__metadata","default":null,

@@ -39,6 +39,7 @@ async def test_two_nodes_share_each_subscription_and_nothing_is_pushed_twice(
         assert len(owners["a"]) == len(owners["b"]) == 5
 
 
+@pytest.mark.slow
 async def test_a_node_that_joins_under_load_costs_no_message_and_no_copy(cluster, autojump_clock):
     async def publish():
         for number in range(1_000):
@@ -235,14 +236,14 @@ async def test_a_node_alone_that_stops_leaves_its_place_to_the_next_at_once(
 async def test_a_topic_that_the_log_does_not_answer_for_keeps_no_other_from_having_owners(
     cluster, autojump_clock, monkeypatch
 ):
-    ask = cluster.log.start_positions
+    ask = cluster.log.positions
 
-    async def start_positions(topic):
+    async def positions(topic, at):
         if topic == "shop.silent":
             await trio.sleep_forever()
-        return await ask(topic)
+        return await ask(topic, at)
 
-    monkeypatch.setattr(cluster.log, "start_positions", start_positions)
+    monkeypatch.setattr(cluster.log, "positions", positions)
     administration = cluster.nodes["a"].administration
     caller = await administration.security.identify(Credentials())
     for name in ("shop.silent", "shop.other"):

@@ -151,7 +151,7 @@ async def _measure(
     rows: list[dict[str, Any]],
 ) -> None:
     """Fill the log, then measure both."""
-    await log.create_topic(TOPIC, TopicSettings())
+    await log.topics.create(TOPIC, TopicSettings())
     ids = IdSource()
     for first in range(0, count, _BATCH):
         batch = [

@@ -22,7 +22,6 @@ class EmptyGateway:
     """Answers each publish at once, so that the HTTP server alone is measured."""
 
     security = None
-    tells_quota = False
     drain = SimpleNamespace(is_leaving=False)
 
     def admit(self, *_: Any) -> Answer:

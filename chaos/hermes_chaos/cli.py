@@ -60,13 +60,25 @@ def sim(
 
 
 @app.command()
-def mutants() -> None:
+def mutants(
+    find: Annotated[
+        bool, typer.Option("--find", help="Run them; print a seed where the noted one fails.")
+    ] = False,
+) -> None:
     """List the bugs that `sim --mutant` can plant, with a seed that finds each."""
     # Imported here: the command's help should not load the broker.
     from hermes_chaos.sim.mutants.all import MUTANTS
+    from hermes_chaos.sim.run import finding_seed
 
+    missed = False
     for name, mutant in sorted(MUTANTS.items()):
-        print(f"{name}  (seed {mutant.seed}): {mutant.bug}")
+        if not find:
+            print(f"{name}  (seed {mutant.seed}): {mutant.bug}")
+        elif (seed := finding_seed(name)) != mutant.seed:
+            missed = missed or seed is None
+            print(f"{name}: seed {seed} instead of {mutant.seed}", flush=True)
+    if missed:
+        raise typer.Exit(1)
 
 
 _RATE = typer.Option(help="Messages a second, sent when they are due whatever comes back.")

@@ -10,6 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
+from hermes_actors.runtime.backoff import backoff_s
+
 
 class RestartKind(Enum):
     """The ends of an actor after which it is restarted: all, failures only, or none."""
@@ -79,11 +81,10 @@ class RestartHistory:
         ):
             self._in_a_row = 0
         self._last_s = now_s
-        ceiling_s = min(
-            policy.backoff_max_s, policy.backoff_first_s * float(2 ** min(self._in_a_row, 60))
-        )
         self._in_a_row += 1
-        return ceiling_s * (0.5 + rng.random() / 2)
+        return backoff_s(
+            self._in_a_row - 1, rng.random(), policy.backoff_first_s, policy.backoff_max_s
+        )
 
     @property
     def gave_up(self) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import msgspec
 import trio
 
-from hermes_actors.actors.supervisor import run_until
+from hermes_actors.actors.restart import RestartPolicy
+from hermes_actors.actors.supervisor import Crash, open_supervisor, run_until
 from hermes_actors.balancer.departures import log_departures
 from hermes_actors.balancer.planning import Workload
 from hermes_actors.balancer.presence import Presence
@@ -36,6 +37,7 @@ _logger = logging.getLogger(__name__)
 
 BALANCE_INTERVAL_S = 30.0
 SNAPSHOT_INTERVAL_S = 30.0
+_PLANNER = RestartPolicy(restarts_max=None, backoff_max_s=BALANCE_INTERVAL_S)
 _FIRST_SNAPSHOT_S = 1.0
 _CLAIM_JITTER_S = 0.2
 _DEBOUNCE_S = 0.05
@@ -69,6 +71,7 @@ class Leader:
         *,
         clock: Clock,
         rng: random.Random,
+        on_crash: Callable[[Crash], None],
         balance_interval_s: float = BALANCE_INTERVAL_S,
     ) -> None:
         self._coordination = coordination
@@ -77,6 +80,7 @@ class Leader:
         self._workload = workload
         self._clock = clock
         self._rng = rng
+        self._on_crash = on_crash
         self._balance_interval_s = balance_interval_s
         self._is_wanted = trio.Event()
 
@@ -131,15 +135,19 @@ class Leader:
             await coordination.until(lambda state: bool(state.leader) or state.term >= term)
 
     async def _lead(self, lease: Lease) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._plan_regularly, lease)
-            nursery.start_soon(self._take_snapshots, lease)
+        async with open_supervisor(self._rng, self._on_crash) as supervisor:
+            # A workload that breaks the planner does not end the lead: snapshots go on.
+            supervisor.start_task(
+                f"planner of {self._coordination.dc}",
+                lambda _stop: self._plan_regularly(lease),
+                restart=_PLANNER,
+            )
+            supervisor.start_task("snapshots", lambda _stop: self._take_snapshots(lease))
             with self._coordination.watch() as watch:
                 while self._leads(lease):
                     await watch.wait()
                     if watch.take_nowait().members:
                         self._is_wanted.set()
-            nursery.cancel_scope.cancel()
 
     # Plans.
 
@@ -148,12 +156,7 @@ class Leader:
         while True:
             await lease.wait_opened()
             self._is_wanted = trio.Event()
-            try:
-                is_done = await self._plan(lease)
-            # A workload that breaks the planner must not end the lead: snapshots go on.
-            except Exception:
-                _logger.exception("planning %s failed; it is tried again", self._coordination.dc)
-                is_done = True
+            is_done = await self._plan(lease)
             with trio.move_on_after(self._balance_interval_s if is_done else _RETRY_S):
                 await self._is_wanted.wait()
                 # What comes together is planned together.

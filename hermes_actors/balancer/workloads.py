@@ -15,10 +15,11 @@ from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.room import drained
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.base import LogUnavailable, UnknownTopic
+from hermes_actors.log.base import EARLIEST, LogUnavailable, UnknownTopic
 from hermes_actors.metadata.catalog import GroupChanged
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
+from hermes_actors.runtime.backoff import backoff_s
 
 _ROUND_S = 20.0
 """How long it may take until partitions that were added are noticed, with few topics."""
@@ -62,7 +63,7 @@ class Workloads:
         """While this node leads, know the partitions of each topic: of new ones at once, of all
         others in turn.
         """
-        pause_s = _TROUBLE_PAUSE_MIN_S
+        failed = 0
         while True:
             await self._coordination.until(lambda _state: self._leads)
             self._is_wanted = trio.Event()
@@ -73,15 +74,15 @@ class Workloads:
             for at in range(0, len(new), _ASKED_AT_ONCE):
                 await self._ask_all(new[at : at + _ASKED_AT_ONCE])
             if all(each in self._partitions for each in new):
-                pause_s = _TROUBLE_PAUSE_MIN_S
+                failed = 0
                 wait_s = max(_PAUSE_MIN_S, _ROUND_S / max(1, len(topics)))
             else:
                 # It is being made, or the log is away.
-                wait_s = pause_s
-                pause_s = min(_TROUBLE_PAUSE_MAX_S, 2 * pause_s)
+                wait_s = backoff_s(failed, 0.5, _TROUBLE_PAUSE_MIN_S, _TROUBLE_PAUSE_MAX_S)
+                failed += 1
             with trio.move_on_after(wait_s) as pause:
                 await self._is_wanted.wait()
-                pause_s = _TROUBLE_PAUSE_MIN_S
+                failed = 0
             if pause.cancelled_caught and self._partitions:
                 # The topic that was looked up longest ago comes first.
                 await self._ask(next(iter(self._partitions)))
@@ -106,7 +107,7 @@ class Workloads:
         before = found = self._partitions.get(log_topic, 0)
         # One that is not answered for must not keep the others from having owners.
         with suppress(LogUnavailable, UnknownTopic), trio.move_on_after(_ANSWER_TIMEOUT_S):
-            found = len(await self._metadata.log.start_positions(log_topic))
+            found = len(await self._metadata.log.positions(log_topic, EARLIEST))
         if found:
             self._partitions.pop(log_topic, None)
             self._partitions[log_topic] = found

@@ -9,14 +9,20 @@ from typing import Annotated, Any
 import typer
 
 from hermes_actors import __version__
-from hermes_actors.cli.command_line.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
-from hermes_actors.cli.command_line.lazy import LazyCommand, PluginGroup
+from hermes_actors.cli.command_line import lazy
+from hermes_actors.cli.command_line.failures import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    first_of,
+)
 from hermes_actors.cli.command_line.options import examples
+from hermes_actors.cli.command_line.plain import PlainGroup
 from hermes_actors.errors import HermesError
 
 _PACKAGE = "hermes_actors.cli"
 _COMMANDS = {
-    name: LazyCommand(name, f"{_PACKAGE}.{target}", about)
+    name: lazy.LazyCommand(name, f"{_PACKAGE}.{target}", about)
     for name, target, about in (
         ("dev", "nodes.dev:dev", "Run a whole cluster on this machine, two DCs."),
         ("node", "nodes.node:node", "Run one node of a cluster, on Kafka or alone."),
@@ -31,7 +37,7 @@ _COMMANDS = {
             "Create, list, update, suspend, retransmit, explain, delete subscriptions.",
         ),
         ("schema", "schemas:app", "Show, check, compare, save schemas."),
-        ("dlq", "dlq.commands:app", "List, show, re-drive, expire dead letters."),
+        ("dlq", "dlq:app", "List, show, re-drive, expire dead letters."),
         (
             "balancer",
             "balancer.commands:app",
@@ -53,12 +59,25 @@ _COMMANDS = {
 }
 
 
-class HermesGroup(PluginGroup):
-    """The root command. Its `main` is the one place where failures become lines and codes."""
+class HermesGroup(PlainGroup):
+    """The root command: the built-in commands, then those of other packages.
+
+    Its `main` is the one place where failures become lines and codes.
+    """
 
     def __init__(self, **attrs: Any) -> None:
-        attrs["commands"] = dict(_COMMANDS)
-        super().__init__(**attrs)
+        plugins = {
+            each.name: lazy.LazyCommand(each.name, each.value) for each in lazy.installed_plugins()
+        }
+        # A package that happens to be installed cannot take a built-in command's place.
+        super().__init__(**attrs | {"commands": {**_COMMANDS, **plugins, **_COMMANDS}})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands in their order, all with their line of help."""
+        for command in self.commands.values():
+            if isinstance(command, lazy.LazyCommand):
+                command.find_help()
+        return list(self.commands)
 
     def main(
         self,
@@ -70,26 +89,18 @@ class HermesGroup(PluginGroup):
         **extra: Any,
     ) -> Any:
         """Run one command line and exit."""
-        code = 0
         try:
             # Without standalone mode typer hands its failures to us, and returns exit codes.
             result = super().main(
                 args, prog_name, complete_var, False, windows_expand_args, **extra
             )
             code = result if isinstance(result, int) else 0
-        except typer.TyperException as failure:
-            code = failure.exit_code
-            _show(failure)
-        except HermesError as failure:
-            code = EXIT_FAILED
-            print(f"hermes: {failure.message}", file=sys.stderr)
-        except typer.Abort:
-            code = EXIT_FAILED
-            print("hermes: nothing was done: not confirmed", file=sys.stderr)
-        except OSError as failure:
-            code = _system_refused(failure)
         except BaseExceptionGroup as group:
-            code = _ended_by(group)
+            if group.split((KeyboardInterrupt, OSError))[1] is not None:
+                raise
+            code = _code_of(first_of(group))
+        except (typer.TyperException, HermesError, typer.Abort, OSError) as failure:
+            code = _code_of(failure)
         try:
             # What a full disk or a closed pipe has not taken would else be found out too late.
             sys.stdout.flush()
@@ -98,19 +109,21 @@ class HermesGroup(PluginGroup):
         sys.exit(code)
 
 
-def _ended_by(group: BaseExceptionGroup[BaseException]) -> int:
-    """The exit code for what trio wraps into a group inside nested nurseries; defects go on up."""
-    others = group.split(KeyboardInterrupt)[1]
-    if others is None:
-        return EXIT_INTERRUPTED
-    refused, defects = others.split(OSError)
-    if defects is not None or refused is None:
-        raise group
-    failure: BaseException = refused
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    assert isinstance(failure, OSError), "that is what the group was split by"
-    return _system_refused(failure)
+def _code_of(failure: BaseException) -> int:
+    """Say what failed, and return its exit code."""
+    match failure:
+        case typer.TyperException():
+            _show(failure)
+            return failure.exit_code
+        case HermesError():
+            print(f"hermes: {failure.message}", file=sys.stderr)
+        case typer.Abort():
+            print("hermes: nothing was done: not confirmed", file=sys.stderr)
+        case OSError():
+            return _system_refused(failure)
+        case KeyboardInterrupt():
+            return EXIT_INTERRUPTED
+    return EXIT_FAILED
 
 
 def _system_refused(failure: OSError) -> int:

@@ -2,29 +2,29 @@
 
 import difflib
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from hermes_actors.cli.administration.arguments import TopicArgument
 from hermes_actors.cli.command_line.bodies import text_from_file
 from hermes_actors.cli.command_line.failures import EXIT_FAILED, UsageWrong
-from hermes_actors.cli.command_line.options import Output, OutputOption
+from hermes_actors.cli.command_line.options import wants_json
 from hermes_actors.cli.command_line.plain import command_group
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient, quoted
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.connection.management import quoted
 from hermes_actors.cli.output.render import (
+    Fields,
     parsed_object,
-    printable,
     say,
-    say_wrapped,
+    show_answer,
     write_json,
 )
 from hermes_actors.errors import Refused
 from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import ContentType
 from hermes_actors.schema.avro import avro_schema
-from hermes_actors.schema.avro_compatibility import require_avro, why_unreadable
+from hermes_actors.schema.compatibility import require_avro, why_unreadable
 from hermes_actors.schema.json_schema import JsonSchema, can_read
 
 app = command_group("Schemas: what the messages of a topic must look like.")
@@ -43,55 +43,49 @@ VersionOption = Annotated[
     app,
     "hermes schema show shop.orders",
     "hermes schema show shop.orders --version 1 -o json",
-    show=lambda found: say(_shown(found)),
 )
-def show(client: ManagementClient, topic: TopicArgument, version: VersionOption = None) -> bytes:
+def show(topic: TopicArgument, version: VersionOption = None) -> None:
     """Print a topic's schema as it was saved; with -o json its version and id too."""
-    return _version(client, topic, version)
+    show_answer(_version(topic, version), lambda found: say(str(found.get("schema"))))
 
 
-def _say_version(found: dict[str, Any], topic: str) -> None:
-    say(printable(f"topic {topic}: version {found.get('version')}, id {found.get('id')}"))
-
-
-@management_command(app, "hermes schema push shop.orders order.schema.json", show=_say_version)
-def push(client: ManagementClient, topic: TopicArgument, file: SchemaArgument) -> bytes:
+@management_command(app, "hermes schema push shop.orders order.schema.json")
+def push(topic: TopicArgument, file: SchemaArgument) -> None:
     """Make a schema the topic's newest one: publishers' messages must fit it from now on."""
-    text = text_from_file(file)
+    text = text_from_file("the schema", file)
     # Else a mistyped topic would make a subject that no topic has.
-    body = {"schemaType": _kind_for(client, topic), "schema": text}
-    client.post(f"{_subject(topic)}/versions", body)
-    return client.post(_subject(topic), body)
+    body = {"schemaType": _kind_for(topic), "schema": text}
+    management().post(f"{_subject(topic)}/versions", body)
+    content = management().post(_subject(topic), body)
+    show_answer(
+        content,
+        lambda found: say(f"topic {topic}: version {found.get('version')}, id {found.get('id')}"),
+    )
 
 
-@management_command(
-    app,
-    "hermes schema check shop.orders order.schema.json",
-)
+@management_command(app, "hermes schema check shop.orders order.schema.json")
 def check(
-    client: ManagementClient,
     topic: TopicArgument,
     file: SchemaArgument,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Say what a schema would break before it is saved; exit code 1 if it would be refused.
 
     Publishers are told whether messages that are taken now might be refused, and the topic's
     subscriptions are named if they might be handed messages that the present schema forbids.
     """
-    schema = Schema(_kind_for(client, topic), text_from_file(file))
+    schema = Schema(_kind_for(topic), text_from_file("the schema", file))
     try:
         _require_valid(schema)
     except Refused as error:
         raise UsageWrong(f"{file}: {error.message}") from error
-    subscriptions = _names(client.get(f"/topics/{quoted(topic)}/subscriptions"))
-    subjects = _names(client.get(f"{_REGISTRY}/subjects"))
-    found: dict[str, Any] = {"isTaken": True, "reasons": [], "refuses": False, "affected": []}
+    subscriptions = _names(management().get(f"/topics/{quoted(topic)}/subscriptions"))
+    subjects = _names(management().get(f"{_REGISTRY}/subjects"))
+    found: Fields = {"isTaken": True, "reasons": [], "refuses": False, "affected": []}
     if topic in subjects:
         body = {"schemaType": schema.kind, "schema": schema.text}
         path = f"{_REGISTRY}/compatibility/subjects/{quoted(topic)}/versions?verbose=true"
-        answer = parsed_object(client.post(path, body))
-        newest = parsed_object(_version(client, topic, None))
+        answer = parsed_object(management().post(path, body))
+        newest = parsed_object(_version(topic, None))
         # Confluent's registry leaves the kind out where it is Avro.
         kind = SchemaKind(newest.get("schemaType", SchemaKind.AVRO))
         present = Schema(kind, str(newest.get("schema")))
@@ -101,7 +95,7 @@ def check(
             "refuses": not _can_read(schema, present),
             "affected": subscriptions if not _can_read(present, schema) else [],
         }
-    if output is Output.JSON:
+    if wants_json():
         write_json(json.dumps(found).encode())
     else:
         _say_checked(topic, found)
@@ -109,16 +103,16 @@ def check(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _say_checked(topic: str, found: dict[str, Any]) -> None:
+def _say_checked(topic: str, found: Fields) -> None:
     if found["isTaken"]:
         say("would be taken: it agrees with earlier versions as the topic's level demands")
     for reason in found["reasons"]:
-        say_wrapped(f"would be refused: {reason}")
+        say(f"would be refused: {reason}")
     if found["refuses"]:
-        say(f"publishers: messages that {printable(topic)} takes now might be refused")
+        say(f"publishers: messages that {topic} takes now might be refused")
     if found["affected"]:
         names = ", ".join(found["affected"])
-        say_wrapped(f"subscriptions that might get messages they do not know yet: {names}")
+        say(f"subscriptions that might get messages they do not know yet: {names}")
 
 
 @management_command(
@@ -127,7 +121,6 @@ def _say_checked(topic: str, found: dict[str, Any]) -> None:
     "hermes schema diff shop.orders --version 1",
 )
 def diff(
-    client: ManagementClient,
     topic: TopicArgument,
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", help="The newest one's, if it is left out.")
@@ -141,21 +134,21 @@ def diff(
     """
     if file is None and version is None:
         raise UsageWrong("give a FILE, or --version N to compare with the newest version")
-    old = parsed_object(_version(client, topic, version))
+    old = parsed_object(_version(topic, version))
     names = (f"version {old.get('version')}", file or "newest version")
     new = (
-        text_from_file(file)
+        text_from_file("the schema", file)
         if file is not None
-        else _shown(parsed_object(_version(client, topic, None)))
+        else str(parsed_object(_version(topic, None)).get("schema"))
     )
-    before, after = _pretty(_shown(old)), _pretty(new)
+    before, after = _pretty(str(old.get("schema"))), _pretty(new)
     for line in difflib.unified_diff(before, after, *names, lineterm=""):
-        say(printable(line))
+        say(line)
 
 
-def _kind_for(client: ManagementClient, topic: str) -> SchemaKind:
+def _kind_for(topic: str) -> SchemaKind:
     """The kind of schema that a topic's messages are to fit; fails where there is no such topic."""
-    found = parsed_object(client.get(f"/topics/{quoted(topic)}"))
+    found = parsed_object(management().get(f"/topics/{quoted(topic)}"))
     is_avro = found.get("contentType") == ContentType.AVRO or found.get("jsonToAvroDryRun") is True
     return SchemaKind.AVRO if is_avro else SchemaKind.JSON
 
@@ -181,13 +174,8 @@ def _subject(topic: str) -> str:
     return f"{_REGISTRY}/subjects/{quoted(topic)}"
 
 
-def _version(client: ManagementClient, topic: str, version: int | None) -> bytes:
-    return client.get(f"{_subject(topic)}/versions/{version or 'latest'}")
-
-
-def _shown(found: dict[str, Any]) -> str:
-    # Lines stay lines; what steers a terminal does not come through.
-    return "\n".join(map(printable, str(found.get("schema")).splitlines()))
+def _version(topic: str, version: int | None) -> bytes:
+    return management().get(f"{_subject(topic)}/versions/{version or 'latest'}")
 
 
 def _names(content: bytes) -> list[str]:

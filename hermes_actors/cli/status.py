@@ -3,30 +3,26 @@
 import json
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated
 
 import typer
 
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
-from hermes_actors.cli.command_line.options import (
-    Output,
-    OutputOption,
-    Sort,
-)
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.command_line.options import Sort, wants_json
+from hermes_actors.cli.connection.asking import management, management_command
 from hermes_actors.cli.output.render import (
+    Columns,
+    Fields,
     counted,
     fields_of,
-    known,
+    full_name,
     parsed_object,
-    printable,
     say,
     say_unknown,
-    say_wrapped,
     show_answer,
-    show_rows,
+    show_table,
     write_json,
 )
 from hermes_actors.cli.output.watching import WatchOption, watched
@@ -34,14 +30,11 @@ from hermes_actors.cli.output.watching import WatchOption, watched
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 top_app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
 
-_COLUMNS = ("DC", "Node", "State", "Age", "Publ./s", "Deliv./s", "Subscr.", "Ill", "Roles")
-
 
 @management_command(
     app, "hermes status", "hermes status --watch", "hermes status --check || page me"
 )
 def status(
-    client: ManagementClient,
     check: Annotated[
         bool,
         typer.Option(
@@ -49,38 +42,35 @@ def status(
         ),
     ] = False,
     watch: WatchOption = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show all nodes of all datacentres, as the node that is asked has heard of them."""
     if check and watch:
         raise UsageWrong("--check is done once: leave out --watch")
     if check:
-        raise typer.Exit(_checked(client, output))
-    watched(lambda: show_answer(client.get("/status/nodes"), output, _show_nodes), watch)
+        raise typer.Exit(_checked())
+    watched(lambda: show_answer(management().get("/status/nodes"), _show_nodes), watch)
 
 
 _WELL, _UNHEALTHY, _UNKNOWN = 0, 1, 2
 _VERDICTS = ("HEALTHY", "UNHEALTHY", "UNKNOWN")
 
 
-def _checked(client: ManagementClient, output: Output) -> int:
+def _checked() -> int:
     """Say what is not well; the exit code. What is known to be ill outweighs the unknown."""
     try:
-        found = parsed_object(client.get("/status/nodes"))
-        ill = parsed_object(client.get("/status/subscriptions", {"unhealthy": "true"}))
+        found = parsed_object(management().get("/status/nodes"))
+        ill = parsed_object(management().get("/status/subscriptions", {"unhealthy": "true"}))
         code, reasons = judged(found, ill)
     except CommandFailed as failure:
         code, reasons = _UNKNOWN, [failure.message]
-    if output is Output.JSON:
+    if wants_json():
         say(json.dumps({"status": _VERDICTS[code], "reasons": reasons}, ensure_ascii=False))
-        return code
-    say(_VERDICTS[code])
-    for reason in reasons:
-        say_wrapped(reason)
+    else:
+        say("\n".join((_VERDICTS[code], *reasons)))
     return code
 
 
-def judged(found: dict[str, Any], ill: dict[str, Any]) -> tuple[int, list[str]]:
+def judged(found: Fields, ill: Fields) -> tuple[int, list[str]]:
     """The exit code and what speaks against 0, from the nodes and the unhealthy subscriptions."""
     unknown = [
         f"{dc.get('datacenter')}: {dc.get('reason')}"
@@ -101,77 +91,107 @@ def judged(found: dict[str, Any], ill: dict[str, Any]) -> tuple[int, list[str]]:
     ]
     for each in fields_of(ill, "subscriptions"):
         problems = "; ".join(str(one.get("description")) for one in fields_of(each, "problems"))
-        against.append(f"{each.get('topicName')} {each.get('name')}: {problems}")
+        against.append(f"{full_name(each)}: {problems}")
     code = _UNHEALTHY if against else _UNKNOWN if unknown else _WELL
     return code, [*against, *unknown]
 
 
-def _show_nodes(found: dict[str, Any]) -> None:
+def _figure(part: Callable[[Fields], object], node: Fields) -> object:
+    """A node's figure. Its last one means nothing once it has gone, or its datacentre is silent."""
+    if node.get("state") in ("GONE", "LEFT"):
+        return None
+    return "?" if node.get("state") == "UNKNOWN" else part(node)
+
+
+def _rate(name: str) -> Callable[[Fields], object]:
+    return partial(_figure, lambda node: float(node.get(name, 0)))
+
+
+def _count(name: str) -> Callable[[Fields], object]:
+    return partial(_figure, lambda node: round(node.get(name, 0)))
+
+
+def _ill(found: Fields) -> int:
+    return int(found.get("stoppedSubscriptions", 0)) + int(found.get("failingSubscriptions", 0))
+
+
+_WHO: Columns = {"DC": "datacenter", "Node": "node", "State": "state"}
+_FLOWS: Columns = {"Publ./s": _rate("publishedRate"), "Deliv./s": _rate("deliveredRate")}
+_ILL: Columns = {"Ill": partial(_figure, _ill)}
+_STATUS_COLUMNS: Columns = {
+    **_WHO,
+    "Age": lambda node: f"{node.get('ageMs', 0) / 1_000:.1f} s",
+    **_FLOWS,
+    "Subscr.": _count("subscriptions"),
+    **_ILL,
+    "Roles": "roles",
+}
+
+
+def _show_nodes(found: Fields) -> None:
     nodes = fields_of(found, "nodes")
-    rows = [_row(node) for node in nodes]
-    show_rows(_COLUMNS, rows, "no node is known", optional=("Roles",))
-    # Sentences do not fit into a column beside so many others.
+    show_table(_STATUS_COLUMNS, nodes, "no node is known")
     _say_what_stands_out(found, nodes)
-    stopped, failing = _stopped(found), _failing(found)
-    if stopped or failing:
+    if _ill(found):
+        stopped = counted(found.get("stoppedSubscriptions", 0), "subscription")
         say(
-            f"ill: {counted(stopped, 'subscription')} stopped, {failing} failing, "
+            f"ill: {stopped} stopped, {found.get('failingSubscriptions', 0)} failing, "
             "see 'hermes subscription list --unhealthy'"
         )
 
 
-def _say_what_stands_out(found: dict[str, Any], nodes: Sequence[dict[str, Any]]) -> None:
+def _say_what_stands_out(found: Fields, nodes: Sequence[Fields]) -> None:
     """A line for each datacentre of which nothing is known, and for all that nodes have to say."""
     say_unknown(found)
     for node in nodes:
-        # Of an unknown datacentre everything has been said by its own line.
+        name = f"{node.get('datacenter')} {node.get('node')}"
+        # The line of an unknown datacentre says everything about its nodes.
         if node.get("reasons") and node.get("state") != "UNKNOWN":
-            reasons = "; ".join(node["reasons"])
-            say(printable(f"{node.get('datacenter')} {node.get('node')}: {reasons}"))
+            say(f"{name}: {'; '.join(node['reasons'])}")
         if node.get("state") in ("READY", "NOT_READY"):
             for notice in node.get("notices", ()):
-                say(printable(f"{node.get('datacenter')} {node.get('node')}: {notice}"))
+                say(f"{name}: {notice}")
     for notice in fields_of(found, "notices"):
-        say(printable(f"{notice.get('datacenter')}: {notice.get('text')}"))
+        say(f"{notice.get('datacenter')}: {notice.get('text')}")
 
 
-def _stopped(found: dict[str, Any]) -> int:
-    return int(found.get("stoppedSubscriptions", 0))
+_TOP_NODES: Columns = {
+    **_WHO,
+    **_FLOWS,
+    **_ILL,
+    "Spool": _count("spooledMessages"),
+    "Away/s": _rate("elsewhereRate"),
+    "Loop ms": _count("loopLagMs"),
+}
 
 
-def _failing(found: dict[str, Any]) -> int:
-    return int(found.get("failingSubscriptions", 0))
+def _topic_rate(name: str) -> Callable[[Fields], object]:
+    return lambda topic: float(topic.get(name, 0)) if topic.get("isKnown", True) else "?"
 
 
-def _row(node: dict[str, Any]) -> list[str]:
-    figures = [
-        f"{node.get('publishedRate', 0):.1f}",
-        f"{node.get('deliveredRate', 0):.1f}",
-        str(node.get("subscriptions", "")),
-        str(_stopped(node) + _failing(node)),
-    ]
-    # Of who is not there any more the last ones tell nothing.
-    is_over = node.get("state") in ("GONE", "LEFT")
-    if node.get("state") == "UNKNOWN":
-        # Its datacentre tells nothing: what it told last is true no more.
-        figures = ["?"] * len(figures)
-    return [
-        str(node.get("datacenter", "")),
-        str(node.get("node", "")),
-        str(node.get("state", "")),
-        f"{node.get('ageMs', 0) / 1_000:.1f} s",
-        *(["-"] * len(figures) if is_over else figures),
-        ", ".join(node.get("roles", [])),
-    ]
-
-
-# `hermes top`.
-
-_NODE_COLUMNS = ("DC", "Node", "State", "Publ./s", "Deliv./s", "Ill", "Spool", "Away/s", "Loop ms")
-_TOPIC_COLUMNS = ("Topic", "Publ./s", "4xx/s", "5xx/s", "Deliv./s", "Subscr.", "Ill", "Lag", "Out")
-_SUBSCRIPTION_COLUMNS = ("Subscription", "State", "Deliv./s", "Lag", "Out", "Retries", "Reason")
+_TOP_TOPICS: Columns = {
+    "Topic": "topicName",
+    "Publ./s": _topic_rate("rate"),
+    "4xx/s": _topic_rate("rejectedRate"),
+    "5xx/s": _topic_rate("failedRate"),
+    "Deliv./s": _topic_rate("deliveryRate"),
+    "Subscr.": "subscriptions",
+    "Ill": "unhealthySubscriptions",
+    "Lag": "lag",
+    "Out": "inflight",
+}
+_TOP_SUBSCRIPTIONS: Columns = {
+    "Subscription": full_name,
+    "State": "condition",
+    "Deliv./s": lambda each: float(each.get("rate", 0)),
+    "Lag": "lag",
+    "Out": "inflight",
+    "Retries": "waitingRetries",
+    # `hermes subscription why` tells all of them.
+    "Reason": lambda each: [one.get("text") for one in fields_of(each, "reasons")[:1]],
+}
 _LINES_BESIDE = 14
-"""Of the screen: titles, the line above, and what is told below the tables."""
+"""Lines of the screen that hold titles, the line above and what stands below the tables."""
 _ROWS_MIN, _ROWS_IN_PIPE = 3, 20
 _WORST_FIRST = ("GONE", "NOT_READY", "UNKNOWN", "READY", "LEFT")
 
@@ -180,7 +200,6 @@ _WORST_FIRST = ("GONE", "NOT_READY", "UNKNOWN", "READY", "LEFT")
     top_app, "hermes top", "hermes top --sort lag", "hermes top --once", "hermes top --json"
 )
 def top(
-    client: ManagementClient,
     sort: Annotated[Sort, typer.Option("--sort", help="Of topics and subscriptions.")] = Sort.STATE,
     limit: Annotated[
         int | None,
@@ -189,7 +208,6 @@ def top(
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Show it once, and end.")] = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Watch nodes, topics and subscriptions of all datacentres, the worst first, until Ctrl-C.
 
@@ -200,16 +218,16 @@ def top(
 
     def show() -> CommandFailed | None:
         rows_max = limit
-        if rows_max is None and output is not Output.JSON:
+        if rows_max is None and not wants_json():
             rows_max = rows_that_fit(sys.__stdout__ is not None and sys.__stdout__.isatty())
-        found, failure = _everything(client, sort, rows_max)
-        if output is Output.JSON:
+        found, failure = _everything(sort, rows_max)
+        if wants_json():
             write_json(json.dumps(found, ensure_ascii=False).encode())
         else:
             _show_everything(found, is_whole=failure is None)
         return failure
 
-    if once or output is Output.JSON:
+    if once or wants_json():
         if failure := show():
             raise failure
         return
@@ -229,78 +247,42 @@ def rows_that_fit(is_terminal: bool, lines: int | None = None) -> int:
     return max(_ROWS_MIN, (lines - _LINES_BESIDE) // 3)
 
 
-def _badness(node: dict[str, Any]) -> tuple[int, int, float]:
+def _badness(node: Fields) -> tuple[int, int, float]:
     """The order of nodes, the worst first."""
     state = str(node.get("state"))
     rank = _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
-    return rank, -(_stopped(node) + _failing(node)), -float(node.get("loopLagMs", 0))
+    return rank, -_ill(node), -float(node.get("loopLagMs", 0))
 
 
-def _everything(
-    client: ManagementClient, sort: Sort, limit: int | None
-) -> tuple[dict[str, Any], CommandFailed | None]:
-    """Nodes, topics and subscriptions, and the error if not all of them are known: nodes are shown
-    also where no topic is known yet, which is when they are wanted most.
+def _everything(sort: Sort, limit: int | None) -> tuple[Fields, CommandFailed | None]:
+    """Nodes, topics and subscriptions, and the error if not all of them are known.
+
+    Nodes are shown even while no topic is known: they are wanted most then.
     """
     wanted = {"sort": sort.value} | ({} if limit is None else {"limit": str(limit)})
-    found = parsed_object(client.get("/status/nodes"))
+    found = parsed_object(management().get("/status/nodes"))
     nodes = fields_of(found, "nodes")
     found["nodesInAll"] = len(nodes)
     found["nodes"] = sorted(nodes, key=_badness)[:limit]
     found |= {"topics": [], "subscriptions": []}
     try:
         for name in ("topics", "subscriptions"):
-            found[name] = fields_of(parsed_object(client.get(f"/status/{name}", wanted)), name)
+            answer = parsed_object(management().get(f"/status/{name}", wanted))
+            found[name] = fields_of(answer, name)
     except CommandFailed as failure:
         return found, failure
     return found, None
 
 
-def _show_everything(found: dict[str, Any], *, is_whole: bool) -> None:
+def _show_everything(found: Fields, *, is_whole: bool) -> None:
     nodes, topics = fields_of(found, "nodes"), fields_of(found, "topics")
-    show_rows(_NODE_COLUMNS, [_top_node(each) for each in nodes], "no node is known")
+    show_table(_TOP_NODES, nodes, "no node is known")
     if (more := found.get("nodesInAll", 0) - len(nodes)) > 0:
         say(f"and {counted(more, 'more node')}")
     say("")
     if is_whole or topics:
-        show_rows(_TOPIC_COLUMNS, [_top_topic(each) for each in topics], "no topics")
+        show_table(_TOP_TOPICS, topics, "no topics")
         say("")
     if is_whole:
-        rows = [_top_subscription(each) for each in fields_of(found, "subscriptions")]
-        show_rows(_SUBSCRIPTION_COLUMNS, rows, "no subscriptions", has_sentences=True)
+        show_table(_TOP_SUBSCRIPTIONS, fields_of(found, "subscriptions"), "no subscriptions")
     _say_what_stands_out(found, nodes)
-
-
-def _top_node(node: dict[str, Any]) -> list[str]:
-    dc, name, state, _, published, delivered, _, ill, _ = _row(node)
-    figures = [
-        str(node.get("spooledMessages", 0)),
-        f"{node.get('elsewhereRate', 0):.1f}",
-        f"{node.get('loopLagMs', 0):.0f}",
-    ]
-    if published in ("-", "?"):
-        figures = [published] * len(figures)
-    return [dc, name, state, published, delivered, ill, *figures]
-
-
-def _top_topic(topic: dict[str, Any]) -> list[str]:
-    rates = [topic.get(each, 0) for each in ("rate", "rejectedRate", "failedRate", "deliveryRate")]
-    counts = ("subscriptions", "unhealthySubscriptions", "lag", "inflight")
-    return [
-        str(topic.get("topicName")),
-        *(f"{each:.1f}" if topic.get("isKnown", True) else "?" for each in rates),
-        *(known(topic.get(each)) for each in counts),
-    ]
-
-
-def _top_subscription(found: dict[str, Any]) -> list[str]:
-    return [
-        f"{found.get('topicName')} {found.get('name')}",
-        str(found.get("condition", "")),
-        f"{found.get('rate', 0):.1f}",
-        known(found.get("lag")),
-        known(found.get("inflight")),
-        known(found.get("waitingRetries")),
-        # All of them are told by `hermes subscription why`.
-        "".join(str(each.get("text")) for each in fields_of(found, "reasons")[:1]),
-    ]

@@ -1,7 +1,6 @@
 """`hermes tail`: prints what lies in a topic of one DC, and what comes."""
 
 import json
-import string
 import sys
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -11,9 +10,9 @@ import typer
 from hermes_actors.cli.administration.arguments import TopicArgument
 from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
-from hermes_actors.cli.command_line.options import Output, OutputOption
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient, quoted
+from hermes_actors.cli.command_line.options import wants_json
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.connection.management import quoted
 from hermes_actors.cli.output.render import printable
 from hermes_actors.model.moments import iso_ms
 
@@ -29,7 +28,6 @@ app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
     "hermes tail shop.orders --output json | jq .body",
 )
 def tail(
-    client: ManagementClient,
     topic: TopicArgument,
     start: Annotated[
         str | None,
@@ -67,12 +65,11 @@ def tail(
             "{headers} {body}, \\t and \\n.",
         ),
     ] = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Print a topic's messages, as the DC of this management API holds them. Ctrl-C ends it."""
     if last is not None and start is not None:
         raise UsageWrong("--last says where to start: leave out --from")
-    if template is not None and output is Output.JSON:
+    if template is not None and wants_json():
         raise UsageWrong("--format is for people: leave out --output json")
     shown = row if template is None else formatter(template)
     follow = last is None if follow is None else follow
@@ -83,11 +80,11 @@ def tail(
     if limit is not None:
         params["limit"] = str(limit)
     left = limit
-    for line in client.stream_lines(f"/topics/{quoted(topic)}/messages", params):
+    for line in management().stream_lines(f"/topics/{quoted(topic)}/messages", params):
         # A server may send empty lines to keep the connection open.
         if not line.strip():
             continue
-        sys.stdout.write((line if output is Output.JSON else shown(line)) + "\n")
+        sys.stdout.write((line if wants_json() else shown(line)) + "\n")
         sys.stdout.flush()
         if left is not None:
             left -= 1
@@ -114,34 +111,26 @@ _FIELDS = ("time", "timestamp", "partition", "offset", "id", "key", "headers", "
 
 def formatter(template: str) -> Callable[[str], str]:
     """Writes a line of the server in this form; what is not there is `-`. Raises UsageWrong."""
+    template = template.replace("\\t", "\t").replace("\\n", "\n")
     try:
-        parts = list(string.Formatter().parse(template))
-    except ValueError as error:
-        raise UsageWrong(f"--format '{template}': {error}") from error
-    for _, field, width, conversion in parts:
-        if field is not None and (field not in _FIELDS or width or conversion):
-            known = ", ".join(f"{{{each}}}" for each in _FIELDS)
-            raise UsageWrong(
-                f"--format: there is no {{{field}}}; use {known}, and {{{{ for a brace"
-            )
+        template.format_map(dict.fromkeys(_FIELDS, ""))
+    except (ValueError, LookupError, AttributeError) as error:
+        known = ", ".join(f"{{{each}}}" for each in _FIELDS)
+        raise UsageWrong(
+            f"--format '{template}': {error!r}; use {known}, and {{{{ for a brace"
+        ) from error
 
     def shown(line: str) -> str:
         message, when = _message(line)
-        key = message.get("key")
-        if "keyBase64" in message:
-            key = f"base64:{message['keyBase64']}"
         values = {
             **{name: message.get(name) for name in ("timestamp", "partition", "offset", "id")},
             "time": when,
-            "key": key,
+            "key": _key(message),
             "headers": json.dumps(message.get("headers") or {}, ensure_ascii=False),
             "body": _body(message),
         }
-        texts = {name: "-" if each is None else str(each) for name, each in values.items()}
-        return "".join(
-            literal.replace("\\t", "\t").replace("\\n", "\n")
-            + ("" if field is None else printable(texts[field]))
-            for literal, field, *_ in parts
+        return template.format_map(
+            {name: "-" if each is None else printable(str(each)) for name, each in values.items()}
         )
 
     return shown
@@ -165,14 +154,18 @@ def row(line: str) -> str:
     message, when = _message(line)
     parts = [when, f"{message['partition']}:{message['offset']}"]
     parts.append(str(message.get("id") or "-"))
-    if "keyBase64" in message:
-        parts.append(f"key=base64:{message['keyBase64']}")
-    elif message.get("key") is not None:
-        parts.append(f"key={message['key']}")
+    if (key := _key(message)) is not None:
+        parts.append(f"key={key}")
     if "error" in message:
         parts.append(f"[{message['error']}]")
     parts.append(_body(message))
     return printable(" ".join(parts))
+
+
+def _key(message: dict[str, Any]) -> str | None:
+    if "keyBase64" in message:
+        return f"base64:{message['keyBase64']}"
+    return message.get("key")
 
 
 def _body(message: dict[str, Any]) -> str:

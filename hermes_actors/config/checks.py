@@ -3,8 +3,8 @@
 Each error names the field, the reason and what would be right.
 """
 
+import math
 import re
-from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
@@ -14,68 +14,20 @@ from hermes_actors.config.checks_schema import check_schema
 from hermes_actors.config.checks_security import check_security
 from hermes_actors.config.ports import Port, ports
 from hermes_actors.config.publishing import FrontendConfig
+from hermes_actors.config.requiring import require
 from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
 from hermes_actors.model.message import is_reserved_header
 
-_PREVIEW_RECORD_BYTES_MAX = 1_000_000
-
-
-def check_admission(frontend: FrontendConfig, require: Callable[[bool, str], None]) -> None:
-    """Each relation with its own sentence."""
-    throughput = frontend.throughput
-    require(
-        throughput.dynamic_desired_bytes_per_s <= throughput.dynamic_threshold_bytes_per_s,
-        "frontend.throughput.dynamic_desired_bytes_per_s: "
-        f"{throughput.dynamic_desired_bytes_per_s} is above "
-        f"frontend.throughput.dynamic_threshold_bytes_per_s "
-        f"({throughput.dynamic_threshold_bytes_per_s}), so that the lowered limits would keep the "
-        "total above it; lower the one or raise the other",
-    )
-    require(
-        throughput.dynamic_idle_bytes_per_s >= 0,
-        "frontend.throughput.dynamic_idle_bytes_per_s: is below 0; Hermes' default is 0.5",
-    )
-    for name in frontend.propagation.allowed:
-        require(
-            name == name.lower() and bool(name.strip()),
-            f"frontend.propagation.allowed: '{name}' is not a header's name in lower case; "
-            f"write '{name.strip().lower() or 'trace-id'}'",
-        )
-        require(
-            not is_reserved_header(name),
-            f"frontend.propagation.allowed: '{name}' is a header by which the broker speaks to "
-            "subscribers, and a publisher's never travels; take it out of the list",
-        )
-    require(
-        frontend.preview.total_bytes_max >= frontend.preview.message_bytes_max,
-        f"frontend.preview.total_bytes_max: {frontend.preview.total_bytes_max} is below "
-        f"frontend.preview.message_bytes_max ({frontend.preview.message_bytes_max}), so that a "
-        "message might not fit; raise it",
-    )
-    together = frontend.preview.messages_max * frontend.preview.message_bytes_max
-    require(
-        together <= _PREVIEW_RECORD_BYTES_MAX,
-        f"frontend.preview.messages_max: so many messages of frontend.preview.message_bytes_max "
-        f"come to {together} bytes for one topic, more than the {_PREVIEW_RECORD_BYTES_MAX} that "
-        "one record takes; lower one of them",
-    )
-
-
 # A wait, delay or grace of 0 is none; an interval of 0 never rests, a time-out of 0 answers nobody.
 _MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms", "_window_ms", "_per_address_max")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]+")
-_CORES_MAX = 10_000
 _ALL_ADDRESSES = {"0.0.0.0", "::", ""}  # noqa: S104 -- where nodes may listen
 
 
 def check(config: Config) -> None:
     """Relations and ranges, each with its own sentence."""
     frontend, consumers = config.frontend, config.consumers
-    _require(
-        frontend.idle_timeout_ms > 0,
-        "frontend.idle_timeout_ms: 0 answers nobody; it must be above 0, Hermes' default is 65",
-    )
     _check_numbers(config, "")
     for port_name, port in (
         ("frontend.port", frontend.port),
@@ -84,19 +36,19 @@ def check(config: Config) -> None:
         ("management.tls.port", config.management.tls.port),
         ("status.port", config.status.port),
     ):
-        _require(
+        require(
             0 <= port <= 65_535,
             f"{port_name}: {port} is not in 0…65535; 0 takes any free port",
         )
     _check_ports(config)
     for name, value, example in (("dc", config.dc, "dc1"), ("node", config.node, "node1")):
         # Both become parts of file names and of keys in the metadata log.
-        _require(
+        require(
             _NAME.fullmatch(value) is not None and value not in (".", ".."),
             f"{name}: '{value}' is not a name; use letters, digits, '_', '.' and '-', "
             f"for example {example}",
         )
-    _require(
+    require(
         bool(config.roles),
         "roles: is empty; name at least one of frontend, consumers, management",
     )
@@ -107,31 +59,23 @@ def check(config: Config) -> None:
             "management.allowed_group_name_pattern: is not a regular expression "
             f"({error}); the default is ^[a-zA-Z0-9.]+$"
         ) from error
-    _require(
-        frontend.idle_timeout_ms <= frontend.long_idle_timeout_ms,
-        f"frontend.idle_timeout_ms: {frontend.idle_timeout_ms} is above "
-        f"frontend.long_idle_timeout_ms ({frontend.long_idle_timeout_ms}); "
-        "the limit for ack ALL cannot be the shorter one: raise it",
-    )
     for section, tls in (("frontend", frontend.tls), ("management", config.management.tls)):
-        _require(
+        require(
             bool(tls.certificate_file) == bool(tls.key_file),
             f"{section}.tls.certificate_file: goes together with {section}.tls.key_file; "
             "set both or neither",
         )
-    _require(
+    require(
         consumers.inflight_max <= consumers.unsettled_span_max,
         f"consumers.inflight_max: {consumers.inflight_max} is above consumers.unsettled_span_max "
         f"({consumers.unsettled_span_max}); lower the one or raise the other",
     )
-    check_admission(frontend, _require)
-    check_endpoints(consumers, _require)
-    _check_nodes(config)
+    _check_frontend(frontend)
+    check_endpoints(consumers)
     _check_kafka(config)
     _check_fallback(config)
-    _check_spool(config)
     check_security(config)
-    check_schema(config.schema, _require)
+    check_schema(config.schema)
 
 
 def _check_ports(config: Config) -> None:
@@ -139,14 +83,14 @@ def _check_ports(config: Config) -> None:
     taken: list[Port] = []
     for port in ports(config):
         name, host, number = port.setting, port.host, port.number
-        _require(
+        require(
             _is_encodable(host),
             f"{name.removesuffix('port').replace('tls.', '')}host: '{host}' is no name of a host; "
             "name an address of this machine, or 0.0.0.0 for all of them",
         )
         for other in taken if number else ():
             is_apart = host != other.host and not {host, other.host} & _ALL_ADDRESSES
-            _require(
+            require(
                 number != other.number or is_apart,
                 f"{name}: {number} is {other.setting} too; set one of them to another port",
             )
@@ -162,44 +106,54 @@ def _is_encodable(host: str) -> bool:
 
 
 def _check_numbers(section: Struct, path: str) -> None:
-    """Whole numbers, wherever they stand: none is negative, and 0 only where it means none."""
+    """Numbers, wherever they stand: none is negative, and 0 only where it means none."""
     for each in msgspec.structs.fields(section):
         value = getattr(section, each.name)
         if isinstance(value, Struct):
             _check_numbers(value, f"{path}{each.name}.")
-        elif each.type is int and each.name != "port":
-            least = 0 if each.name.endswith(_MAY_BE_NONE) else 1
-            _require(
-                value >= least,
-                f"{path}{each.name}: {value} is too small; the least is {least}",
+        elif each.type in (int, float) and each.name != "port":
+            least = 0 if each.type is float or each.name.endswith(_MAY_BE_NONE) else 1
+            most = 100 if each.name.endswith("_percent") else math.inf
+            require(
+                least <= value <= most,
+                f"{path}{each.name}: {value} is too small or too large; the least is {least}"
+                + (f", the most {most}" if most == 100 else ""),
             )
 
 
-def _check_nodes(config: Config) -> None:
-    """The names of other nodes, and what this one brings among them."""
-    replicator = config.metadata.replicator
-    _require(
-        not replicator or _NAME.fullmatch(replicator) is not None,
-        f"metadata.replicator: '{replicator}' is not a node's name; use letters, digits, '_', "
-        "'.', '-'",
+def _check_frontend(frontend: FrontendConfig) -> None:
+    require(
+        frontend.idle_timeout_ms <= frontend.long_idle_timeout_ms,
+        f"frontend.idle_timeout_ms: {frontend.idle_timeout_ms} is above "
+        f"frontend.long_idle_timeout_ms ({frontend.long_idle_timeout_ms}); "
+        "the limit for ack ALL cannot be the shorter one: raise it",
     )
-    cores = config.consumers.balancer.cores
-    _require(
-        0 <= cores <= _CORES_MAX,
-        f"consumers.balancer.cores: {cores:g} is not in 0…{_CORES_MAX}; 0 takes one core, or "
-        "what a container is limited to",
+    throughput = frontend.throughput
+    require(
+        throughput.dynamic_desired_bytes_per_s <= throughput.dynamic_threshold_bytes_per_s,
+        "frontend.throughput.dynamic_desired_bytes_per_s: "
+        f"{throughput.dynamic_desired_bytes_per_s} is above "
+        f"frontend.throughput.dynamic_threshold_bytes_per_s "
+        f"({throughput.dynamic_threshold_bytes_per_s}), so that the lowered limits would keep the "
+        "total above it; lower the one or raise the other",
     )
+    for name in frontend.propagation.allowed:
+        require(
+            name == name.lower() and not is_reserved_header(name),
+            f"frontend.propagation.allowed: '{name}' is not in lower case, or a header by which "
+            "the broker speaks to subscribers, which never travels; take it out of the list",
+        )
 
 
 def _check_kafka(config: Config) -> None:
     """Clusters, and what their topics are created with."""
     kafka = config.kafka
-    _require(
+    require(
         not kafka.clusters or config.dc in kafka.clusters,
         f"kafka.clusters: none is for this node's datacentre '{config.dc}'; "
         f"write [kafka.clusters.{config.dc}] with its bootstrap_servers",
     )
-    _require(
+    require(
         kafka.min_insync_replicas <= kafka.replication_factor,
         f"kafka.min_insync_replicas: {kafka.min_insync_replicas} is above "
         f"kafka.replication_factor ({kafka.replication_factor}), so that no message could be "
@@ -207,73 +161,50 @@ def _check_kafka(config: Config) -> None:
     )
     for dc, cluster in kafka.clusters.items():
         at = f"kafka.clusters.{dc}"
-        _require(
+        require(
             _NAME.fullmatch(dc) is not None,
             f"{at}: '{dc}' is not a datacentre's name; use letters, digits, '_', '.' and '-'",
         )
-        _require(
+        require(
             bool(cluster.bootstrap_servers),
             f'{at}.bootstrap_servers: is empty; write for example ["kafka-1:9092"]',
         )
         for server in cluster.bootstrap_servers:
             host, _, port = server.rpartition(":")
-            _require(
+            require(
                 bool(host) and port.isdecimal() and 0 < int(port) <= 65_535,
                 f"{at}.bootstrap_servers: '{server}' is not host:port; write for example "
                 "kafka-1:9092",
             )
-        _require(
+        require(
             not cluster.security_protocol.startswith("SASL")
             or (bool(cluster.sasl_username) and bool(cluster.sasl_password_file)),
             f"{at}.sasl_username: security_protocol {cluster.security_protocol} needs it and "
             "sasl_password_file; set both, or choose PLAINTEXT or SSL",
         )
-        _require(
+        require(
             bool(cluster.certificate_file) == bool(cluster.key_file),
             f"{at}.certificate_file: goes together with key_file; set both or neither",
         )
-
-
-def _check_spool(config: Config) -> None:
-    """Where messages wait that no log took."""
-    _require(
-        bool(config.spool.directory),
-        "spool.directory: is empty; name a directory, or set spool.enabled to false",
-    )
 
 
 def _check_fallback(config: Config) -> None:
     """When, and to whom, another datacentre is sent."""
     fallback, clusters = config.fallback, config.kafka.clusters
     limit_ms = config.frontend.max_publish_request_duration_ms
-    _require(
-        fallback.speculative_send_delay_ms > 0,
-        "fallback.speculative_send_delay_ms: 0 would send each message twice; it must be above 0, "
-        "Hermes' default is 250",
-    )
-    for name, value, most in (
-        ("hedge_quantile_percent", fallback.hedge_quantile_percent, 99),
-        ("hedge_budget_percent", fallback.hedge_budget_percent, 100),
-    ):
-        _require(value <= most, f"fallback.{name}: {value} is too large; the most is {most}")
     for name, value in (
         ("speculative_send_delay_ms", fallback.speculative_send_delay_ms),
         ("rescue_before_limit_ms", fallback.rescue_before_limit_ms),
     ):
-        _require(
+        require(
             value < limit_ms,
             f"fallback.{name}: {value} is not below frontend.max_publish_request_duration_ms "
             f"({limit_ms}), so that no remote could answer in time; lower the one or raise the "
             "other",
         )
     for dc in fallback.remotes:
-        _require(
+        require(
             dc != config.dc and (not clusters or dc in clusters),
             f"fallback.remotes: '{dc}' is no other datacentre; name clusters of "
             "kafka.clusters, without the own one",
         )
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ConfigError(message)

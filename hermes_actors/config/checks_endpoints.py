@@ -2,10 +2,10 @@
 
 import ipaddress
 import re
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from hermes_actors.config.delivery import ProxyConfig
+from hermes_actors.config.requiring import require
 from hermes_actors.config.tree import ConsumersConfig
 from hermes_actors.errors import ConfigError
 
@@ -14,8 +14,8 @@ _SENDER = re.compile(r"([a-z][a-z0-9+.-]*)=([\w.]+:\w+)")
 HOST = re.compile(r"(\*\.)?[^*\s/:@]+")
 
 
-def check_endpoints(consumers: ConsumersConfig, require: Callable[[bool, str], None]) -> None:
-    """Relations of `consumers`' connections. Raises ConfigError by `require`."""
+def check_endpoints(consumers: ConsumersConfig) -> None:
+    """Relations of `consumers`' connections. Raises ConfigError."""
     endpoints, tls = consumers.endpoints, consumers.tls
     for name in ("allowed_networks", "denied_networks"):
         for text in getattr(endpoints, name):
@@ -38,8 +38,8 @@ def check_endpoints(consumers: ConsumersConfig, require: Callable[[bool, str], N
         not resolver or _PLUGIN.fullmatch(resolver) is not None,
         f"consumers.recipients.resolver: '{resolver}' is not module:function",
     )
-    _check_proxy(consumers.proxy, require)
-    _check_senders(consumers.senders, require)
+    _check_proxy(consumers.proxy)
+    _check_senders(consumers.senders)
     require(
         bool(tls.certificate_file) == bool(tls.key_file),
         "consumers.tls.certificate_file: goes together with consumers.tls.key_file; set both or "
@@ -53,7 +53,7 @@ def check_endpoints(consumers: ConsumersConfig, require: Callable[[bool, str], N
     )
 
 
-def _check_proxy(proxy: ProxyConfig, require: Callable[[bool, str], None]) -> None:
+def _check_proxy(proxy: ProxyConfig) -> None:
     example = "http://proxy.example.com:3128"
     parts = urlsplit("")
     host = port = None
@@ -87,7 +87,7 @@ def _check_proxy(proxy: ProxyConfig, require: Callable[[bool, str], None]) -> No
             )
 
 
-def _check_senders(senders: list[str], require: Callable[[bool, str], None]) -> None:
+def _check_senders(senders: list[str]) -> None:
     schemes = []
     for text in senders:
         found = _SENDER.fullmatch(text)

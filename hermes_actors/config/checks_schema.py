@@ -1,9 +1,9 @@
 """Relations of the settings of schemas, each with its own sentence."""
 
 import re
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from hermes_actors.config.requiring import require
 from hermes_actors.config.schema import SchemaConfig
 from hermes_actors.model.endpoints import is_loopback
 
@@ -11,7 +11,7 @@ _AFFIX = re.compile(r"[a-zA-Z0-9_.:-]*")
 _AFFIX_MAX = 100
 
 
-def check_schema(schema: SchemaConfig, require: Callable[[bool, str], None]) -> None:
+def check_schema(schema: SchemaConfig) -> None:
     """The registry of schemas can be asked, and nobody on the way reads its credentials."""
     is_asked = schema.registry == "http"
     require(

@@ -7,9 +7,9 @@ import re
 from urllib.parse import urlsplit
 
 from hermes_actors.config.checks_endpoints import HOST
+from hermes_actors.config.requiring import require
 from hermes_actors.config.security import JwtConfig
 from hermes_actors.config.tree import Config
-from hermes_actors.errors import ConfigError
 from hermes_actors.model.endpoints import is_loopback
 
 _ALGORITHMS = frozenset(
@@ -28,26 +28,26 @@ def check_security(config: Config) -> None:
         ("management", config.management.authentication.enabled, config.management.tls.listener),
     ):
         asks = security.certificates.enabled and tls.client_auth != "not_requested"
-        _require(
+        require(
             not is_enabled or asks or security.has_mechanism_in_headers,
             f"{section}.authentication.enabled: nobody could say who he is; set "
             "security.users_file, security.jwt.jwks_file or jwks_url, or "
             f"security.certificates.enabled and {section}.tls.client_auth",
         )
     management = config.management.authentication
-    _require(
+    require(
         not management.enabled or bool(any(management.admins) or management.admin_role),
         "management.authentication.admins: is empty, and so is admin_role, so that nobody could "
         "administer; name an account, or a role",
     )
     realm = security.realm
-    _require(
+    require(
         '"' not in realm and "\\" not in realm and realm.isprintable() and realm.isascii(),
         "security.realm: stands between quotes in a header; write it in ASCII without quotes or "
         "backslashes",
     )
     for plugin in security.plugins:
-        _require(
+        require(
             _PLUGIN.fullmatch(plugin) is not None,
             f"security.plugins: '{plugin}' is not module:function",
         )
@@ -55,20 +55,20 @@ def check_security(config: Config) -> None:
     _check_jwt(security.jwt)
     _check_tls(config)
     for origin in config.management.trusted_origins:
-        _require(
+        require(
             origin == "*" or _ORIGIN.fullmatch(origin) is not None,
             f"management.trusted_origins: '{origin}' is not an origin; write scheme, host and, "
             "where it is not the usual one, the port: https://console.example.com, or * for every "
             "page",
         )
     for host in config.management.allowed_hosts:
-        _require(
+        require(
             host == "*" or HOST.fullmatch(host) is not None,
             f"management.allowed_hosts: '{host}' is no host; write hermes.example.com or "
             "*.example.com, without a port, or * for any",
         )
     for text in config.management.subscribers_with_access_to_any_topic:
-        _require(
+        require(
             _SUBSCRIBER.fullmatch(text) is not None,
             f"management.subscribers_with_access_to_any_topic: '{text}' is not an owner and its "
             "protocols; write for example 'Plaintext:crawler http https'",
@@ -77,13 +77,13 @@ def check_security(config: Config) -> None:
 
 def _check_owners(config: Config) -> None:
     sources = config.management.owner_sources
-    _require(
+    require(
         bool(sources) and all(sources),
         "management.owner_sources: is empty or holds an empty name, so that nothing could have an "
         "owner; the default is Plaintext",
     )
     for source in config.management.authentication.owner_sources:
-        _require(
+        require(
             source in sources,
             f"management.authentication.owner_sources: '{source}' is not among "
             f"management.owner_sources ({', '.join(sources)}); add it there too",
@@ -93,41 +93,41 @@ def _check_owners(config: Config) -> None:
 def _check_jwt(jwt: JwtConfig) -> None:
     if not jwt.jwks_file and not jwt.jwks_url:
         return
-    _require(
+    require(
         not (jwt.jwks_file and jwt.jwks_url),
         "security.jwt.jwks_url: goes without security.jwt.jwks_file; keep one of them",
     )
-    _require(
+    require(
         bool(jwt.issuer),
         "security.jwt.issuer: is empty; name what your identity provider puts into iss",
     )
-    _require(
+    require(
         bool(jwt.audiences) and all(jwt.audiences),
         "security.jwt.audiences: is empty, so that tokens made for anything else would be taken; "
         "name what your identity provider puts into aud for this cluster",
     )
-    _require(
+    require(
         bool(jwt.algorithms), "security.jwt.algorithms: is empty; the default is RS256 and so on"
     )
     for algorithm in jwt.algorithms:
-        _require(
+        require(
             algorithm in _ALGORITHMS,
             f"security.jwt.algorithms: '{algorithm}' is not one of "
             f"{', '.join(sorted(_ALGORITHMS))}",
         )
-    _require(
+    require(
         len({each.startswith("HS") for each in jwt.algorithms}) == 1,
         "security.jwt.algorithms: mixes HS… (a shared secret) with others (public keys); who holds "
         "a public key must not be able to sign, so keep one kind",
     )
     if jwt.jwks_url:
         # Not quoted: it may hold a password.
-        _require(
+        require(
             _is_url(jwt.jwks_url),
             "security.jwt.jwks_url: is not a URL like https://id.example.com/jwks",
         )
         url = urlsplit(jwt.jwks_url)
-        _require(
+        require(
             url.scheme == "https" or is_loopback(url.hostname or ""),
             "security.jwt.jwks_url: is http, so that whoever is on the way could put in his own "
             "keys; use https, or fetch the keys yourself and set security.jwt.jwks_file",
@@ -138,17 +138,17 @@ def _check_tls(config: Config) -> None:
     listeners = {"frontend": config.frontend.tls, "management": config.management.tls.listener}
     for section, tls in listeners.items():
         asks = tls.client_auth != "not_requested"
-        _require(
+        require(
             not asks or bool(tls.certificate_file),
             f"{section}.tls.client_auth: {tls.client_auth} needs the TLS listener; set "
             f"{section}.tls.certificate_file and key_file",
         )
-        _require(
+        require(
             asks == bool(tls.client_ca_file),
             f"{section}.tls.client_ca_file: goes together with {section}.tls.client_auth "
             "requested or required; set both or neither",
         )
-    _require(
+    require(
         not config.security.certificates.enabled
         or any(tls.client_auth != "not_requested" for tls in listeners.values()),
         "security.certificates.enabled: no listener asks for certificates; set "
@@ -162,8 +162,3 @@ def _is_url(text: str) -> bool:
         return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
     except ValueError:
         return False
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ConfigError(message)

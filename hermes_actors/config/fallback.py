@@ -33,5 +33,3 @@ class FallbackConfig(Struct, frozen=True, forbid_unknown_fields=True):
     hedge_burst_max: int = 50
     rescue_before_limit_ms: int = 150
     probe_interval_ms: int = 1_000
-    losers_max: int = 1_000
-    losers_bytes_max: int = 67_108_864

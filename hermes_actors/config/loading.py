@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.config.checks import check
-from hermes_actors.config.kubernetes import is_injected
 from hermes_actors.config.misspelt import did_you_mean, did_you_mean_variable
 from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
@@ -35,11 +34,12 @@ _CLIENT_VARIABLES = frozenset(
         "HERMES_KEY_FILE",
     }
 )
-_REMOVED = {
-    "frontend.server": "there is one HTTP server now, which needs no choice; remove it",
-}
-"""Fields that were, and what to do about them."""
-
+# What Kubernetes puts into every pod for a Service named `hermes…`; no field is named so.
+_INJECTED = re.compile(
+    r"HERMES(_[A-Z0-9_]+)?_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)"
+    r"|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_INJECTED_URL = re.compile(r"(tcp|udp|sctp)://.*")
 _PAGE = "docs/configuration.md lists every field"
 _UNKNOWN = re.compile("Object contains unknown field `(.*)`")
 _decode = partial(msgspec.convert, type=Config)
@@ -70,14 +70,12 @@ def load(
     for name, text in sorted(environment.items()):
         if not name.startswith(_ENV_PREFIX) or name in _CLIENT_VARIABLES:
             continue
-        if is_injected(name, text) and not _is_setting(name, text):
+        is_url = name.endswith("_PORT") and _INJECTED_URL.fullmatch(text)
+        if is_url or _INJECTED.fullmatch(name):
             _log.debug("%s: passed over: Kubernetes sets it for a Service", name)
             continue
         variables[_overlay(tree, name, text)] = name
     _put_under(tree, defaults)
-    for field_path, what in _REMOVED.items():
-        if _holds(tree, field_path):
-            raise ConfigError(f"{path or 'configuration'}: {field_path}: {what}")
     try:
         config: Config = _decode(tree)
     except msgspec.ValidationError as error:
@@ -95,17 +93,6 @@ def load(
     return config
 
 
-def _is_setting(variable: str, text: str) -> bool:
-    """True if a field has this variable and may hold this value."""
-    tree: dict[str, Any] = {}
-    try:
-        _overlay(tree, variable, text)
-        msgspec.convert(tree, Config)
-    except (ConfigError, msgspec.ValidationError):
-        return False
-    return True
-
-
 def _put_under(tree: dict[str, Any], defaults: Mapping[str, Any]) -> None:
     """The defaults where the tree holds nothing; sections within sections likewise."""
     for name, value in defaults.items():
@@ -115,15 +102,6 @@ def _put_under(tree: dict[str, Any], defaults: Mapping[str, Any]) -> None:
                 _put_under(given, value)
         else:
             tree.setdefault(name, value)
-
-
-def _holds(tree: dict[str, Any], field_path: str) -> bool:
-    node: Any = tree
-    for name in field_path.split("."):
-        if not isinstance(node, dict) or name not in node:
-            return False
-        node = node[name]
-    return True
 
 
 def _choices(field_path: str) -> str:
@@ -149,9 +127,6 @@ def _overlay(tree: dict[str, Any], variable: str, text: str) -> str:
     Gives the field's path, as `frontend.port`.
     """
     rest = variable.removeprefix(_ENV_PREFIX).lower()
-    for field_path, what in _REMOVED.items():
-        if rest == field_path.replace(".", "_"):
-            raise ConfigError(f"{variable}: {what}")
     struct: type[Struct] = Config
     node = tree
     path = ""
@@ -223,16 +198,12 @@ def _parse(variable: str, text: str, kind: Any) -> Any:
         if text.lower() not in ("true", "false"):
             raise ConfigError(f"{variable}: '{text}' is not a boolean; write true or false")
         return text.lower() == "true"
-    if kind is int:
+    if kind in (int, float):
         try:
-            return int(text)
+            return kind(text)
         except ValueError as error:
-            raise ConfigError(
-                f"{variable}: '{text}' is not a whole number; write digits only"
-            ) from error
-    if kind is float:
-        try:
-            return float(text)
-        except ValueError as error:
-            raise ConfigError(f"{variable}: '{text}' is not a number; write 0.5, say") from error
+            what = (
+                "a whole number; write digits only" if kind is int else "a number; write 0.5, say"
+            )
+            raise ConfigError(f"{variable}: '{text}' is not {what}") from error
     return text

@@ -21,7 +21,6 @@ class ThroughputConfig(Struct, frozen=True, forbid_unknown_fields=True):
     dynamic_desired_bytes_per_s: int = _UNLIMITED
     dynamic_idle_bytes_per_s: float = 0.5
     dynamic_check_interval_ms: int = 30_000
-    headers_always: bool = False
 
 
 class IdempotencyConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,16 +37,6 @@ class PropagationConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     enabled: bool = False
     allowed: list[str] = field(default_factory=list)
-
-
-class PreviewConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The first messages of each topic in each interval, for people who look at it."""
-
-    enabled: bool = False
-    messages_max: int = 3
-    message_bytes_max: int = 10_240
-    total_bytes_max: int = 4_194_304
-    interval_ms: int = 30_000
 
 
 class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +95,6 @@ class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
     throughput: ThroughputConfig = field(default_factory=ThroughputConfig)
     idempotency: IdempotencyConfig = field(default_factory=IdempotencyConfig)
     propagation: PropagationConfig = field(default_factory=PropagationConfig)
-    preview: PreviewConfig = field(default_factory=PreviewConfig)
     cloud_events: bool = True
     replay: bool = False
     confluent_framing: bool = False

@@ -32,8 +32,6 @@ class JwtConfig(Struct, frozen=True, forbid_unknown_fields=True):
     jwks_url: str = ""
     jwks_ca_file: str = ""
     jwks_refresh_interval_ms: int = 300_000
-    jwks_early_refresh_interval_ms: int = 10_000
-    jwks_timeout_ms: int = 5_000
     algorithms: list[str] = field(default_factory=lambda: ["RS256", "PS256", "ES256", "EdDSA"])
     issuer: str = ""
     audiences: list[str] = field(default_factory=list)
@@ -42,7 +40,6 @@ class JwtConfig(Struct, frozen=True, forbid_unknown_fields=True):
     roles_claim: str = "roles"
     groups_claim: str = "groups"
     roles: list[str] = field(default_factory=list)
-    remembered_max: int = 10_000
 
     def __repr__(self) -> str:
         # A query may hold a key too.
@@ -63,9 +60,6 @@ class SecurityConfig(Struct, frozen=True, forbid_unknown_fields=True):
     realm: str = "hermes"
     users_file: str = ""
     file_check_interval_ms: int = 2_000
-    password_checks_max: int = 2
-    password_checks_waiting_max: int = 64
-    passwords_remembered_max: int = 10_000
     jwt: JwtConfig = field(default_factory=JwtConfig)
     certificates: CertificateConfig = field(default_factory=CertificateConfig)
     plugins: list[str] = field(default_factory=list)

@@ -12,4 +12,3 @@ class TrackingConfig(Struct, frozen=True, forbid_unknown_fields=True):
     events_max: int = 20_000
     index_directory: str = ""
     index_bytes_max: int = 1_073_741_824
-    index_days_max: int = 3

@@ -87,7 +87,6 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
     body_timeout_ms: int = 10_000
     idle_connection_timeout_ms: int = 60_000
     header_bytes_max: int = 16_384
-    bodies_bytes_max: int = 67_108_864
     connections_max: int = 1_000
     connections_per_address_max: int = 0
     authentication: ManagementAuthenticationConfig = field(

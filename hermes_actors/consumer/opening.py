@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from urllib.parse import urlsplit
 
 import trio
 from msgspec import Struct, field
@@ -170,18 +171,10 @@ class SenderChoice(Struct, frozen=True):
     def _may_be_proxied(self, subscription: Subscription) -> bool:
         """Return False only where each address is known to be reached without the proxy."""
         assert self.proxy is not None, "there is a sender through it"
-        hosts = [_host(each) for each in split_addresses(subscription.endpoint)]
-        return self.has_resolver or any("{" in each or self.proxy.is_for(each) for each in hosts)
-
-
-def _host(address: str) -> str:
-    """The host of a valid endpoint; with its variables where it is a template."""
-    authority = address.partition("://")[2]
-    end = min((at for mark in "/?#" if (at := authority.find(mark)) >= 0), default=len(authority))
-    host = authority[:end].rpartition("@")[2]
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+        parts = [urlsplit(each) for each in split_addresses(subscription.endpoint)]
+        return self.has_resolver or any(
+            "{" in each.netloc or self.proxy.is_for(each.hostname or "") for each in parts
+        )
 
 
 def endpoint_tls(config: EndpointTlsConfig, *protocols: str) -> ssl.SSLContext:

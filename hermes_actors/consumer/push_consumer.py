@@ -166,12 +166,12 @@ class PushConsumer:
         """Return the endpoint's rate for the next owner to begin with; None when nothing is
         known.
         """
-        return self._dispatch.known()
+        return self._dispatch.pace.known()
 
     def spent(self) -> Spent:
         """Return what it has pushed since it was made, and the rate that it is allowed."""
         dispatch = self._dispatch
-        return Spent(dispatch.taken, dispatch.taken_bytes, dispatch.allowed)
+        return Spent(dispatch.taken, dispatch.taken_bytes, dispatch.pace.allowed)
 
     @property
     def _reasons(self) -> tuple[Reason, ...]:
@@ -199,8 +199,8 @@ class PushConsumer:
             last_failure_kind="" if failure is None else failure.kind,
             last_failure_at_ms=dispatch.last_failure_ms,
             last_success_at_ms=dispatch.last_success_ms,
-            level=dispatch.level.value,
-            rate_now=dispatch.rate_now,
+            level=dispatch.pace.level.value,
+            rate_now=dispatch.pace.rate_now,
             oldest_age_ms=self._oldest_age_ms,
             last_undelivered=dispatch.last_undelivered,
             last_attempts=dispatch.last_attempts,
@@ -224,7 +224,7 @@ class PushConsumer:
             self._touched.set()
 
     def _divide(self) -> None:
-        self._dispatch.divide()
+        self._dispatch.pace.divide()
         self._wakeup.set()
 
     def _read_ahead(self) -> None:

@@ -1,11 +1,12 @@
-"""Pushes one made-up message as the subscription's consumer would, outside of any delivery: no
-offset is settled, no rate spent, nothing counted, and nothing is tried again.
+"""Pushes one message as the subscription's consumer would. It settles no offset, counts nowhere,
+and is not tried again.
 """
 
 from collections.abc import Callable
 
 import msgspec
 import trio
+from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.consumer.batch.assembly import array_of, element_of
@@ -49,7 +50,6 @@ TIMEOUT_MS_MAX = 10_000
 HEADER = "Hermes-Test"
 """The request header by which an endpoint tells a trial from a delivery."""
 
-PUSHES_SHOWN_MAX = 20
 BODY_SHOWN_BYTES = 2_048
 _GRACE_S = 1.0
 _OUR_SIGNATURE = "webhook-signature"
@@ -58,12 +58,12 @@ _OUR_SIGNATURE = "webhook-signature"
 async def try_push(
     live: LiveSubscription, topic: LiveTopic, parts: ConsumerParts, body: bytes | None
 ) -> PushTrial:
-    """Push a message with this body, None: with one made up, and tell how that went, no later than
-    a second after the subscription's request timeout or TIMEOUT_MS_MAX.
+    """Push a message with this body (None: a made-up one). Returns no later than a second after
+    the subscription's request timeout or TIMEOUT_MS_MAX.
 
-    Filters, rate and state of the subscription are not asked. Raises Refused for a subscription
-    that cannot be pushed to as it stands, for a body that cannot be part of a batch, and for none
-    where the subscription gets Avro.
+    Filters, rate and state of the subscription do not matter. Raises Refused for a subscription
+    that cannot be pushed to, a body that cannot be part of a batch, and a missing body where the
+    subscription gets Avro.
     """
     clock = parts.clock
     if why := ConsumerFactory(parts).refusal(live, topic):
@@ -99,7 +99,7 @@ async def try_push(
     if isinstance(policy, BatchPolicy):
         pushed = Batch(message.id, [delivery], _batch_body(message, policy), begun_s)
     try:
-        Pushing(tried, parts, Transitions(), RetryPolicy.of(policy), caller).send(pushed, end)
+        Pushing(tried, parts, Transitions(), RetryPolicy(policy), caller).send(pushed, end)
         with trio.move_on_after(policy.request_timeout / 1_000 + _GRACE_S):
             await ended.wait()
     finally:
@@ -114,24 +114,22 @@ async def try_push(
         is_delivered=outcome.is_success,
         outcome=outcome.reason(),
         took_ms=_ms(clock.monotonic_s() - begun_s),
-        pushes_total=watching.total,
         pushes=tuple(each.shown(is_signed, clock.monotonic_s()) for each in watching.seen),
     )
 
 
-class _WatchedPush:
-    """One push under way, or ended."""
+class _Watched(Struct):
+    """One push, under way or ended; its witness sees what is sent and what comes back."""
 
-    def __init__(self, push: Push, begun_s: float) -> None:
-        self.witness = Witness()
-        self.push = replace(push, witness=self.witness)
-        self.begun_s = begun_s
-        self.ended_s: float | None = None
-        self.outcome: SendOutcome | None = None
+    push: Push
+    begun_s: float
+    ended_s: float | None = None
+    outcome: SendOutcome | None = None
 
     def shown(self, is_signed: bool, now_s: float) -> TrialPush:
-        """Return the push as it may be shown, where it stands now."""
-        push, witness, outcome = self.push, self.witness, self.outcome
+        """The push as it may be shown, where it stands now."""
+        push, witness, outcome = self.push, self.push.witness, self.outcome
+        assert witness is not None, "a watched push has one"
         lines = parse_lines(push.route.start + push.lines + witness.lines)
         length = (b"Content-Length", b"%d" % len(push.body))
         request = TrialRequest(
@@ -142,30 +140,26 @@ class _WatchedPush:
             len(push.body),
         )
         took_ms = _ms((self.ended_s or now_s) - self.begun_s)
-        said = "no answer yet" if outcome is None else outcome.reason()
-        if outcome is None or not outcome.status:
-            return TrialPush(request, said, took_ms)
-        told = _masked(witness.headers, is_signed=False)
-        answer = TrialAnswer(outcome.status, told, _text(witness.body), witness.body_bytes)
-        return TrialPush(request, said, took_ms, answer)
+        if outcome is None:
+            return TrialPush(request, "no answer yet", took_ms)
+        answer = None
+        if outcome.status:
+            told = _masked(witness.headers, is_signed=False)
+            answer = TrialAnswer(outcome.status, told, _text(witness.body), witness.body_bytes)
+        return TrialPush(request, outcome.reason(), took_ms, answer)
 
 
 class _Watching(Sender):
-    """Pushes as `inner` does; `seen` are the first pushes, with a witness each."""
+    """Pushes as `inner` does, and keeps each push with its outcome in `seen`."""
 
     def __init__(self, inner: Sender, now_s: Callable[[], float]) -> None:
         self._inner = inner
         self._now_s = now_s
-        self.seen: list[_WatchedPush] = []
-        self.total = 0
+        self.seen: list[_Watched] = []
 
     def send(self, push: Push, done: Done) -> None:
-        """Send as `inner` does, and keep the first pushes with their outcomes."""
-        self.total += 1
-        if self.total > PUSHES_SHOWN_MAX:
-            self._inner.send(push, done)
-            return
-        seen = _WatchedPush(push, self._now_s())
+        """Send as `inner` does."""
+        seen = _Watched(replace(push, witness=Witness()), self._now_s())
         self.seen.append(seen)
 
         def on_outcome(outcome: SendOutcome) -> None:

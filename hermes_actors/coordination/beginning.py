@@ -79,7 +79,7 @@ async def find_beginning(log: Log, topic: str, start: int, end: int) -> Beginnin
         async with log.reader(topic, {0: end - 1}) as reader:
             last_ms = (await reader.next_batch(1, BATCH_BYTES_MAX))[0].timestamp_ms
     while to > start:
-        at = (await log.position_at(topic, last_ms - step_ms))[0]
+        at = (await log.positions(topic, last_ms - step_ms))[0]
         # Timestamps are the log's own and hardly ever go back; if they do, it is found later.
         at = min(max(at, start), to - 1)
         snapshots = await _scan(log, topic, at, to)

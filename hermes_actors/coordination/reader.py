@@ -18,10 +18,10 @@ from hermes_actors.coordination.beginning import (
 from hermes_actors.coordination.commands import SETTINGS, Loads, Plan, Said, Snapshot
 from hermes_actors.coordination.values import LEASE_MS
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.backoff import Backoff
-from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.base import EARLIEST, LogUnavailable
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 _logger = logging.getLogger(__name__)
@@ -106,7 +106,14 @@ class CoordinationReader:
         if self._must_begin or not await self._goes_on(start, end):
             await self._begin(start, end)
         position = self._coordination.state.position
-        await self._tail.follow(position, end, self._take, self._caught_up, self._coordination.last)
+        await self._tail.follow(
+            position,
+            self._take,
+            end=end,
+            caught_up=self._caught_up,
+            verifies=True,
+            last=self._coordination.last,
+        )
 
     async def _caught_up(self, end: int) -> int:
         self._coordination.report("")
@@ -115,15 +122,15 @@ class CoordinationReader:
     async def _prepare(self) -> None:
         """Make the topic, and have the log stamp it: leases stand on one clock, not on many."""
         log, topic = self._log, self._topic
-        settings = await log.describe_topic(topic)
+        settings = await log.topics.describe(topic)
         try:
             # Several nodes may do this at once. A policy of the log's may forbid it.
             if settings is None:
-                await log.create_topic(topic, SETTINGS)
+                await log.topics.create(topic, SETTINGS)
             elif not settings.log_append_time:
                 _logger.warning("%s was stamped by its writers; from now on the log does", topic)
                 partitions = settings.partitions
-                await log.alter_topic(topic, replace(SETTINGS, partitions=partitions))
+                await log.topics.alter(topic, replace(SETTINGS, partitions=partitions))
         except ValueError as error:
             raise LogUnavailable(
                 f"it refuses topic {topic}: {error}; have it made with one partition, stamped by "
@@ -162,23 +169,30 @@ class CoordinationReader:
         # Until when strangers may speak up.
         until_s = float("-inf") if beginning.is_whole else self._clock.monotonic_s() + _LISTENS_S
         last: StoredRecord | None = None
-        async with self._log.reader(self._topic, {0: state.position}) as reader:
-            while state.position < end or self._clock.monotonic_s() < until_s:
-                for stored in await self._tail.next(reader, state.position):
-                    said = said_by(stored)
-                    if not beginning.is_whole:
-                        # One below the end was looked at: it cannot be begun with.
-                        if isinstance(said, Snapshot) and stored.offset >= end:
-                            raise LogChanged("a snapshot has come")
-                        if is_strange(state, said):
-                            until_s = self._clock.monotonic_s() + _STRANGERS_GONE_S
-                            self._coordination.report(
-                                "the coordination log was cut; waiting for a snapshot, or until "
-                                "its former members are gone"
-                            )
-                    state.apply(stored.offset, stored.timestamp_ms, said)
-                    last = stored
-                await trio.lowlevel.checkpoint()
+
+        async def listen(batch: Sequence[StoredRecord]) -> None:
+            nonlocal until_s, last
+            for stored in batch:
+                said = said_by(stored)
+                if not beginning.is_whole:
+                    # One below the end was looked at: it cannot be begun with.
+                    if isinstance(said, Snapshot) and stored.offset >= end:
+                        raise LogChanged("a snapshot has come")
+                    if is_strange(state, said):
+                        until_s = self._clock.monotonic_s() + _STRANGERS_GONE_S
+                        self._coordination.report(
+                            "the coordination log was cut; waiting for a snapshot, or until "
+                            "its former members are gone"
+                        )
+                state.apply(stored.offset, stored.timestamp_ms, said)
+                last = stored
+            if state.position >= end and self._clock.monotonic_s() >= until_s:
+                is_over.cancel()
+            await trio.lowlevel.checkpoint()
+
+        with trio.CancelScope() as is_over:
+            if state.position < end or not beginning.is_whole:
+                await self._tail.follow(state.position, listen)
         self._must_begin = False
         self._coordination.begin_anew(state, last, has_listened=not beginning.is_whole)
 
@@ -202,7 +216,7 @@ class CoordinationReader:
         if last_ms is None or stored.timestamp_ms - last_ms <= _LONG_SILENCE_MS:
             return
         with trio.fail_after(self._answer_timeout_s):
-            start = (await self._log.start_positions(self._topic))[0]
+            start = (await self._log.positions(self._topic, EARLIEST))[0]
             if start == 0:
                 return
             if start < stored.offset:

@@ -98,10 +98,6 @@ class Breaker:
         self._errors += 1
         return self._errors >= _ERRORS_MAX and self._open(Opened.ERRORS, now_s)
 
-    def forget(self, sent: Sent) -> None:
-        """The append was given up by its sender: nothing is known."""
-        del self._outstanding[sent]
-
     def check(self, delay_s: float, now_s: float) -> bool:
         """Open when nothing has been heard for a hedge delay though eight messages wait for it.
 

@@ -22,19 +22,18 @@ _BOUNDS_S = tuple(1e-4 * 1.1**n for n in range(122))
 
 
 class AdaptiveDelay:
-    """The hedge delay of one topic, or of all topics of a datacentre together.
+    """The hedge delay of a datacentre's topics with one ack level.
 
     By `hedge_mode` it is adaptive, fixed (always `speculative_send_delay_ms`) or off (for ever). It
     lies between `hedge_floor_delay_ms` and that cap. While the last 30 s hold fewer than 100
-    messages or 10 appends it is that of `parent`, and without one it is the cap.
+    messages or 10 appends it is the cap.
     """
 
-    def __init__(self, config: FallbackConfig, parent: "AdaptiveDelay | None" = None) -> None:
+    def __init__(self, config: FallbackConfig) -> None:
         self._mode = config.hedge_mode
         self._cap_s = config.speculative_send_delay_ms / 1_000
         self._floor_s = min(config.hedge_floor_delay_ms / 1_000, self._cap_s)
         self._quantile = config.hedge_quantile_percent / 100
-        self._parent = parent
         self._slots: list[_Slot] = []
         self._held: float | None = None
         self._held_until_s = -math.inf
@@ -47,8 +46,6 @@ class AdaptiveDelay:
             slots.append(_Slot(number))
             del slots[:-_SLOTS]
         slots[-1].add(latency_s, count)
-        if self._parent is not None:
-            self._parent.observe(latency_s, count, now_s)
 
     def delay_s(self, now_s: float) -> float:
         """The delay now, worked out anew at most 20 times a second; infinite when off."""
@@ -59,9 +56,9 @@ class AdaptiveDelay:
         if now_s >= self._held_until_s:
             self._held = self._quantile_s(now_s)
             self._held_until_s = now_s + _HOLDS_S
-        if self._held is not None:
-            return min(max(self._held, self._floor_s), self._cap_s)
-        return self._cap_s if self._parent is None else self._parent.delay_s(now_s)
+        if self._held is None:
+            return self._cap_s
+        return min(max(self._held, self._floor_s), self._cap_s)
 
     def _quantile_s(self, now_s: float) -> float | None:
         """An upper bound of the quantile, at most 10 % too high; None: too little is known."""

@@ -14,9 +14,6 @@ FALLBACK = meanings(
         "Messages stored in another datacentre that may be in this one too",
     ),
     fallback_budget_refused=("messages", "Messages not hedged, the budget being spent"),
-    fallback_losers_cancelled=("appends", "Appends given up that another one overtook"),
-    fallback_losers=("appends", "Appends under way that another one overtook"),
-    fallback_losers_bytes=("bytes", "Size of the appends that another one overtook"),
     fallback_breaker_opened=("openings", "Times that a breaker opened, by cause"),
     fallback_breaker_is_open=("0 or 1", "Whether the breaker of a datacentre is open"),
     fallback_hedge_delay_seconds=(

@@ -11,7 +11,6 @@ import trio
 
 from hermes_actors.config import ConfigError
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import Losers
 from hermes_actors.fallback.breaker import Breaker, Sent
 from hermes_actors.fallback.delay import AdaptiveDelay
 from hermes_actors.log.base import Log, Outcome, RefusedRecord, stored_count
@@ -48,16 +47,15 @@ class Datacentre:
 class Path:
     """One topic's way into one datacentre's log. Call `leave` when the topic is gone.
 
-    How many `partitions` the topic has there is None until the log has said so; `is_asked`: it is
-    being asked. `on_open` is called when the datacentre does not work any more.
+    `partitions`, the topic's number of them there, is None until the log has said so. `on_open` is
+    called when the datacentre does not work any more.
     """
 
     def __init__(self, dc: Datacentre, ack: Ack) -> None:
         self.dc = dc
         self.name = dc.name
-        self._delay = AdaptiveDelay(dc.config, dc.delay(ack))
+        self._delay = dc.delay(ack)
         self.partitions: int | None = None
-        self.is_asked = True
         self.on_open: Callable[[Path, float], None] = lambda _path, _now_s: None
         dc.paths[self] = None
 
@@ -85,16 +83,10 @@ class Path:
         self.dc.breaker.add(sent)
         return sent
 
-    def ended(
-        self, sent: Sent, found: Sequence[Outcome], now_s: float, *, is_given_up: bool = False
-    ) -> None:
-        """Let breaker and hedge delay learn from an append that ended with these outcomes, or that
-        nobody waited for any more (`is_given_up`).
-        """
+    def ended(self, sent: Sent, found: Sequence[Outcome], now_s: float) -> None:
+        """Let breaker and hedge delay learn from an append that ended with these outcomes."""
         breaker = self.dc.breaker
-        if is_given_up:
-            breaker.forget(sent)
-        elif stored_count(found):
+        if stored_count(found):
             self._delay.observe(now_s - sent.sent_s, sent.count, now_s)
             self._tell(breaker.acknowledged(sent, now_s), now_s)
         elif all(type(each) is RefusedRecord for each in found):
@@ -143,11 +135,6 @@ class Fallback:
         self.nursery = nursery
         self.clock = clock
         self.rng = rng
-        self.losers = Losers(
-            config.losers_max,
-            config.losers_bytes_max,
-            metrics.counter("fallback_losers_cancelled"),
-        )
         others = in_order(config.remotes, [dc for dc in remote_logs if dc != log.dc])
         self.local, *self.remotes = [
             Datacentre(each, config, rng, metrics, is_ready)
@@ -155,8 +142,6 @@ class Fallback:
         ]
         # There from the start, so that the first event is a rise and no new series.
         metrics.counter("fallback_budget_refused")
-        metrics.gauge("fallback_losers", lambda: len(self.losers))
-        metrics.gauge("fallback_losers_bytes", lambda: self.losers.size_bytes)
         for ack in (Ack.LEADER, Ack.ALL):
             metrics.gauge(
                 "fallback_hedge_delay_seconds",

@@ -7,6 +7,7 @@ an append never raises for it, it says so for each record.
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from enum import Enum
 from typing import Protocol, TypeGuard, overload
 
 from msgspec import Struct
@@ -71,7 +72,7 @@ Outcome = Stored | RefusedRecord | UnavailableRecord | UnknownRecord
 
 
 class StoredRun(Sequence[Stored]):
-    """As many outcomes at once: stored, at `first` and the offsets after it."""
+    """The outcomes of records that were all stored, at `first` and the offsets after it."""
 
     __slots__ = ("_offsets",)
 
@@ -97,7 +98,7 @@ class StoredRun(Sequence[Stored]):
 
 
 def is_all_stored(outcomes: Sequence[object]) -> TypeGuard[StoredRun]:
-    """True when the log says so in one piece."""
+    """True when all records were stored as one run."""
     return type(outcomes) is StoredRun
 
 
@@ -110,6 +111,9 @@ def stored_count(outcomes: Sequence[object]) -> int:
 
 class TopicSettings(Struct, frozen=True):
     """The settings of one topic that a log needs; `retention_ms` None keeps records for ever.
+
+    `record_bytes_max`: a larger record is refused; Kafka bounds batches, so there records of up to
+    4 KiB more are stored.
 
     `log_append_time`: the log stamps records itself, by its wall clock; the embedded log never goes
     back, and goes on, slower, while that clock is behind (`AppendTime`).
@@ -128,14 +132,24 @@ class Commit(Struct, frozen=True):
     metadata: str = ""
 
 
+class Edge(Enum):
+    """The two ends of what a log holds: its first record, and behind its last one."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+EARLIEST, LATEST = Edge.EARLIEST, Edge.LATEST
+
+
 class Reader(Protocol):
     """Reads one topic's stated partitions from stated positions on, in order of offset."""
 
     @property
     def doubtful(self) -> Collection[int]:
-        """The partitions that, since it was opened, may have got a leader that knows less than the
-        one before: what was read may be gone, and other records may have its offsets. Told at the
-        latest with the first batch of the new leader, or once it has been closed.
+        """Partitions that may have got a leader with fewer records since the reader was opened:
+        records that were read may be gone, and others may have their offsets. A partition is here
+        before the new leader's first batch is returned, or once the reader is closed.
         """
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
@@ -151,6 +165,31 @@ class Reader(Protocol):
         """Read this partition from `position` on; takes effect at the next `next_batch`."""
 
 
+class LogTopics(Protocol):
+    """The topics of one log. All methods raise LogUnavailable."""
+
+    async def create(self, topic: str, settings: TopicSettings) -> bool:
+        """Create the topic; False when it exists already (its settings are left alone).
+
+        Raises ValueError for settings that no log can keep.
+        """
+
+    async def alter(self, topic: str, settings: TopicSettings) -> None:
+        """Replace the topic's settings; the number of partitions goes upwards only.
+
+        Raises UnknownTopic, ValueError for fewer partitions.
+        """
+
+    async def delete(self, topic: str) -> bool:
+        """Delete the topic, its records and its commits; False when there is none."""
+
+    async def describe(self, topic: str) -> TopicSettings | None:
+        """The topic's settings, or None when there is no such topic."""
+
+    async def names(self) -> list[str]:
+        """The names of all topics, sorted."""
+
+
 class Log(Protocol):
     """One datacentre's log."""
 
@@ -158,16 +197,18 @@ class Log(Protocol):
     def dc(self) -> str:
         """The datacentre whose log this is."""
 
+    @property
+    def topics(self) -> LogTopics:
+        """The log's topics."""
+
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:
         """Append in order; one outcome for each record, in the batch's order.
 
-        Returns only when the outcome is known or given up. A cancelled call may still store.
-        The stored records of one call are contiguous among themselves unless another writer's
-        batch lies between two calls. After the first record that is unavailable or unknown no
-        later one of the batch is stored, so that trying again keeps the order. Never raises for an
-        operating error.
+        Returns when the outcome is known or given up. A cancelled call may still store. After the
+        first record that is unavailable or unknown no later record of the batch is stored, so that
+        a retry keeps the order. Never raises for an operating error.
         """
 
     def reader(
@@ -175,22 +216,17 @@ class Log(Protocol):
     ) -> AbstractAsyncContextManager[Reader]:
         """A reader of the partitions named in `positions`, starting there."""
 
-    async def start_positions(self, topic: str) -> dict[int, int]:
-        """For each partition its first offset still held. Raises UnknownTopic, LogUnavailable."""
+    async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
+        """For each partition its position at an edge of the log, or at a time in milliseconds: the
+        first offset with that timestamp or a later one, else the end.
 
-    async def end_positions(self, topic: str) -> dict[int, int]:
-        """For each partition the next offset to be written. Raises UnknownTopic, LogUnavailable."""
+        Raises UnknownTopic, LogUnavailable.
+        """
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """The start and the end position of one partition, whether or not the others have a leader.
 
         Raises UnknownTopic (also for a partition that the topic has not), LogUnavailable.
-        """
-
-    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end.
-
-        Raises UnknownTopic, LogUnavailable.
         """
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
@@ -202,24 +238,6 @@ class Log(Protocol):
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
         """A group's progress; partitions without a commit are absent. Raises LogUnavailable."""
-
-    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
-        """Create the topic; False when it exists already (its settings are left alone)."""
-
-    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
-        """Replace the topic's settings; the number of partitions goes upwards only.
-
-        Raises UnknownTopic, ValueError for fewer partitions, LogUnavailable.
-        """
-
-    async def delete_topic(self, topic: str) -> bool:
-        """Delete the topic, its records and its commits; False when there is none."""
-
-    async def describe_topic(self, topic: str) -> TopicSettings | None:
-        """The topic's settings, or None when there is no such topic."""
-
-    async def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
 
 
 def check_settings(settings: TopicSettings) -> None:

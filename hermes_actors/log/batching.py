@@ -100,9 +100,7 @@ class Batcher(Generic[W]):
             self._keyed.append(deque())
 
     def rehash(self, partitions: int) -> None:
-        """Move what waits to where it belongs, since the number of partitions was a guess until
-        now.
-        """
+        """Put the waiting messages into the right queues: the number of partitions was a guess."""
         waiting = [item for queue in self._keyed for item in queue]
         for queue in self._keyed:
             queue.clear()
@@ -179,7 +177,7 @@ class Batcher(Generic[W]):
         return self._sticky.started_s + self._slow_s
 
     def take_all(self) -> tuple[list[W], list[W]]:
-        """Empty everything: (what is in flight, what waits)."""
+        """Remove all messages: (those in flight, those that wait)."""
         flying = [item for batch in self._in_flight.values() for item in batch.items]
         waiting = [*self._keyless, *(item for queue in self._keyed for item in queue)]
         self._in_flight.clear()

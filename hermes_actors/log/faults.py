@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 import trio
 
+from hermes_actors.log.base import LogUnavailable
+
 
 class Faults:
     """The faults of one memory log. As made, there are none."""
@@ -137,6 +139,21 @@ class Faults:
     def hold_appends(self) -> bool:
         """True while an append cannot be answered in one step."""
         return self._silent or self._replication_stopped or self.delay_s is not None
+
+    async def reading(self, dc: str) -> None:
+        """Wait for, and raise, what the faults of reading say; always a checkpoint."""
+        await self.answering()
+        if self.reads_failing:
+            raise LogUnavailable(f"the log of {dc} cannot be read")
+
+    async def answering(self) -> None:
+        """Wait for as long as the faults keep an answer back; always a checkpoint."""
+        if self.read_delay_s is not None:
+            await trio.sleep(self.draw_between(self.read_delay_s))
+        else:
+            await trio.lowlevel.checkpoint()
+        while self.reads_silent:
+            await self.healed()
 
     async def healed(self) -> None:
         """Wait until some fault that holds requests is lifted."""

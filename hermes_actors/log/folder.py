@@ -45,9 +45,9 @@ def sync_folder(folder: Path) -> None:
 
 
 class WatchedFiles:
-    """Files that must not be deleted, moved or replaced while they are written to: what is written
-    to a file that has no name any more is lost at its end. `lost` may be asked in another thread
-    than the one that writes, and drops a file before it deletes it.
+    """Files that must not be deleted, moved or replaced while they are open: a file without a name
+    is lost when it is closed. `lost` may be called in another thread than the writer's, which drops
+    a file before deleting it.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class WatchedFiles:
         self._had.pop(file, None)
 
     def lost(self) -> str:
-        """The name of one that is not there any more; "" while all are."""
+        """The name of a file that is gone; "" while all are there."""
         gone = [file.name for file, had in list(self._had.items()) if self._is_lost(file, had)]
         return gone[0] if gone else ""
 

@@ -6,7 +6,7 @@ import trio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_actors.log.base import Log, LogUnavailable, Stored, UnknownTopic
+from hermes_actors.log.base import EARLIEST, LATEST, Log, LogUnavailable, Stored, UnknownTopic
 from hermes_actors.log.ranges import read_backwards, read_one
 from hermes_actors.model.dead_letter import (
     Letter,
@@ -62,8 +62,8 @@ class LetterBox:
         """Find where the letters lie; None while the log has no dead-letter topic of the group."""
         try:
             with trio.fail_after(_ANSWER_TIMEOUT_S):
-                ends = await self.log.end_positions(self.topic)
-                starts = await self.log.start_positions(self.topic)
+                ends = await self.log.positions(self.topic, LATEST)
+                starts = await self.log.positions(self.topic, EARLIEST)
         except UnknownTopic:
             return None
         except trio.TooSlowError as error:

@@ -12,6 +12,7 @@ import trio
 
 from hermes_actors.log.base import (
     Commit,
+    Edge,
     LogUnavailable,
     Outcome,
     RefusedRecord,
@@ -54,23 +55,16 @@ class MemoryLog:
         faults: Faults | None = None,
         append_timeout_s: float = 5.0,
     ) -> None:
-        self._dc = dc
+        self.dc = dc
         self._clock = clock
         self._append_timeout_s = append_timeout_s
-        self._topics: dict[str, MemoryTopic] = {}
-        # The last and the last but one commit of each (group, topic, partition).
-        self._commits: dict[tuple[str, str], dict[int, tuple[Commit, Commit | None]]] = {}
         self.faults = Faults(random.Random(0)) if faults is None else faults  # noqa: S311
+        self.topics = MemoryTopics(dc, self.faults)
         self.faults.on_heal.append(self._replicate)
         self.on_append: list[Callable[[str, StoredRecord], None]] = []
         self.on_commit: list[Callable[[str, str, int, Commit], None]] = []
         self.on_expire: list[Callable[[str, int, int], None]] = []
         self.on_drop: list[Callable[[str, int, int], None]] = []
-
-    @property
-    def dc(self) -> str:
-        """The datacentre whose log this is."""
-        return self._dc
 
     # Appending.
 
@@ -79,7 +73,7 @@ class MemoryLog:
     ) -> list[Outcome]:
         """As `Log.append`. A cancellation that came before the call stores nothing."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        known = self._topics.get(topic)
+        known = self.topics.by_name.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             outcomes = self._store(topic, partition, batch)
         elif known.partitions[partition].requests or self.faults.hold_appends:
@@ -133,8 +127,8 @@ class MemoryLog:
     def _store(self, topic: str, partition: int, batch: Sequence[Record]) -> list[Outcome]:
         faults = self.faults
         if faults.draw(faults.unavailable_rate):
-            return [UnavailableRecord(f"the log of {self._dc} has no leader") for _ in batch]
-        known = self._topics.get(topic)
+            return [UnavailableRecord(f"the log of {self.dc} has no leader") for _ in batch]
+        known = self.topics.by_name.get(topic)
         if known is None:
             return [RefusedRecord(f"there is no topic {topic}") for _ in batch]
         count = len(known.partitions)
@@ -189,12 +183,12 @@ class MemoryLog:
         Offsets are never used again. Seen by
         `tests/live/test_kafka_faults.py::test_retention_that_passes_a_position_is_out_of_range_until_the_reader_seeks`.
         """
-        for name, topic in self._topics.items():
+        for name, topic in self.topics.by_name.items():
             retention_ms = topic.settings.retention_ms
             if retention_ms is None:
                 continue
             for number, partition in enumerate(topic.partitions):
-                start = partition.first_from(now_ms - retention_ms)
+                start = partition.position(now_ms - retention_ms)
                 if start == partition.start:
                     continue
                 del partition.records[: start - partition.start]
@@ -210,14 +204,14 @@ class MemoryLog:
         LEADER among them; their offsets are given again, as in Kafka. Seen by
         `tests/live/test_three_brokers.py::test_ack_leader_loses_what_the_followers_had_not_copied_when_the_leader_is_killed`.
         """
-        for name in list(self._topics) if topic is None else [topic]:
-            for number, partition in enumerate(self._topics[name].partitions):
+        for name in list(self.topics.by_name) if topic is None else [topic]:
+            for number, partition in enumerate(self.topics.by_name[name].partitions):
                 if partition.truncate():
                     for callback in self.on_drop:
                         callback(name, number, partition.end)
 
     def _replicate(self) -> None:
-        for topic in self._topics.values():
+        for topic in self.topics.by_name.values():
             if not self.faults.replication_stopped:
                 for partition in topic.partitions:
                     partition.replicate()
@@ -232,13 +226,9 @@ class MemoryLog:
         """As `Log.reader`; the first `next_batch` is the first to raise."""
         yield _MemoryReader(self, topic, positions)
 
-    async def start_positions(self, topic: str) -> dict[int, int]:
-        """As `Log.start_positions`."""
-        return {n: p.start for n, p in enumerate((await self._look_up(topic)).partitions)}
-
-    async def end_positions(self, topic: str) -> dict[int, int]:
-        """As `Log.end_positions`; what is not replicated does not count, as in Kafka."""
-        return {n: p.replicated for n, p in enumerate((await self._look_up(topic)).partitions)}
+    async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
+        """As `Log.positions`; what is not replicated does not count, as in Kafka."""
+        return {n: p.position(at) for n, p in enumerate((await self._look_up(topic)).partitions)}
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """As `Log.bounds`."""
@@ -247,51 +237,24 @@ class MemoryLog:
             raise UnknownTopic(no_such_partition(topic, partition, len(partitions)))
         return partitions[partition].start, partitions[partition].replicated
 
-    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """As `Log.position_at`."""
-        partitions = (await self._look_up(topic)).partitions
-        return {n: p.first_from(timestamp_ms) for n, p in enumerate(partitions)}
-
-    async def read_gate(self) -> None:
-        """Wait for, and raise, what the faults of reading say; always a checkpoint."""
-        await self._answer()
-        if self.faults.reads_failing:
-            raise LogUnavailable(f"the log of {self._dc} cannot be read")
-
-    async def _answer(self) -> None:
-        """Wait for as long as the faults keep an answer back; always a checkpoint."""
-        faults = self.faults
-        if faults.read_delay_s is not None:
-            await trio.sleep(faults.draw_between(faults.read_delay_s))
-        else:
-            await trio.lowlevel.checkpoint()
-        while faults.reads_silent:
-            await faults.healed()
-
     async def _look_up(self, topic: str) -> MemoryTopic:
-        await self.read_gate()
-        return self.topic_or_raise(topic)
-
-    def topic_or_raise(self, topic: str) -> MemoryTopic:
-        """The topic's state. Raises UnknownTopic."""
-        known = self._topics.get(topic)
-        if known is None:
-            raise UnknownTopic(topic)
-        return known
+        await self.faults.reading(self.dc)
+        return self.topics.known(topic)
 
     # Commits.
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """As `Log.commit`."""
         check_commits(commits)
-        await self._answer()
+        await self.faults.answering()
         if self.faults.commits_failing:
-            raise LogUnavailable(f"the log of {self._dc} takes no commits")
-        partitions = self.topic_or_raise(topic).settings.partitions
+            raise LogUnavailable(f"the log of {self.dc} takes no commits")
+        known = self.topics.known(topic)
+        count = len(known.partitions)
         for partition in commits:
-            if not 0 <= partition < partitions:
-                raise UnknownTopic(no_such_partition(topic, partition, partitions))
-        kept = self._commits.setdefault((group, topic), {})
+            if not 0 <= partition < count:
+                raise UnknownTopic(no_such_partition(topic, partition, count))
+        kept = known.commits.setdefault(group, {})
         for partition, commit in commits.items():
             last = kept.get(partition)
             kept[partition] = (commit, None if last is None else last[0])
@@ -300,58 +263,70 @@ class MemoryLog:
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
         """As `Log.committed`."""
-        await self.read_gate()
-        kept = self._commits.get((group, topic), {})
+        await self.faults.reading(self.dc)
+        topic_there = self.topics.by_name.get(topic)
+        kept = {} if topic_there is None else topic_there.commits.get(group, {})
         stale = self.faults.stale_commits
         found = {n: last_but_one if stale else last for n, (last, last_but_one) in kept.items()}
         return {n: commit for n, commit in sorted(found.items()) if commit is not None}
 
-    # Topics.
 
-    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
-        """As `Log.create_topic`; raises ValueError for settings no log can keep."""
+class MemoryTopics:
+    """The topics of a memory log; satisfies `LogTopics`."""
+
+    def __init__(self, dc: str, faults: Faults) -> None:
+        self.by_name: dict[str, MemoryTopic] = {}
+        self._dc = dc
+        self._faults = faults
+
+    def known(self, topic: str) -> MemoryTopic:
+        """The topic's state. Raises UnknownTopic."""
+        known = self.by_name.get(topic)
+        if known is None:
+            raise UnknownTopic(topic)
+        return known
+
+    async def create(self, topic: str, settings: TopicSettings) -> bool:
+        """As `LogTopics.create`."""
         check_settings(settings)
         await self._change_gate()
-        if topic in self._topics:
+        if topic in self.by_name:
             return False
-        self._topics[topic] = MemoryTopic(settings)
+        self.by_name[topic] = MemoryTopic(settings)
         return True
 
-    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
-        """As `Log.alter_topic`."""
+    async def alter(self, topic: str, settings: TopicSettings) -> None:
+        """As `LogTopics.alter`."""
         await self._change_gate()
-        known = self.topic_or_raise(topic)
+        known = self.known(topic)
         check_alteration(topic, known.settings, settings)
         known.settings = settings
         while len(known.partitions) < settings.partitions:
             known.partitions.append(MemoryPartition())
         known.readers.unpark_all()
 
-    async def delete_topic(self, topic: str) -> bool:
-        """As `Log.delete_topic`."""
+    async def delete(self, topic: str) -> bool:
+        """As `LogTopics.delete`."""
         await self._change_gate()
-        known = self._topics.pop(topic, None)
-        if known is None:
-            return False
-        for key in [key for key in self._commits if key[1] == topic]:
-            del self._commits[key]
-        known.readers.unpark_all()
-        return True
+        known = self.by_name.pop(topic, None)
+        if known is not None:
+            known.readers.unpark_all()
+        return known is not None
 
-    async def describe_topic(self, topic: str) -> TopicSettings | None:
-        """As `Log.describe_topic`."""
-        await self.read_gate()
-        known = self._topics.get(topic)
+    async def describe(self, topic: str) -> TopicSettings | None:
+        """As `LogTopics.describe`."""
+        await self._faults.reading(self._dc)
+        known = self.by_name.get(topic)
         return None if known is None else known.settings
 
-    async def topics(self) -> list[str]:
-        """As `Log.topics`."""
-        await self.read_gate()
-        return sorted(self._topics)
+    async def names(self) -> list[str]:
+        """As `LogTopics.names`."""
+        await self._faults.reading(self._dc)
+        return sorted(self.by_name)
 
     async def _change_gate(self) -> None:
         await trio.lowlevel.checkpoint()
-        if self.faults.draw(self.faults.unavailable_rate):
+        if self._faults.draw(self._faults.unavailable_rate):
             raise LogUnavailable(f"the log of {self._dc} has no leader")
 
 
@@ -370,7 +345,7 @@ class _MemoryReader:
 
     def _cuts_of_each(self) -> dict[int, int]:
         try:
-            partitions = self._log.topic_or_raise(self._topic).partitions
+            partitions = self._log.topics.known(self._topic).partitions
         except UnknownTopic:
             return {}
         return {
@@ -382,8 +357,8 @@ class _MemoryReader:
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
         while True:
-            await self._log.read_gate()
-            known = self._log.topic_or_raise(self._topic)
+            await self._log.faults.reading(self._log.dc)
+            known = self._log.topics.known(self._topic)
             batch = self._take(known, Room(records_max, bytes_max))
             if batch:
                 self._cursor.advance(batch)

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 import trio
 
 from hermes_actors.log.append_time import AppendTime
-from hermes_actors.log.base import Outcome, Stored, TopicSettings, UnknownRecord
+from hermes_actors.log.base import (
+    EARLIEST,
+    Commit,
+    Edge,
+    Outcome,
+    Stored,
+    TopicSettings,
+    UnknownRecord,
+)
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 
@@ -55,10 +63,12 @@ class MemoryPartition:
         """The next offset to be given."""
         return self.start + len(self.records)
 
-    def first_from(self, timestamp_ms: int) -> int:
-        """The first offset with that timestamp or a later one, else the high watermark."""
+    def position(self, at: Edge | int) -> int:
+        """The start, the high watermark, or the first offset with that timestamp or a later one."""
+        if isinstance(at, Edge):
+            return self.start if at is EARLIEST else self.replicated
         for record in self.records[: self.replicated - self.start]:
-            if record.timestamp_ms >= timestamp_ms:
+            if record.timestamp_ms >= at:
                 return record.offset
         return self.replicated
 
@@ -95,11 +105,15 @@ class MemoryPartition:
 
 
 class MemoryTopic:
-    """A topic's settings, its partitions, and the readers that wait for any of them."""
+    """A topic's settings, its partitions, and the readers that wait for any of them.
 
-    __slots__ = ("partitions", "readers", "settings")
+    `commits` holds the last and the last but one commit of each group and partition.
+    """
+
+    __slots__ = ("commits", "partitions", "readers", "settings")
 
     def __init__(self, settings: TopicSettings) -> None:
         self.settings = settings
         self.partitions = [MemoryPartition() for _ in range(settings.partitions)]
         self.readers = trio.lowlevel.ParkingLot()
+        self.commits: dict[str, dict[int, tuple[Commit, Commit | None]]] = {}

@@ -33,8 +33,8 @@ class OwnTopic:
 
     async def _append(self, records: Sequence[Record], ack: Ack) -> str:
         if not self._is_there:
-            if await self._log.describe_topic(self._topic) is None:
-                await self._log.create_topic(self._topic, self._settings)
+            if await self._log.topics.describe(self._topic) is None:
+                await self._log.topics.create(self._topic, self._settings)
             self._is_there = True
         for outcome in await self._log.append(self._topic, 0, records, ack):
             if isinstance(outcome, RefusedRecord):

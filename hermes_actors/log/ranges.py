@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from hermes_actors.log.base import Log, OffsetOutOfRange, UnknownTopic
+from hermes_actors.log.base import LATEST, Log, OffsetOutOfRange, UnknownTopic
 from hermes_actors.model.record import StoredRecord
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ async def read_one(log: Log, topic: str, partition: int, offset: int) -> StoredR
         return False
 
     try:
-        if offset < (await log.end_positions(topic)).get(partition, 0):
+        if offset < (await log.positions(topic, LATEST)).get(partition, 0):
             await read_forwards(log, topic, partition, offset, offset + 1, take)
     except UnknownTopic:
         return None

@@ -25,7 +25,6 @@ from hermes_actors.management.catalog.subjects import ExternalSubjects, Subjects
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.catalog.topic_schemas import TopicSchemas
 from hermes_actors.management.catalog.topics import Topics
-from hermes_actors.management.catalog.warnings import StoredWarnings
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.dead_letters.letters import DeadLetters, Letters
 from hermes_actors.management.dead_letters.redrives import Redrives
@@ -50,7 +49,6 @@ from hermes_actors.schema.source import CatalogSchemas, SchemaSource
 from hermes_actors.security.address_guard import AddressGuard
 from hermes_actors.status.dependencies import ProbeAnswer, probed
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.previews import PreviewRegister
 from hermes_actors.tracking.reader import TrackingFollowing
 
 
@@ -60,15 +58,13 @@ class ClusterView:
 
     `datacenters` are all of the cluster; `remote_logs` are the others' logs, where dead letters lie
     too. `status` is what readers of the nodes' status records fold into; without it there are no
-    metrics. `previews` is what readers of the nodes' previews fill, `tracking` looks messages
-    up. `coordinations` are those that this node follows, by datacentre; `propose_plan` asks the
-    planner of its own one what it would change now.
+    metrics. `tracking` looks messages up. `coordinations` are those that this node follows, by
+    datacentre; `propose_plan` asks the planner what it would change now.
     """
 
     datacenters: Sequence[str] = ()
     remote_logs: Sequence[Log] = ()
     status: StatusFold | None = None
-    previews: PreviewRegister | None = None
     tracking: TrackingFollowing | None = None
     coordinations: Mapping[str, Coordination] = field(default_factory=dict)
     propose_plan: ProposePlan | None = None
@@ -123,9 +119,9 @@ class Administration:
         )
         self.signing_secrets = SigningSecrets(self.subscriptions, ids or IdSource())
         place = {"datacenter": metadata.dc, "node": config.node}
-        self.trials = Trials(self.topics, self.subscriptions, clock, try_push, place)
+        self.trials = Trials(self.topics, self.subscriptions, try_push, place)
         self.oauth_providers = OAuthProviders(metadata, changes, guard)
-        self.previews = MessagePreviews(self.topics, view.previews)
+        self.previews = MessagePreviews(self.topics, log, reader)
         self.tracking = MessageTracking(metadata, self.subscriptions, view.tracking)
         self.workload_constraints = WorkloadConstraints(metadata, changes)
         balancer = config.consumers.balancer
@@ -137,14 +133,14 @@ class Administration:
         self.drains = Drains(metadata, changes, clock, consuming)
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
         logs = Logs((log, *view.remote_logs))
-        letters = Letters(metadata, self.subscriptions, logs)
-        self.dead_letters = DeadLetters(letters, clock, reader)
+        letters = Letters(logs, metadata.namespace)
+        self.dead_letters = DeadLetters(letters, self.subscriptions, clock, reader)
         self.mode = AccessMode()
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
         self.overview = Overview(metadata, self.statuses)
-        self.redrives = Redrives(metadata, letters, changes, self.statuses, clock)
-        self.undelivered = UndeliveredMessages(metadata, letters, self.statuses)
+        self.redrives = Redrives(metadata, letters, changes, self.subscriptions, clock)
+        self.undelivered = UndeliveredMessages(metadata, letters, self.subscriptions, self.statuses)
         self.standings = Standings(
             metadata, logs, self.subscriptions, view.status, clock, view.coordinations
         )
@@ -154,7 +150,6 @@ class Administration:
         self.filter_trials = FilterTrials(
             self.topics, self.subjects, config.frontend.propagation, pool
         )
-        self.warnings = StoredWarnings(metadata, config)
         replicator = config.metadata.replicator if view.status is not None else ""
         watched = "" if replicator == config.node else replicator
         self.health = NodeHealth(metadata, self.statuses, watched, notices, probe)

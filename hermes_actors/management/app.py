@@ -22,7 +22,6 @@ from hermes_actors.management.http.answers import (
     on_stop,
 )
 from hermes_actors.management.http.gate import Gate
-from hermes_actors.management.http.intake import BodyIntake, IntakeLimits
 from hermes_actors.management.http.openapi import document
 from hermes_actors.management.http.origins import ANY, Hosts, Origins
 from hermes_actors.management.routes.catalog import catalog_routes, topic_routes
@@ -92,8 +91,8 @@ def build_app(
 
     app = _litestar([*routes, openapi], gate.check)
     hosts = Hosts([management.host, config.node, *management.allowed_hosts])
-    limits = IntakeLimits(management.bodies_bytes_max, management.body_timeout_ms / 1_000)
-    return WireRules(app, management.cors_allowed_origin, hosts, BodyIntake(limits))
+    timeout_s = management.body_timeout_ms / 1_000
+    return WireRules(app, management.cors_allowed_origin, hosts, timeout_s)
 
 
 def _litestar(

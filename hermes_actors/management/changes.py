@@ -7,7 +7,15 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from hermes_actors.errors import Unavailable
-from hermes_actors.metadata.commands import Absent, Accepted, Change, Outcome, StampIs, delete, put
+from hermes_actors.metadata.commands import (
+    Absent,
+    Accepted,
+    Change,
+    ChangeOutcome,
+    StampIs,
+    delete,
+    put,
+)
 from hermes_actors.metadata.registry import Metadata
 
 ATTEMPTS_MAX = 10
@@ -28,7 +36,7 @@ class Changes:
         if not health.is_current:
             raise Unavailable(f"The metadata cannot be changed now: {health.reason}; try again")
 
-    async def attempt(self, change: Change) -> Outcome:
+    async def attempt(self, change: Change) -> ChangeOutcome:
         """Make the change once: Accepted, or Rejected when it came too late.
 
         A trio coroutine. Raises Unavailable (which may mean that the outcome is unknown) and

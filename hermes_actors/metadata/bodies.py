@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.metadata.creation import Creation
+from hermes_actors.model.group import Group
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.subscription import (
     BatchPolicy,
@@ -66,9 +67,9 @@ class _BatchSubscription(Subscription, frozen=True, rename="camel", kw_only=True
 _FIELDS = tuple(field.name for field in msgspec.structs.fields(Subscription))
 
 
-def group_body(wire: dict[str, Any]) -> bytes:
+def group_body(group: Group) -> bytes:
     """The body of a group: its wire form."""
-    return msgspec.json.encode(wire)
+    return msgspec.json.encode(group)
 
 
 def topic_body(topic: Topic) -> bytes:
@@ -105,9 +106,9 @@ def oauth_body(provider: OAuthProvider) -> bytes:
     return msgspec.json.encode(provider)
 
 
-def decode_group(body: bytes) -> dict[str, Any]:
-    """A group's wire form. Raises UndecodableBody."""
-    return decode_body(body, dict[str, Any])
+def decode_group(body: bytes) -> Group:
+    """Decode a group. Raises UndecodableBody."""
+    return decode_body(body, Group)
 
 
 def decode_topic(body: bytes) -> Topic:

@@ -52,6 +52,7 @@ from hermes_actors.metadata.workload import (
     decode_drain,
     drained_by,
 )
+from hermes_actors.model.group import Group
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.schema import Compatibility, Schema
@@ -61,10 +62,10 @@ from hermes_actors.model.workload import Constraints, NodeDrain
 
 
 class LiveGroup(Struct, frozen=True):
-    """A group; `attributes` is its wire form."""
+    """A group, and the version that clients see."""
 
     name: str
-    attributes: dict[str, Any]
+    group: Group
     incarnation: int
     stamp: int
 
@@ -291,10 +292,10 @@ class Catalog:
         return [OtherChanged(key, alive)]
 
     def _take_in_group(self, name: str, alive: Register | None) -> list[CatalogChange]:
-        attributes = self._decode(alive, decode_group)
+        decoded = self._decode(alive, decode_group)
         group = None
-        if alive is not None and attributes is not None:
-            group = LiveGroup(name, attributes, alive.incarnation, alive.stamp)
+        if alive is not None and decoded is not None:
+            group = LiveGroup(name, decoded, alive.incarnation, alive.stamp)
         if not _replace(self.groups, name, group):
             return []
         return [GroupChanged(name, group)]

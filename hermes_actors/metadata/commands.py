@@ -94,7 +94,7 @@ class Rejected(Struct, frozen=True):
     failed: Precondition
 
 
-Outcome = Accepted | Rejected
+ChangeOutcome = Accepted | Rejected
 
 
 class Seen(Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,7 +108,7 @@ NOTHING_SEEN = Seen(-1, "")
 
 
 class LogCreated(Struct, frozen=True, tag="log_created", forbid_unknown_fields=True):
-    """The first command of a log: whose it is, and a random id by which it is told from others.
+    """The first command of a log: whose it is, and a random id that identifies it.
 
     Nothing before it has an effect; of several the first counts.
     """

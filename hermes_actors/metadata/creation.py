@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from hermes_actors.log.base import Log
+from hermes_actors.log.base import EARLIEST, LATEST, Log
 from hermes_actors.log.commits import LastRead
 
 _BYTES_MAX = 65_536
@@ -28,8 +28,8 @@ async def read_creation(log: Log, log_topic: str) -> Creation:
     Waits while a last record cannot be read: the caller sets a limit. Raises LogUnavailable,
     UnknownTopic, OffsetOutOfRange.
     """
-    starts = await log.start_positions(log_topic)
-    ends = await log.end_positions(log_topic)
+    starts = await log.positions(log_topic, EARLIEST)
+    ends = await log.positions(log_topic, LATEST)
     last = {each: end - 1 for each, end in ends.items() if end > starts.get(each, 0)}
     records: dict[int, LastRead] = {}
     if last:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 import trio
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log, Stored, UnknownRecord
 from hermes_actors.metadata.commands import (
     RECORD_BYTES_MAX,
     Change,
-    Outcome,
+    ChangeOutcome,
     UndecodableCommand,
     decode,
     encode,
@@ -20,6 +19,7 @@ from hermes_actors.metadata.commands import (
 from hermes_actors.metadata.state import MetadataState
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 
@@ -36,7 +36,7 @@ class _PendingChange:
 
     def __init__(self) -> None:
         self.is_done = trio.Event()
-        self.outcome: Outcome | None = None
+        self.outcome: ChangeOutcome | None = None
         self.is_perhaps_stored = False
         self.trouble = "its metadata log has not been read yet"
 
@@ -60,7 +60,7 @@ class PendingChanges:
         command_id: str,
         timeout_s: float,
         folded: Callable[[], MetadataState | None],
-    ) -> Outcome:
+    ) -> ChangeOutcome:
         """As `Metadata.change`; `folded` gives the state once there is one."""
         self._record(change, command_id, MetadataState())
         if command_id in self._pending:
@@ -88,7 +88,7 @@ class PendingChanges:
             f"the change of {change.key} was not stored within {timeout_s:g} s: {pending.trouble}"
         )
 
-    def complete(self, command_id: str, outcome: Outcome) -> None:
+    def complete(self, command_id: str, outcome: ChangeOutcome) -> None:
         """The fold has reached this command."""
         pending = self._pending.get(command_id)
         if pending is not None and pending.outcome is None:

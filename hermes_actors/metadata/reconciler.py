@@ -13,7 +13,6 @@ import trio
 from hermes_actors.actors.supervisor import run_until
 from hermes_actors.config import Config
 from hermes_actors.errors import Unavailable
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import TopicSettings, UnknownTopic
 from hermes_actors.metadata.catalog import LiveTopic, TopicChanged
 from hermes_actors.metadata.commands import StampIs, delete
@@ -22,6 +21,7 @@ from hermes_actors.metadata.lives import left_behind, stale_activations
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Topic
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 _FAILED_IN_A_ROW_MAX = 3
@@ -143,16 +143,16 @@ class TopicReconciler:
         """
         log = self._metadata.log
         wanted = settings_for(topic.topic, self._config)
-        held = await log.describe_topic(topic.log_topic)
+        held = await log.topics.describe(topic.log_topic)
         if held is None:
-            await log.create_topic(topic.log_topic, wanted)
+            await log.topics.create(topic.log_topic, wanted)
             return
         # More partitions would put a key's later messages elsewhere: an operator's decision.
         wanted = msgspec.structs.replace(
             wanted, partitions=held.partitions, log_append_time=held.log_append_time
         )
         if wanted != held:
-            await log.alter_topic(topic.log_topic, wanted)
+            await log.topics.alter(topic.log_topic, wanted)
 
     async def sweep(self) -> None:
         """Follow every topic, delete what is over. Raises LogUnavailable, Unavailable."""
@@ -166,9 +166,9 @@ class TopicReconciler:
         await self._follow_each(
             catalog.topics[name] for name in sorted(catalog.topics) if name in catalog.topics
         )
-        for log_topic in await self._metadata.log.topics():
+        for log_topic in await self._metadata.log.topics.names():
             if self._may_delete(log_topic):
-                await self._metadata.log.delete_topic(log_topic)
+                await self._metadata.log.topics.delete(log_topic)
         catalog, register_of = self._metadata.catalog, self._metadata.register
         for change in (
             *left_behind(catalog, register_of, _DELETED_MAX),

@@ -11,8 +11,7 @@ import trio
 
 from hermes_actors.actors.supervisor import run_until
 from hermes_actors.errors import StartupError
-from hermes_actors.log.backoff import Backoff
-from hermes_actors.log.base import LogUnavailable, TopicSettings
+from hermes_actors.log.base import LATEST, LogUnavailable, TopicSettings
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import (
     TOPIC_RECORD_BYTES_MAX,
@@ -31,6 +30,7 @@ from hermes_actors.metadata.view import (
 )
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.backoff import Backoff
 
 __all__ = ["Health", "Metadata", "OutcomeUnknown", "Registry", "metadata_topic"]
 
@@ -114,21 +114,28 @@ class Registry:
             self._must_refold = False
             self._state, self._last = MetadataState(), None
         with trio.fail_after(self._answer_timeout_s):
-            if await self._log.describe_topic(self._topic) is None:
+            if await self._log.topics.describe(self._topic) is None:
                 await self._create_topic()
         start, end = await self._tail.bounds()
         position = self._state.position
         if position > end or not await self._tail.holds(self._last):
             raise LogChanged(f"it ends at {end}, and {position} records of another one were read")
         self._settled_below = end
-        await self._tail.follow(max(position, start), end, self._fold, self._caught_up, self._last)
+        await self._tail.follow(
+            max(position, start),
+            self._fold,
+            end=end,
+            caught_up=self._caught_up,
+            verifies=True,
+            last=self._last,
+        )
 
     async def _create_topic(self) -> None:
         """Create the log topic; several nodes may do so at once. Raises LogUnavailable if it is
         refused, as a policy of the log's may do to this node.
         """
         try:
-            await self._log.create_topic(self._topic, SETTINGS)
+            await self._log.topics.create(self._topic, SETTINGS)
         except ValueError as error:
             raise LogUnavailable(f"it refuses topic {self._topic}: {error}") from error
 
@@ -141,7 +148,7 @@ class Registry:
         record = encode(command, metadata.clock.now_ms())
         with trio.fail_after(self._answer_timeout_s):
             await self._log.append(self._topic, 0, [record], Ack.ALL)
-            end = (await self._log.end_positions(self._topic))[0]
+            end = (await self._log.positions(self._topic, LATEST))[0]
         if end <= end_before:
             raise LogUnavailable("its first record could not be written")
         return end

@@ -5,24 +5,25 @@ far each log was copied, by the log's id, so a restart goes on there and a log m
 from its start. Whatever slips through (a lost log) is found by comparing digests, and sent again.
 """
 
-import math
 import random
+from collections.abc import Sequence
 
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.backoff import Backoff
-from hermes_actors.log.base import Log, Stored
+from hermes_actors.log.base import LATEST, Log, Stored
 from hermes_actors.log.tail import LogChanged, LogTail
 from hermes_actors.metadata.commands import Copy, encode
 from hermes_actors.metadata.state import MetadataState, Register
 from hermes_actors.metadata.view import Metadata, lacking_in
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 _BATCH_RECORDS_MAX = 100
 _BATCH_BYTES_MAX = 1_048_576
+_QUIET_S = 2.0
 _POLL_INTERVAL_S = 0.05
 
 
@@ -60,22 +61,20 @@ class Replicator:
             Backoff(rng),
             records_max=_BATCH_RECORDS_MAX,
             bytes_max=_BATCH_BYTES_MAX,
+            quiet_s=_QUIET_S,
             answer_timeout_s=answer_timeout_s,
         )
         self._append_backoff = Backoff(rng)
+        # What was in the source before this reading began has been read as it is now.
+        self._settled_below = 0
         self._compare_at_s = 0.0
-        self._waiting = trio.CancelScope()
 
     async def run(self, stop: trio.Event) -> None:
         """Copy until asked to stop."""
         await run_until(stop, self._replicate, self._compare_after_refolds)
 
-    def _compare_now(self) -> None:
-        self._compare_at_s = trio.current_time()
-        self._waiting.cancel()
-
     async def _compare_after_refolds(self) -> None:
-        """A log that was read again may have lost copies: they are missed at once, not in a minute.
+        """A log that was read again may have lost copies: they are missed soon, not in a minute.
 
         Also changes of its own: the other datacentre's replicator does the same there.
         """
@@ -83,7 +82,7 @@ class Replicator:
         while True:
             await own.wait_refolded(own.refolds)
             await own.wait_current()
-            self._compare_now()
+            self._compare_at_s = trio.current_time()
 
     async def _replicate(self) -> None:
         # At the start too: the own log may be one that was made anew.
@@ -95,48 +94,43 @@ class Replicator:
 
     def _begin_again(self, reason: str) -> None:
         self._state, self._last = MetadataState(), None
-        # Changes under offsets that were given again look as if they had been copied.
         self._compare_at_s = trio.current_time()
         self.trouble = f"{self._source.dc}: its log is read again: {reason}"
 
     async def _copy_all(self) -> None:
         # The own fold says where to go on: without it everything would be copied again.
         await self._own.wait_current()
-        topic = self._own.topic
         start, end = await self._tail.bounds()
         if self._state.position > end:
             raise LogChanged(f"it ends at {end}, {self._state.position} was read already")
-        async with self._source.reader(topic, {0: max(self._state.position, start)}) as reader:
-            self.trouble = ""
-            while True:
-                batch: list[StoredRecord] = []
-                # A comparison with less than the source holds would find nothing.
-                at = max(self._state.position, start)
-                is_behind = at < end
-                wait_until_s = math.inf if is_behind else self._compare_at_s
-                with trio.move_on_at(wait_until_s) as self._waiting:
-                    # A wait that was cancelled may have read ahead.
-                    reader.seek(0, at)
-                    batch = list(await reader.next_batch(_BATCH_RECORDS_MAX, _BATCH_BYTES_MAX))
-                await self._append([copy for each in batch for copy in self._fold(each, end)])
-                self._tail.works()
-                if not is_behind and trio.current_time() >= self._compare_at_s:
-                    await self._compare()
-                    self._compare_at_s = trio.current_time() + self._digest_interval_s
+        self._settled_below = end
+        self.trouble = ""
+        await self._tail.follow(max(self._state.position, start), self._copy_batch)
 
-    def _fold(self, record: StoredRecord, settled_below: int) -> list[Copy]:
+    async def _copy_batch(self, batch: Sequence[StoredRecord]) -> None:
+        await self._append([copy for each in batch for copy in self._fold(each)])
+        # A comparison with less than the source holds would find nothing.
+        is_behind = self._state.position < self._settled_below
+        if not is_behind and trio.current_time() >= self._compare_at_s:
+            await self._compare()
+            self._compare_at_s = trio.current_time() + self._digest_interval_s
+
+    def _fold(self, record: StoredRecord) -> list[Copy]:
         state = self._state
         folded = state.fold(record)
         self._last = record
-        if folded.contradicts and record.offset >= settled_below:
+        if folded.contradicts and record.offset >= self._settled_below:
             raise LogChanged(f"the writer of {record.offset} had read something else")
         register = folded.changed
         if register is None or not folded.is_accepted_here:
             return []
-        if record.offset <= self._own.state.copied.get((state.dc, state.log_id), -1):
+        # A log that was cut gives its offsets again, to changes that were not copied.
+        own = self._own
+        reached = own.state.copied.get((state.dc, state.log_id), -1)
+        if record.offset <= reached and not register.supersedes(own.register(register.key)):
             return []
         self.copied += 1
-        return [self._copy(register, record.offset)]
+        return [self._copy(register, max(record.offset, reached))]
 
     def _copy(self, register: Register, origin_offset: int) -> Copy:
         state = self._state
@@ -180,7 +174,7 @@ class Replicator:
             raise LogChanged("it no longer holds what was read last")
         with trio.fail_after(self._answer_timeout_s):
             # Before the own fold has seen all that was copied, every comparison finds something.
-            own_end = (await own.log.end_positions(own.topic))[0]
+            own_end = (await own.log.positions(own.topic, LATEST))[0]
             while own.state.position < own_end:  # noqa: ASYNC110
                 # Once a minute: an event for each record folded would cost more.
                 await trio.sleep(_POLL_INTERVAL_S)

@@ -23,11 +23,11 @@ from hermes_actors.metadata.commands import (
     Absent,
     Accepted,
     Alive,
+    ChangeOutcome,
     Childless,
     Copy,
     Delete,
     LogCreated,
-    Outcome,
     Precondition,
     Put,
     Rejected,
@@ -90,7 +90,7 @@ class Folded(Struct, frozen=True):
 
     changed: Register | None = None
     command_id: str = ""
-    outcome: Outcome | None = None
+    outcome: ChangeOutcome | None = None
     is_accepted_here: bool = False
     contradicts: bool = False
 
@@ -113,7 +113,7 @@ class MetadataState:
         self.last_undecodable: Skipped | None = None
         self.repeated = 0
         self._command_ids_max = command_ids_max
-        self._outcomes: OrderedDict[str, Outcome] = OrderedDict()
+        self._outcomes: OrderedDict[str, ChangeOutcome] = OrderedDict()
         self._ids_by_offset: OrderedDict[int, str] = OrderedDict()
         self._alive_below: dict[str, int] = {}
         self._digest = 0
@@ -154,7 +154,7 @@ class MetadataState:
             case Absent():
                 return alive is None
 
-    def outcome_of(self, command_id: str) -> Outcome | None:
+    def outcome_of(self, command_id: str) -> ChangeOutcome | None:
         """Give the outcome of a change; None while it is unknown, or no longer remembered."""
         return self._outcomes.get(command_id)
 
@@ -193,7 +193,7 @@ class MetadataState:
             return Folded(command_id=command.id, outcome=first, contradicts=contradicts)
         failed = self._first_failed(command)
         changed = None
-        outcome: Outcome
+        outcome: ChangeOutcome
         if failed is not None:
             outcome = Rejected(failed)
         else:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hermes_actors.log.base import Log
 from hermes_actors.metadata.catalog import Catalog, CatalogChange
-from hermes_actors.metadata.commands import METADATA_TOPIC, Change, Outcome
+from hermes_actors.metadata.commands import METADATA_TOPIC, Change, ChangeOutcome
 from hermes_actors.metadata.keys import topic_key
 from hermes_actors.metadata.pending import PendingChanges
 from hermes_actors.metadata.state import Folded, MetadataState, Register
@@ -187,7 +187,7 @@ class Metadata:
 
     async def change(
         self, change: Change, *, timeout_s: float = 10.0, command_id: str | None = None
-    ) -> Outcome:
+    ) -> ChangeOutcome:
         """Append the change and wait until the own fold has reached it: Accepted or Rejected.
 
         When it returns, `catalog` shows the outcome. Give the `command_id` of an OutcomeUnknown to

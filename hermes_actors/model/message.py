@@ -146,17 +146,10 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
         trace = (("traceparent", message.traceparent.encode()),)
     if message.tracestate:
         trace += (("tracestate", message.tracestate.encode()),)
-    if envelope is Envelope.HERMES and written_with is not None:
-        return Record(
-            key=message.key,
-            value=message.body,
-            headers=(("id", message.id.encode()), *propagated, *trace),
-            timestamp_ms=message.published_at_ms,
-        )
     if envelope is Envelope.HERMES:
         return Record(
             key=message.key,
-            value=enveloped(message),
+            value=enveloped(message) if written_with is None else message.body,
             headers=(("id", message.id.encode()), *propagated, *trace),
             timestamp_ms=message.published_at_ms,
         )

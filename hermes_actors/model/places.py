@@ -20,8 +20,7 @@ def explained(
     """The path within the value, such as `[1].matcher` or `[dc1][0]`, "" for the value itself, and
     what is wrong there; `error` is what `decode` raised for it.
 
-    The decoder writes `[...]` for any key of a map. Which one it is is found by decoding again, so
-    often as halving the map leaves more than one.
+    The decoder writes `[...]` for any key of a map. The key is found by decoding each value alone.
     """
     problem, _, place = str(error).partition(" - at `")
     is_key = place.startswith(_KEY)
@@ -91,22 +90,14 @@ def _first_wrong(
     decode: Callable[[Any], object],
     wrong: str,
 ) -> str:
-    """The first key with which, or with whose value, decoding fails as it did."""
-    items = list(found.items())
-    below, enough = 0, len(items)
-    while enough - below > 1:
-        middle = (below + enough) // 2
+    """The first key that fails, or whose value fails, as the whole map did."""
+    for key, value in found.items():
         try:
-            decode(rebuild(dict(items[:middle])))
+            decode(rebuild({key: value}))
         except msgspec.ValidationError as error:
-            fails_alike = str(error) == wrong
-        else:
-            fails_alike = False
-        if fails_alike:
-            enough = middle
-        else:
-            below = middle
-    return items[enough - 1][0]
+            if str(error) == wrong:
+                return key
+    raise AssertionError("decoding all of it fails as it did")
 
 
 def _itself(part: Any) -> Any:

@@ -37,12 +37,9 @@ class TrialPush(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class PushTrial(Struct, frozen=True, rename="camel"):
-    """The result of a trial: `outcome` in words, and of the pushes the first ones of
-    `pushes_total`; none where there was nobody to push to.
-    """
+    """The result of a trial: `outcome` in words, and the pushes, one for each recipient."""
 
     is_delivered: bool
     outcome: str
     took_ms: int
-    pushes_total: int
     pushes: tuple[TrialPush, ...]

@@ -24,7 +24,7 @@ from hermes_actors.coordination.view import Coordination
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.subscription import BatchPolicy
 from hermes_actors.node.environment import NodeEnvironment
-from hermes_actors.node.running import Node
+from hermes_actors.node.running import Node, log_crash
 
 
 class CoordinationPart(Struct, frozen=True):
@@ -77,6 +77,7 @@ async def open_part(
         workloads.current,
         clock=clock,
         rng=environment.split_rng(),
+        on_crash=log_crash,
         balance_interval_s=balancer.interval_ms / 1_000,
     )
     workloads.on_change = leader.plan_soon

@@ -16,9 +16,7 @@ from hermes_actors.node.running import Node, log_crash
 from hermes_actors.publisher.frontend import Frontend
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.publisher.readiness import ReadinessCheck
-from hermes_actors.schema.reading import AvroReader
 from hermes_actors.schema.topics import TopicValidations
-from hermes_actors.status.preview_reporter import PreviewReporter
 from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 _STOP_GRACE_S = 20.0
@@ -89,7 +87,6 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
             listeners_of=lambda topic: [
                 found for listen in node.publish_listeners if (found := listen(topic)) is not None
             ],
-            readable=AvroReader(schemas, node.pool).readable,
             render_all=lambda: render_in_turns(node.metrics),
         )
         node.producers = producers
@@ -97,18 +94,6 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         node.drain = frontend.drain
         nursery.start_soon(frontend.deadlines.run)
         node.control.start_task("router", partial(frontend.routes.follow, node.metadata))
-        if previews := frontend.gateway.previews:
-            node.control.start_task(
-                "preview reporter",
-                lambda stop: PreviewReporter(
-                    environment.log,
-                    previews.take_all,
-                    node=node.config.node,
-                    clock=environment.clock,
-                    interval_s=node.config.frontend.preview.interval_ms / 1_000,
-                    may_write=lambda: node.metadata.is_own,
-                ).run(stop),
-            )
         try:
             yield
         except Exception:
@@ -119,8 +104,6 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         # Not in a `finally`: a node that is cancelled stops as if it had been killed.
         with trio.move_on_after(_STOP_GRACE_S):
             await node.control.stop("router")
-            if previews:
-                await node.control.stop("preview reporter")
             await _stop_all(producers)
         nursery.cancel_scope.cancel()
 

@@ -11,8 +11,6 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
     ├─ workers                run in processes what may take long of schemas and filters
     ├─ schema registry        asks an external registry for schemas, if there is one
-    ├─ preview reporter       hands previews of what is published to management, if that is on
-    ├─ preview reader <dc>    gathers those of a datacentre (management)
     ├─ tracking writer <dc>   tells a datacentre's log what became of tracked messages
     ├─ tracking demand        has that index filled as soon as somebody tracks (management)
     ├─ tracking reader <dc>   follows what a datacentre tells of them into the index (management)
@@ -66,7 +64,6 @@ from hermes_actors.node.trying import pushes_tried
 from hermes_actors.schema.source import CatalogSchemas
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.opening import open_authenticator
-from hermes_actors.status.preview_reader import follow_previews
 
 _logger = logging.getLogger(__name__)
 
@@ -115,13 +112,6 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                         datacenters=tuple(environment.remote_logs),
                         remote_logs=tuple(environment.remote_logs.values()),
                         status=follow_status(environment, control),
-                        previews=follow_previews(
-                            control,
-                            (environment.log, *environment.remote_logs.values()),
-                            environment.split_rng,
-                        )
-                        if config.frontend.preview.enabled
-                        else None,
                         tracking=node.tracking,
                         coordinations=follow_coordinations(node, environment),
                         propose_plan=partial(propose_plan, node),
@@ -155,7 +145,9 @@ async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authe
                 f"{', '.join(fields)} {'is' if len(fields) == 1 else 'are'}",
             )
         return None
-    authenticator = await open_authenticator(config.security, environment.clock, environment.ids)
+    authenticator = await open_authenticator(
+        config.security, environment.clock, environment.ids, node.pool
+    )
     node.metrics.append(authenticator.metrics)
     authenticator.start(node.control)
     return authenticator

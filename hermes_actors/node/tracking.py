@@ -3,15 +3,13 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import trio
 
-from hermes_actors.actors.supervisor import run_until
 from hermes_actors.consumer.delivery.parts import Cover
 from hermes_actors.consumer.delivery.tracked import TrackedDeliveries
-from hermes_actors.metadata.catalog import LiveSubscription, SubscriptionChanged, TopicChanged
+from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
@@ -25,9 +23,7 @@ from hermes_actors.tracking.writer import TrackingWriter
 
 @asynccontextmanager
 async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Tell what becomes of tracked messages for the length of the block; at its end what waits is
-    written. Nothing is made for a subscription that is not tracked.
-    """
+    """Track messages for the length of the block; at its end the waiting events are written."""
     config, control = node.config, node.control
     logs = {environment.log.dc: environment.log, **environment.remote_logs}
     buffers = {
@@ -73,12 +69,8 @@ async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterat
         following.readers += [TrackingReader(log, following, rng=rng) for log in logs.values()]
         for reader in following.readers:
             control.start_task(f"tracking reader {reader.dc}", reader.run)
-        control.start_task(
-            "tracking demand", lambda stop: run_until(stop, partial(_watch_demand, node, following))
-        )
     yield
     if following is not None:
-        await control.stop("tracking demand")
         for reader in following.readers:
             await control.stop(f"tracking reader {reader.dc}")
         await following.ask(following.index.close)
@@ -94,35 +86,8 @@ def tracking_index(node: Node, environment: NodeEnvironment) -> TrackingFollowin
     directory = None
     if config.index_directory:
         directory = Path(config.index_directory) / f"{node.config.dc}.{node.config.node}"
-    index = TrackingIndex(
-        directory, bytes_max=config.index_bytes_max, days_max=config.index_days_max
-    )
+    index = TrackingIndex(directory, bytes_max=config.index_bytes_max)
     return TrackingFollowing(index, environment.threads)
-
-
-async def _watch_demand(node: Node, following: TrackingFollowing) -> None:
-    """Have the logs followed from the first topic or subscription on that is tracked."""
-    with node.metadata.watch() as watch:
-        catalog = node.metadata.catalog
-        names = [*catalog.topics, *catalog.subscriptions]
-        while not any(_is_tracked(node, name) for name in names):
-            if not await watch.wait():
-                return
-            names = [
-                change.name
-                for change in watch.take_nowait()
-                if isinstance(change, TopicChanged | SubscriptionChanged)
-            ]
-    following.wanted.set()
-    await trio.sleep_forever()
-
-
-def _is_tracked(node: Node, name: str) -> bool:
-    catalog = node.metadata.catalog
-    topic, live = catalog.topics.get(name), catalog.subscriptions.get(name)
-    if topic is not None:
-        return topic.topic.tracking_enabled
-    return live is not None and live.subscription.tracking_mode is not TrackingMode.OFF
 
 
 def _trouble(writer: TrackingWriter, buffer: TrackingBuffer) -> Callable[[], str]:

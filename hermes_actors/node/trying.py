@@ -1,12 +1,11 @@
-"""Trial pushes to a subscription's endpoint for management: by the parts of the node's consumers,
-or, on a node that has none, by senders that are opened for the one push.
+"""Test pushes for management: with the parts of the node's consumers, or, on a node without them,
+with senders that are opened for the one push.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from hermes_actors.consumer.delivery.parts import ConsumerParts
-from hermes_actors.consumer.senders.plugins import schemes_of
 from hermes_actors.consumer.trial import try_push
 from hermes_actors.errors import HermesError, StartupError, Unavailable
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
@@ -21,19 +20,22 @@ from hermes_actors.telemetry.metrics import Metrics
 def pushes_tried(
     node: Node, environment: NodeEnvironment
 ) -> Callable[[LiveSubscription, LiveTopic, bytes | None], Awaitable[PushTrial]]:
-    """Pushes one message as the node's consumers would; see `try_push`.
-
-    Raises Unavailable where this node cannot, and says which can.
-    """
+    """`try_push` with the parts of this node. Raises Unavailable where it cannot push."""
 
     async def tried(live: LiveSubscription, topic: LiveTopic, body: bytes | None) -> PushTrial:
         if node.consumer_parts is not None:
             return await try_push(live, topic, node.consumer_parts, body)
-        _require_no_plugin(node, live)
+        consumers = node.config.consumers
+        if consumers.recipients.resolver or consumers.senders:
+            raise Unavailable(
+                f"Node {node.config.node} has no consumers, which run the plug-ins of "
+                "consumers.recipients.resolver and consumers.senders: ask a management node whose "
+                "roles name consumers too"
+            )
         failed: HermesError
         try:
             async with _parts_for_one(node, environment) as parts:
-                # Raised behind the block, which holds nurseries.
+                # Raised outside of the block: its nurseries would wrap it.
                 try:
                     return await try_push(live, topic, parts, body)
                 except HermesError as error:
@@ -60,21 +62,4 @@ async def _parts_for_one(node: Node, environment: NodeEnvironment) -> AsyncItera
             config=config,
             names=names_of(clock, config.recipients),
             avro=AvroReader(node.schemas, node.pool),
-        )
-
-
-def _require_no_plugin(node: Node, live: LiveSubscription) -> None:
-    """Raises Unavailable where a plug-in has to run for a while before it can do its part."""
-    config = node.config.consumers
-    scheme = live.subscription.endpoint.partition("://")[0].lower()
-    field = ""
-    if config.recipients.resolver:
-        field = "consumers.recipients.resolver"
-    elif scheme in schemes_of(config.senders):
-        field = "consumers.senders"
-    if field:
-        raise Unavailable(
-            f"Node {node.config.node} has no consumers, and {live.name} is pushed to by a plug-in "
-            f"({field}), which runs with consumers only: ask a management node whose roles name "
-            "consumers too"
         )

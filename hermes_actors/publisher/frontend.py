@@ -7,9 +7,9 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.fallback.node import Fallback
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.log.base import Log
-from hermes_actors.model.message import Envelope, Message
+from hermes_actors.model.message import Envelope
 from hermes_actors.publisher.authentication import PublishSecurity
-from hermes_actors.publisher.batches.stream import Streams
+from hermes_actors.publisher.batches.node import Batches
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.gateway import Gateway
@@ -31,8 +31,8 @@ class Frontend:
     puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
     `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
     the whole node and is by default these alone. `dependencies` is the Drain's; `spool`,
-    `fallback`, `schema_of` and `listeners_of` are those of Routes, `doubt_about` and `readable` the
-    Gateway's, `node` the name that the pages tell.
+    `fallback`, `schema_of` and `listeners_of` are those of Routes, `doubt_about` the Gateway's,
+    `node` the name that the pages tell.
     """
 
     def __init__(
@@ -53,7 +53,6 @@ class Frontend:
         doubt_about: Callable[[str], str] = lambda _topic: "",
         schema_of: SchemaOf = lambda _topic: None,
         listeners_of: ListenersOf = lambda _topic: (),
-        readable: Callable[[str, Message], Message] = lambda _topic, message: message,
         node: str = "",
     ) -> None:
         self.config = config
@@ -88,11 +87,10 @@ class Frontend:
             clock,
             ids,
             doubt_about,
-            readable,
         )
-        self.batches = batches = Streams(config, self.gateway)
+        self.batches = batches = Batches(config, self.gateway)
         self.drain.on_closed.append(batches.end_all)
-        measures.watch(self.gateway.demands, self.gateway.previews, batches)
+        measures.watch(self.gateway.demands, batches)
         if config.authentication.enabled:
             assert authenticator is not None, "who asks for accounts brings the mechanisms"
             self.gateway.security = PublishSecurity(

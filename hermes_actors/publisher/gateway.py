@@ -35,16 +35,12 @@ from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.schema.validation import NO_HEAD, Outcome
 from hermes_actors.security.account import Account
-from hermes_actors.status.previews import Previews
-
-TOO_MANY_BYTES = ErrorCode.THROUGHPUT_QUOTA_VIOLATION.status
 
 
 class Gateway:
     """The node's one way in for messages, over all edges. `routes` is the router's, read live.
 
     `doubt_about` says why a topic that has no route may exist all the same, "" when nothing does.
-    `readable` makes of a topic's message what previews show of it.
     """
 
     def __init__(
@@ -57,7 +53,6 @@ class Gateway:
         clock: Clock,
         ids: IdSource,
         doubt_about: Callable[[str], str] = lambda _topic: "",
-        readable: Callable[[str, Message], Message] = lambda _topic, message: message,
     ) -> None:
         self.clock = clock
         self.ids = ids
@@ -65,10 +60,8 @@ class Gateway:
         self.demands = Demands(config, clock, measures.dc)
         self.security: PublishSecurity | None = None
         """Finds out who publishes, before `admit`; None: everybody is a guest."""
-        self.previews = Previews(config.preview) if config.preview.enabled else None
         self._routes = routes
         self._doubt_about = doubt_about
-        self._readable = readable
         self.drain = drain
         self._deadlines = deadlines
         self._measures = measures
@@ -81,8 +74,6 @@ class Gateway:
         self._quotas: Quotas | None = None
         if config.throughput.type != "unlimited":
             self._quotas = Quotas(config.throughput, clock.monotonic_s())
-        self.tells_quota = self._quotas is not None and config.throughput.headers_always
-        """True when every answer to an admitted publish has the `quota_headers`."""
 
     def admit(
         self,
@@ -226,9 +217,6 @@ class Gateway:
     ) -> None:
         """Hand what has passed all checks to the topic's producer, or settle it as unavailable."""
         route = pending.route
-        previews = self.previews
-        if previews is not None and previews.wants(route.log_topic):
-            previews.add(route.log_topic, self._readable(route.name, messages[0]))
         pending.queued(messages, key, size)
         reason = "its producer is restarting after a failure"
         if route.is_open:
@@ -299,19 +287,6 @@ class Gateway:
                 return None
         self._queue(pending, messages, pending.key, size)
         return None
-
-    def answer(self, pending: Pending) -> Answer:
-        """The answer to a settled publish."""
-        answer = pending.answer
-        if self.tells_quota and answer.status != TOO_MANY_BYTES:
-            told = self.quota_headers(pending)
-            answer = msgspec.structs.replace(answer, headers=answer.headers + told)
-        return answer
-
-    def quota_headers(self, pending: Pending) -> tuple[tuple[str, str], ...]:
-        """Return the headers that tell an admitted publish about its topic's quota."""
-        assert self._quotas is not None, "there are no quotas to tell of"
-        return self._quotas.headers(pending.route.name, self._now_s())
 
     def refuse(self, error: HermesError, route: Route | None, *, closes: bool = False) -> Answer:
         """Return the answer to a publisher refused before anything is admitted, counted for the

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence, Sized
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack
 from hermes_actors.publisher.demands import Demands
-from hermes_actors.status.previews import Previews
 from hermes_actors.status.record import Published
 from hermes_actors.telemetry.metrics import Counter, Metrics, RecentLatency, meanings
 
@@ -15,16 +14,13 @@ PUBLISHING = meanings(
     batch_streams=("requests", "Requests with many messages that are under way"),
     idempotency_keys=("keys", "Idempotency keys that are remembered"),
     idempotency_replays=("answers", "Answers given again to a repeated Idempotency-Key"),
-    previews_left_out=("messages", "Messages that fitted into no preview"),
     topic_requests=("messages", "Messages whose publish was read, of a topic"),
     topic_published=("messages", "Messages of a topic that a datacentre's log stored"),
     topic_http_status_codes=("messages", "Answers to publishes of a topic, by status"),
     topic_throughput_bytes=("bytes", "Bodies of a topic that were sent to the log"),
-    topic_message_size_bytes=("bytes", "Count and size of the bodies sent of a topic"),
     topic_global_requests=("messages", "Messages whose publish was read, of all topics"),
     topic_global_http_status_codes=("messages", "Answers to all publishes, by status"),
     topic_global_throughput_bytes=("bytes", "Bodies of all topics sent to the log"),
-    topic_global_message_size_bytes=("bytes", "Count and size of all bodies sent"),
     **{
         f"topic_{ack}_{kind}_seconds": ("seconds", f"{text}, for topics with ack {said}")
         for ack, said in (("ack_leader", "LEADER"), ("ack_all", "ALL"))
@@ -45,16 +41,13 @@ class FrontendMeasures:
         self.dc = dc
         self.requests = metrics.counter("topic_global_requests")
         self.throughput_bytes = metrics.counter("topic_global_throughput_bytes")
-        self.sizes = metrics.sizes("topic_global_message_size_bytes")
         metrics.gauge("inflight_requests", in_flight)
 
-    def watch(self, demands: Demands, previews: Previews | None, streams: Sized) -> None:
-        """Show the idempotency keys, what fitted into no preview, and the `streams` of batches."""
+    def watch(self, demands: Demands, streams: Sized) -> None:
+        """Show the idempotency keys and the `streams` of batches."""
         self.metrics.total("idempotency_replays", lambda: demands.replays)
         self.metrics.gauge("idempotency_keys", lambda: demands.keys)
         self.metrics.gauge("batch_streams", lambda: len(streams))
-        if previews is not None:
-            self.metrics.total("previews_left_out", lambda: previews.left_out)
 
     def status(self, code: int) -> Counter:
         """How often this status was the answer to a publish, whatever its topic."""
@@ -78,7 +71,6 @@ class TopicMeasures:
             frontend.dc: metrics.counter("topic_published", **labels, storageDc=frontend.dc)
         }
         self._throughput = metrics.counter("topic_throughput_bytes", **labels)
-        self._sizes = metrics.sizes("topic_message_size_bytes", **labels)
         self._latency = metrics.timer(f"topic_{_level(ack)}_latency", **labels)
         self.recent_latency = RecentLatency(self._latency)
         self._broker = metrics.timer(f"topic_{_level(ack)}_broker_latency", **labels)
@@ -102,13 +94,10 @@ class TopicMeasures:
         for counter in both:
             counter.value += count
 
-    def taken(self, count: int, size_bytes: int) -> None:
-        """A batch of so many messages, their bodies together so many bytes, begins to be sent."""
-        frontend = self._frontend
+    def taken(self, size_bytes: int) -> None:
+        """Count the bodies of a batch that begins to be sent."""
         self._throughput.value += size_bytes
-        frontend.throughput_bytes.value += size_bytes
-        self._sizes.add(count, size_bytes)
-        frontend.sizes.add(count, size_bytes)
+        self._frontend.throughput_bytes.value += size_bytes
 
     def acknowledged(self, dc: str, stored: int, append_s: float) -> None:
         """Count a batch's `stored` messages, acknowledged after `append_s` in that datacentre's

@@ -300,7 +300,6 @@ class Pending:
                 )
             )
             return None
-        self.route.hurry()
         self.settle(overdue(limit_ms, may_be_stored=self.is_sent or self.state == KEPT))
         return None
 
@@ -316,17 +315,8 @@ class Transitions:
     def admitted(self, pendings: Sequence[Pending]) -> None:
         """The heads of these have passed their checks."""
 
-    def sent(
-        self,
-        pendings: Sequence[Pending],
-        dc: str,
-        via: str,
-        places: Sequence[int] | None = None,
-    ) -> None:
-        """An append of these begins, to this datacentre's log; `via` is their records' way. Of a
-        pending whose keys part there, each part begins by itself: the messages at these `places`,
-        None for all of each.
-        """
+    def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
+        """An append of these begins, to this datacentre's log; `via` is their records' way."""
 
     def answered(
         self,
@@ -335,11 +325,9 @@ class Transitions:
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
-        places: Sequence[int] | None = None,
     ) -> None:
         """An append of these to a partition of this datacentre's log has ended, with an outcome for
-        each message that it held, in order; of a pending whose keys part there, with those
-        `places` for which it was begun. One that has settled meanwhile is told of too.
+        each message, in order. Pendings that have settled meanwhile are among them.
         """
 
     def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
@@ -367,9 +355,8 @@ class Route:
     before the next message. `producer` is what the supervisor calls that actor, `ref` its mailbox.
     `partitions` is 0 until the producer knows how many the log topic has. `batch_limits` are those
     of batches' messages. `validate` is what the topic's schema demands of a message, None for
-    nothing, `listeners` hear of its publishes; `schema_of` and `listeners_of` tell them for the
-    topic as it is now. `hurry` has those told of their fate
-    that is known, before their limit is what they are answered with.
+    nothing, `listeners` hear of its publishes; `schema_of` and `listeners_of` give both for
+    the topic as it is now.
     """
 
     name: str
@@ -383,7 +370,6 @@ class Route:
     schema_of: SchemaOf = lambda _topic: None
     listeners_of: ListenersOf = lambda _topic: ()
     spool: Spool | None = None
-    hurry: Callable[[], None] = lambda: None
     is_open: bool = True
     partitions: int = 0
     version: int = 0
@@ -418,11 +404,10 @@ class Route:
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
-        places: Sequence[int] | None = None,
     ) -> None:
         """Tell who listens that an append of these has ended; as `Transitions.answered`."""
         for listener in self.listeners:
-            listener.answered(pendings, dc, partition, outcomes, took_s, places)
+            listener.answered(pendings, dc, partition, outcomes, took_s)
 
     def settled(self, pendings: Sequence[Pending], now_s: float = 0.0) -> None:
         """Count that these have their outcomes, and tell who listens; `now_s`, monotonic, is asked

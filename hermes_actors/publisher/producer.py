@@ -130,7 +130,6 @@ class TopicProducer:
             self._hedge = Hedge(
                 fallback, route, self.config, records=self._send, settle=self._conclude
             )
-            route.hurry = self._hedge.hurry
             self._background.start_soon(self._hedge.follow)
 
     async def _run(self) -> None:
@@ -263,7 +262,7 @@ class TopicProducer:
         if not pendings:
             return
         route = self.route
-        route.measures.taken(batch.count, batch.body_bytes)
+        route.measures.taken(batch.body_bytes)
         hedge = self._hedge_now
         if hedge is not None:
             await hedge.append(pendings, batch.partition)
@@ -313,26 +312,15 @@ class TopicProducer:
             if pending.is_behind(spool):
                 pending.join_kept()
 
-    def _send(
-        self,
-        pendings: Sequence[Pending],
-        dc: str,
-        via: str,
-        places: Sequence[int] | None = None,
-    ) -> Sequence[Record]:
-        """The records of these, which go to that datacentre's log now; of one of them those at
-        these places, None for all.
-        """
+    def _send(self, pendings: Sequence[Pending], dc: str, via: str) -> Sequence[Record]:
+        """The records of these, which go to that datacentre's log now."""
         count = 0
         for pending in pendings:
             pending.sent()
             count += pending.count
         for listener in self.route.listeners:
-            listener.sent(pendings, dc, via, places)
+            listener.sent(pendings, dc, via)
         envelope = self.envelope
-        if places is not None:
-            (pending,) = pendings
-            return [to_record(pending.messages[place], envelope, via) for place in places]
         if count == len(pendings):
             return [to_record(pending.messages[0], envelope, via) for pending in pendings]
         return joined([records_of(pending.messages, envelope, via) for pending in pendings])
@@ -382,7 +370,7 @@ class TopicProducer:
 
     async def _describe(self) -> TopicSettings | None:
         try:
-            return await self.log.describe_topic(self.route.log_topic)
+            return await self.log.topics.describe(self.route.log_topic)
         except LogUnavailable:
             return None
 

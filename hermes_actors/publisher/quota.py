@@ -15,7 +15,6 @@ refused.
   brings the total above it. A limit that reaches the maximum is lowered no more.
 """
 
-import base64
 import math
 from collections.abc import Mapping
 
@@ -26,10 +25,6 @@ TIME_CONSTANT_S = 60.0
 _CHECKS_MAX = 64
 _FORGOTTEN_BYTES_PER_S = 0.001
 _ROUNDING = 1e-9
-_SF_INTEGER_MAX = 999_999_999_999_999
-"""The largest integer that a structured field of HTTP holds."""
-
-Headers = tuple[tuple[str, str], ...]
 
 
 class Average:
@@ -115,13 +110,13 @@ class Quotas:
             self._catch_up(now_s)
         average = self._rates.get(topic)
         rate = 0.0 if average is None else average.per_s(now_s)
-        limit = self._lowered.get(topic, self._max_per_s)
+        limit = self.limit_of(topic)
         if self._is_above(rate, limit):
-            return self._violation(topic, f"of topic {topic}", rate, limit, now_s)
+            return self._violation(f"of topic {topic}", rate, limit)
         if self._is_dynamic:
             total = self._total.per_s(now_s)
             if total > self._max_per_s:
-                return self._violation(topic, "of all topics", total, self._max_per_s, now_s)
+                return self._violation("of all topics", total, self._max_per_s)
         return None
 
     def count(self, topic: str, size_bytes: int, now_s: float) -> Unavailable | None:
@@ -135,14 +130,6 @@ class Quotas:
         self._total.add(size_bytes, now_s)
         return self.refusal(topic, now_s)
 
-    def headers(self, topic: str, now_s: float) -> Headers:
-        """`ratelimit-policy` and `ratelimit`, as draft-ietf-httpapi-ratelimit-headers has them."""
-        average = self._rates.get(topic)
-        rate = 0.0 if average is None else average.per_s(now_s)
-        limit = self.limit_of(topic)
-        left = (limit - rate) * TIME_CONSTANT_S
-        return self._fields(topic, limit, left, self._wait_s(rate, limit))
-
     def _is_above(self, rate: float, limit: float) -> bool:
         # Hermes compares whole bytes a second for fixed limits.
         return rate > limit if self._is_dynamic else math.floor(rate) > limit
@@ -154,9 +141,7 @@ class Quotas:
             return 1
         return max(1, math.ceil(TIME_CONSTANT_S * math.log(rate / taken_from)))
 
-    def _violation(
-        self, topic: str, whose: str, rate: float, limit: float, now_s: float
-    ) -> Unavailable:
+    def _violation(self, whose: str, rate: float, limit: float) -> Unavailable:
         wait_s = self._wait_s(rate, limit)
         error = Unavailable(
             f"The throughput {whose} is {math.floor(rate)} bytes/s, above the limit of "
@@ -164,19 +149,8 @@ class Quotas:
             ErrorCode.THROUGHPUT_QUOTA_VIOLATION,
             ErrorCode.THROUGHPUT_QUOTA_VIOLATION.status,
         )
-        fields = self._fields(topic, self.limit_of(topic), 0.0, wait_s)
-        error.headers = (("retry-after", str(wait_s)), *fields)
+        error.headers = (("retry-after", str(wait_s)),)
         return error
-
-    def _fields(self, topic: str, limit: float, left: float, reset_s: int) -> Headers:
-        key = f"pk=:{base64.b64encode(topic.encode()).decode()}:"
-        quota = min(int(limit * TIME_CONSTANT_S), _SF_INTEGER_MAX)
-        left = min(max(int(left), 0), quota)
-        window = int(TIME_CONSTANT_S)
-        return (
-            ("ratelimit-policy", f'"topic";q={quota};qu="content-bytes";w={window};{key}'),
-            ("ratelimit", f'"topic";r={left};t={reset_s};{key}'),
-        )
 
     def _catch_up(self, now_s: float) -> None:
         """Do the checks that were due, each as if at its own time."""

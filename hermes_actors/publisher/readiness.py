@@ -7,7 +7,7 @@ import trio
 from hermes_actors.actors.supervisor import run_until
 from hermes_actors.config import ReadinessConfig
 from hermes_actors.errors import Unavailable
-from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.log.base import LATEST, Log, UnknownTopic
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.status.dependencies import Dependency
 
@@ -72,7 +72,7 @@ class ReadinessCheck:
         async with limiter:
             try:
                 with trio.move_on_after(self._interval_s):
-                    await self._log.end_positions(log_topic)
+                    await self._log.positions(log_topic, LATEST)
                     self._answered.add(log_topic)
             except (UnknownTopic, Unavailable):
                 # Not there yet, or without a leader: asked again.

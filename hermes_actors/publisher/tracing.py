@@ -56,7 +56,6 @@ class PublishSpans(Transitions):
         pendings: Sequence[Pending],
         dc: str,
         via: str,
-        places: Sequence[int] | None = None,
     ) -> None:
         """Begin the span of an append."""
         for pending in pendings:
@@ -78,7 +77,6 @@ class PublishSpans(Transitions):
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
-        places: Sequence[int] | None = None,
     ) -> None:
         """End the span of an append, with what became of it."""
         at = 0

@@ -1,6 +1,7 @@
 """Tracking of publishing: what becomes of the messages of topics with trackingEnabled."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.log.base import Outcome, Stored
@@ -10,19 +11,18 @@ from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.tracking.buffer import TrackingBuffer
 from hermes_actors.tracking.events import (
-    ID_CHARACTERS_MAX,
     REASON_CHARACTERS_MAX,
     EventKind,
     TrackingEvent,
+    as_told,
 )
 
 
 class TrackedPublishes(Transitions):
-    """Tells what became of publishes to tracked topics: what a log has taken, to that datacentre's
-    log.
+    """Tells what became of publishes to tracked topics; what a log has taken, to that log.
 
-    Of messages of a batch that is answered already (the slower of two hedged appends) only the
-    number is known: they are counted as dropped.
+    Of a batch that was answered already (the slower of two hedged appends) only the number of
+    messages is known: they are counted as dropped.
     """
 
     def __init__(
@@ -38,15 +38,13 @@ class TrackedPublishes(Transitions):
         pendings: Sequence[Pending],
         dc: str,
         via: str,
-        places: Sequence[int] | None = None,
     ) -> None:
         """Tell what is sent to another datacentre because the own one is slow."""
         if via == Via.HEDGE.value:
             # Told there: the own log is slow.
             for pending in pendings:
-                messages = pending.messages
-                some = messages if places is None else [messages[place] for place in places]
-                self._tell(EventKind.HEDGED, dc, pending.route.name, some, via)
+                for message in pending.messages:
+                    self._tell(EventKind.HEDGED, dc, pending.route.name, message.id, via)
 
     def answered(
         self,
@@ -55,20 +53,25 @@ class TrackedPublishes(Transitions):
         partition: int,
         outcomes: Sequence[Outcome],
         took_s: float,
-        places: Sequence[int] | None = None,
     ) -> None:
         """Tell what a log has taken, and what it has not."""
-        at = 0
+        via = Via.LOCAL.value if dc == self._dc else Via.FALLBACK.value
+        rest = iter(outcomes)
         for pending in pendings:
-            held = range(pending.count) if places is None else places
-            following = at + len(held)
-            self._answered(pending, dc, partition, held, outcomes[at:following])
-            at = following
+            messages, topic = pending.messages, pending.route.name
+            some = list(islice(rest, pending.count))
+            if not messages and pending.count > 1:
+                self._buffers[dc].drop(len(some))
+                continue
+            for place, outcome in enumerate(some):
+                message_id = messages[place].id if messages else pending.id
+                self._appended(topic, message_id, dc, partition, outcome, via)
 
     def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
         """Tell what the spool has taken."""
-        topic = pending.route.name
-        self._tell(EventKind.SPOOLED, self._dc, topic, messages, Via.SPOOL.value)
+        for message in messages:
+            name = pending.route.name
+            self._tell(EventKind.SPOOLED, self._dc, name, message.id, Via.SPOOL.value)
 
     def replayed(
         self,
@@ -79,70 +82,45 @@ class TrackedPublishes(Transitions):
         took_s: float,
     ) -> None:
         """Tell what a log has taken from the spool."""
-        topics, now_ms = self._metadata.catalog.topics, self._clock.now_ms()
+        topics, via = self._metadata.catalog.topics, Via.SPOOL.value
         for entry, outcome in zip(entries, outcomes, strict=True):
             live = topics.get(entry.topic)
             if live is not None and live.topic.tracking_enabled and isinstance(outcome, Stored):
-                self._buffers[dc].add(
-                    TrackingEvent(
-                        EventKind.PUBLISHED,
-                        entry.message.id[:ID_CHARACTERS_MAX],
-                        entry.topic,
-                        now_ms,
-                        dc,
-                        partition=partition,
-                        offset=outcome.offset,
-                        via=Via.SPOOL.value,
-                    )
-                )
+                self._appended(entry.topic, entry.message.id, dc, partition, outcome, via)
 
-    def _answered(
-        self,
-        pending: Pending,
-        dc: str,
-        partition: int,
-        places: Sequence[int],
-        outcomes: Sequence[Outcome],
+    def _appended(
+        self, topic: str, message_id: str, dc: str, partition: int, outcome: Outcome, via: str
     ) -> None:
-        messages = pending.messages
-        if not messages and pending.count > 1:
-            buffer = self._buffers[dc]
-            buffer.drop(len(outcomes))
-            return
-        now_ms = self._clock.now_ms()
-        for place, outcome in zip(places, outcomes, strict=False):
-            is_stored = isinstance(outcome, Stored)
-            # What was not taken is told at home: the other log may be away.
-            buffer = self._buffers[dc if is_stored else self._dc]
-            if not buffer.has_room:
-                buffer.drop(1)
-                continue
-            message_id = messages[place].id if messages else pending.id
-            buffer.add(
-                TrackingEvent(
-                    EventKind.PUBLISHED if is_stored else EventKind.FAILED,
-                    message_id[:ID_CHARACTERS_MAX],
-                    pending.route.name,
-                    now_ms,
-                    dc,
-                    partition=partition,
-                    offset=outcome.offset if isinstance(outcome, Stored) else -1,
-                    reason="" if isinstance(outcome, Stored) else _cut(outcome.reason),
-                    via=Via.LOCAL.value if dc == self._dc else Via.FALLBACK.value,
-                )
+        if isinstance(outcome, Stored):
+            self._tell(EventKind.PUBLISHED, dc, topic, message_id, via, partition, outcome.offset)
+        else:
+            # Told at home: the other log may be away.
+            reason = as_told(outcome.reason, REASON_CHARACTERS_MAX)
+            self._tell(
+                EventKind.FAILED, dc, topic, message_id, via, partition, -1, reason, to=self._dc
             )
 
     def _tell(
-        self, kind: EventKind, dc: str, topic: str, messages: Sequence[Message], via: str
+        self,
+        kind: EventKind,
+        dc: str,
+        topic: str,
+        message_id: str,
+        via: str,
+        partition: int = -1,
+        offset: int = -1,
+        reason: str = "",
+        to: str = "",
     ) -> None:
-        buffer, now_ms = self._buffers[dc], self._clock.now_ms()
-        for message in messages:
-            if buffer.has_room:
-                message_id = message.id[:ID_CHARACTERS_MAX]
-                buffer.add(TrackingEvent(kind, message_id, topic, now_ms, dc, via=via))
-            else:
-                buffer.drop(1)
-
-
-def _cut(reason: str) -> str:
-    return reason[:REASON_CHARACTERS_MAX]
+        event = TrackingEvent(
+            kind,
+            as_told(message_id),
+            topic,
+            self._clock.now_ms(),
+            dc,
+            partition=partition,
+            offset=offset,
+            reason=reason,
+            via=via,
+        )
+        self._buffers[to or dc].add(event)

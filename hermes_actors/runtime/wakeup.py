@@ -19,7 +19,7 @@ class Wakeup:
         self._event: trio.Event | None = None
 
     def set(self) -> None:
-        """Wake the one that waits, or let the next `wait` return at once."""
+        """Wake the waiting task, or let the next `wait` return at once."""
         self.is_set = True
         if self._event is not None:
             self._event.set()

@@ -8,20 +8,17 @@ schema with `parts` may be used on the event loop.
 import io
 from collections.abc import Mapping
 from enum import Enum
-from functools import lru_cache
 from typing import Any, assert_never
 
 import fastavro
 import msgspec
 
-from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.schema.avro_conversion import Take, Unfit, conversion
+from hermes_actors.errors import Refused
+from hermes_actors.schema.avro_conversion import Encoding, Take, Unfit, conversion
 from hermes_actors.schema.avro_types import RECORDS, AvroTypes, no_schema
-from hermes_actors.schema.loop_limits import TEXT_MAX, AvroType
+from hermes_actors.schema.loop_limits import AvroType
 
 METADATA = "__metadata"
-COMPILED_MAX = 1_000
-"""Schemas that stay compiled for the loop."""
 
 _METADATA_TYPE = fastavro.parse_schema(["null", {"type": "map", "values": "string"}])
 _PART = "HermesPart"
@@ -57,15 +54,15 @@ class AvroSchema:
         self.parts = types.parts
         self._schema = types.root
         try:
-            self._lenient: Take = conversion(types, is_strict=False)
-            self._strict: Take = conversion(types, is_strict=True)
+            self._lenient: Take = conversion(types, Encoding.LENIENT)
+            self._strict: Take = conversion(types, Encoding.STRICT)
             self._metadata = _Metadata.of(types)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             # fastavro parses some texts that are no schemas.
             raise no_schema(str(error) or type(error).__name__) from error
         self.has_metadata = self._metadata is not None
 
-    def convert(self, form: BodyForm, body: bytes, metadata: Mapping[str, str]) -> bytes:
+    def take(self, body: bytes, form: BodyForm, metadata: Mapping[str, str]) -> bytes:
         """Return the body as it is stored, with `metadata` as its `__metadata` where the schema has
         that. Raises Refused for a body that does not fit.
         """
@@ -107,10 +104,12 @@ class AvroSchema:
         return self.json_of(self.document(body), keeps_metadata)
 
     @staticmethod
-    def json_of(document: Mapping[str, Any], keeps_metadata: bool = False) -> bytes:
-        """Return what `document` has given as JSON. Raises UndecodableAvro."""
-        if not keeps_metadata and METADATA in document:
-            document = {name: each for name, each in document.items() if name != METADATA}
+    def json_of(document: dict[str, Any], keeps_metadata: bool = False) -> bytes:
+        """Return what `document` has given as JSON, and drop its `__metadata` unless that is kept.
+        Raises UndecodableAvro.
+        """
+        if not keeps_metadata:
+            document.pop(METADATA, None)
         try:
             return msgspec.json.encode(document)
         except (ValueError, OverflowError, RecursionError) as error:
@@ -120,20 +119,6 @@ class AvroSchema:
 def avro_schema(text: str) -> AvroSchema:
     """The compiled schema. Raises Refused with FORMAT_ERROR."""
     return AvroSchema(AvroTypes(text))
-
-
-@lru_cache(maxsize=COMPILED_MAX)
-def loop_schema(text: str) -> AvroSchema | Refused | None:
-    """The schema, for use on the loop; why this node cannot use it; None if it is for a worker."""
-    if len(text) > TEXT_MAX:
-        return None
-    try:
-        types = AvroTypes(text)
-        return None if types.parts is None else AvroSchema(types)
-    except Refused as error:
-        # Another version's node has stored it; whatever it is, other topics go on.
-        message = f"This node cannot use the topic's schema: {error.message}"
-        return Refused(message, ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
 
 
 class _Metadata:

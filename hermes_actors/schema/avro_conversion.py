@@ -6,22 +6,46 @@ name and the value.
 """
 
 from collections.abc import Callable
+from enum import Enum, auto
+from types import NoneType
 from typing import Any
 
 from hermes_actors.schema.avro_logical import LOGICAL_READS
-from hermes_actors.schema.avro_types import LOGICAL, PRIMITIVES, RECORDS, AvroTypes, no_schema
+from hermes_actors.schema.avro_types import LOGICAL, PRIMITIVES, AvroTypes, no_schema
 from hermes_actors.schema.loop_limits import AvroType
 
 Take = Callable[[Any], Any]
 """Turns a value of JSON into what fastavro writes. Raises Unfit."""
 
-INT_BITS, LONG_BITS = 32, 64
+_BITS = {"int": 32, "long": 64}
 _FLOAT_MAX = 3.4028235677973366e38
 """The first number that four bytes cannot hold."""
 
-_SYMBOLS_SHOWN = 20
+_SHOWN_MAX = 20
 _ABSENT: Any = object()
 _NULL = ("null", None)
+_JAVA = {
+    "boolean": "java.lang.Boolean",
+    "string": "java.lang.String",
+    "bytes": "java.lang.String",
+    "array": "java.util.Collection",
+    "map": "java.util.Map",
+    "record": "java.util.Map",
+    "null": "null",
+}
+"""The words of Hermes' lenient errors; any other type is a number."""
+
+_NUMBER = "java.lang.Number"
+
+_TOKENS = {
+    NoneType: "VALUE_NULL",
+    int: "VALUE_NUMBER_INT",
+    float: "VALUE_NUMBER_FLOAT",
+    str: "VALUE_STRING",
+    list: "START_ARRAY",
+    dict: "START_OBJECT",
+}
+"""The words of Hermes' strict errors."""
 
 
 class Unfit(Exception):
@@ -40,62 +64,118 @@ class Unfit(Exception):
         return self.reason.replace("{field}", path or "(the message)", 1)
 
 
-def conversion(types: AvroTypes, *, is_strict: bool) -> Take:
+class Encoding(Enum):
+    """What the JSON is. DEFAULT is a default of the schema: strict, but of a union it is the first
+    branch, and fields may be missing.
+    """
+
+    LENIENT = auto()
+    STRICT = auto()
+    DEFAULT = auto()
+
+
+def conversion(types: AvroTypes, encoding: Encoding) -> Take:
     """The function that converts whole messages. Raises Refused for a default that does not fit."""
-    return _Conversion(types, is_strict=is_strict).of(types.root)
+    return _Conversion(types, encoding).of(types.root)
 
 
 class _Conversion:
     """Makes the functions of one encoding for the types of a schema."""
 
-    def __init__(self, types: AvroTypes, *, is_strict: bool) -> None:
+    def __init__(self, types: AvroTypes, encoding: Encoding) -> None:
         self._types = types
-        self._is_strict = is_strict
-        self._strict = self if is_strict else _Conversion(types, is_strict=True)
+        self._encoding = encoding
+        self._is_strict = encoding is not Encoding.LENIENT
         self._records: dict[str, Take] = {}
+        self._defaults = (
+            _Conversion(types, Encoding.DEFAULT) if encoding is Encoding.LENIENT else self
+        )
 
     def of(self, kind: AvroType) -> Take:
         """The function of a type."""
         kind = self._types.resolved(kind)
         if isinstance(kind, list):
             return self._union([(_branch_of(each), self.of(each)) for each in kind])
-        what = kind if isinstance(kind, str) else kind["type"]
+        described = kind if isinstance(kind, dict) else {}
+        what = described.get("type", kind)
         if what in PRIMITIVES:
-            return self._primitive(what, kind)
-        assert isinstance(kind, dict), "it is described"
-        if what == "array":
-            return self._array(self.of(kind["items"]))
-        if what == "map":
-            return self._map(self.of(kind["values"]))
-        if what == "enum":
-            return self._enum(kind["symbols"])
-        if what == "fixed":
-            return self._fixed(kind)
-        return self._record(kind)
+            return self._primitive(what, described)
+        match what:
+            case "array":
+                return self._array(self.of(described["items"]))
+            case "map":
+                return self._map(self.of(described["values"]))
+            case "enum":
+                return self._enum(described["symbols"])
+            case "fixed":
+                return self._fixed(described)
+        return self._record(described)
 
-    def _wrong(self, java: str, avro: str, value: Any) -> Unfit:
+    def _wrong(self, what: str, value: Any, begin: str = "") -> Unfit:
         if self._is_strict:
-            return Unfit(f": Expected {avro}. Got {_token(value)}.")
-        return Unfit(f": Field {{field}} is expected to be type: {java}")
+            token = f"VALUE_{value}".upper() if type(value) is bool else _TOKENS[type(value)]
+            return Unfit(f": Expected {begin or what}. Got {token}.")
+        return Unfit(f": Field {{field}} is expected to be type: {_JAVA.get(what, _NUMBER)}")
 
-    def _primitive(self, what: str, kind: AvroType) -> Take:
-        if self._is_strict:
-            return _STRICT[what]
-        plain = _LENIENT[what]
-        logical = kind.get(LOGICAL) if isinstance(kind, dict) else None
-        describe = LOGICAL_READS.get((what, str(logical)))
-        if describe is None or not isinstance(kind, dict):
-            return plain
-        read = describe(kind)
+    def _primitive(self, what: str, described: dict[str, Any]) -> Take:
+        match what:
+            case "null":
+                return self._exactly(what, NoneType)
+            case "boolean":
+                return self._exactly(what, bool)
+            case "string":
+                return self._exactly(what, str)
+            case "int" | "long" if self._is_strict:
+                plain = self._number(what, lambda value: self._within(what, value))
+            case "int" | "long":
+                bits = _BITS[what]
+                plain = self._number(what, lambda value: narrowed(value, bits))
+            case "float" | "double":
+                plain = self._number(what, _shortened if what == "float" else _real)
+            case _ if self._is_strict:
+                plain = self._latin
+            case _:
+                text = self._exactly(what, str)
+                plain = lambda value: text(value).encode()  # noqa: E731
+        describe = LOGICAL_READS.get((what, str(described.get(LOGICAL))))
+        return (
+            plain if self._is_strict or describe is None else _logical(describe(described), plain)
+        )
 
+    def _exactly(self, what: str, kind: type) -> Take:
         def take(value: Any) -> Any:
-            try:
-                found = read(value)
-            except (ValueError, ArithmeticError) as error:
-                raise Unfit(f": Field {{field}}: {error}") from error
-            return plain(value) if found is None else found
+            if type(value) is kind:
+                return value
+            raise self._wrong(what, value)
 
         return take
+
+    def _number(self, what: str, make: Take) -> Take:
+        def number(value: Any) -> Any:
+            if type(value) is int or type(value) is float:
+                return make(value)
+            raise self._wrong(what, value)
+
+        return number
+
+    def _within(self, what: str, value: float) -> int:
+        limit = 1 << (_BITS[what] - 1)
+        if type(value) is float and not (value.is_integer() and -limit <= value < limit):
+            raise self._wrong(what, value)
+        if not -limit <= value < limit:
+            shown = str(value)[:_SHOWN_MAX]
+            raise Unfit(f": Numeric value ({shown}) out of range of {what}")
+        return int(value)
+
+    def _latin(self, value: Any, what: str = "bytes") -> bytes:
+        if type(value) is not str:
+            raise self._wrong(what, value)
+        try:
+            return value.encode("latin-1")
+        except UnicodeEncodeError as error:
+            raise Unfit(
+                f": Expected {what} as text of ISO 8859-1. Got other characters."
+            ) from error
 
     def _union(self, branches: list[tuple[str, Take]]) -> Take:
         takes = {name: take for name, take in branches if name != "null"}
@@ -105,7 +185,7 @@ class _Conversion:
             if value is None and has_null:
                 return _NULL
             if type(value) is not dict or len(value) != 1:
-                raise self._wrong("", "start-union", value)
+                raise self._wrong("", value, "start-union")
             ((name, held),) = value.items()
             if name not in takes:
                 raise Unfit(f": Unknown union branch {name}")
@@ -124,12 +204,15 @@ class _Conversion:
             names = ", ".join(name for name, _ in branches)
             raise Unfit(f": Field {{field}} is expected to be one of these: {names}")
 
+        if self._encoding is Encoding.DEFAULT:
+            first, take = branches[0]
+            return lambda value: (first, take(value))
         return tagged if self._is_strict else first_fitting
 
     def _array(self, item: Take) -> Take:
         def array(value: Any) -> Any:
             if type(value) is not list:
-                raise self._wrong("java.util.Collection", "array-start", value)
+                raise self._wrong("array", value, "array-start")
             taken: list[Any] = []
             try:
                 taken.extend(map(item, value))
@@ -143,7 +226,7 @@ class _Conversion:
     def _map(self, item: Take) -> Take:
         def take(value: Any) -> Any:
             if type(value) is not dict:
-                raise self._wrong("java.util.Map", "map-start", value)
+                raise self._wrong("map", value, "map-start")
             name = ""
             taken = {}
             try:
@@ -158,7 +241,7 @@ class _Conversion:
 
     def _enum(self, symbols: list[str]) -> Take:
         known = frozenset(symbols)
-        shown = ", ".join(symbols[:_SYMBOLS_SHOWN])
+        shown = ", ".join(symbols[:_SHOWN_MAX])
         lenient = f": Field {{field}} is expected to be of enum type and be one of {shown}"
 
         def enum(value: Any) -> Any:
@@ -167,8 +250,8 @@ class _Conversion:
             if not self._is_strict:
                 raise Unfit(lenient)
             if type(value) is not str:
-                raise self._wrong("", "enum", value)
-            raise Unfit(f": Unknown symbol in enum {value[:_SYMBOLS_SHOWN]}")
+                raise self._wrong("enum", value)
+            raise Unfit(f": Unknown symbol in enum {value[:_SHOWN_MAX]}")
 
         return enum
 
@@ -180,7 +263,7 @@ class _Conversion:
                 raise Unfit(
                     f": Field {{field}}: fixed {name} cannot be sent as plain JSON; send avro/json"
                 )
-            taken = _latin(value, "fixed")
+            taken = self._latin(value, "fixed")
             if len(taken) != size:
                 raise Unfit(f": Expected fixed length {size}, but got {len(taken)}")
             return taken
@@ -203,7 +286,7 @@ class _Conversion:
 
         def record(value: Any) -> Any:
             if type(value) is not dict:
-                raise self._wrong("java.util.Map", "record-start", value)
+                raise self._wrong("record", value, "record-start")
             name = ""
             taken = {}
             get = value.get
@@ -226,11 +309,11 @@ class _Conversion:
         return record
 
     def _default(self, field: dict[str, Any]) -> Any:
-        """The default of a field as fastavro writes it, for plain JSON."""
-        if self._is_strict or "default" not in field:
+        """The default of a field, as fastavro writes it."""
+        if self._encoding is Encoding.STRICT or "default" not in field:
             return _ABSENT
         try:
-            return self._filled(field["type"], field["default"])
+            return self._defaults.of(field["type"])(field["default"])
         except RecursionError:
             raise no_schema(f"the default of field {field['name']} has no end") from None
         except Unfit as error:
@@ -239,29 +322,16 @@ class _Conversion:
                 f"the default of field {field['name']} does not fit: {reason}"
             ) from None
 
-    def _filled(self, kind: AvroType, value: Any) -> Any:
-        """A default: of a union it is one of the first branch, a record's own defaults fill it."""
-        kind = self._types.resolved(kind)
-        if isinstance(kind, list):
-            return _branch_of(kind[0]), self._filled(kind[0], value)
-        if isinstance(kind, dict):
-            what = kind["type"]
-            if what in RECORDS and type(value) is dict:
-                return {
-                    field["name"]: self._filled(field["type"], _given(value, field["name"], field))
-                    for field in kind["fields"]
-                }
-            if what == "array" and type(value) is list:
-                return [self._filled(kind["items"], each) for each in value]
-            if what == "map" and type(value) is dict:
-                return {name: self._filled(kind["values"], each) for name, each in value.items()}
-        return self._strict.of(kind)(value)
 
+def _logical(read: Callable[[Any], Any], plain: Take) -> Take:
+    def take(value: Any) -> Any:
+        try:
+            found = read(value)
+        except (ValueError, ArithmeticError) as error:
+            raise Unfit(f": Field {{field}}: {error}") from error
+        return plain(value) if found is None else found
 
-def _given(value: dict[str, Any], name: str, field: dict[str, Any]) -> Any:
-    if name not in value and "default" not in field:
-        raise Unfit(f": Expected field name not found: {name}")
-    return value.get(name, field.get("default"))
+    return take
 
 
 def _branch_of(kind: AvroType) -> str:
@@ -272,30 +342,13 @@ def _branch_of(kind: AvroType) -> str:
     return str(kind.get("name", kind["type"]))
 
 
-def _token(value: Any) -> str:
-    """The word of Hermes' JSON reader for a value."""
-    match value:
-        case None:
-            return "VALUE_NULL"
-        case bool():
-            return "VALUE_TRUE" if value else "VALUE_FALSE"
-        case int():
-            return "VALUE_NUMBER_INT"
-        case float():
-            return "VALUE_NUMBER_FLOAT"
-        case str():
-            return "VALUE_STRING"
-        case list():
-            return "START_ARRAY"
-        case _:
-            return "START_OBJECT"
-
-
 def narrowed(value: float, bits: int) -> int:
     """A number in an integer of so many bits, as Java's narrowing makes it: a fraction is cut off,
     an integer wraps, a float that is too large becomes the largest.
     """
     largest = (1 << (bits - 1)) - 1
+    if type(value) is int and -largest <= value <= largest:
+        return value
     if type(value) is float:
         if value != value:
             return 0
@@ -317,74 +370,3 @@ def _shortened(value: float) -> float:
     if abs(number) >= _FLOAT_MAX:
         return float("inf") if number > 0 else float("-inf")
     return number
-
-
-def _typed(types: tuple[type, ...], wrong: Callable[[Any], str], make: Take) -> Take:
-    """A function that takes values of these types, which `make` converts."""
-
-    def take(value: Any) -> Any:
-        if type(value) not in types:
-            raise Unfit(wrong(value))
-        return make(value)
-
-    return take
-
-
-def _lenient(java: str, types: tuple[type, ...], make: Take) -> Take:
-    return _typed(types, lambda _: f": Field {{field}} is expected to be type: {java}", make)
-
-
-def _strict(avro: str, types: tuple[type, ...], make: Take) -> Take:
-    return _typed(types, lambda value: f": Expected {avro}. Got {_token(value)}.", make)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-_NUMBER = (int, float)
-_LENIENT: dict[str, Take] = {
-    "null": _lenient("null", (type(None),), _same),
-    "boolean": _lenient("java.lang.Boolean", (bool,), _same),
-    "int": _lenient("java.lang.Number", _NUMBER, lambda value: narrowed(value, INT_BITS)),
-    "long": _lenient("java.lang.Number", _NUMBER, lambda value: narrowed(value, LONG_BITS)),
-    "float": _lenient("java.lang.Number", _NUMBER, _shortened),
-    "double": _lenient("java.lang.Number", _NUMBER, _real),
-    "string": _lenient("java.lang.String", (str,), _same),
-    "bytes": _lenient("java.lang.String", (str,), str.encode),
-}
-
-
-def _within(avro: str, bits: int) -> Take:
-    limit = 1 << (bits - 1)
-
-    def make(value: float) -> int:
-        if type(value) is float and not (value.is_integer() and -limit <= value < limit):
-            raise Unfit(f": Expected {avro}. Got {_token(value)}.")
-        if not -limit <= value < limit:
-            shown = str(value)[:_SYMBOLS_SHOWN]
-            raise Unfit(f": Numeric value ({shown}) out of range of {avro}")
-        return int(value)
-
-    return _strict(avro, _NUMBER, make)
-
-
-def _latin(value: Any, avro: str) -> bytes:
-    if type(value) is not str:
-        raise Unfit(f": Expected {avro}. Got {_token(value)}.")
-    try:
-        return value.encode("latin-1")
-    except UnicodeEncodeError as error:
-        raise Unfit(f": Expected {avro} as text of ISO 8859-1. Got other characters.") from error
-
-
-_STRICT: dict[str, Take] = {
-    "null": _strict("null", (type(None),), _same),
-    "boolean": _strict("boolean", (bool,), _same),
-    "int": _within("int", INT_BITS),
-    "long": _within("long", LONG_BITS),
-    "float": _strict("float", _NUMBER, _shortened),
-    "double": _strict("double", _NUMBER, _real),
-    "string": _strict("string", (str,), _same),
-    "bytes": lambda value: _latin(value, "bytes"),
-}

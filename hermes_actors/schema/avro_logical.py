@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, Inexact
 from typing import Any
 
@@ -15,51 +15,43 @@ Read = Callable[[Any], Any]
 """Reads a value of JSON; None leaves it to the plain type. Raises ValueError, ArithmeticError."""
 
 
-def _date(_kind: dict[str, Any]) -> Read:
+def _text(parse: Callable[[str], int], words: str) -> Callable[[dict[str, Any]], Read]:
     def read(value: Any) -> int | None:
         if type(value) is not str:
             return None
         try:
-            return date.fromisoformat(value).toordinal() - _EPOCH_DAY
+            return parse(value)
         except ValueError as error:
-            raise ValueError("a date is written as 2026-11-22") from error
+            raise ValueError(words) from error
 
-    return read
+    return lambda _kind: read
+
+
+_date = _text(
+    lambda text: date.fromisoformat(text).toordinal() - _EPOCH_DAY,
+    "a date is written as 2026-11-22",
+)
 
 
 def _time(units_a_second: int) -> Callable[[dict[str, Any]], Read]:
-    def of(_kind: dict[str, Any]) -> Read:
-        def read(value: Any) -> int | None:
-            if type(value) is not str:
-                return None
-            try:
-                found = time.fromisoformat(value)
-            except ValueError as error:
-                raise ValueError("a time is written as 12:34:56.789") from error
-            seconds = found.hour * 3_600 + found.minute * 60 + found.second
-            return seconds * units_a_second + found.microsecond * units_a_second // 1_000_000
+    def parse(text: str) -> int:
+        since = datetime.combine(_EPOCH, time.fromisoformat(text), UTC) - _EPOCH
+        return _units(since, units_a_second)
 
-        return read
-
-    return of
+    return _text(parse, "a time is written as 12:34:56.789")
 
 
 def _timestamp(units_a_second: int) -> Callable[[dict[str, Any]], Read]:
-    def of(_kind: dict[str, Any]) -> Read:
-        def read(value: Any) -> int | None:
-            if type(value) is not str:
-                return None
-            try:
-                found = datetime.fromisoformat(value)
-            except ValueError as error:
-                raise ValueError("a moment is written as 2026-11-22T12:34:56.789Z") from error
-            since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
-            micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-            return micros * units_a_second // 1_000_000
+    def parse(text: str) -> int:
+        found = datetime.fromisoformat(text)
+        since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - _EPOCH
+        return _units(since, units_a_second)
 
-        return read
+    return _text(parse, "a moment is written as 2026-11-22T12:34:56.789Z")
 
-    return of
+
+def _units(since: timedelta, units_a_second: int) -> int:
+    return since // timedelta(microseconds=1_000_000 // units_a_second)
 
 
 def _decimal(kind: dict[str, Any]) -> Read:

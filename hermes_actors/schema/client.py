@@ -35,38 +35,30 @@ _KINDS = frozenset(each.value for each in SchemaKind)
 T = TypeVar("T")
 
 
-class RegistryAway(Exception):
-    """No URL gave an answer; the text says why, without secrets."""
+class NoAnswer(Unavailable):
+    """There is no usable answer; `reason` says why, without secrets."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The schema registry cannot be asked now: {reason}; try again")
+        self.reason = reason
 
 
-class BadAnswer(Exception):
-    """An answer is none that a registry gives; the text says why."""
+class RegistryAway(NoAnswer):
+    """No URL gave an answer."""
 
 
-class _RegisteredSchema(Struct):
-    id: int
-    schema: str
+class BadAnswer(NoAnswer):
+    """An answer is not one of a registry's."""
+
+
+class _Answer(Struct):
+    """The fields of all answers that are objects."""
+
+    id: int = 0
     version: int = 0
+    schema: str = ""
     schemaType: str | None = None  # noqa: N815 -- the registry's word
     references: list[Any] | None = None
-
-
-class _Id(Struct):
-    id: int
-
-
-class _Looked(Struct):
-    id: int
-    version: int
-
-
-class _Text(Struct):
-    schema: str
-    schemaType: str | None = None  # noqa: N815 -- the registry's word
-    references: list[Any] | None = None
-
-
-class _Failure(Struct):
     message: str = ""
     error_code: int = 0
 
@@ -108,41 +100,36 @@ class RegistryClient:
         return f"{self._config.subject_prefix}{topic}{self._config.subject_suffix}"
 
     async def look_up(self, topic: str, known: Mapping[int, SchemaVersion]) -> Listed:
-        """The versions of a topic's subject, its newest LISTED_MAX. Of those in `known` only the
-        newest that is still there is asked for again. Raises RegistryAway and BadAnswer.
+        """The newest LISTED_MAX versions of a topic's subject. Of those in `known` only the newest
+        is asked for again: it tells whether the subject was deleted and made anew. Raises NoAnswer.
         """
-        path = f"/subjects/{quote(self.subject(topic), safe='')}/versions"
+        path = f"{self._path(topic)}/versions"
         content = await self._read(path)
         listed = set() if content is None else set(_decoded(content, list[int]))
         numbers = sorted(each for each in listed if 0 < each <= _NUMBER_MAX)[-LISTED_MAX:]
-        if not numbers:
-            return Listed()
-        newest = await self._version(path, numbers[-1])
-        compared = max((each for each in numbers if each in known), default=0)
-        if compared:
-            again = newest if compared == numbers[-1] else await self._version(path, compared)
-            if again != known[compared]:
-                # The subject was deleted, and made anew.
-                known = {}
+        compared = max(known.keys() & set(numbers), default=0)
         versions: dict[int, SchemaVersion] = {}
-        for number in numbers[:-1]:
-            each = known.get(number) or await self._version(path, number)
-            if isinstance(each, SchemaVersion):
-                versions[number] = each
-        if isinstance(newest, SchemaVersion):
-            versions[numbers[-1]] = newest
-            return Listed(versions)
-        return Listed(versions, newest)
+        unusable = ""
+        for number in reversed(numbers):
+            each = known.get(number) if number < compared else None
+            found = each or await self._version(path, number)
+            if number == compared and found != known[compared]:
+                known = {}
+            if isinstance(found, SchemaVersion):
+                versions[number] = found
+            elif number == numbers[-1]:
+                unusable = found
+        return Listed(dict(sorted(versions.items())), unusable)
 
     async def _version(self, path: str, number: int) -> SchemaVersion | str:
-        """Return one version, or why it cannot be used: "" where no topic has its language."""
+        """One version, or why it is not usable: "" where no topic has its language."""
         content = await self._read(f"{path}/{number}")
         if content is None:
             return ""
-        found = _decoded(content, _RegisteredSchema)
+        found = _decoded(content, _Answer)
         if found.version not in (0, number):
             raise BadAnswer(f"asked for version {number}, the registry answers {found.version}")
-        schema = _usable(found.schema, found.schemaType, found.references)
+        schema = _usable(found)
         if isinstance(schema, str):
             return schema and f"version {number} {schema}"
         if not 0 < found.id <= _NUMBER_MAX:
@@ -150,14 +137,9 @@ class RegistryClient:
         return SchemaVersion(number, found.id, schema)
 
     async def by_id(self, schema_id: int) -> Schema | None:
-        """The schema with this id; None when there is none that can be used. Raises RegistryAway
-        and BadAnswer.
-        """
+        """The schema with this id; None when there is no usable one. Raises NoAnswer."""
         content = await self._read(f"/schemas/ids/{schema_id}")
-        if content is None:
-            return None
-        found = _decoded(content, _Text)
-        schema = _usable(found.schema, found.schemaType, found.references)
+        schema = None if content is None else _usable(_decoded(content, _Answer))
         return schema if isinstance(schema, Schema) else None
 
     async def register(self, topic: str, schema: Schema) -> SchemaVersion:
@@ -165,44 +147,43 @@ class RegistryClient:
 
         Raises Refused with the registry's own words, and Unavailable.
         """
-        subject = f"/subjects/{quote(self.subject(topic), safe='')}"
         body = _body_of(schema)
-        await self._change("POST", f"{subject}/versions", body, _Id)
-        looked = await self._change("POST", subject, body, _Looked)
-        if not (0 < looked.version <= _NUMBER_MAX and 0 < looked.id <= _NUMBER_MAX):
+        await self._change("POST", f"{self._path(topic)}/versions", body)
+        content = await self._change("POST", self._path(topic), body)
+        found = _decoded(content or b"{}", _Answer)
+        if not (0 < found.version <= _NUMBER_MAX and 0 < found.id <= _NUMBER_MAX):
             raise Unavailable(
-                f"The schema registry answers version {looked.version} and id {looked.id}, and "
+                f"The schema registry answers version {found.version} and id {found.id}, and "
                 "records have room for 31 bits; the version is registered there"
             )
-        return SchemaVersion(looked.version, looked.id, schema)
+        return SchemaVersion(found.version, found.id, schema)
 
     async def delete(self, topic: str) -> list[int]:
         """Delete all versions of the topic's subject, if it is there. Raises Refused and
         Unavailable.
         """
-        path = f"/subjects/{quote(self.subject(topic), safe='')}"
-        try:
-            status, content = await self._ask("DELETE", path, None)
-        except RegistryAway as error:
-            raise _away(error) from error
-        if status == 404:
-            return []
-        return _changed(status, content, list[int])
+        content = await self._change("DELETE", self._path(topic), None, missing=404)
+        return [] if content is None else _decoded(content, list[int])
 
-    async def _change(self, method: str, path: str, body: bytes | None, kind: type[T]) -> T:
-        try:
-            status, content = await self._ask(method, path, body)
-        except RegistryAway as error:
-            raise _away(error) from error
-        return _changed(status, content, kind)
+    def _path(self, topic: str) -> str:
+        return f"/subjects/{quote(self.subject(topic), safe='')}"
+
+    async def _change(
+        self, method: str, path: str, body: bytes | None, missing: int = 0
+    ) -> bytes | None:
+        status, content = await self._ask(method, path, body)
+        if status in (200, missing):
+            return content if status == 200 else None
+        text = _words(content) or f"it answered {status}"
+        raise Refused(f"The schema registry refuses: {text}", ErrorCode.SCHEMA_BAD_REQUEST)
 
     async def _read(self, path: str) -> bytes | None:
-        """The body of an answer; None where there is none of that name."""
+        """The body of an answer; None when the registry has nothing of that name."""
         status, content = await self._ask("GET", path, None)
         return content if status == 200 else None
 
     async def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        """The first answer that one of the URLs gives: 200, or what is wrong with the question."""
+        """The first answer that a URL gives: 200, or what is wrong with the request."""
         reasons = []
         for attempt in range(len(self._urls)):
             place = (self._first + attempt) % len(self._urls)
@@ -225,45 +206,38 @@ class RegistryClient:
         raise RegistryAway("; ".join(reasons))
 
     async def _answer(self, method: str, url: str, body: bytes | None) -> tuple[int, bytes | None]:
-        headers = await self._credentials()
-        if body is not None:
-            headers["Content-Type"] = _MEDIA_TYPE
+        headers = {} if body is None else {"Content-Type": _MEDIA_TYPE}
+        auth, config = None, self._config
+        if config.user:
+            auth = httpx.BasicAuth(config.user, await _secret_in(config.password_file))
+        elif config.token_file:
+            token = await _secret_in(config.token_file)
+            if not token.isascii() or not token.isprintable():
+                raise OSError(f"schema.token_file: {config.token_file} does not hold a token")
+            headers["Authorization"] = f"Bearer {token}"
         content, size_bytes = bytearray(), 0
-        async with self._client.stream(method, url, content=body, headers=headers) as answer:
-            # Read to its end, for a bounded time: leaving a stream in its middle leaks it. What is
-            # packed, unasked, stays so: it may unpack to any size.
-            is_packed = "Content-Encoding" in answer.headers
-            async for part in answer.aiter_raw() if is_packed else answer.aiter_bytes():
+        asking = self._client.stream(method, url, content=body, headers=headers, auth=auth)
+        async with asking as answer:
+            # Read to its end, for a bounded time: a stream that is left in its middle leaks.
+            async for part in answer.aiter_bytes():
                 size_bytes += len(part)
                 if size_bytes <= ANSWER_BYTES_MAX:
                     content += part
         return answer.status_code, bytes(content) if size_bytes <= ANSWER_BYTES_MAX else None
 
-    async def _credentials(self) -> dict[str, str]:
-        config = self._config
-        if config.token_file:
-            token = await _secret_in(config.token_file)
-            if not token.isascii() or not token.isprintable():
-                raise OSError(f"schema.token_file: {config.token_file} holds what is no token")
-            return {"Authorization": f"Bearer {token}"}
-        if config.user:
-            password = await _secret_in(config.password_file)
-            request = httpx.Request("GET", "http://registry.invalid")
-            flow = httpx.BasicAuth(config.user, password).auth_flow(request)
-            return {"Authorization": next(flow).headers["Authorization"]}
-        return {}
 
-
-def _usable(text: str, kind: str | None, references: list[Any] | None) -> Schema | str:
-    """The schema, or why it cannot be used: "" when it is in a language that no topic has."""
-    kind = kind or SchemaKind.AVRO.value
+def _usable(found: _Answer) -> Schema | str:
+    """The schema, or why it is not usable: "" when it is in a language that no topic has."""
+    kind = found.schemaType or SchemaKind.AVRO.value
     if kind not in _KINDS:
         return ""
-    if references:
+    if not found.schema:
+        raise BadAnswer("it answers with no schema")
+    if found.references:
         return "refers to other schemas, which is not supported: put all into one schema"
-    if len(text.encode("utf-8", "surrogatepass")) > SCHEMA_BYTES_MAX:
+    if len(found.schema.encode("utf-8", "surrogatepass")) > SCHEMA_BYTES_MAX:
         return f"has more than {SCHEMA_BYTES_MAX} bytes"
-    return Schema(SchemaKind(kind), text)
+    return Schema(SchemaKind(kind), found.schema)
 
 
 def _body_of(schema: Schema) -> bytes:
@@ -278,21 +252,7 @@ def _decoded(content: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadAnswer(f"the registry's answer is none: {error}") from error
-
-
-def _changed(status: int, content: bytes, kind: type[T]) -> T:
-    if status != 200:
-        text = _words(content) or f"it answered {status}"
-        raise Refused(f"The schema registry refuses: {text}", ErrorCode.SCHEMA_BAD_REQUEST)
-    try:
-        return _decoded(content, kind)
-    except BadAnswer as error:
-        raise Unavailable(f"{error}; try again") from error
-
-
-def _away(error: RegistryAway) -> Unavailable:
-    return Unavailable(f"The schema registry cannot be asked now: {error}; try again")
+        raise BadAnswer(f"its answer is not a registry's: {error}") from error
 
 
 def _is_refusal(status: int, content: bytes) -> bool:
@@ -303,14 +263,14 @@ def _is_refusal(status: int, content: bytes) -> bool:
     return is_of_question and _failure(content).error_code > 0
 
 
-def _failure(content: bytes | None) -> _Failure:
+def _failure(content: bytes) -> _Answer:
     try:
-        return msgspec.json.decode(content or b"{}", type=_Failure)
+        return msgspec.json.decode(content, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _Failure()
+        return _Answer()
 
 
-def _words(content: bytes | None) -> str:
+def _words(content: bytes) -> str:
     return without_secrets(_failure(content).message)
 
 

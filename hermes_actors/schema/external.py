@@ -1,4 +1,4 @@
-"""The schemas of an external registry, as a node's publishers and consumers look them up."""
+"""Looks schemas up in an external registry, for a node's publishers and consumers."""
 
 import logging
 import random
@@ -10,8 +10,8 @@ from hermes_actors.config.schema import SchemaConfig
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.schema import Schema
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.schema.client import BadAnswer, RegistryAway, RegistryClient
-from hermes_actors.schema.known import KnownLimits, KnownSchemas, Lookup
+from hermes_actors.schema.client import NoAnswer, RegistryAway, RegistryClient
+from hermes_actors.schema.known import SWEEP_INTERVAL_S, KnownLimits, KnownSchemas, Wanted
 from hermes_actors.schema.source import SchemaVersion
 from hermes_actors.telemetry.metrics import Metrics, meanings
 
@@ -23,16 +23,15 @@ SCHEMAS = meanings(
     registry_is_away=("0 or 1", "Whether it cannot be asked now"),
 )
 
-_SWEEP_INTERVAL_S = 10.0
 _logger = logging.getLogger(__name__)
 
 
 class ExternalSchemas:
-    """The schemas of an external registry, as they are known; `run` has asked what is not.
+    """The schemas of an external registry; `run` asks it for what is not known.
 
-    The catalog's versions of a subject are those that a management node has registered there. Its
-    texts are none of this registry's; they count for ids that this one does not have, of messages
-    stored before. `listeners` are told the topics of which something else is known than before.
+    The catalog holds the versions that management has registered there, without their texts. Its
+    own texts count only for ids that the registry does not have: those of older messages.
+    `listeners` get the names of topics whose schemas have changed.
     """
 
     def __init__(
@@ -69,17 +68,16 @@ class ExternalSchemas:
 
     def versions_of(self, subject: str) -> Mapping[int, SchemaVersion]:
         """The versions of a subject that are known now, by number, oldest first."""
-        announced = self._catalog.subjects.get(subject, {})
-        versions = self._known.versions_of(subject, announced, self._now_s())
+        versions = self._known.versions_of(subject, self._catalog.subjects.get(subject, {}))
         self._woken.set()
         return versions
 
     def lack(self, subject: str) -> str:
-        """Why versions of a subject that it has, or must have, cannot be used; else ""."""
-        return self._known.lack(subject, self._now_s())
+        """Why the subject has, or must have, versions that cannot be used; else ""."""
+        return self._known.lack(subject)
 
     def doubt(self, subject: str, version: int) -> str:
-        """Why a version of a subject (0: any) that is not known may be there all the same."""
+        """Why an unknown version of a subject (0: any) may exist all the same; else ""."""
         return self._known.doubt(subject, version)
 
     def by_id(self, schema_id: int) -> Schema | None:
@@ -91,8 +89,8 @@ class ExternalSchemas:
         return schema
 
     def ask(self, subject: str, done: Callable[[], None]) -> None:
-        """Have the subject's versions looked up, once a second at most; `done` is called once the
-        registry has answered or could not, at once when it is not asked now.
+        """Look the subject up, at most once a second. `done` is called after the answer, or at once
+        when the registry is not asked now.
         """
         if self._known.ask(subject, done, self._now_s()):
             self._woken.set()
@@ -100,7 +98,7 @@ class ExternalSchemas:
             done()
 
     async def run(self, stop: trio.Event) -> None:
-        """Ask what is to be asked, until asked to stop."""
+        """Ask the registry for what is wanted, until asked to stop."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ask_all, nursery)
             nursery.start_soon(self._sweep)
@@ -110,49 +108,40 @@ class ExternalSchemas:
     async def _ask_all(self, nursery: trio.Nursery) -> None:
         while True:
             self._woken = trio.Event()
-            while (lookup := self._known.next(self._now_s())) is not None:
-                nursery.start_soon(self._look_up, lookup)
-            with trio.move_on_after(max(0.0, self._known.due_s() - self._now_s())):
-                await self._woken.wait()
+            while (wanted := self._known.next(self._now_s())) is not None:
+                nursery.start_soon(self._look_up, wanted)
+            await self._woken.wait()
 
-    async def _look_up(self, lookup: Lookup) -> None:
-        subject = lookup.subject
-        changed = False
+    async def _look_up(self, wanted: Wanted) -> None:
+        known, is_news = self._known, False
         waiting: list[Callable[[], None]] = []
-        answered = False
+        reason, is_away = "stopped", False
         try:
-            if subject:
-                known = self._known.held(subject)
-                listed = await self._client.look_up(subject, known)
-                changed, waiting = self._known.listed(subject, listed, self._now_s())
+            if isinstance(wanted, str):
+                answer = await self._client.look_up(wanted, known.held(wanted))
+                is_news, waiting = known.listed(wanted, answer, self._now_s())
             else:
-                schema = await self._client.by_id(lookup.schema_id)
-                self._known.found(lookup.schema_id, schema, self._now_s())
-            answered = True
-            self._complain("")
-        except (RegistryAway, BadAnswer, OSError) as error:
-            is_away = not isinstance(error, BadAnswer)
-            reason = str(error)
-            waiting = self._known.failed(lookup, reason, self._now_s(), is_away=is_away)
-            answered = True
-            self._complain(reason if is_away else f"{self._client.subject(subject)}: {reason}")
+                known.found(wanted, await self._client.by_id(wanted), self._now_s())
+            reason = ""
+        except NoAnswer as error:
+            reason, is_away = error.reason, isinstance(error, RegistryAway)
         finally:
-            if not answered:
-                # Cancelled: who starts again begins with nothing under way.
-                waiting = self._known.failed(lookup, "stopped", self._now_s(), is_away=False)
+            if reason:
+                waiting = known.failed(wanted, reason, self._now_s(), is_away=is_away)
             self._woken.set()
-        if changed:
-            for listener in self.listeners:
-                listener(subject)
+        self._complain(reason if is_away or not reason else f"{wanted}: {reason}")
+        for listener in self.listeners if is_news else ():
+            listener(str(wanted))
         for done in waiting:
             done()
 
     async def _sweep(self) -> None:
         while True:
-            await trio.sleep(_SWEEP_INTERVAL_S)
+            await trio.sleep(SWEEP_INTERVAL_S)
             for subject in self._known.sweep(self._catalog.topics.__contains__, self._now_s()):
                 for listener in self.listeners:
                     listener(subject)
+            self._woken.set()
 
     def _complain(self, reason: str) -> None:
         if reason and reason != self._complaint:

@@ -5,7 +5,6 @@ linear time (no look-around, no references back), `$ref` stays within the schema
 remark that nothing checks, as the standard has it.
 """
 
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -13,7 +12,7 @@ import jsonschema_rs
 import msgspec
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.schema.loop_limits import TEXT_MAX, json_parts
+from hermes_actors.schema.loop_limits import json_parts
 
 ERRORS_MAX = 10
 """Errors that are told of one message."""
@@ -32,13 +31,6 @@ _KINDS = {
 }
 
 
-class Unexplained(Refused):
-    """The message does not fit, and finding the reasons would take long."""
-
-    def __init__(self) -> None:
-        super().__init__("Invalid message: it does not fit its topic's schema")
-
-
 class JsonSchema:
     """A compiled schema. `parts` is its size for the loop's limit; None if it is only used in a
     worker.
@@ -50,30 +42,19 @@ class JsonSchema:
         self.parts = json_parts(schema)
         self._validator = _compiled(schema)
 
-    def fits(self, body: bytes) -> bool:
-        """True for a message that the topic takes."""
-        try:
-            return self._validator.is_valid(msgspec.json.decode(body))
-        except (ValueError, RecursionError):
-            # No JSON, or nested too deep for the library.
-            return False
-
-    def check(self, body: bytes) -> Refused | None:
-        """Return why the topic does not take this message; None for one that it does.
-
-        Finding the reasons may take the square of the time that `fits` takes.
-        """
+    def take(self, body: bytes) -> bytes:
+        """Return the body, if the topic takes it. Raises Refused with the reasons."""
         try:
             value = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return _invalid([f"it is not valid JSON: {error}"])
+            raise _invalid([f"it is not valid JSON: {error}"]) from error
         try:
             if self._validator.is_valid(value):
-                return None
-            return _invalid(self._reasons(value, len(body)))
+                return body
+            raise _invalid(self._reasons(value, len(body)))
         except ValueError as error:
             # Nested too deep for the library.
-            return _invalid([str(error)])
+            raise _invalid([str(error)]) from error
 
     def _reasons(self, value: Any, size_bytes: int) -> list[str]:
         if size_bytes > _LISTED_BYTES_MAX:
@@ -84,20 +65,6 @@ class JsonSchema:
         found = list(islice(self._validator.iter_errors(value), ERRORS_MAX + 1))
         reasons = [_reason(error) for error in found[:ERRORS_MAX]]
         return [*reasons, "and more"] if len(found) > ERRORS_MAX else reasons
-
-
-@lru_cache(maxsize=1_000)
-def loop_schema(text: str) -> JsonSchema | Refused | None:
-    """The schema, for use on the loop; why this node cannot use it; None if it is for a worker."""
-    if len(text) > TEXT_MAX:
-        return None
-    try:
-        schema = JsonSchema(text)
-    except (Refused, ValueError, RecursionError) as error:
-        # Another version's node has stored it; whatever it is, other topics go on.
-        message = f"This node cannot use the topic's schema: {error}"
-        return Refused(message, ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
-    return None if schema.parts is None else schema
 
 
 def can_read(reader: str, writer: str) -> bool:

@@ -32,9 +32,6 @@ _COUNTED_AGAIN = re.compile(r"[)}]\{")
 _NOT_WRITTEN_OUT = frozenset(
     {"$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems"}
 )
-_BY_NAME = frozenset(
-    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
-)
 
 
 class _TooLarge(Exception):
@@ -61,8 +58,17 @@ def json_parts(root: Any) -> int | None:
             if isinstance(part, list):
                 waiting += part
             elif isinstance(part, dict):
-                waiting += _members(part, root)
-                parts += sum(map(_keyword_parts, part.items()))
+                if _NOT_WRITTEN_OUT & part.keys() or (
+                    isinstance(part.get("$id"), str) and part is not root
+                ):
+                    raise _TooLarge
+                for keyword, value in part.items():
+                    parts += _keyword_parts(keyword, value)
+                    if keyword == "$ref" and isinstance(value, str):
+                        waiting.append(_pointed(root, value))
+                    elif part is not root or keyword not in ("$defs", "definitions"):
+                        # What is only referred to counts where it is.
+                        waiting.append(value)
             if parts + len(waiting) > _PARTS_MAX:
                 return None
     except _TooLarge:
@@ -70,32 +76,15 @@ def json_parts(root: Any) -> int | None:
     return parts
 
 
-def _members(part: dict[str, Any], root: Any) -> list[Any]:
-    """The schemas and values below one schema."""
-    if _NOT_WRITTEN_OUT & part.keys() or ("$id" in part and part is not root):
-        raise _TooLarge
-    members = []
-    for keyword, value in part.items():
-        if keyword == "$ref" and isinstance(value, str):
-            members.append(_pointed(root, value))
-        elif keyword in _BY_NAME and isinstance(value, dict):
-            # What is only referred to counts where it is.
-            if part is not root or keyword not in ("$defs", "definitions"):
-                members += value.values()
-        else:
-            members.append(value)
-    return members
-
-
-def _keyword_parts(item: tuple[str, Any]) -> int:
-    keyword, value = item
-    if keyword in ("uniqueItems", "multipleOf"):
+def _keyword_parts(keyword: str, value: Any) -> int:
+    if keyword in ("uniqueItems", "multipleOf") and not isinstance(value, dict):
         return _COSTLY_PARTS
     if keyword == "pattern" and isinstance(value, str):
         return _pattern_parts(value)
     if keyword == "patternProperties" and isinstance(value, dict):
         return sum(map(_pattern_parts, value))
-    return 1
+    # A property may be called like any keyword; its schema counts by itself.
+    return 0 if isinstance(value, dict) else 1
 
 
 def _pattern_parts(pattern: str) -> int:

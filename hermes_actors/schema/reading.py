@@ -1,21 +1,15 @@
 """Reads stored messages in Avro, by the schema that each is written with."""
 
-import base64
-
-import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes_actors.errors import HermesError, Refused
 from hermes_actors.model.message import Message
 from hermes_actors.model.schema import SchemaKind, WriterSchema, framed_id
 from hermes_actors.runtime.workers import WorkerPool
-from hermes_actors.schema.avro import AvroSchema, UndecodableAvro, loop_schema
+from hermes_actors.schema.avro import AvroSchema, UndecodableAvro
 from hermes_actors.schema.loop_limits import BODY_BYTES_MAX, UNITS_MAX
 from hermes_actors.schema.source import SchemaSource, newest_of
-from hermes_actors.schema.work import decodes, message_cpu_s
-
-_BASE64_BYTES_MAX = 8_192
+from hermes_actors.schema.work import decodes, loop_schema, message_cpu_s
 
 
 class UnknownSchema(Exception):
@@ -102,7 +96,7 @@ class AvroReader:
 
     def is_soon_read(self, text: str, body: bytes) -> bool:
         """True when the body may be read on the loop."""
-        schema = loop_schema(text)
+        schema = loop_schema(SchemaKind.AVRO, text)
         if isinstance(schema, AvroSchema) and schema.parts is not None:
             return len(body) <= min(BODY_BYTES_MAX, UNITS_MAX // schema.parts)
         # The reason why it cannot be read is at hand.
@@ -112,10 +106,10 @@ class AvroReader:
         """The compiled schema, for bodies that are soon read. Raises UndecodableAvro for one that
         this node cannot use.
         """
-        schema = loop_schema(text)
+        schema = loop_schema(SchemaKind.AVRO, text)
         if isinstance(schema, Refused):
             raise UndecodableAvro(schema.message)
-        assert schema is not None, "it is soon read"
+        assert isinstance(schema, AvroSchema), "it is soon read"
         return schema
 
     async def read_aside(
@@ -129,44 +123,27 @@ class AvroReader:
         return read
 
     async def shown(self, topic: str, message: Message) -> ShownBody:
-        """A message in Avro as people are shown it: the JSON that subscribers get."""
-        written = message.written_with
-        assert written is not None, "only Avro has to be made readable"
+        """The JSON of a message in Avro, as subscribers get it."""
+        found = self._soon_shown(topic, message)
+        if isinstance(found, ShownBody):
+            return found
         try:
-            text = self.text_of(topic, written)
-            if not self.is_soon_read(text, message.body):
-                body = message.unframed_body
-                return ShownBody(await self.read_aside(topic, text, body, keeps_metadata=False))
-        except (UnknownSchema, UndecodableAvro) as error:
-            return ShownBody(problem=str(error))
+            body = message.unframed_body
+            return ShownBody(await self.read_aside(topic, found, body, keeps_metadata=False))
         except HermesError as error:
             return ShownBody(problem=error.message)
-        return self.soon_shown(topic, message)
 
-    def soon_shown(self, topic: str, message: Message) -> ShownBody:
-        """The same at once, of what may be read on the loop."""
+    def _soon_shown(self, topic: str, message: Message) -> ShownBody | str:
+        """The JSON, or the schema's text where the message is read in a worker."""
         written = message.written_with
-        assert written is not None, "only Avro has to be made readable"
+        assert written is not None, "it is in Avro"
         try:
             text = self.text_of(topic, written)
             if not self.is_soon_read(text, message.body):
-                return ShownBody(problem=f"its {len(message.body)} bytes take too long to be read")
+                return text
             return ShownBody(self.schema(text).to_json(message.unframed_body))
         except (UnknownSchema, UndecodableAvro) as error:
             return ShownBody(problem=str(error))
-
-    def readable(self, topic: str, message: Message) -> Message:
-        """The message with a body that people can read at once, if it is in Avro: its JSON, else
-        the problem and the beginning of it in base64.
-        """
-        if message.written_with is None:
-            return message
-        shown = self.soon_shown(topic, message)
-        body = shown.json
-        if shown.problem:
-            begin = base64.b64encode(message.body[:_BASE64_BYTES_MAX]).decode()
-            body = msgspec.json.encode({"error": shown.problem, "bodyBase64": begin})
-        return replace(message, body=body, written_with=None)
 
 
 def _nothing() -> None:

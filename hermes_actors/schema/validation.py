@@ -1,22 +1,28 @@
-"""The check of a topic's messages at their publishers' door, by the schemas that a node knows."""
+"""The check of a topic's messages at their publishers' door, by the topic's schemas as they are."""
 
 from collections.abc import Callable
-from typing import Protocol
+from functools import partial
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from hermes_actors.errors import HermesError
+from hermes_actors.errors import ErrorCode, HermesError, Refused
 from hermes_actors.model.message import Message
+from hermes_actors.model.schema import SchemaKind
+from hermes_actors.runtime.workers import Job, TooCostly, WorkerPool
+from hermes_actors.schema.loop_limits import UNITS_MAX
+from hermes_actors.schema.source import SchemaSource, SchemaVersion, newest_of
+from hermes_actors.schema.work import loop_schema, message_cpu_s, takes, units
 
 Outcome = Message | HermesError
-"""The message as it is to be stored, or why it is refused."""
+"""The message as it is stored, or why it is refused."""
 
 Done = Callable[[Outcome], None]
 
 
 class BodyHead(Struct, frozen=True):
     """The part of a request's head that says how its body is to be read: the Content-Type, and the
-    version or the id of the schema that it is written for; 0 where none is named.
+    version or the id of its schema; 0 where none is named.
     """
 
     content_type: str | None = None
@@ -25,30 +31,156 @@ class BodyHead(Struct, frozen=True):
 
 
 NO_HEAD = BodyHead()
-"""The head of a request of which nothing is known; enough for a check that does not read it."""
+"""For a check that does not read the head."""
 
 
-class Validation(Protocol):
-    """The demands of one topic's schema. Called with a message and `done`, it calls that once,
-    perhaps before it returns: with the message as it is to be stored, or with the reason why it
-    does not fit. A worker looks at it only while `is_wanted`.
+class Validation:
+    """The check of one topic's messages by its schemas of one kind.
+
+    It is called with a message and `done`, which it calls once, perhaps before it returns. A worker
+    looks at the message only while `is_wanted`.
     """
+
+    kind: ClassVar[SchemaKind]
+    reads_head: ClassVar[bool]
+    """True if the head of the request says how the body is to be read."""
+
+    def __init__(self, topic: str, source: SchemaSource, pool: WorkerPool) -> None:
+        self._topic = topic
+        self._source = source
+        self._pool = pool
+        self._newest: SchemaVersion | None = None
+        self._look()
 
     @property
     def refusal(self) -> HermesError | None:
         """Why no message fits; None where it depends on the message."""
-
-    @property
-    def reads_head(self) -> bool:
-        """True if the head of the request says how the body is to be read."""
+        if self._newest is None:
+            self._source.ask(self._topic, self._look)
+        return without_schema(self._topic, self._source) if self._newest is None else None
 
     def units(self, body: bytes) -> int:
-        """The work on the loop that the body can be; more than UNITS_MAX for a worker."""
+        """The work that the body can be on the loop; more than UNITS_MAX is for a worker."""
+        if self._newest is None:
+            return 0
+        return units(loop_schema(self.kind, self._newest.schema.text), body)
 
     def check(self, message: Message, head: BodyHead) -> Outcome:
-        """Check a message whose body is at most UNITS_MAX units, at once."""
+        """Check a message of at most UNITS_MAX units at once."""
+        chosen = self._chosen(head)
+        if isinstance(chosen, HermesError):
+            # A later message may find it.
+            self._source.ask(self._topic, _nothing)
+        # An older version than the newest may be more work than `units` says.
+        return self._at_once(message, head, chosen) or Refused(
+            "The topic's schema is too costly to be used here; publish it by itself"
+        )
 
     def __call__(
         self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
     ) -> None:
-        """Check a message, at once or in a worker."""
+        """Check a message, at once or in a worker. An unknown schema is looked up first."""
+        chosen = self._chosen(head)
+        if isinstance(chosen, HermesError):
+            self._source.ask(self._topic, partial(self._looked_up, message, head, done, is_wanted))
+        else:
+            self._check(message, head, chosen, done, is_wanted)
+
+    def _looked_up(
+        self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
+    ) -> None:
+        self._look()
+        self._check(message, head, self._chosen(head), done, is_wanted)
+
+    def _check(
+        self,
+        message: Message,
+        head: BodyHead,
+        chosen: SchemaVersion | Outcome,
+        done: Done,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        outcome = self._at_once(message, head, chosen)
+        if outcome is not None:
+            done(outcome)
+            return
+        assert isinstance(chosen, SchemaVersion), "else it has its outcome at once"
+        version = chosen
+
+        def worked(found: bytes | HermesError) -> None:
+            if isinstance(found, TooCostly):
+                found = Refused(f"Invalid message: checking it is too much: {found.message}")
+            done(self._stored(message, version, found) if isinstance(found, bytes) else found)
+
+        cpu_s, args = message_cpu_s(message.body), self._args(message, head)
+        job = Job(self._topic, cpu_s, takes, (version.schema, *args), worked, is_wanted)
+        self._pool.submit(job)
+
+    def _at_once(
+        self, message: Message, head: BodyHead, chosen: SchemaVersion | Outcome
+    ) -> Outcome | None:
+        """What comes of a message on the loop; None if it is for a worker."""
+        if not isinstance(chosen, SchemaVersion):
+            return chosen
+        try:
+            args = self._args(message, head)
+            schema = loop_schema(self.kind, chosen.schema.text)
+            if isinstance(schema, Refused):
+                return schema
+            if schema is None or units(schema, message.body) > UNITS_MAX:
+                return None
+            return self._stored(message, chosen, schema.take(*args))
+        except Refused as error:
+            return error
+
+    def _look(self) -> None:
+        self._newest = newest_of(self._source.versions_of(self._topic), self.kind)
+
+    def _chosen(self, _head: BodyHead) -> SchemaVersion | Outcome:
+        """The schema that the message is checked by."""
+        return self._newest or without_schema(self._topic, self._source)
+
+    def _args(self, message: Message, head: BodyHead) -> tuple[Any, ...]:
+        """What the schema takes. Raises Refused."""
+        raise NotImplementedError
+
+    def _stored(self, message: Message, chosen: SchemaVersion, body: bytes) -> Message:
+        """The message with the body that the schema has made of it."""
+        raise NotImplementedError
+
+
+class JsonValidation(Validation):
+    """The check by a JSON Schema: a message that fits is stored as it came."""
+
+    kind = SchemaKind.JSON
+    reads_head = False
+
+    @property
+    def is_needed(self) -> bool:
+        """True where the topic has a JSON Schema, or may have one that is not known."""
+        return self._newest is not None or bool(self._source.lack(self._topic))
+
+    def _at_once(
+        self, message: Message, head: BodyHead, chosen: SchemaVersion | Outcome
+    ) -> Outcome | None:
+        # Its look-up may have found that there is none.
+        return super()._at_once(message, head, chosen) if self.is_needed else message
+
+    def _args(self, message: Message, _head: BodyHead) -> tuple[Any, ...]:
+        return (message.body,)
+
+    def _stored(self, message: Message, _chosen: SchemaVersion, _body: bytes) -> Message:
+        return message
+
+
+def without_schema(topic: str, source: SchemaSource) -> Refused:
+    """The error for a topic whose messages need a schema, and none is known."""
+    why = source.lack(topic)
+    reason = f": {why}; try again" if why else ""
+    return Refused(
+        f"No schema is known for topic {topic}{reason}", ErrorCode.SCHEMA_COULD_NOT_BE_LOADED
+    )
+
+
+def _nothing() -> None:
+    """Nobody waits for the answer."""

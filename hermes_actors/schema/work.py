@@ -1,18 +1,24 @@
-"""The work on schemas that runs in workers: functions of values, for the worker pool.
+"""The work on schemas: what small schemas do on the loop, and the jobs of the worker pool.
 
-Each raises Refused. Compiled schemas stay for the next job of the same worker.
+The jobs are functions of values, and raise Refused. A worker keeps compiled schemas.
 """
 
 from functools import lru_cache
+from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.model.schema import Schema, SchemaKind
-from hermes_actors.schema.avro import METADATA, BodyForm, UndecodableAvro, avro_schema
-from hermes_actors.schema.avro_compatibility import require_avro, why_unreadable
-from hermes_actors.schema.json_schema import JsonSchema, can_read
+from hermes_actors.schema.avro import METADATA, AvroSchema, UndecodableAvro, avro_schema
+from hermes_actors.schema.avro_types import AvroTypes
+from hermes_actors.schema.compatibility import require_avro
+from hermes_actors.schema.json_schema import JsonSchema
+from hermes_actors.schema.loop_limits import TEXT_MAX, UNITS_MAX, is_small
 
 SCHEMA_CPU_S = 2.0
-"""The CPU time that compiling a new schema, or comparing two, may take."""
+"""The CPU time that compiling a new schema may take."""
+
+COMPARING_CPU_S = 10.0
+"""The CPU time that comparing a schema with earlier versions may take."""
 
 MESSAGE_CPU_S = 0.5
 """The CPU time that one message may take, with compiling its schema; more by the message's size."""
@@ -21,9 +27,38 @@ JSON_BYTES_MAX = 16_777_216
 """The largest JSON that a body in Avro may become."""
 
 _CPU_S_A_BYTE = 200e-9
-_COMPILED_MAX = 64
-_json_schema = lru_cache(_COMPILED_MAX)(JsonSchema)
-_avro_schema = lru_cache(_COMPILED_MAX)(avro_schema)
+Compiled = JsonSchema | AvroSchema
+
+
+@lru_cache(maxsize=1_000)
+def loop_schema(kind: SchemaKind, text: str) -> Compiled | Refused | None:
+    """The schema, for use on the loop; why this node cannot use it; None if it is for a worker."""
+    if len(text) > TEXT_MAX:
+        return None
+    try:
+        if kind is SchemaKind.JSON:
+            schema = JsonSchema(text)
+            return None if schema.parts is None else schema
+        types = AvroTypes(text)
+        return None if types.parts is None else AvroSchema(types)
+    except (Refused, ValueError, RecursionError) as error:
+        # Another version's node has stored it; whatever it is, other topics go on.
+        message = f"This node cannot use the topic's schema: {error}"
+        return Refused(message, ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
+
+
+def units(schema: Compiled | Refused | None, body: bytes) -> int:
+    """The work that a body can be on the loop; more than UNITS_MAX is for a worker."""
+    if isinstance(schema, Refused):
+        return 0
+    if schema is None or schema.parts is None or not is_small(body):
+        return UNITS_MAX + 1
+    return len(body) * schema.parts
+
+
+@lru_cache(maxsize=64)
+def _compiled(kind: SchemaKind, text: str) -> Compiled:
+    return JsonSchema(text) if kind is SchemaKind.JSON else avro_schema(text)
 
 
 def message_cpu_s(body: bytes) -> float:
@@ -48,31 +83,19 @@ def compiles(schema: Schema, of_topic: bool, needs_metadata: bool) -> None:
         )
 
 
-def fits(schema: str, body: bytes) -> None:
-    """Check a message by a JSON Schema."""
-    error = _json_schema(schema).check(body)
-    if error is not None:
-        raise error
-
-
-def converts(schema: str, form: BodyForm, body: bytes, metadata: dict[str, str]) -> bytes:
-    """Convert the body of a message, which came in this form, to Avro."""
-    return _avro_schema(schema).convert(form, body, metadata)
+def takes(schema: Schema, *args: Any) -> bytes:
+    """The body that is stored of a message, by this schema."""
+    return _compiled(schema.kind, schema.text).take(*args)
 
 
 def decodes(schema: str, body: bytes, keeps_metadata: bool) -> bytes:
     """Read a stored body in Avro: its JSON, with or without `__metadata`."""
+    compiled = _compiled(SchemaKind.AVRO, schema)
+    assert isinstance(compiled, AvroSchema), "it is of Avro"
     try:
-        decoded = _avro_schema(schema).to_json(body, keeps_metadata)
+        decoded = compiled.to_json(body, keeps_metadata)
     except UndecodableAvro as error:
         raise Refused(f"Invalid message: {error}") from error
     if len(decoded) > JSON_BYTES_MAX:
         raise Refused(f"{len(decoded)} bytes of JSON, more than {JSON_BYTES_MAX}")
     return decoded
-
-
-def reads(reader: Schema, writer: Schema) -> str:
-    """Why a reader by one schema cannot read all that the other allows; "" when he can."""
-    if reader.kind is SchemaKind.AVRO:
-        return why_unreadable(reader.text, writer.text)
-    return "" if can_read(reader.text, writer.text) else "it allows less, or may allow less"

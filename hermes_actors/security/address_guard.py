@@ -24,8 +24,11 @@ _PRIVATE: tuple[Network, ...] = tuple(
     ipaddress.ip_network(each)
     for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 )
-# Gateways turn these into the IPv4 address in the last 32 bits (RFC 6052).
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_TRANSLATED: tuple[Network, ...] = tuple(
+    # A gateway may turn these into IPv4 addresses, private ones too.
+    ipaddress.ip_network(each)
+    for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")
+)
 _LOOPBACK_HINT = "consumers.endpoints.allow_loopback is off"
 
 
@@ -45,26 +48,20 @@ class AddressGuard:
 
         `host` is the endpoint's name (or address), `address` what it was resolved to.
         """
-        shown = address if host == address else f"{host} ({address})"
         try:
             # A zone, as in fd00:ec2::254%1, does not change where an address leads.
-            found = ipaddress.ip_address(address.partition("%")[0])
+            found = _reached(ipaddress.ip_address(address.partition("%")[0]))
         except ValueError:
-            return f"{shown} is no IP address"
-        problem = self._host_problem(host)
-        if problem:
-            return f"{shown}: {problem}"
-        reached = _reached(found)
-        problem = self._address_problem(reached)
-        if problem:
-            form = "" if reached == found else f", the IPv4 address in it, {reached},"
-            return f"{shown}{form} {problem}"
-        if not self._is_on_a_list(host, reached):
-            return (
-                f"{shown} is in neither consumers.endpoints.allowed_networks nor "
-                "consumers.endpoints.allowed_hosts"
-            )
-        return ""
+            return f"{host} ({address}) is no IP address"
+        problem = (
+            self._host_problem(host)
+            or self._address_problem(found)
+            or self._list_problem(host, found)
+        )
+        if not problem:
+            return ""
+        shown = address if host == address else f"{host} ({address})"
+        return f"{shown} {problem}"
 
     def refusal_of_host(self, host: str) -> str:
         """Why no push to this host is possible, as far as its name or literal address says; "" when
@@ -77,14 +74,14 @@ class AddressGuard:
         if not self._allow_loopback and (name == "localhost" or name.endswith(".localhost")):
             return f"{host} is this machine itself; {_LOOPBACK_HINT}"
         problem = self._host_problem(host)
-        return f"{host}: {problem}" if problem else ""
+        return f"{host} {problem}" if problem else ""
 
     def _host_problem(self, host: str) -> str:
         if matches_host(host, self._denied_hosts):
-            return "the host is in consumers.endpoints.denied_hosts"
+            return "is a host in consumers.endpoints.denied_hosts"
         is_by_host = bool(self._allowed_hosts) and not self._allowed_networks
         if is_by_host and not matches_host(host, self._allowed_hosts):
-            return "the host is not in consumers.endpoints.allowed_hosts"
+            return "is a host that is not in consumers.endpoints.allowed_hosts"
         return ""
 
     def _address_problem(self, address: Address) -> str:
@@ -98,10 +95,15 @@ class AddressGuard:
             return "is a private address; consumers.endpoints.allow_private is off"
         return ""
 
-    def _is_on_a_list(self, host: str, address: Address) -> bool:
+    def _list_problem(self, host: str, address: Address) -> str:
         if not self._allowed_networks and not self._allowed_hosts:
-            return True
-        return matches_host(host, self._allowed_hosts) or _is_in(address, self._allowed_networks)
+            return ""
+        if matches_host(host, self._allowed_hosts) or _is_in(address, self._allowed_networks):
+            return ""
+        return (
+            "is in neither consumers.endpoints.allowed_networks nor "
+            "consumers.endpoints.allowed_hosts"
+        )
 
 
 def _never(address: Address) -> str:
@@ -114,7 +116,9 @@ def _never(address: Address) -> str:
         return "the unspecified address"
     if address.is_multicast:
         return "a multicast address"
-    if not address.is_global and not address.is_loopback and not _is_in(address, _PRIVATE):
+    if address.is_loopback or _is_in(address, _PRIVATE):
+        return ""
+    if not address.is_global or _is_in(address, _TRANSLATED):
         return "a reserved address"
     return ""
 
@@ -123,8 +127,6 @@ def _reached(address: Address) -> Address:
     """The address that a connection to this one leads to."""
     if not isinstance(address, ipaddress.IPv6Address):
         return address
-    if address in _NAT64:
-        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     _server, teredo_client = address.teredo or (None, None)
     return address.ipv4_mapped or address.sixtofour or teredo_client or address
 

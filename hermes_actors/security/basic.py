@@ -4,9 +4,9 @@ import base64
 import binascii
 
 from hermes_actors.security.account import Account, BadCredentials, Credentials
-from hermes_actors.security.files import WatchedFile
 from hermes_actors.security.passwords import PasswordChecks
 from hermes_actors.security.users import Users
+from hermes_actors.security.watched import Watched
 
 _WRONG = "The user's name or password is wrong"
 
@@ -14,7 +14,7 @@ _WRONG = "The user's name or password is wrong"
 class BasicMechanism:
     """Name and password against the users file; how long it takes tells nothing of the name."""
 
-    def __init__(self, realm: str, users: WatchedFile[Users], checks: PasswordChecks) -> None:
+    def __init__(self, realm: str, users: Watched[Users], checks: PasswordChecks) -> None:
         self.challenge = f'Basic realm="{realm}", charset="UTF-8"'
         self._users = users
         self._checks = checks

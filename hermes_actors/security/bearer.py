@@ -6,7 +6,7 @@ from collections import OrderedDict
 from hermes_actors.errors import Unavailable
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.security.account import Account, BadCredentials, Credentials
-from hermes_actors.security.keys import Keys
+from hermes_actors.security.keyset import KeySet
 from hermes_actors.security.tokens import (
     Claims,
     TokenRules,
@@ -14,33 +14,32 @@ from hermes_actors.security.tokens import (
     require_in_force,
     verify,
 )
+from hermes_actors.security.watched import Watched
 
+REMEMBERED_MAX = 10_000
 _DIGEST_BYTES = 32
 
 
 class BearerMechanism:
     """Tokens by the given keys and rules.
 
-    A token that was verified is remembered (at most `remembered_max`) by a digest under `secret`,
-    until it expires or the keys change.
+    A token that was verified is remembered by a digest under `secret`, until it expires or the keys
+    change.
     """
 
     def __init__(
         self,
         realm: str,
-        keys: Keys,
+        keys: Watched[KeySet],
         rules: TokenRules,
         clock: Clock,
         secret: bytes,
-        *,
-        remembered_max: int,
     ) -> None:
         self.challenge = f'Bearer realm="{realm}"'
         self._keys = keys
         self._rules = rules
         self._now_ms = clock.now_ms
         self._secret = hashlib.blake2b(secret, digest_size=_DIGEST_BYTES).digest()
-        self._remembered_max = remembered_max
         self._remembered: OrderedDict[bytes, Claims] = OrderedDict()
         self._generation = 0
 
@@ -52,16 +51,16 @@ class BearerMechanism:
         digest = hashlib.blake2b(
             token.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES, key=self._secret
         ).digest()
-        if self._generation != self._keys.generation:
+        if self._generation != self._keys.changes:
             # A key may have been taken out of the set because it was stolen.
-            self._generation = self._keys.generation
+            self._generation = self._keys.changes
             self._remembered.clear()
         claims = self._remembered.get(digest)
         if claims is None:
             claims = await self._verified(token)
             require_in_force(claims, self._now_ms() / 1_000)
             self._remembered[digest] = claims
-            if len(self._remembered) > self._remembered_max:
+            if len(self._remembered) > REMEMBERED_MAX:
                 self._remembered.popitem(last=False)
         require_in_force(claims, self._now_ms() / 1_000)
         return claims.account
@@ -72,11 +71,11 @@ class BearerMechanism:
 
     async def _verified(self, token: str) -> Claims:
         header = header_of(token, self._rules)
-        keys = self._keys.current.candidates(header.key_id, header.algorithm)
+        keys = self._keys.value.candidates(header.key_id, header.algorithm)
         if not keys:
-            await self._keys.refresh_early()
-            keys = self._keys.current.candidates(header.key_id, header.algorithm)
-        if not keys and self._keys.trouble:
+            await self._keys.read_early()
+            keys = self._keys.value.candidates(header.key_id, header.algorithm)
+        if not keys and not self._keys.is_known:
             raise Unavailable("Tokens cannot be verified now: no key is known yet; try again")
         if not keys:
             raise BadCredentials("The token is signed by a key that is not known here")

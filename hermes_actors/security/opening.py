@@ -8,17 +8,17 @@ from hermes_actors.config.plugins import load_plugin
 from hermes_actors.config.security import JwtConfig, SecurityConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.runtime.clock import Clock, IdSource
+from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.security.account import Mechanism
 from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.basic import BasicMechanism
 from hermes_actors.security.bearer import BearerMechanism
 from hermes_actors.security.certificates import CertificateMechanism
-from hermes_actors.security.files import WatchedFile
-from hermes_actors.security.keys import FileKeys, Keys, UrlKeys
-from hermes_actors.security.keyset import parse_key_set
+from hermes_actors.security.keyset import NO_KEYS, KeySet, parse_key_set
 from hermes_actors.security.passwords import PasswordChecks
 from hermes_actors.security.tokens import TokenRules
 from hermes_actors.security.users import NO_USERS, parse_users
+from hermes_actors.security.watched import Watched, watched_file, watched_url
 
 _MECHANISM_PARTS = ("identify", "run", "challenge")
 
@@ -31,7 +31,9 @@ class PluginContext(Struct, frozen=True):
     ids: IdSource
 
 
-async def open_authenticator(config: SecurityConfig, clock: Clock, ids: IdSource) -> Authenticator:
+async def open_authenticator(
+    config: SecurityConfig, clock: Clock, ids: IdSource, pool: WorkerPool
+) -> Authenticator:
     """The configured mechanisms, asked in the order Basic, Bearer, plug-ins, certificate.
 
     A trio coroutine. Whoever opens it calls `Authenticator.start`. Raises StartupError
@@ -41,26 +43,15 @@ async def open_authenticator(config: SecurityConfig, clock: Clock, ids: IdSource
     interval_s = config.file_check_interval_ms / 1_000
     users = None
     if config.users_file:
-        users = WatchedFile(config.users_file, "security.users_file", parse_users, interval_s)
+        field = "security.users_file"
+        users = watched_file(field, config.users_file, parse_users, NO_USERS, clock, interval_s)
         await users.load()
-        checks = PasswordChecks(
-            _secret(ids),
-            running_max=config.password_checks_max,
-            waiting_max=config.password_checks_waiting_max,
-            remembered_max=config.passwords_remembered_max,
-        )
+        checks = PasswordChecks(_secret(ids), pool)
         mechanisms.append(BasicMechanism(config.realm, users, checks))
     if config.jwt.jwks_file or config.jwt.jwks_url:
-        mechanisms.append(
-            BearerMechanism(
-                config.realm,
-                await _open_keys(config.jwt, interval_s, clock),
-                _rules(config.jwt),
-                clock,
-                _secret(ids),
-                remembered_max=config.jwt.remembered_max,
-            )
-        )
+        keys = await _open_keys(config.jwt, interval_s, clock)
+        rules = _rules(config.jwt)
+        mechanisms.append(BearerMechanism(config.realm, keys, rules, clock, _secret(ids)))
     context = PluginContext(config.realm, clock, ids)
     mechanisms += [_plugin(name, context) for name in config.plugins]
     if config.certificates.enabled:
@@ -74,17 +65,19 @@ async def open_authenticator(config: SecurityConfig, clock: Clock, ids: IdSource
     return Authenticator(mechanisms)
 
 
-async def _open_keys(config: JwtConfig, interval_s: float, clock: Clock) -> Keys:
+async def _open_keys(config: JwtConfig, interval_s: float, clock: Clock) -> Watched[KeySet]:
     if config.jwks_file:
-        file = WatchedFile(config.jwks_file, "security.jwt.jwks_file", parse_key_set, interval_s)
-        await file.load()
-        return FileKeys(file)
-    return UrlKeys(
+        field = "security.jwt.jwks_file"
+        keys = watched_file(field, config.jwks_file, parse_key_set, NO_KEYS, clock, interval_s)
+        await keys.load()
+        return keys
+    return watched_url(
+        "security.jwt.jwks_url",
         config.jwks_url,
+        parse_key_set,
+        NO_KEYS,
         clock,
-        interval_s=config.jwks_refresh_interval_ms / 1_000,
-        early_interval_s=config.jwks_early_refresh_interval_ms / 1_000,
-        timeout_s=config.jwks_timeout_ms / 1_000,
+        config.jwks_refresh_interval_ms / 1_000,
         context=_trusting(config.jwks_ca_file),
     )
 

@@ -1,27 +1,26 @@
-"""Passwords: hashed by argon2id, checked in a few threads, and found again without their text.
-
-A check takes tens of milliseconds by design. So it runs in a thread, few at a time, with a bounded
-queue; a password that was right is remembered as a digest under a key that only this process has.
-"""
+"""Passwords: hashed by argon2id, checked in the node's workers, remembered without their text."""
 
 import hashlib
-import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import anyio
-import anyio.to_thread
 import argon2
-import sniffio
 
-from hermes_actors.errors import Unavailable
+from hermes_actors.errors import HermesError
+from hermes_actors.runtime.workers import Job, WorkerPool
 
+REMEMBERED_MAX = 10_000
+_CPU_S_MAX = 10.0
 _DIGEST_BYTES = 32
 _DUMMY_SALT = "AAAAAAAAAAAAAAAAAAAAAA"
 _DUMMY_HASH = "A" * 43
 
 
 def hash_password(password: str) -> str:
-    """The argon2id hash of a password, with a salt of its own, in argon2's text form."""
+    """The argon2id hash of a password, with a new salt, in argon2's text form."""
     return argon2.PasswordHasher().hash(password)
 
 
@@ -46,111 +45,60 @@ def costliest(hashes: list[str]) -> str:
     return f"$argon2id$v=19$m={memory},t={time},p={parallelism}${_DUMMY_SALT}${_DUMMY_HASH}"
 
 
-class _Check:
-    """One check under way, and what came of it; None while it is, or when it was cancelled.
-
-    `is_in_thread`: a thread computes it, whoever waits for it or does not.
-    """
-
-    def __init__(self) -> None:
-        self.ended = anyio.Event()
-        self.is_right: bool | None = None
-        self.is_in_thread = False
-
-
 class PasswordChecks:
-    """Checks passwords against hashes, on either loop.
+    """Checks passwords against hashes in a pool of workers, on either loop.
 
-    At most `running_max` at a time on each loop, `waiting_max` altogether; `remembered_max` right
-    ones are remembered. `secret` is some random bytes.
+    A right password is remembered by a digest under `secret`, some random bytes.
     """
 
-    def __init__(
-        self, secret: bytes, *, running_max: int, waiting_max: int, remembered_max: int
-    ) -> None:
+    def __init__(self, secret: bytes, pool: WorkerPool) -> None:
         self._secret = hashlib.blake2b(secret, digest_size=_DIGEST_BYTES).digest()
-        self._running_max = running_max
-        self._waiting_max = waiting_max
-        self._remembered_max = remembered_max
+        self._pool = pool
         self._right: OrderedDict[bytes, None] = OrderedDict()
-        self._under_way: dict[tuple[str, bytes], _Check] = {}
-        self._limiters: dict[str, anyio.CapacityLimiter] = {}
-        self._turns: dict[str, threading.Semaphore] = {}
-        self._left: set[_Check] = set()
-        self._left_lock = threading.Lock()
+        # A fleet that starts brings the same password many times at once.
+        self._waiting: dict[bytes, list[Callable[[Any], None]]] = {}
         self.checks = 0
-
-    @property
-    def waiting(self) -> int:
-        """How many checks wait or are under way, those included that nobody waits for any more."""
-        return len(self._under_way) + len(self._left)
 
     async def is_right(self, hashed: str, password: str) -> bool:
         """True when the password has this hash. Raises Unavailable when too many checks wait."""
+        text = password.encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(
-            f"{hashed}\0{password}".encode("utf-8", "surrogatepass"),
-            digest_size=_DIGEST_BYTES,
-            key=self._secret,
+            hashed.encode() + b"\0" + text, digest_size=_DIGEST_BYTES, key=self._secret
         ).digest()
-        loop = sniffio.current_async_library()
-        while True:
-            if digest in self._right:
-                self._right.move_to_end(digest)
-                return True
-            check = self._under_way.get((loop, digest))
-            if check is None:
-                return await self._check(loop, digest, hashed, password)
-            # A fleet that starts brings the same password many times at once.
-            await check.ended.wait()
-            if check.is_right is not None:
-                return check.is_right
+        if digest in self._right:
+            self._right.move_to_end(digest)
+            return True
+        ended = anyio.Event()
+        results: list[Any] = []
 
-    async def _check(self, loop: str, digest: bytes, hashed: str, password: str) -> bool:
-        if self.waiting >= self._waiting_max:
-            raise Unavailable("Too many passwords are being checked; try again")
-        if loop not in self._limiters:
-            self._limiters[loop] = anyio.CapacityLimiter(self._running_max)
-            self._turns[loop] = threading.Semaphore(self._running_max)
-        check = self._under_way[loop, digest] = _Check()
-        try:
+        def done(result: Any) -> None:
+            results.append(result)
+            ended.set()
+
+        if digest in self._waiting:
+            self._waiting[digest].append(done)
+        else:
+            self._waiting[digest] = [done]
             self.checks += 1
-            check.is_right = await anyio.to_thread.run_sync(
-                self._in_thread,
-                self._turns[loop],
-                check,
-                hashed,
-                password,
-                limiter=self._limiters[loop],
-            )
-        finally:
-            del self._under_way[loop, digest]
-            # A cancelled asyncio task goes at once and gives its place back, while its thread goes
-            # on: who only asks and leaves must not have any number of threads at work.
-            with self._left_lock:
-                if check.is_in_thread:
-                    self._left.add(check)
-            check.ended.set()
-        if check.is_right:
+            told = partial(self._checked, digest)
+            self._pool.submit(Job("passwords", _CPU_S_MAX, verify, (hashed, text), told))
+        await ended.wait()
+        if isinstance(results[0], HermesError):
+            raise results[0]
+        return bool(results[0])
+
+    def _checked(self, digest: bytes, result: Any) -> None:
+        if result is True:
             self._right[digest] = None
-            if len(self._right) > self._remembered_max:
+            if len(self._right) > REMEMBERED_MAX:
                 self._right.popitem(last=False)
-        return check.is_right
-
-    def _in_thread(
-        self, turns: threading.Semaphore, check: _Check, hashed: str, password: str
-    ) -> bool:
-        check.is_in_thread = True
-        try:
-            with turns:
-                return _verify(hashed, password)
-        finally:
-            with self._left_lock:
-                check.is_in_thread = False
-                self._left.discard(check)
+        for done in self._waiting.pop(digest):
+            done(result)
 
 
-def _verify(hashed: str, password: str) -> bool:
+def verify(hashed: str, password: bytes) -> bool:
+    """True when the password has this hash. Takes tens of milliseconds by design."""
     try:
-        return argon2.PasswordHasher().verify(hashed, password.encode("utf-8", "surrogatepass"))
+        return argon2.PasswordHasher().verify(hashed, password)
     except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
         return False

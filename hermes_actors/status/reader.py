@@ -2,13 +2,15 @@
 
 import contextlib
 import random
+from collections.abc import Sequence
 
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.backoff import Backoff
-from hermes_actors.log.base import Log
+from hermes_actors.log.base import LATEST, Log
 from hermes_actors.log.tail import LogTail
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.record import STATUS_TOPIC, UndecodableStatus, decode
@@ -67,27 +69,25 @@ class StatusReader:
         self._trouble(f"it is read anew: {reason}")
 
     async def _read(self) -> None:
-        position = await self._start()
-        async with self._log.reader(STATUS_TOPIC, {0: position}) as reader:
-            while True:
-                for stored in await self._tail.next(reader, position):
-                    # Another version's, or nobody's, says nothing.
-                    with contextlib.suppress(UndecodableStatus):
-                        now_s = self._clock.monotonic_s()
-                        self._fold.take(self._log.dc, decode(stored.value), now_s)
-                    position = stored.offset + 1
-                    # A large record takes milliseconds.
-                    await trio.lowlevel.checkpoint()
-                self._fold.forget(self._clock.monotonic_s())
-                self._report("")
-                self._tail.works()
+        await self._tail.follow(await self._start(), self._take)
+
+    async def _take(self, batch: Sequence[StoredRecord]) -> None:
+        for stored in batch:
+            # Another version's, or nobody's, says nothing.
+            with contextlib.suppress(UndecodableStatus):
+                now_s = self._clock.monotonic_s()
+                self._fold.take(self._log.dc, decode(stored.value), now_s)
+            # A large record takes milliseconds.
+            await trio.lowlevel.checkpoint()
+        self._fold.forget(self._clock.monotonic_s())
+        self._report("")
 
     async def _start(self) -> int:
         """Where to begin: far enough back to know all nodes, and not farther."""
         with trio.fail_after(_ANSWER_TIMEOUT_S):
-            end = (await self._log.end_positions(STATUS_TOPIC))[0]
+            end = (await self._log.positions(STATUS_TOPIC, LATEST))[0]
             since_ms = self._clock.now_ms() - _BACK_MS
-            recent = (await self._log.position_at(STATUS_TOPIC, since_ms))[0]
+            recent = (await self._log.positions(STATUS_TOPIC, since_ms))[0]
         # Another clock than the log's may ask for much more than half a minute.
         return min(end, max(recent, end - _BACK_RECORDS_MAX))
 

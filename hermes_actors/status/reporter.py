@@ -10,7 +10,7 @@ from collections.abc import Callable
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.base import Log, LogUnavailable, UnknownTopic
+from hermes_actors.log.base import LATEST, Log, LogUnavailable, UnknownTopic
 from hermes_actors.log.own_topic import OwnTopic
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -100,5 +100,5 @@ class StatusReporter:
                 trio.move_on_after(_APPEND_TIMEOUT_S),
                 contextlib.suppress(LogUnavailable, UnknownTopic),
             ):
-                ends.note(topic, await self._log.end_positions(topic), clock.monotonic_s())
+                ends.note(topic, await self._log.positions(topic, LATEST), clock.monotonic_s())
             await trio.sleep(_ENDS_PAUSE_S)

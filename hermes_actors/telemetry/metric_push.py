@@ -14,8 +14,6 @@ from opentelemetry.sdk.metrics.export import (
     ExponentialHistogram,
     ExponentialHistogramDataPoint,
     Gauge,
-    Histogram,
-    HistogramDataPoint,
     Metric,
     MetricExporter,
     MetricExportResult,
@@ -31,7 +29,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from hermes_actors import __version__
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.threads import Threads
-from hermes_actors.telemetry.metrics import SCALE, Kind, Metrics, Sizes, Slice, Timer
+from hermes_actors.telemetry.metrics import SCALE, Kind, Metrics, Slice, Timer
 
 _logger = logging.getLogger(__name__)
 
@@ -125,22 +123,9 @@ class MetricPush:
 
     def _metric(self, each: Slice, now_ns: int) -> Metric:
         times = self._started_ns, now_ns
-        match each.kind:
-            case Kind.TIMER:
-                spread = [
-                    _spread(dict(labels), child, times)
-                    for labels, child in each.children
-                    if isinstance(child, Timer)
-                ]
-                data = ExponentialHistogram(spread, _CUMULATIVE)
-                return Metric(each.name, each.meaning, "s", data)
-            case Kind.SIZES:
-                summed = [
-                    _summed(dict(labels), child, times)
-                    for labels, child in each.children
-                    if isinstance(child, Sizes)
-                ]
-                return Metric(each.name, each.meaning, "By", Histogram(summed, _CUMULATIVE))
+        if each.kind is Kind.TIMER:
+            spread = [_spread(dict(labels), timer, times) for labels, timer in each.timers()]
+            return Metric(each.name, each.meaning, "s", ExponentialHistogram(spread, _CUMULATIVE))
         points = [NumberDataPoint(dict(labels), *times, value) for labels, value in each.numbers()]
         if each.kind is Kind.COUNTER:
             total = Sum(points, _CUMULATIVE, is_monotonic=True)
@@ -163,19 +148,6 @@ def _spread(
         negative=Buckets(0, []),
         flags=0,
         # Nobody keeps them.
-        min=None,  # type: ignore[arg-type]
-        max=None,  # type: ignore[arg-type]
-    )
-
-
-def _summed(labels: dict[str, str], sizes: Sizes, times: tuple[int, int]) -> HistogramDataPoint:
-    return HistogramDataPoint(
-        labels,
-        *times,
-        count=sizes.count,
-        sum=sizes.sum,
-        bucket_counts=[sizes.count],
-        explicit_bounds=[],
         min=None,  # type: ignore[arg-type]
         max=None,  # type: ignore[arg-type]
     )

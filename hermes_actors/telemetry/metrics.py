@@ -156,31 +156,15 @@ class Timer:
         return _BOUNDS_S[-1]
 
 
-class Sizes:
-    """How many things there were and what they came to together, e.g. messages and their bytes."""
-
-    __slots__ = ("count", "sum")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sum = 0
-
-    def add(self, count: int, total: int) -> None:
-        """Add `count` things that come to `total` together."""
-        self.count += count
-        self.sum += total
-
-
 class Kind(StrEnum):
     """The kinds of metrics, by their Prometheus suffix."""
 
     COUNTER = "_total"
     GAUGE = ""
     TIMER = "_seconds"
-    SIZES = "_sizes"
 
 
-Child = Counter | Timer | Sizes | Callable[[], float]
+Child = Counter | Timer | Callable[[], float]
 
 
 class Slice(Struct, frozen=True):
@@ -195,33 +179,34 @@ class Slice(Struct, frozen=True):
     def numbers(self) -> Iterator[tuple[Labels, float]]:
         """The values of counters and gauges."""
         for labels, child in self.children:
-            if isinstance(child, Counter):
-                yield labels, child.value
-            elif callable(child):
-                yield labels, child()
+            if not isinstance(child, Timer):
+                yield labels, child.value if isinstance(child, Counter) else child()
+
+    def timers(self) -> Iterator[tuple[Labels, Timer]]:
+        """The timers."""
+        for labels, child in self.children:
+            if isinstance(child, Timer):
+                yield labels, child
 
     def family(self, now_s: float) -> Metric:
         """The slice in prometheus_client's terms."""
         name = self.name
-        if self.kind in (Kind.COUNTER, Kind.GAUGE):
-            is_counter = self.kind is Kind.COUNTER
-            make = CounterMetricFamily if is_counter else GaugeMetricFamily
+        if self.kind is not Kind.TIMER:
+            make = CounterMetricFamily if self.kind is Kind.COUNTER else GaugeMetricFamily
             numbers: Metric = make(name, self.meaning)
             for labels, value in self.numbers():
                 numbers.samples.append(Sample(name + self.kind, dict(labels), value))
             return numbers
         summary = SummaryMetricFamily(name, self.meaning)
-        for key, child in self.children:
+        for key, timer in self.timers():
             labels_of = dict(key)
-            if isinstance(child, Timer):
-                found = child.quantiles_s(_QUANTILES, now_s)
-                for quantile, bound_s in zip(_QUANTILES, found, strict=True):
-                    shown = {**labels_of, "quantile": str(quantile)}
-                    summary.samples.append(Sample(name, shown, bound_s))
-            if isinstance(child, (Timer, Sizes)):
-                total = child.sum_s if isinstance(child, Timer) else child.sum
-                summary.samples.append(Sample(f"{name}_count", labels_of, child.count))
-                summary.samples.append(Sample(f"{name}_sum", labels_of, total))
+            for quantile, bound_s in zip(
+                _QUANTILES, timer.quantiles_s(_QUANTILES, now_s), strict=True
+            ):
+                shown = {**labels_of, "quantile": str(quantile)}
+                summary.samples.append(Sample(name, shown, bound_s))
+            summary.samples.append(Sample(f"{name}_count", labels_of, timer.count))
+            summary.samples.append(Sample(f"{name}_sum", labels_of, timer.sum_s))
         return summary
 
 
@@ -236,7 +221,7 @@ class Metrics(Collector):
     ) -> None:
         """`now_s` is the monotonic clock by which timers look back; `meanings` are for HELP."""
         self._prefix = prefix
-        self._now_s = now_s
+        self.now_s = now_s
         self._meanings = meanings
         self._families: dict[tuple[Kind, str], dict[Labels, Child]] = {}
         self._tables: dict[tuple[Kind, str], Rows] = {}
@@ -258,12 +243,6 @@ class Metrics(Collector):
         """
         found = self._family(Kind.TIMER, name).setdefault(_key(labels), Timer())
         assert isinstance(found, Timer)
-        return found
-
-    def sizes(self, name: str, **labels: str) -> Sizes:
-        """The sizes of that name and labels; shown as a summary without quantiles."""
-        found = self._family(Kind.SIZES, name).setdefault(_key(labels), Sizes())
-        assert isinstance(found, Sizes)
         return found
 
     def gauge(self, name: str, read: Callable[[], float], **labels: str) -> None:
@@ -291,13 +270,8 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families in prometheus_client's terms."""
-        for _, family in self.families(sys.maxsize):
-            yield family
-
-    def families(self, children_max: int) -> Iterator[tuple[bool, Metric]]:
-        """(is its family's first, a family with at most that many children), all of them."""
-        for each in self.slices(children_max):
-            yield each.is_first, each.family(self._now_s())
+        for each in self.slices(sys.maxsize):
+            yield each.family(self.now_s())
 
     def slices(self, children_max: int) -> Iterator[Slice]:
         """All metrics, at most that many children at a time.
@@ -332,10 +306,10 @@ async def render_in_turns(parts: Iterable[Metrics]) -> bytes:
     """
     pieces = []
     for part in list(parts):
-        for is_first, family in part.families(_CHILDREN_A_TURN):
-            piece = generate_latest(_Only(family))
+        for each in part.slices(_CHILDREN_A_TURN):
+            piece = generate_latest(_Only(each.family(part.now_s())))
             # The lines with help and type stand once above each family.
-            pieces.append(piece if is_first else piece.split(b"\n", 2)[2])
+            pieces.append(piece if each.is_first else piece.split(b"\n", 2)[2])
             await anyio.lowlevel.checkpoint()
     return b"".join(pieces)
 

@@ -5,7 +5,7 @@ compression, time-outs) themselves.
 """
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from hermes_actors.telemetry.sampling import Sampling
 
 Exporter = typing.Literal["otlp", "console", "none"]
 Protocol = typing.Literal["http/protobuf", "grpc"]
+T = typing.TypeVar("T")
 
 _SAMPLERS: Mapping[str, tuple[float | None, bool]] = {
     "always_on": (1.0, False),
@@ -75,23 +76,27 @@ def _endpoint(env: Mapping[str, str], signal: str) -> tuple[str, str]:
     return name, _get(env, name)
 
 
+def _chosen(
+    env: Mapping[str, str], names: Sequence[str], choices: Mapping[str, T], default: T
+) -> T:
+    """What the first of these variables that is set says."""
+    for name in names:
+        value = _get(env, name).lower()
+        if value in choices:
+            return choices[value]
+        if value:
+            raise ConfigError(f"{name}={value}: not known here; use {', '.join(choices)}")
+    return default
+
+
 def _exporter(env: Mapping[str, str], signal: str) -> Exporter:
-    """The standard's default is OTLP to this machine; here it takes an endpoint to begin."""
-    name = f"OTEL_{signal}_EXPORTER"
-    match _get(env, name).lower():
-        case "otlp":
-            return "otlp"
-        case "console":
-            return "console"
-        case "":
-            return "otlp" if _endpoint(env, signal)[1] else "none"
-        case "none":
-            return "none"
-        case "prometheus" if signal == "METRICS":
-            # The node shows that in any case.
-            return "none"
-        case other:
-            raise ConfigError(f"{name}={other}: not known here; use otlp, console or none")
+    """The standard's default is OTLP to this machine; here telemetry begins with an endpoint."""
+    choices: dict[str, Exporter] = {"otlp": "otlp", "console": "console", "none": "none"}
+    if signal == "METRICS":
+        # The node shows them to Prometheus in any case.
+        choices["prometheus"] = "none"
+    default: Exporter = "otlp" if _endpoint(env, signal)[1] else "none"
+    return _chosen(env, [f"OTEL_{signal}_EXPORTER"], choices, default)
 
 
 def _collector(env: Mapping[str, str], signal: str) -> tuple[str, int]:
@@ -110,27 +115,14 @@ def _collector(env: Mapping[str, str], signal: str) -> tuple[str, int]:
 
 
 def _protocol(env: Mapping[str, str], signal: str) -> Protocol:
-    for name in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        match _get(env, name).lower():
-            case "":
-                continue
-            case "grpc":
-                return "grpc"
-            case "http/protobuf":
-                return "http/protobuf"
-            case other:
-                raise ConfigError(f"{name}={other}: not known here; use http/protobuf or grpc")
-    return "http/protobuf"
+    names = [f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"]
+    choices: dict[str, Protocol] = {"grpc": "grpc", "http/protobuf": "http/protobuf"}
+    return _chosen(env, names, choices, "http/protobuf")
 
 
 def _sampling(env: Mapping[str, str]) -> Sampling:
-    name = _get(env, "OTEL_TRACES_SAMPLER").lower() or "parentbased_always_on"
-    known = _SAMPLERS.get(name)
-    if known is None:
-        raise ConfigError(
-            f"OTEL_TRACES_SAMPLER={name}: not known here; use one of {', '.join(_SAMPLERS)}"
-        )
-    ratio, follows_parent = known
+    default = _SAMPLERS["parentbased_always_on"]
+    ratio, follows_parent = _chosen(env, ["OTEL_TRACES_SAMPLER"], _SAMPLERS, default)
     if ratio is None:
         text = _get(env, "OTEL_TRACES_SAMPLER_ARG") or "1"
         try:

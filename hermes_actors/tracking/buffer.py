@@ -10,11 +10,10 @@ _BATCH_BYTES_MAX = 786_432
 
 
 class TrackingBuffer:
-    """At most so many events and bytes; what comes above is dropped, and told as dropped.
+    """A bounded queue of events; what exceeds it is dropped, and counted in the next batch.
 
-    A batch that was begun stays as it is until it is known to be stored, so that it may be appended
-    again under its number. `added` counts all events that were taken, `stored` those that the log
-    has.
+    A batch stays the same until the log has it, so that it may be appended again under its number.
+    `added` counts all events that were taken, `stored` those that the log has.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class TrackingBuffer:
 
     @property
     def has_room(self) -> bool:
-        """False while another event would be dropped; `drop` then spares making it."""
+        """False while another event would be dropped."""
         return len(self._events) < self._events_max and self._bytes < self._bytes_max
 
     def add(self, event: TrackingEvent) -> None:
@@ -54,7 +53,7 @@ class TrackingBuffer:
             self.wakeup.set()
 
     def drop(self, count: int) -> None:
-        """Count events that nobody is told of."""
+        """Count events that are lost."""
         self.dropped += count
         if not self.wakeup.is_set:
             self.wakeup.set()

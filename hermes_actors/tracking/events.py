@@ -1,11 +1,10 @@
-"""Tracking events and the batches that carry them: values, their bytes, and what they sum to."""
+"""Tracking events, the batches that carry them, and how a message ended."""
 
 from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes_actors.log.base import TopicSettings
 
@@ -30,7 +29,7 @@ REASON_CHARACTERS_MAX = 200
 
 
 class EventKind(StrEnum):
-    """The steps of a message's life that are told; the values are the wire's."""
+    """The steps of a message's life; the values are the wire's."""
 
     PUBLISHED = "PUBLISHED"
     HEDGED = "HEDGED"
@@ -38,7 +37,7 @@ class EventKind(StrEnum):
     INFLIGHT = "INFLIGHT"
     DELIVERED = "DELIVERED"
     FAILED = "FAILED"
-    """An attempt that did not succeed: of a delivery, or without a subscription of an append."""
+    """A failed attempt to deliver; without a subscription, a failed append to a log."""
     DISCARDED = "DISCARDED"
     DEAD = "DEAD"
     FILTERED = "FILTERED"
@@ -53,10 +52,9 @@ _RANKS = {
 
 
 class TrackingEvent(Struct, frozen=True, array_like=True, gc=False):
-    """One step of one message. `dc` is that of the log which the step is about, `at_ms` the node's
-    wall clock. -1 is a partition or an offset that is not known, 0 an attempt or a status that
-    there is none of. `epoch` tells a retransmission, or a dead letter that is delivered again, from
-    the first delivery, which has 0.
+    """One step of one message. `dc` is the datacentre of the log that the step is about, `at_ms`
+    the node's wall clock. -1 is an unknown partition or offset, 0 no attempt or no status. `epoch`
+    is 0 for the first delivery; a retransmission and a re-driven dead letter have another one.
     """
 
     kind: EventKind
@@ -86,10 +84,10 @@ class TrackingEvent(Struct, frozen=True, array_like=True, gc=False):
 
 
 class TrackingBatch(Struct, frozen=True):
-    """Events that one life of a node tells one datacentre's log at a time.
+    """Events of one life of a node (`boot`), for one datacentre's log.
 
-    `sequence` counts the batches of that life in that log from 0, `dropped` the events for which it
-    has had no room so far.
+    `sequence` counts the batches of that life in that log from 0, `dropped` the events that it had
+    no room for so far.
     """
 
     dc: str
@@ -108,13 +106,8 @@ _decoder = msgspec.msgpack.Decoder(TrackingBatch)
 
 
 def encode(batch: TrackingBatch) -> bytes:
-    """The bytes of a batch. Text that is no Unicode is replaced where it is not."""
-    try:
-        return msgspec.msgpack.encode(batch)
-    except UnicodeEncodeError:
-        return msgspec.msgpack.encode(
-            replace(batch, events=tuple([_cleaned(each) for each in batch.events]))
-        )
+    """The bytes of a batch."""
+    return msgspec.msgpack.encode(batch)
 
 
 def decode(value: bytes) -> TrackingBatch:
@@ -125,13 +118,10 @@ def decode(value: bytes) -> TrackingBatch:
         raise UndecodableTracking(str(error)) from error
 
 
-def _cleaned(event: TrackingEvent) -> TrackingEvent:
-    return replace(event, message_id=as_unicode(event.message_id), reason=as_unicode(event.reason))
-
-
-def as_unicode(text: str) -> str:
-    """The text with `?` where it holds half a surrogate pair: as it is written and looked up."""
-    return text.encode("utf-8", "replace").decode()
+def as_told(text: str, characters_max: int = ID_CHARACTERS_MAX) -> str:
+    """The text as it is stored and looked up: cut, and with `?` for half a surrogate pair."""
+    cut = text[:characters_max]
+    return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
 
 
 def terminal_of(events: Iterable[TrackingEvent]) -> dict[tuple[str, str, int], TrackingEvent]:

@@ -2,21 +2,21 @@
 
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log
 from hermes_actors.log.tail import LogTail
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.threads import Threads
 from hermes_actors.tracking.events import TRACKING_TOPIC, UndecodableTracking, decode
 from hermes_actors.tracking.index import (
     IndexedBatch,
-    IndexRestarted,
     IndexUnavailable,
     MessageLife,
     TrackingIndex,
@@ -33,13 +33,11 @@ _PAUSE_MAX_S = 5.0
 class TrackingFollowing:
     """The index of a management node, and the readers that fill it from all datacentres' logs.
 
-    Its work is done in a thread, one piece at a time. It is not begun before somebody tracks or
-    looks a message up.
+    One thread at a time works on it.
     """
 
     def __init__(self, index: TrackingIndex, threads: Threads) -> None:
         self.index = index
-        self.wanted = trio.Event()
         self.readers: list[TrackingReader] = []
         self._threads = threads
         self._limiter = trio.CapacityLimiter(1)
@@ -49,20 +47,18 @@ class TrackingFollowing:
         return await self._threads.run(work, self._limiter)
 
     async def find(self, message_id: str) -> MessageLife:
-        """All that is known of a message. Raises IndexUnavailable and IndexRestarted."""
-        self.wanted.set()
+        """All that is known of a message. Raises IndexUnavailable."""
         return await self.ask(partial(self.index.find, message_id))
 
     def troubles(self) -> list[str]:
-        """For people: why what is found may not be all."""
+        """Why what is found may not be all."""
         return [f"{each.dc}: {each.trouble}" for each in self.readers if each.trouble]
 
 
 class TrackingReader:
     """Reads `log`'s tracking events into the index, for ever; it goes on where it was.
 
-    Nothing is read before that is wanted. `trouble` says why the index lags, "" when it does
-    not.
+    `trouble` says why the index lags, "" when it does not.
     """
 
     def __init__(
@@ -73,10 +69,10 @@ class TrackingReader:
         rng: random.Random,
     ) -> None:
         self.trouble = ""
-        self._log = log
         self.dc = log.dc
         self._following = following
         self._is_changed = False
+        self._held: int | None = None
         self._tail = LogTail(
             log,
             TRACKING_TOPIC,
@@ -91,7 +87,6 @@ class TrackingReader:
         await run_until(stop, self._follow)
 
     async def _follow(self) -> None:
-        await self._following.wanted.wait()
         await self._tail.run(self._read, self._report, self._changed)
 
     def _report(self, reason: str) -> None:
@@ -103,31 +98,29 @@ class TrackingReader:
         self._is_changed = True
 
     async def _read(self) -> None:
-        index, dc = self._following.index, self._log.dc
+        index, dc = self._following.index, self.dc
         try:
-            if self._is_changed:
-                await self._following.ask(partial(index.restart, dc))
-                self._is_changed = False
-            reading, held = await self._following.ask(partial(index.begin, dc))
+            begin = partial(index.begin, dc, is_changed=self._is_changed)
+            held = await self._following.ask(begin)
+            self._is_changed = False
             start, end = await self._tail.bounds()
             position = start if held is None or held > end else max(start, held)
-            async with self._log.reader(TRACKING_TOPIC, {0: position}) as reader:
-                while True:
-                    batches = []
-                    for stored in await self._tail.next(reader, position):
-                        position = stored.offset + 1
-                        # Another version's, or nobody's, says nothing.
-                        with contextlib.suppress(UndecodableTracking):
-                            batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
-                        await trio.lowlevel.checkpoint()
-                    if batches:
-                        await self._following.ask(
-                            partial(index.take, reading, dc, batches, position)
-                        )
-                    self.trouble = ""
-                    self._tail.works()
+            self._held = held
+            await self._tail.follow(position, self._take)
         except IndexUnavailable as error:
             # What was not taken in is read again: the log has it.
             self.trouble = str(error)
-        except IndexRestarted:
-            self.trouble = "a damaged file was deleted; the logs are read again"
+
+    async def _take(self, batch: Sequence[StoredRecord]) -> None:
+        batches = []
+        for stored in batch:
+            # Another version's, or nobody's, says nothing.
+            with contextlib.suppress(UndecodableTracking):
+                batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
+            await trio.lowlevel.checkpoint()
+        if batches:
+            position = batch[-1].offset + 1
+            index = self._following.index
+            await self._following.ask(partial(index.take, self.dc, batches, self._held, position))
+            self._held = position
+        self.trouble = ""

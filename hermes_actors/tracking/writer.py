@@ -7,11 +7,11 @@ from collections.abc import Callable
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Log
 from hermes_actors.log.own_topic import OwnTopic
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.tracking.buffer import TrackingBuffer
 from hermes_actors.tracking.events import SETTINGS, TRACKING_TOPIC, TrackingBatch, encode

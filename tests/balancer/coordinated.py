@@ -103,8 +103,23 @@ class OwnView:
         async with self._log.reader(topic, positions) as reader:
             yield _OwnReader(self, reader)
 
+    @property
+    def topics(self):
+        return _Gated(self._gate, self._log.topics)
+
     def __getattr__(self, name):
-        asked = getattr(self._log, name)
+        return getattr(_Gated(self._gate, self._log), name)
+
+
+class _Gated:
+    """What is asked of it waits at the gate."""
+
+    def __init__(self, gate, asked):
+        self._gate = gate
+        self._asked = asked
+
+    def __getattr__(self, name):
+        asked = getattr(self._asked, name)
 
         async def ask(*arguments):
             await self._gate()
@@ -140,6 +155,7 @@ class CoordinatedNode:
         self.scope = trio.CancelScope()
         self.releases_s = 0.1
         self.loads = NodeLoads()
+        self.crashes = []
         clock = cluster.clock
         self.reader = CoordinationReader(self.coordination, clock=clock, rng=rng)
         self.membership = Membership(
@@ -159,6 +175,7 @@ class CoordinatedNode:
             lambda: cluster.workload,
             clock=clock,
             rng=rng,
+            on_crash=self.crashes.append,
         )
         self._leaves, self._stops_reading = trio.Event(), trio.Event()
         self._stops_leading = trio.Event()

@@ -5,7 +5,6 @@ import trio
 
 from hermes_actors.coordination.commands import RateState, Release, Stopping, TaskLoad
 from hermes_actors.coordination.owned import Spent
-from hermes_actors.model.subscription import SubscriptionState
 from tests.balancer.agent_scene import PUSH, World, why
 
 
@@ -154,27 +153,6 @@ async def test_under_a_grant_that_was_released_nothing_ever_runs_again(world, au
         assert world.kinds == ["start", "hand over", "stop", "start"]
 
 
-@pytest.mark.parametrize("kind", ["suspended", "refused", "unknown"])
-async def test_what_never_ran_is_released_all_the_same(world, kind, autojump_clock):
-    if kind == "suspended":
-        world.put(state=SubscriptionState.SUSPENDED)
-    elif kind == "refused":
-        world.put(endpoint="jms://a")
-    async with world.running():
-        world.cluster.join("b2", "n2")
-        world.plan()
-        await trio.sleep(0.1)
-        assert list(world.at_rest) == ([] if kind == "unknown" else [PUSH])
-        world.plan(PUSH, ("b2", (0,)))
-        await trio.sleep(0.5)
-        assert world.at_rest == {}
-        (released,) = releases(world)
-        # What an owner before has said of the endpoint stays.
-        assert released.rate is None
-        assert world.cluster.grant(PUSH, "b2") is not None
-        assert world.kinds == []
-
-
 async def test_a_deleted_subscription_ends_and_is_released_when_the_leader_says_so(
     world, autojump_clock
 ):
@@ -249,15 +227,6 @@ async def test_a_node_that_stops_says_what_it_leaves_to_the_next_owners(world, a
     assert world.kinds == ["start"] * 3 + ["stop"] * 3
     # Before anything is free: else it would be this node's again.
     assert world.cluster.said.index(Stopping("b1")) < world.cluster.said.index(releases(world)[0])
-
-
-async def test_a_node_that_stops_while_the_log_is_away_waits_a_second_for_it(world, autojump_clock):
-    world.is_planned = True
-    world.put()
-    async with world.running():
-        world.cluster.is_failing = True
-        before_s = trio.current_time()
-    assert trio.current_time() - before_s < 1.5
 
 
 async def test_loads_are_what_was_done_since_they_were_asked_for(world, autojump_clock):

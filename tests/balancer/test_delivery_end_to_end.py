@@ -8,7 +8,7 @@ import trio
 
 from hermes_actors.config import Config, ManagementConfig
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.base import LATEST, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.bodies import subscription_body, topic_body
 from hermes_actors.metadata.commands import Accepted, delete, put
@@ -66,7 +66,7 @@ class Node:
         topic = a_topic(str(TOPIC))
         await self.change(put(topic_key(TOPIC), topic_body(topic)))
         live = self.metadata.catalog.topics[str(TOPIC)]
-        await self.log.create_topic(live.log_topic, TopicSettings(partitions=2))
+        await self.log.topics.create(live.log_topic, TopicSettings(partitions=2))
 
     async def subscribe(self, **fields):
         fields = {"endpoint": "http://sink/in", "created_at": EPOCH_MS / 1_000, **fields}
@@ -262,6 +262,6 @@ async def test_suspending_activating_and_retransmitting_under_load_lose_nothing(
         await trio.sleep(20)
         numbers = {b"%d" % n for n in range(2_000)}
         assert set(node.sink.bodies) == numbers
-        ends = await node.log.end_positions(str(TOPIC))
+        ends = await node.log.positions(str(TOPIC), LATEST)
         commits = await node.log.committed("shop_orders_push", str(TOPIC))
         assert {p: commit.position for p, commit in commits.items()} == ends

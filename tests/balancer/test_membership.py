@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from hermes_actors.balancer.membership import NodeLoads
 from hermes_actors.coordination.commands import COORDINATION_TOPIC, SETTINGS, TaskLoad
-from hermes_actors.log.base import TopicSettings
 
 
 async def test_nodes_that_start_together_share_the_work_within_a_second(cluster, autojump_clock):
@@ -138,16 +137,6 @@ async def test_a_node_that_hears_nothing_stops_speaking_and_its_work_goes_elsewh
     await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=5)
 
 
-async def test_a_node_that_is_cut_off_is_counted_out_and_comes_back(cluster, autojump_clock):
-    a, b, c = cluster.start("a", "b", "c")
-    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=2)
-    c.log.is_cut = True
-    await cluster.until(lambda: cluster.pushed_by(a, b), within_s=5)
-    await cluster.sleep(10)
-    c.log.is_cut = False
-    await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=4)
-
-
 async def test_a_new_life_waits_until_nothing_of_the_old_one_runs(cluster, autojump_clock):
     a, b = cluster.start("a", "b")
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
@@ -205,7 +194,7 @@ async def test_a_log_that_is_made_anew_ends_all_lives_and_new_ones_begin(cluster
     a, b = cluster.start("a", "b")
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
     lease = a.presence.lease
-    await cluster.log.delete_topic(COORDINATION_TOPIC)
+    await cluster.log.topics.delete(COORDINATION_TOPIC)
     await cluster.until(lambda: lease.is_lost, within_s=3)
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=12)
     assert a.coordination.generation == b.coordination.generation == 2
@@ -219,9 +208,9 @@ async def test_a_log_that_is_deleted_under_its_owners_never_makes_two_of_one(
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
     await cluster.sleep(20 + delay_s)
     lease = a.presence.lease
-    await cluster.log.delete_topic(COORDINATION_TOPIC)
+    await cluster.log.topics.delete(COORDINATION_TOPIC)
     # One that knows nothing of it is the first in the new log.
-    await cluster.log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    await cluster.log.topics.create(COORDINATION_TOPIC, SETTINGS)
     deleted_s = trio.current_time()
     (c,) = cluster.start("c")
     cluster.workload = replace(cluster.workload, has_run=True)
@@ -229,11 +218,6 @@ async def test_a_log_that_is_deleted_under_its_owners_never_makes_two_of_one(
     await cluster.until(lambda: cluster.pushed_by(c), within_s=5)
     assert trio.current_time() - deleted_s > 3
     await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=12)
-
-
-async def test_what_never_ran_needs_no_wait_in_a_new_log(cluster, autojump_clock):
-    (node,) = cluster.start("a")
-    assert await cluster.until(lambda: cluster.pushed_by(node), within_s=1) < 0.5
 
 
 async def test_what_has_run_before_waits_for_a_lease_in_a_log_that_tells_nothing_of_it(
@@ -254,7 +238,7 @@ async def test_a_heartbeat_below_what_was_read_fences_at_once(cluster, autojump_
     await cluster.until(lambda: cluster.pushed_by(node), within_s=1)
     await cluster.sleep(5.1)
     lease = node.presence.lease
-    partition = cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0]
+    partition = cluster.log.topics.known(COORDINATION_TOPIC).partitions[0]
     # An unclean election: the last ones are gone, and others come in their places.
     del partition.records[-4:]
     partition.replicate()
@@ -273,7 +257,7 @@ async def test_all_that_come_back_to_a_log_that_retention_has_emptied_agree(
     cluster.nodes.clear()
     await trio.sleep(7 * 3_600)
     cluster.log.expire(cluster.clock.now_ms())
-    assert not cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0].records
+    assert not cluster.log.topics.known(COORDINATION_TOPIC).partitions[0].records
     cluster.workload = replace(cluster.workload, has_run=True)
     nodes = cluster.start("a", "b", "c")
     # One lease of silence is enough.
@@ -289,7 +273,7 @@ async def test_a_log_that_was_emptied_under_its_owners_never_makes_two_of_one(
     a, b = cluster.start("a", "b")
     await cluster.until(lambda: cluster.pushed_by(a, b), within_s=2)
     await cluster.sleep(20)
-    partition = cluster.log.topic_or_raise(COORDINATION_TOPIC).partitions[0]
+    partition = cluster.log.topics.known(COORDINATION_TOPIC).partitions[0]
     cut = len(partition.records) - kept
     partition.start += cut
     del partition.records[:cut]
@@ -298,11 +282,3 @@ async def test_a_log_that_was_emptied_under_its_owners_never_makes_two_of_one(
     await cluster.until(lambda: cluster.pushed_by(a, b, c), within_s=35)
     assert a.state == b.state == c.state
     assert a.state.expired == 0
-
-
-async def test_the_topic_keeps_the_logs_own_time(cluster, autojump_clock):
-    (node,) = cluster.start("a")
-    await cluster.until(lambda: cluster.pushed_by(node), within_s=1)
-    settings: TopicSettings = await cluster.log.describe_topic(COORDINATION_TOPIC)
-    assert settings.log_append_time
-    assert settings.partitions == 1

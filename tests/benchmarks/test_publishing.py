@@ -58,8 +58,6 @@ def target(port: int) -> Target:
 
 
 @pytest.mark.live
-@pytest.mark.alone
-@pytest.mark.slow
 def test_an_open_loop_charges_a_stall_to_all_that_was_due_in_it(stalling_port: int) -> None:
     # 100 messages/s: 70 to warm up, 100 measured, of which the stall holds about 40.
     StallingHandler.answers_before_stall = 110
@@ -72,8 +70,6 @@ def test_an_open_loop_charges_a_stall_to_all_that_was_due_in_it(stalling_port: i
 
 
 @pytest.mark.live
-@pytest.mark.alone
-@pytest.mark.slow
 def test_a_closed_loop_sends_the_next_message_when_the_last_is_answered(
     stalling_port: int,
 ) -> None:

@@ -39,7 +39,7 @@ def status_of(consumer):
     """The figures of a consumer in the node's status record, and those that only tests look at."""
     figures, buffer, dispatch = consumer.figures(), consumer._buffer, consumer._dispatch
     return SimpleNamespace(
-        **{**msgspec.structs.asdict(figures), "level": dispatch.level},
+        **{**msgspec.structs.asdict(figures), "level": dispatch.pace.level},
         why=sentences(each for each in figures.reasons if each.is_stop),
         held_back=sentences(each for each in figures.reasons if not each.is_stop),
         fresh=buffer.fresh,
@@ -92,7 +92,7 @@ class World:
         return LiveSubscription(name, subscription, topic_incarnation, incarnation, 1)
 
     async def create(self):
-        await self.log.create_topic(self.topic, self.settings)
+        await self.log.topics.create(self.topic, self.settings)
 
     async def publish(self, *bodies, partition=0, **fields):
         batch = [

@@ -4,6 +4,7 @@ import msgspec
 import trio
 
 from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.log.base import EARLIEST, LATEST
 from hermes_actors.metadata.redrives import LetterRange, Redrive, progress_of, redrive_group
 from hermes_actors.model.dead_letter import LetterFilter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
@@ -58,8 +59,8 @@ class Scene:
 
     async def ask(self, number=1, rate=1_000, **wanted):
         log = self.world.log
-        end = (await log.end_positions(DLQ))[PARTITION]
-        start = (await log.start_positions(DLQ))[PARTITION]
+        end = (await log.positions(DLQ, LATEST))[PARTITION]
+        start = (await log.positions(DLQ, EARLIEST))[PARTITION]
         redrive = Redrive(
             number=number,
             incarnation=7,
@@ -74,8 +75,8 @@ class Scene:
 
     async def entries(self):
         log = self.world.log
-        end = (await log.end_positions(DLQ))[PARTITION]
-        position = (await log.start_positions(DLQ))[PARTITION]
+        end = (await log.positions(DLQ, LATEST))[PARTITION]
+        position = (await log.positions(DLQ, EARLIEST))[PARTITION]
         found = []
         async with log.reader(DLQ, {PARTITION: position}) as reader:
             while position < end:

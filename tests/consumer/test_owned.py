@@ -14,7 +14,6 @@ from hermes_actors.consumer.delivery.retry import RetryPolicy
 from hermes_actors.consumer.offsets.resting import Resting
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
-from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
     Failure,
@@ -27,8 +26,6 @@ from hermes_actors.coordination.owned import Owned, RateShare
 from hermes_actors.log.commits import CommitOwner, decode
 from hermes_actors.model.subscription import SerialPolicy
 from hermes_actors.runtime.wakeup import Wakeup
-from tests.consumer.hand_net import OK as HTTP_OK
-from tests.consumer.hand_net import HandNet, push
 
 OK, BROKEN = SendOutcome(200), SendOutcome(500)
 
@@ -64,13 +61,6 @@ def lease():
     return JumpingLease()
 
 
-async def test_commits_say_of_which_grant_they_are(world, autojump_clock):
-    await world.publish(b"0")
-    async with world.consuming(owned=Owned((0,), 41)):
-        await trio.sleep(2)
-    assert decode(await world.committed()).ownership == CommitOwner(0, 7, 41)
-
-
 async def test_while_the_lease_is_closed_nothing_is_pushed_nor_committed_and_all_is_kept(
     world, lease, autojump_clock
 ):
@@ -97,36 +87,17 @@ async def test_while_the_lease_is_closed_nothing_is_pushed_nor_committed_and_all
     assert len(consumer.made) == 1
 
 
-async def test_a_process_that_was_stopped_begins_not_one_push_when_it_goes_on(
-    world, lease, autojump_clock
-):
-    """Stopped in the middle of taking up messages, as by SIGSTOP, for longer than the lease."""
-
-    def stop_the_process(_push):
-        if len(world.sender.pushes) == 3:
-            lease.until_s = trio.current_time() + 2.0
-            lease.jumped_s += 20.0
-        return OK
-
-    world.sender.script = stop_the_process
-    await world.publish(*[b"%d" % n for n in range(50)])
-    async with world.consuming(owned=Owned(lease=lease)):
-        await trio.sleep(30)
-        assert world.sender.bodies == [b"0", b"1", b"2"]
-
-
 async def test_neither_an_answer_nor_a_retry_begins_a_push_under_a_closed_lease(
     world, lease, autojump_clock
 ):
     world.sender.script = lambda _push: (1.0, BROKEN)
     live = world.live(policy={"inflight_size": 1, "message_backoff": 100})
     await world.publish(b"0", b"1")
-    async with world.consuming(live, owned=Owned(lease=lease)) as consumer:
+    async with world.consuming(live, owned=Owned(lease=lease)):
         await trio.sleep(0.5)
         lease.close()
         await trio.sleep(60)
         assert world.sender.bodies == [b"0"]
-        assert consumer.status().inflight == 0
         world.sender.script = lambda _push: OK
         lease.open()
         await trio.sleep(0.5)
@@ -150,35 +121,6 @@ async def test_what_fails_under_a_closed_lease_is_not_given_up_and_says_nothing_
         lease.open()
         await trio.sleep(1)
         assert world.count("delivered") == 60
-
-
-async def test_a_stop_after_the_lease_is_lost_commits_nothing(world, lease, caplog, autojump_clock):
-    await world.publish(b"0")
-    async with world.consuming(owned=Owned(lease=lease)) as consumer:
-        await trio.sleep(2)
-        committed = await world.committed()
-        await world.publish(b"1")
-        await trio.sleep(0.1)
-        lease.close()
-        before_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - before_s < 0.1
-        assert await world.committed() == committed
-    assert "its last commit was not allowed" in caplog.text
-
-
-async def test_a_batch_waits_for_its_lease_as_well(batches, lease, autojump_clock):
-    world = batches.world
-    live = batches.live(policy={"batch_size": 2, "batch_time": 1_000})
-    async with world.consuming(live, owned=Owned(lease=lease)) as consumer:
-        lease.close()
-        await world.publish(*batches.numbers(4))
-        await trio.sleep(10)
-        assert batches.sent == []
-        assert consumer.status().held_back.startswith("paused")
-        lease.open()
-        await trio.sleep(1)
-        assert batches.sent == [[0, 1], [2, 3]]
 
 
 async def test_a_push_that_waits_in_a_sender_may_begin_only_while_the_lease_is_open(
@@ -206,7 +148,7 @@ def test_a_broadcast_that_may_not_go_on_leaves_the_rest_for_its_next_attempt():
     Broadcast(
         recipients,
         served,
-        RetryPolicy.of(SerialPolicy(), has_oauth=False),
+        RetryPolicy(SerialPolicy()),
         PushCallbacks(lambda: may_begin[0], lambda: False, outcomes.append),
         push=lambda recipient, done: under_way.append((recipient.key, done)),
         done=outcomes.append,
@@ -311,32 +253,6 @@ async def test_a_new_owner_begins_with_what_the_one_before_knew_and_without_a_bu
         assert await pushes_in(world, 0.4) <= 9
 
 
-async def test_the_first_owner_of_an_unknown_endpoint_begins_at_the_full_rate(
-    world, autojump_clock
-):
-    await world.publish(*[b"%d" % n for n in range(200)])
-    async with world.consuming(world.live(policy={"rate": 100})) as consumer:
-        await trio.sleep(1)
-        assert 95 <= len(world.sender.pushes) <= 100
-        assert consumer.made[-1].known() == RateState("FULL", 100.0)
-
-
-async def test_a_dead_endpoint_is_no_better_trusted_after_a_handover(world, autojump_clock):
-    world.sender.script = lambda _push: SendOutcome(0, "", Failure.CONNECT, "refused")
-    await world.publish(*[b"%d" % n for n in range(300)])
-    async with world.consuming(world.live(policy={"rate": 100})) as consumer:
-        await trio.sleep(60)
-        assert consumer.status().level == "HEARTBEAT"
-        known = consumer.made[-1].known()
-    world.parts.rate_controls.forget("shop.orders$push")
-    before = len(world.sender.pushes)
-    async with world.consuming(world.live(policy={"rate": 100}), owned=Owned(rate=known)) as second:
-        await trio.sleep(10)
-        # One at once, for it may just have come back.
-        assert len(world.sender.pushes) - before <= 2
-        assert second.status().level == "HEARTBEAT"
-
-
 async def test_a_consumer_that_fails_goes_on_where_it_was_and_not_where_its_grant_began(
     world, autojump_clock
 ):
@@ -367,19 +283,6 @@ async def test_a_handover_gives_what_is_under_way_its_own_grace_and_commits_the_
     assert (progress.position, progress.intervals) == (0, ((1, 3),))
 
 
-async def test_over_a_commit_of_a_later_grant_nobody_commits_any_more(world, autojump_clock):
-    await world.publish(b"0", b"1")
-    async with world.consuming(owned=Owned(epoch=5)):
-        await trio.sleep(1.5)
-        later = msgspec.structs.replace(
-            await world.committed(),
-            metadata=(await world.committed()).metadata.replace(":5:", ":9:"),
-        )
-        await world.log.commit("shop_orders_push", world.topic, {0: later})
-        await trio.sleep(30)
-        assert decode(await world.committed()).ownership.epoch == 9
-
-
 async def test_only_the_owner_of_the_first_partition_carries_out_re_drives(
     make_world, autojump_clock
 ):
@@ -408,25 +311,6 @@ class Board:
 
     async def wait_changed(self):
         await self._changed.wait()
-
-
-def test_what_waits_for_a_connection_is_not_sent_once_it_may_not_begin():
-    net, outcomes, may_begin = HandNet(), [], [True]
-    sender = Http1Sender(net, PoolLimits(connections_max=1))
-    for n in range(4):
-        each = msgspec.structs.replace(push(b"%d" % n), may_begin=lambda: may_begin[0])
-        sender.send(each, outcomes.append)
-    wire = net.connect()
-    wire.connection.received(HTTP_OK)
-    assert [written[-1:] for written in wire.written] == [b"0", b"1"]
-    may_begin[0] = False
-    wire.connection.received(HTTP_OK)
-    net.pass_time(0)
-    assert len(wire.written) == 2
-    assert outcomes[2:] == [NOT_BEGUN, NOT_BEGUN]
-    # The connection is free for what may.
-    sender.send(push(b"9"), outcomes.append)
-    assert wire.written[-1][-1:] == b"9"
 
 
 async def test_nobody_commits_for_what_rests_while_the_lease_is_closed(

@@ -84,11 +84,11 @@ class KafkaUnderTest:
         really, to where retention by the test's clock has it, by Kafka's own deletion of records.
         """
         starts = {}
-        for topic in await log.topics():
-            settings = await log.describe_topic(topic)
+        for topic in await log.topics.names():
+            settings = await log.topics.describe(topic)
             if settings is not None and settings.retention_ms is not None:
                 oldest_ms = self.clock.now_ms() - settings.retention_ms
-                for partition, offset in (await log.position_at(topic, oldest_ms)).items():
+                for partition, offset in (await log.positions(topic, oldest_ms)).items():
                     place = TopicPartition(log.full(topic), partition)
                     starts[place] = RecordsToDelete(before_offset=offset)
         await guest.call(self._delete_records, starts)

@@ -3,7 +3,16 @@
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from hermes_actors.log.base import Commit, Log, OffsetOutOfRange, Outcome, Reader, TopicSettings
+from hermes_actors.log.base import (
+    Commit,
+    Edge,
+    Log,
+    LogTopics,
+    OffsetOutOfRange,
+    Outcome,
+    Reader,
+    TopicSettings,
+)
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 
@@ -13,6 +22,7 @@ class NamespacedLog:
 
     def __init__(self, log: Log, prefix: str) -> None:
         self.log = log
+        self.topics = NamespacedTopics(log.topics, prefix)
         self._prefix = prefix
 
     def full(self, name: str) -> str:
@@ -32,17 +42,11 @@ class NamespacedLog:
         async with self.log.reader(self.full(topic), positions) as reader:
             yield NamespacedReader(reader, topic)
 
-    async def start_positions(self, topic: str) -> dict[int, int]:
-        return await self.log.start_positions(self.full(topic))
-
-    async def end_positions(self, topic: str) -> dict[int, int]:
-        return await self.log.end_positions(self.full(topic))
+    async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
+        return await self.log.positions(self.full(topic), at)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         return await self.log.bounds(self.full(topic), partition)
-
-    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        return await self.log.position_at(self.full(topic), timestamp_ms)
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         await self.log.commit(self.full(group), self.full(topic), commits)
@@ -50,20 +54,26 @@ class NamespacedLog:
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
         return await self.log.committed(self.full(group), self.full(topic))
 
-    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
-        return await self.log.create_topic(self.full(topic), settings)
 
-    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
-        await self.log.alter_topic(self.full(topic), settings)
+class NamespacedTopics:
+    def __init__(self, topics: LogTopics, prefix: str) -> None:
+        self._topics = topics
+        self._prefix = prefix
 
-    async def delete_topic(self, topic: str) -> bool:
-        return await self.log.delete_topic(self.full(topic))
+    async def create(self, topic: str, settings: TopicSettings) -> bool:
+        return await self._topics.create(self._prefix + topic, settings)
 
-    async def describe_topic(self, topic: str) -> TopicSettings | None:
-        return await self.log.describe_topic(self.full(topic))
+    async def alter(self, topic: str, settings: TopicSettings) -> None:
+        await self._topics.alter(self._prefix + topic, settings)
 
-    async def topics(self) -> list[str]:
-        names = await self.log.topics()
+    async def delete(self, topic: str) -> bool:
+        return await self._topics.delete(self._prefix + topic)
+
+    async def describe(self, topic: str) -> TopicSettings | None:
+        return await self._topics.describe(self._prefix + topic)
+
+    async def names(self) -> list[str]:
+        names = await self._topics.names()
         return [name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)]
 
 

@@ -16,7 +16,7 @@ def records(now_ms, *ids):
 
 async def test_the_ends_are_read_with_the_records_before_them(under_test):
     async with under_test.open() as log:
-        await log.create_topic("t", TopicSettings(partitions=3))
+        await log.topics.create("t", TopicSettings(partitions=3))
         now_ms = under_test.now_ms()
         await log.append("t", 0, records(now_ms, b"a", b"b", b"c"), Ack.LEADER)
         await log.append("t", 2, records(now_ms, b"d"), Ack.LEADER)

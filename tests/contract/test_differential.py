@@ -11,6 +11,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.log.base import (
+    EARLIEST,
+    LATEST,
     Commit,
     OffsetOutOfRange,
     RefusedRecord,
@@ -58,7 +60,7 @@ operations = st.one_of(
         ),
     ),
     st.tuples(st.just("expire"), st.integers(0, 1_500)),
-    st.tuples(st.just("position_at"), names, st.integers(0, 1_001)),
+    st.tuples(st.just("positions"), names, st.integers(0, 1_001)),
     st.tuples(
         st.just("read"),
         names,
@@ -96,11 +98,11 @@ async def play(under_test, script):
 async def step(under_test, log, kind, *rest):
     match kind:
         case "create":
-            return await log.create_topic(*rest)
+            return await log.topics.create(*rest)
         case "alter":
-            return await log.alter_topic(*rest)
+            return await log.topics.alter(*rest)
         case "delete":
-            return await log.delete_topic(*rest)
+            return await log.topics.delete(*rest)
         case "append":
             topic, partition, batch, under_test.clock.wall_ms = rest
             return await log.append(topic, partition, batch, Ack.ALL)
@@ -109,8 +111,8 @@ async def step(under_test, log, kind, *rest):
         case "expire":
             (under_test.clock.wall_ms,) = rest
             return await under_test.expire(log)
-        case "position_at":
-            return await log.position_at(*rest)
+        case "positions":
+            return await log.positions(*rest)
         case "read":
             return await read(log, *rest)
     raise AssertionError(kind)
@@ -119,7 +121,7 @@ async def step(under_test, log, kind, *rest):
 async def read(log, topic, positions, records_max, bytes_max):
     """Batches until nothing is left to read; the same batches, not only the same records."""
     batches = []
-    ends = await log.end_positions(topic)
+    ends = await log.positions(topic, LATEST)
     behind = [ends.get(n, 0) - position for n, position in positions.items()]
     # What lies beyond an end is refused, sooner or later.
     left = math.inf if min(behind) < 0 else sum(behind)
@@ -135,11 +137,11 @@ async def read(log, topic, positions, records_max, bytes_max):
 
 async def everything(log):
     state = []
-    for topic in await log.topics():
-        starts, ends = await log.start_positions(topic), await log.end_positions(topic)
-        state.append((topic, await log.describe_topic(topic), starts, ends))
+    for topic in await log.topics.names():
+        starts, ends = await log.positions(topic, EARLIEST), await log.positions(topic, LATEST)
+        state.append((topic, await log.topics.describe(topic), starts, ends))
         state.append([await log.committed(group, topic) for group in ("g", "h")])
-        state.append([await log.position_at(topic, ms) for ms in range(0, 1_001, 250)])
+        state.append([await log.positions(topic, ms) for ms in range(0, 1_001, 250)])
         state.append(await read(log, topic, starts, 100, 10_000))
     return state
 
@@ -180,8 +182,9 @@ kafka_scripts = st.tuples(
 
 
 def without_log_append_time(part):
+    """Nor with a limit of a few bytes: a broker bounds batches."""
     if isinstance(part, TopicSettings):
-        return TopicSettings(part.partitions, part.retention_ms, part.record_bytes_max)
+        return TopicSettings(part.partitions, part.retention_ms, 1_000)
     return part
 
 

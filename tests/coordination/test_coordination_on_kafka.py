@@ -45,6 +45,7 @@ class Site:
                 lambda: Workload({SUBSCRIPTION: Ownable(4)}),
                 clock=CLOCK,
                 rng=system_rng(),
+                on_crash=lambda _crash: None,
             ),
             Membership(
                 self.coordination,

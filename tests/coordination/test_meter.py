@@ -9,7 +9,6 @@ from hermes_actors.coordination.commands import (
     Assignment,
     Heartbeat,
     Join,
-    Leave,
     Loads,
     Plan,
     Target,
@@ -90,12 +89,6 @@ async def test_the_figures_are_the_states(cluster):
         "draining_nodes": 1.0,
     }
     assert {name: float(figures[name]) for name in expected} == expected
-
-
-async def test_a_cluster_without_a_leader_has_no_age_of_his_lease(cluster):
-    cluster.say(Join("b1", "node-a", 2.0), TermClaim("b1", 1), Leave("b1"))
-    figures = await cluster.figures()
-    assert (figures["leader_lease_age_seconds"], figures["is_leader"]) == ("NaN", "0.0")
 
 
 async def test_many_moves_are_all_counted_also_over_a_snapshot(cluster):

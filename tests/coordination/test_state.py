@@ -66,12 +66,6 @@ def story() -> Story:
     return Story()
 
 
-def test_a_node_is_a_member_once_it_has_joined(story):
-    assert story.say(Join("a", "node-a", 4.0, "1.2")).members
-    member = story.state.members["a"]
-    assert (member.node, member.cores, member.version) == ("node-a", 4.0, "1.2")
-
-
 def test_a_member_is_gone_after_more_than_three_seconds_of_log_time_without_a_heartbeat(story):
     story.begin("a", "b")
     for _ in range(3):
@@ -116,21 +110,6 @@ def test_the_first_claim_of_the_next_term_wins(story):
     assert (story.state.leader, story.state.term) == ("b", 1)
 
 
-@pytest.mark.parametrize("claim", [TermClaim("a", 0), TermClaim("a", 2), TermClaim("stranger", 1)])
-def test_a_claim_of_another_term_or_of_no_member_changes_nothing(story, claim):
-    story.say(Join("a", "node-a"))
-    assert story.say(claim) is NOTHING
-    assert story.state.leader == ""
-
-
-def test_a_plan_grants_free_partitions_at_once(story):
-    story.begin("a", "b")
-    changed = story.plan(Target("a", (0, 1), 0.5), Target("b", (2, 3), 0.5))
-    assert changed == Changed((SUB,))
-    assert story.owners() == {"a": (0, 1), "b": (2, 3)}
-    assert story.state.grants_of("b")[SUB].epoch == story.state.plan_offset
-
-
 def test_partitions_that_are_held_are_granted_when_they_are_released(story):
     story.begin("a", "b")
     story.plan(Target("a", (0, 1)))
@@ -165,14 +144,6 @@ def test_a_release_that_comes_twice_does_not_free_the_next_grant(story):
     assert story.owners() == {"a": (0,)}
     story.plan(Target("b", (0,)))
     assert story.say(release) is NOTHING
-    assert story.owners() == {"a": (0,)}
-
-
-def test_an_expired_lease_frees_what_it_had(story):
-    story.begin("a", "b")
-    story.plan(Target("b", (0,)))
-    story.plan(Target("a", (0,)))
-    story.beat("a", for_s=3.5)
     assert story.owners() == {"a": (0,)}
 
 
@@ -270,13 +241,6 @@ def test_loads_are_smoothed_and_outlive_a_move(story):
     assert story.state.members["a"].load.cpu == 0.5
 
 
-def test_a_load_of_what_is_not_owned_counts_not(story):
-    story.begin("a", "b")
-    story.plan(Target("a", (0,)))
-    story.say(Loads("b", 0.5, 2.0, {SUB: TaskLoad(100), "x": TaskLoad(5)}))
-    assert story.state.subscriptions[SUB].load is None
-
-
 def test_moves_are_told_with_their_reason_and_the_nodes(story):
     story.begin("a", "b")
     story.plan(Target("a", (0,)), reason="first")
@@ -315,12 +279,6 @@ def test_a_leader_that_stops_leads_no_more_and_cannot_claim(story: Story) -> Non
     assert story.state.leader == "b"
     assert story.say(Stopping("a")) == NOTHING
     assert story.say(Stopping("stranger")) == NOTHING
-
-
-def test_a_record_is_folded_once(story):
-    story.begin("a")
-    with pytest.raises(ValueError, match="folded already"):
-        story.state.apply(0, story.at_ms, None)
 
 
 def test_a_state_restored_from_a_snapshot_is_equal_and_goes_on_alike(story):

@@ -15,7 +15,7 @@ from hermes_actors.coordination.commands import (
     TaskLoad,
     TermClaim,
 )
-from hermes_actors.coordination.reasons import NEW, NODE_LEFT, Reason, text
+from hermes_actors.coordination.reasons import NEW, Reason
 from hermes_actors.coordination.room import OwnershipLimits, drained, is_drain_ignored
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.tally import tally_in_steps
@@ -109,11 +109,6 @@ def test_a_subscription_is_shown_with_its_owners_their_partitions_and_shares(boo
     assert not first.is_to_release
 
 
-def test_a_subscription_that_nobody_knows_has_nobody(book):
-    view = subscription_view(book.state, PAGES, Weights())
-    assert (view.owners, view.waiting, view.weight) == ((), (), 0.0)
-
-
 def test_who_waits_is_shown_with_whom_he_waits_for_and_since_when(book):
     book.say(Join("b3", "node-c", 4.0))
     book.plan(orders(("b3", (0, 2)), ("b2", (1,))))
@@ -162,16 +157,6 @@ def test_skew_is_beside_the_mean_and_beside_what_is_possible(book, weight, heavi
     assert (skew.max_to_mean, skew.max_to_ideal, skew.nodes) == (*ratios, 2)
 
 
-def test_drained_nodes_do_not_count_as_badly_loaded_ones(book):
-    weights = Weights({ORDERS: 30.0})
-    everybody = skew_of_members(members(book.state, weights), 20.0)
-    assert (everybody.nodes, everybody.highest_node) == (2, "node-a")
-    without = skew_of_members(members(book.state, weights, ["node-b"]), 20.0)
-    assert (without.nodes, without.max_to_mean) == (1, 1.0)
-    both = skew_of_members(members(book.state, weights, ["node-a", "node-b"]), 20.0)
-    assert both.nodes == 2
-
-
 def test_what_has_no_room_says_so_and_the_way_out(book):
     few = OwnershipLimits(tasks_max=1)
     for name in ("shop.more$one", "shop.more$two"):
@@ -218,12 +203,6 @@ def test_a_move_is_shown_in_seconds_since_the_epoch_with_its_reason_as_data_and_
     assert (shown.subscription, shown.reason, shown.term) == (ORDERS, "new, owners: 2", 1)
     assert shown.reasons == (Reason(NEW, {"owners": 2}),)
     assert (shown.before, shown.after) == ((), ("node-a", "node-b"))
-
-
-def test_a_reason_of_another_version_is_shown_as_it_is():
-    found = (Reason("heat", {"node": "node-a"}), Reason(NODE_LEFT, {"node": "node-b"}))
-    assert text(found) == "heat node=node-a; node node-b left"
-    assert text((Reason(NODE_LEFT),)) == "node-left"
 
 
 def test_a_planned_change_is_shown_with_the_owners_before_and_after(book):

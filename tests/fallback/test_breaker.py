@@ -84,13 +84,6 @@ def test_any_answer_breaks_the_silence() -> None:
     assert breaker.check(DELAY_S, 0.10)
 
 
-def test_what_was_forgotten_waits_for_nothing() -> None:
-    breaker = make()
-    for sent in [send(breaker, 0.0, 10) for _ in range(4)]:
-        breaker.forget(sent)
-    assert not breaker.check(DELAY_S, 10.0)
-
-
 def test_three_late_acknowledgements_in_a_row_open_it_and_a_timely_one_between_starts_again() -> (
     None
 ):
@@ -173,7 +166,7 @@ def test_a_closed_breaker_takes_no_probe() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["send", "ack", "fail", "answer", "forget", "check", "probe"]),
+        st.sampled_from(["send", "ack", "fail", "answer", "check", "probe"]),
         st.floats(0, 0.5),
         st.integers(1, 20),
     ),
@@ -195,16 +188,14 @@ def test_whatever_happens_a_log_that_answers_in_time_again_is_used_again(steps) 
             has_opened = breaker.check(DELAY_S, now_s)
         elif step == "probe" and breaker.take_probe(now_s):
             outstanding.append(send(breaker, now_s))
-        elif outstanding and step in ("ack", "fail", "answer", "forget"):
+        elif outstanding and step in ("ack", "fail", "answer"):
             sent = outstanding.pop(count % len(outstanding))
             if step == "ack":
                 has_opened = breaker.acknowledged(sent, now_s)
             elif step == "fail":
                 has_opened = breaker.failed(sent, now_s)
-            elif step == "answer":
-                breaker.answered(sent, now_s)
             else:
-                breaker.forget(sent)
+                breaker.answered(sent, now_s)
         assert has_opened == (breaker.is_open and not was_open)
     if breaker.is_open:
         sent, now_s = probe(breaker, now_s)

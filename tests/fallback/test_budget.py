@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.fallback.account import HedgeBudget
+from hermes_actors.fallback.budget import HedgeBudget
 
 
 @given(

@@ -12,14 +12,14 @@ CAP_S, FLOOR_S = 0.250, 0.020
 LATENCIES_S = st.floats(0.0, 20.0)
 
 
-def make(mode: str = "adaptive", quantile: float = 0.99, parent: AdaptiveDelay | None = None):
+def make(mode: str = "adaptive", quantile: float = 0.99):
     config = FallbackConfig(
         hedge_mode=mode,
         speculative_send_delay_ms=250,
         hedge_floor_delay_ms=20,
         hedge_quantile_percent=round(quantile * 100),
     )
-    return AdaptiveDelay(config, parent)
+    return AdaptiveDelay(config)
 
 
 @given(st.lists(st.tuples(LATENCIES_S, st.integers(1, 1_000), st.floats(0, 5)), max_size=60))
@@ -58,18 +58,6 @@ def test_the_delay_is_the_cap_until_enough_is_known() -> None:
     for _ in range(9):
         delay.observe(0.030, 1, 0.1)
     assert 0.030 <= delay.delay_s(0.2) <= 0.034
-
-
-def test_a_topic_without_figures_of_its_own_takes_those_of_its_datacentre() -> None:
-    everything = make()
-    busy, quiet = make(parent=everything), make(parent=everything)
-    for _ in range(20):
-        busy.observe(0.040, 10, 1.0)
-    assert quiet.delay_s(1.0) == everything.delay_s(1.0) == busy.delay_s(1.0) < 0.045
-    for _ in range(20):
-        quiet.observe(0.100, 10, 1.0)
-    assert 0.100 <= quiet.delay_s(1.1) <= 0.111
-    assert busy.delay_s(1.1) < 0.045
 
 
 def test_what_is_older_than_half_a_minute_is_forgotten() -> None:

@@ -112,6 +112,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
             "HERMES_FRONTEND_PORT": str(ports[0]),
             "HERMES_MANAGEMENT_PORT": str(ports[1]),
             "HERMES_LOG_DIRECTORY": str(data / "log"),
+            # A busy machine is late; that is no reason for a 202.
+            "HERMES_FRONTEND_IDLE_TIMEOUT_MS": "5000",
+            "HERMES_FRONTEND_LONG_IDLE_TIMEOUT_MS": "5000",
             "HERMES_SPOOL_DIRECTORY": str(data / "spools"),
             "HERMES_CONSUMERS_ENDPOINTS_ALLOW_LOOPBACK": "true",
             "HERMES_MANAGEMENT_ALLOW_SCHEMA_REMOVAL": "true",
@@ -141,11 +144,6 @@ def make_topic(node: Broker, request: pytest.FixtureRequest) -> MakeTopic:
     return make
 
 
-def told(answer: tuple[int, Any], status: int = 400, code: str = "VALIDATION_ERROR") -> str:
-    assert (answer[0], answer[1]["code"]) == (status, code), answer
-    return str(answer[1]["message"])
-
-
 def test_case_22_a_json_subscriber_gets_the_object_without_metadata(node, make_topic) -> None:
     topic = make_topic()
     subscriber = node.subscribe(topic, "json")
@@ -159,7 +157,7 @@ def test_case_22_a_json_subscriber_gets_the_object_without_metadata(node, make_t
 def test_case_23_an_avro_subscriber_gets_avro(node, make_topic) -> None:
     topic = make_topic()
     subscriber = node.subscribe(topic, "avro", contentType="AVRO")
-    binary = avro_schema(V1).convert(BodyForm.JSON, b'{"age": 7}', {})
+    binary = avro_schema(V1).take(b'{"age": 7}', BodyForm.JSON, {})
     assert node.publish(topic, binary, BINARY)[0] == 201
     headers, body = subscriber.next()
     assert headers["content-type"] == "avro/binary"
@@ -196,51 +194,6 @@ def test_a_subscription_that_changes_what_it_takes_gets_that_from_then_on(node, 
     assert (headers["schema-version"], sent[:1] == b"{") == ("1", False)
 
 
-def test_the_tail_shows_json(node, make_topic) -> None:
-    topic = make_topic()
-    assert node.publish(topic, b'{"age": 7}')[0] == 201
-    status, text = node.raw("GET", f"/topics/{topic}/messages?from=beginning")
-    assert (status, json.loads(text)["body"]) == (200, '{"age":7}')
-
-
-def test_cases_24_and_25_avros_own_json_names_branches_and_metadata(node, make_topic) -> None:
-    topic = make_topic(V2)
-    subscriber = node.subscribe(topic, "json")
-    wrapped = b'{"__metadata": null, "age": 7, "name": {"string": "x"}}'
-    assert node.publish(topic, wrapped, AVRO_JSON)[0] == 201
-    assert subscriber.json() == {"age": 7, "name": "x"}
-    told(node.publish(topic, b'{"age": 7, "name": {"string": "x"}}', AVRO_JSON))
-
-
-@pytest.mark.parametrize("content_type", [None, "text/plain"])
-def test_case_26_another_content_type_is_400(node, make_topic, content_type) -> None:
-    topic = make_topic()
-    assert topic in told(node.publish(topic, b'{"age": 7}', content_type))
-
-
-def test_cases_27_to_29_what_does_not_fit_is_400_in_hermes_words(node, make_topic) -> None:
-    topic = make_topic()
-    assert told(node.publish(topic, b'{"age": "x"}')) == (
-        "Invalid message: Failed to convert JSON to Avro: Field age is expected to be type: "
-        "java.lang.Number"
-    )
-    answer = node.publish(topic, b'{"__metadata": null, "age": "x"}', AVRO_JSON)
-    words = "Invalid message: Failed to convert to AVRO: Expected int. Got VALUE_STRING."
-    assert told(answer) == words
-    told(node.publish(topic, b'{"age": '))
-
-
-def test_cases_30_and_31_defaults_extra_fields_and_forged_metadata(node, make_topic) -> None:
-    topic = make_topic(V2)
-    subscriber = node.subscribe(topic, "avro", contentType="AVRO")
-    body = b'{"age": 7, "extra": 1, "__metadata": {"messageId": "forged"}}'
-    assert node.publish(topic, body)[0] == 201
-    document = avro_schema(V2).document(subscriber.next()[1])
-    assert (document["age"], document["name"]) == (7, None)
-    assert document["__metadata"]["messageId"] != "forged"
-    told(node.publish(topic, b'{"name": "x"}'))
-
-
 def test_cases_32_and_33_a_version_is_asked_for_by_a_header(node, make_topic) -> None:
     topic = make_topic()
     subscriber = node.subscribe(topic, "avro", contentType="AVRO")
@@ -257,33 +210,6 @@ def test_cases_32_and_33_a_version_is_asked_for_by_a_header(node, make_topic) ->
     assert pushed == [(1, "2"), (2, "1"), (3, "2")]
 
 
-def test_an_unknown_version_is_400_in_hermes_words(node, make_topic) -> None:
-    topic = make_topic()
-    answer = node.publish(topic, b'{"age": 7}', schema_version="7")
-    words = "Given schema version '7' does not exist"
-    assert told(answer, 400, "SCHEMA_VERSION_DOES_NOT_EXIST") == words
-
-
-def test_case_34_a_topic_without_its_schema_is_500(node, make_topic) -> None:
-    topic = make_topic()
-    assert node.raw("DELETE", f"/topics/{topic}/schema")[0] == 200
-    wait_until(lambda: node.publish(topic, b'{"age": 7}')[0] != 201, "its schema is gone")
-    told(node.publish(topic, b'{"age": 7}'), 500, "SCHEMA_COULD_NOT_BE_LOADED")
-
-
-@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "APPLICATION/JSON"])
-def test_case_35_content_types_as_people_write_them(node, make_topic, content_type) -> None:
-    assert node.publish(make_topic(), b'{"age": 7}', content_type)[0] == 201
-
-
-def test_case_36_an_unknown_symbol_and_no_fitting_branch_are_400(node, make_topic) -> None:
-    state = {"name": "state", "type": {"type": "enum", "name": "S", "symbols": ["NEW", "PAID"]}}
-    topic = make_topic(text_of(state, NAME))
-    assert node.publish(topic, b'{"state": "NEW"}')[0] == 201
-    assert "state" in told(node.publish(topic, b'{"state": "LOST"}'))
-    assert "name" in told(node.publish(topic, b'{"state": "NEW", "name": 1}'))
-
-
 def test_case_37_messages_from_before_and_after_a_migration_arrive(node, make_topic) -> None:
     topic = make_topic(None, content_type="JSON")
     subscriber = node.subscribe(topic, "json")
@@ -298,48 +224,3 @@ def test_case_37_messages_from_before_and_after_a_migration_arrive(node, make_to
     ages: set[int] = set()
     while not {1, 2, 4} <= ages:
         ages.add(subscriber.json()["age"])
-
-
-def test_case_38_a_dry_run_takes_what_would_not_fit(node, make_topic) -> None:
-    topic = make_topic(V1, content_type="JSON", jsonToAvroDryRun=True)
-    subscriber = node.subscribe(topic, "json")
-    assert node.publish(topic, b'{"age": "x"}')[0] == 201
-    assert subscriber.json() == {"age": "x"}
-
-
-def test_case_39_logical_types_come_from_texts_and_numbers(node, make_topic) -> None:
-    fields = [
-        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {
-            "name": "price",
-            "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
-        },
-    ]
-    topic = make_topic(text_of(*fields))
-    subscriber = node.subscribe(topic, "json")
-    for body in (
-        {"day": "1970-01-05", "at": "1970-01-01T00:00:01Z", "price": "12.34"},
-        {"day": 4, "at": 1000, "price": 12.34},
-    ):
-        assert node.publish(topic, json.dumps(body).encode())[0] == 201
-        assert subscriber.json() == {"day": 4, "at": 1000, "price": "\x04Ò"}
-
-
-def test_case_66_saving_a_schema(node, make_topic) -> None:
-    topic = make_topic()
-    assert node.raw("POST", f"/topics/{topic}/schema", V2) == (201, "")
-    assert node.raw("GET", f"/topics/{topic}/schema") == (200, V2)
-    assert node.raw("GET", "/topics/shop.nothing/schema")[0] == 204
-    assert node.raw("POST", "/topics/shop.nothing/schema", V2)[0] == 404
-    for wrong in ("{", text_of(AGE, metadata=False)):
-        status, text = node.raw("POST", f"/topics/{topic}/schema", wrong)
-        assert (status, json.loads(text)["code"]) == (400, "FORMAT_ERROR")
-
-
-def test_cases_67_and_68_versions_stay_until_they_are_removed(node, make_topic) -> None:
-    topic = make_topic()
-    assert node.raw("POST", f"/topics/{topic}/schema", V2)[0] == 201
-    assert node.raw("GET", f"/topics/{topic}/schema/versions/1") == (200, V1)
-    assert node.raw("DELETE", f"/topics/{topic}/schema")[0] == 200
-    assert node.raw("GET", f"/topics/{topic}/schema")[0] == 204

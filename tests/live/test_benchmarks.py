@@ -97,6 +97,22 @@ def test_a_benchmark_prints_its_table(name: str, tmp_path: Path) -> None:
     run(name, SMALL[name], tmp_path)
 
 
+def test_a_short_benchmark_measures_what_is_published(tmp_path: Path) -> None:
+    """All others are run by `make soak`."""
+    short = "--logs embedded --seconds 0.3 --bytes 100 --connections 4 --protocols http1 --rates 50"
+    run(
+        "publish",
+        (f"{short} --spacing constant --json {tmp_path}/figures.json", "Open loop"),
+        tmp_path,
+    )
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    for rows in (figures["closed"], figures["open"]):
+        (row,) = (each for each in rows if each["log"] == "embedded")
+        assert row["messages_per_s"] > 0
+        assert row["errors"] == {}
+
+
+@pytest.mark.soak
 def test_publish_measures_each_protocol_in_both_loops_and_draws_it(tmp_path: Path) -> None:
     run("publish", SMALL["publish"], tmp_path)
     figures = json.loads((tmp_path / "figures.json").read_text())
@@ -125,9 +141,8 @@ def test_balancer_compares_the_planner_with_others_and_draws_it(tmp_path: Path) 
     assert len(picture.findall(".//{*}g")) == len(figures["even"])
 
 
-@pytest.mark.parametrize(
-    "log", ["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.soak])]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("log", ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
 def test_deliver_measures_each_part_and_a_killed_node_loses_nothing(
     log: str, tmp_path: Path
 ) -> None:

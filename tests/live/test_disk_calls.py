@@ -31,7 +31,7 @@ from hermes_actors.runtime.clock import SystemClock
 
 async def main():
     async with open_embedded_log(sys.argv[1], "dc1", SystemClock()) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         for number in range(20):
             batch = [Record(None, b"x" * 100, (), 1)]
             assert await log.append("t", 0, batch, Ack.ALL) == [Stored(number)]

@@ -134,6 +134,8 @@ def register(url: str, subject: str, schema: str) -> None:
     assert ask("POST", f"{url}/subjects/{subject}/versions", body)[0] == 200
 
 
+@pytest.mark.soak
+@pytest.mark.slow
 def test_apicurio_keeps_the_schemas_and_may_stop(apicurio: Apicurio, tmp_path: Path) -> None:
     node = Node(tmp_path / "a", **external(apicurio.url))
     try:

@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.live,
     pytest.mark.slow,
-    pytest.mark.alone,
     pytest.mark.soak,
     pytest.mark.timeout(600),
 ]

@@ -40,7 +40,7 @@ class Load:
         """Wait until that many more publishes are acknowledged."""
         with self._reached:
             wanted = len(self.acknowledged) + count
-            assert self._reached.wait_for(lambda: len(self.acknowledged) >= wanted, timeout=30)
+            assert self._reached.wait_for(lambda: len(self.acknowledged) >= wanted, timeout=60)
 
     def stop(self) -> None:
         self._enough.set()
@@ -90,46 +90,32 @@ def test_every_201_is_delivered_though_the_node_is_killed_under_load(
     node = start(*arguments)
     shop(node.ready["dcs"][0]["management"], f"{sink.ready['url']}orders")
     load = Load(node.ready["dcs"][0]["publish"])
-    for _ in range(3):
-        load.wait_for(300)
+    for _ in range(2):
+        load.wait_for(200)
         node.kill()
         node = start(*arguments)
-    load.wait_for(300)
+    load.wait_for(200)
     load.stop()
     acknowledged = set(load.acknowledged)
-    assert len(acknowledged) == len(load.acknowledged) >= 1_200
+    assert len(acknowledged) == len(load.acknowledged) >= 600
     wait_until(
         lambda: acknowledged <= set(delivered(taken)), "all that is acknowledged is delivered"
     )
 
 
-def test_sigterm_drains_and_ends_with_zero(start, shop):
-    node = start("dev", "--publish-port", "0", "--management-port", "0", "--json")
-    code, _, errors = node.terminate()
-    assert (code, errors) == (0, "")
-
-
-def test_a_second_node_on_the_same_data_is_refused_in_one_line(start, data):
+def test_a_second_node_on_the_same_data_or_port_is_refused_in_one_line(start, data):
     arguments = ["dev", "--data", str(data), "--publish-port", "0", "--management-port", "0"]
-    start(*arguments, "--json")
-    second = _fails(*arguments)
-    assert str(data / "dc1") in second
-
-
-def test_a_port_in_use_is_one_line_and_exit_code_1(start):
-    node = start("dev", "--publish-port", "0", "--management-port", "0", "--json")
+    node = start(*arguments, "--json")
+    assert str(data / "dc1") in _fails(*arguments)
     taken = urlsplit(node.ready["dcs"][0]["publish"]).port
     line = _fails("dev", "--publish-port", str(taken), "--management-port", "0")
     assert str(taken) in line
 
 
-def test_a_data_folder_that_cannot_be_written_is_one_line_and_exit_code_1(tmp_path):
+def test_what_keeps_a_node_from_starting_is_one_line_and_exit_code_1(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     line = _fails("dev", "--data", str(tmp_path / "file"), "--publish-port", "0")
     assert str(tmp_path / "file") in line
-
-
-def test_a_wrong_field_in_the_configuration_is_one_line_and_exit_code_1(tmp_path):
     file = tmp_path / "node.toml"
     file.write_text("[frontend]\nidle_timeout = 5\n")
     assert "idle_timeout" in _fails("dev", "--config", str(file))
@@ -166,7 +152,8 @@ def _fails(*arguments: str) -> str:
 
 def test_a_damaged_log_refuses_the_start_until_that_is_accepted(start, tmp_path: Path) -> None:
     data = ["--publish-port", "0", "--management-port", "0", "--dcs", "dc1", "--data"]
-    start("dev", *data, str(tmp_path), "--json").terminate()
+    code, _, errors = start("dev", *data, str(tmp_path), "--json").terminate()
+    assert (code, errors) == (0, "")
     with closing(sqlite3.connect(tmp_path / "dc1" / "log.sqlite")) as file, file:
         file.execute("UPDATE chunk SET content = zeroblob(10)")
     ended = subprocess.run(

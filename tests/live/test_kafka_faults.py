@@ -17,6 +17,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError, OutOfOrderSequenceNumber
 
 from hermes_actors.log.base import (
+    EARLIEST,
+    LATEST,
     Commit,
     LogUnavailable,
     OffsetOutOfRange,
@@ -65,7 +67,7 @@ class Proxied:
         topic = self.new_topic()
 
         async def with_topic(log):
-            await log.create_topic(topic, TopicSettings())
+            await log.topics.create(topic, TopicSettings())
             return await main(log, topic)
 
         return on_kafka(with_topic, self.servers, **{**QUICK, **settings})
@@ -128,7 +130,7 @@ def test_a_slow_broker_makes_reads_and_commits_slow(kafka):
         await log.commit("slow", topic, {0: Commit(1)})
         kafka.link.answers.delay_s = SLOW_S
         for ask in (
-            lambda: log.end_positions(topic),
+            lambda: log.positions(topic, LATEST),
             lambda: log.committed("slow", topic),
             lambda: log.commit("slow", topic, {0: Commit(1)}),
             lambda: read_all(log, topic),
@@ -151,7 +153,7 @@ def test_a_cluster_that_is_cut_off_refuses_appends_reads_and_commits_and_stores_
             outcomes = await log.append(topic, 0, batch(b"x", b"y"), ack)
             assert kinds(outcomes) == ["UnavailableRecord"] * 2
         with pytest.raises(LogUnavailable):
-            await log.end_positions(topic)
+            await log.positions(topic, LATEST)
         with pytest.raises(LogUnavailable):
             await log.commit("cut", topic, {0: Commit(0)})
         with pytest.raises(LogUnavailable):
@@ -302,7 +304,7 @@ def test_a_stopped_broker_makes_reads_and_commits_wait_for_the_time_out(kafka):
         await log.commit("stopped", topic, {0: Commit(1)})
         broker.pause()
         for ask in (
-            lambda: log.end_positions(topic),
+            lambda: log.positions(topic, LATEST),
             lambda: log.committed("stopped", topic),
             lambda: log.commit("stopped", topic, {0: Commit(0)}),
         ):
@@ -320,7 +322,7 @@ def test_a_former_owners_lower_commit_overwrites_the_owners(kafka):
     topic = kafka.new_topic()
 
     async def main(former, owner):
-        await former.create_topic(topic, TopicSettings())
+        await former.topics.create(topic, TopicSettings())
         await owner.commit("stale", topic, {0: Commit(10, "owner")})
         await former.commit("stale", topic, {0: Commit(7, "former")})
         assert await owner.committed("stale", topic) == {0: Commit(7, "former")}
@@ -337,7 +339,7 @@ def test_create_times_may_go_back_and_a_time_leads_to_the_first_record_at_or_abo
             assert kinds(outcomes) == ["Stored"]
         assert [r.timestamp_ms for r in await read_all(log, topic)] == [5_000, 9_000, 2_000, 7_000]
         expected = {1_000: 0, 5_000: 0, 6_000: 1, 9_000: 1, 9_001: 4}
-        found = {at: (await log.position_at(topic, at))[0] for at in expected}
+        found = {at: (await log.positions(topic, at))[0] for at in expected}
         assert found == expected
 
     kafka.run(main)
@@ -355,7 +357,7 @@ def test_retention_that_passes_a_position_is_out_of_range_until_the_reader_seeks
                 assert (failure.value.position, failure.value.start) == (1, 2)
                 late.seek(0, failure.value.start)
                 assert [r.value for r in await late.next_batch(1, 1)] == [b"c"]
-        assert await log.start_positions(topic) == {0: 2}
+        assert await log.positions(topic, EARLIEST) == {0: 2}
         # Offsets are never given again.
         assert await log.append(topic, 0, batch(b"d"), Ack.ALL) == [Stored(3)]
 
@@ -370,7 +372,7 @@ def test_a_refusal_poisons_an_idempotent_producer_of_a_client_library_and_not_ou
 
     async def main(log):
         for topic in (theirs, ours):
-            await log.create_topic(topic, TopicSettings())
+            await log.topics.create(topic, TopicSettings())
         assert kinds(await log.append(ours, 0, batch(b"small"), Ack.ALL)) == ["Stored"]
         # Ours refuses by itself what is above the limit that it knows, so the limit is lowered.
         for topic in (theirs, ours):
@@ -427,7 +429,7 @@ async def until_stored(log, topic: str, value: bytes, ack: Ack = Ack.ALL) -> Non
 
 async def answers(log, topic: str) -> bool:
     try:
-        await log.end_positions(topic)
+        await log.positions(topic, LATEST)
     except LogUnavailable:
         return False
     return True

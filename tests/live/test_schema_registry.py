@@ -48,10 +48,6 @@ def request(method: str, url: str, body: bytes | None = None, **headers: str) ->
         connection.close()
 
 
-def code_of(answer: tuple[int, bytes]) -> tuple[int, str]:
-    return answer[0], json.loads(answer[1])["code"]
-
-
 @pytest.fixture
 def start_node(start, http, data, ports):
     """`start_node(**variables)`: a node with group shop and the AVRO topic shop.visits."""
@@ -192,61 +188,3 @@ def test_confluents_deserializer_reads_what_was_published_with_framing(
     found.sort(key=lambda visit: visit["age"])
     assert [(visit["age"], visit.get("note")) for visit in found] == [(5, None), (6, "x")]
     assert all({"messageId", "timestamp"} <= set(visit["__metadata"]) for visit in found)
-
-
-def test_case_57_a_json_topic_migrates_with_a_schema_and_never_back(node, http):
-    management = node.ready["management"]
-    topics = f"{management}/topics"
-    assert http("POST", topics, topic_body("shop.moves"))[0] == 201
-
-    def put(**patch: Any) -> tuple[int, str]:
-        status, answer = http("PUT", f"{topics}/shop.moves", patch)
-        return status, "" if answer is None else answer["code"]
-
-    assert put(contentType="AVRO", schema=FIRST) == (400, "VALIDATION_ERROR")
-    assert put(migratedFromJsonType=True) == (400, "VALIDATION_ERROR")
-    moving = {"contentType": "AVRO", "migratedFromJsonType": True}
-    assert put(**moving) == (400, "VALIDATION_ERROR")
-    assert put(**moving, schema="{") == (400, "SCHEMA_BAD_REQUEST")
-    assert put(**moving, schema=FIRST) == (200, "")
-    assert put(contentType="JSON") == (400, "VALIDATION_ERROR")
-    assert put(migratedFromJsonType=False) == (400, "VALIDATION_ERROR")
-    assert http("GET", f"{topics}/shop.moves")[1]["contentType"] == "AVRO"
-
-
-def test_case_66_a_schema_is_saved_and_shown_as_it_came(node, http):
-    management = node.ready["management"]
-    path = f"{management}/topics/shop.visits/schema"
-    assert request("GET", path) == (200, FIRST.encode())
-    spaced = json.dumps(json.loads(WIDER), indent=4).encode()
-    assert request("POST", path, spaced) == (201, b"")
-    assert request("GET", path) == (200, spaced)
-    unknown = f"{management}/topics/shop.none/schema"
-    assert request("GET", unknown) == (204, b"")
-    assert code_of(request("POST", unknown, spaced)) == (404, "TOPIC_NOT_EXISTS")
-    assert code_of(request("POST", path, b"{")) == (400, "FORMAT_ERROR")
-    bare = json.dumps({"type": "record", "name": "Visit", "fields": [AGE]}).encode()
-    assert code_of(request("POST", path, bare)) == (400, "FORMAT_ERROR")
-    assert http("POST", f"{management}/topics", topic_body("shop.plain"))[0] == 201
-    plain = f"{management}/topics/shop.plain/schema"
-    assert code_of(request("POST", plain, spaced)) == (400, "FORMAT_ERROR")
-
-
-def test_case_67_a_schema_is_removed_where_that_is_allowed(node):
-    path = f"{node.ready['management']}/topics/shop.visits/schema"
-    assert request("DELETE", path) == (200, b"")
-    assert request("GET", path) == (204, b"")
-
-
-def test_case_67_a_schema_is_not_removed_unless_that_is_allowed(start_node):
-    path = f"{start_node().ready['management']}/topics/shop.visits/schema"
-    assert code_of(request("DELETE", path)) == (406, "OPERATION_DISABLED")
-    assert request("GET", path) == (200, FIRST.encode())
-
-
-def test_case_68_versions_are_shown_by_their_numbers(node):
-    path = f"{node.ready['management']}/topics/shop.visits/schema"
-    assert request("POST", path, WIDER.encode())[0] == 201
-    assert request("GET", f"{path}/versions/1") == (200, FIRST.encode())
-    assert request("GET", f"{path}/versions/2") == (200, WIDER.encode())
-    assert request("GET", f"{path}/versions/3") == (204, b"")

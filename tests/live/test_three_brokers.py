@@ -10,7 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
-from hermes_actors.log.base import LogUnavailable, Stored, TopicSettings, UnknownRecord
+from hermes_actors.log.base import LATEST, LogUnavailable, Stored, TopicSettings, UnknownRecord
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
@@ -76,7 +76,7 @@ def test_ack_all_survives_the_kill_of_a_leader_under_load(cluster):
     topic = "three.all"
 
     async def main(log):
-        await log.create_topic(topic, TopicSettings(partitions=WRITERS))
+        await log.topics.create(topic, TopicSettings(partitions=WRITERS))
         writers = [Writer(partition) for partition in range(WRITERS)]
         wanted = 1_500
 
@@ -109,11 +109,12 @@ def test_ack_all_survives_the_kill_of_a_leader_under_load(cluster):
     on_kafka(main, cluster.bootstrap_servers, within_s=200, **REPLICATED)
 
 
+@pytest.mark.soak
 def test_ack_leader_loses_what_the_followers_had_not_copied_when_the_leader_is_killed(cluster):
     topic = "three.leader"
 
     async def main(log):
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         assert stored(await log.append(topic, 0, batch(b"replicated"), Ack.ALL)) == [0]
         leader, followers = await leader_and_followers(cluster, topic)
         for follower in followers:
@@ -124,7 +125,7 @@ def test_ack_leader_loses_what_the_followers_had_not_copied_when_the_leader_is_k
             assert stored(await log.append(topic, 0, batch(b"perhaps"), Ack.LEADER))
         (lost_offset,) = stored(await log.append(topic, 0, batch(b"lost"), Ack.LEADER))
         # It is above the high watermark: acknowledged, and no reader has seen it.
-        assert (await log.end_positions(topic))[0] <= lost_offset
+        assert (await log.positions(topic, LATEST))[0] <= lost_offset
         assert b"lost" not in [record.value for record in await read_all(log, topic)]
         (waits,) = await log.append(topic, 0, batch(b"all"), Ack.ALL)
         assert isinstance(waits, UnknownRecord)
@@ -137,7 +138,7 @@ def test_ack_leader_loses_what_the_followers_had_not_copied_when_the_leader_is_k
             return bool(stored(await log.append(topic, 0, batch(b"after"), Ack.ALL)))
 
         await until(goes_on)
-        while (await log.end_positions(topic))[0] <= lost_offset:
+        while (await log.positions(topic, LATEST))[0] <= lost_offset:
             assert stored(await log.append(topic, 0, batch(b"after"), Ack.ALL))
         held = {record.offset: record.value for record in await read_all(log, topic)}
         assert held[0] == b"replicated"
@@ -161,7 +162,7 @@ def test_too_few_replicas_in_sync_are_unavailable_and_nothing_is_stored(cluster)
     topic = "three.few"
 
     async def main(log):
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         leader, followers = await leader_and_followers(cluster, topic)
         await administer(
             cluster,
@@ -186,11 +187,11 @@ def test_too_few_replicas_in_sync_are_unavailable_and_nothing_is_stored(cluster)
         # Ack LEADER asks for no replica, but since Kafka 4.0 the high watermark does: what is
         # acknowledged now is read by nobody until enough replicas are in sync again.
         assert stored(await log.append(topic, 0, batch(b"leader"), Ack.LEADER)) == [1]
-        assert await log.end_positions(topic) == {0: 1}
+        assert await log.positions(topic, LATEST) == {0: 1}
         await trio.to_thread.run_sync(cluster.start)
 
         async def is_readable():
-            return await log.end_positions(topic) == {0: 2}
+            return await log.positions(topic, LATEST) == {0: 2}
 
         await until(is_readable)
         values = [record.value for record in await read_all(log, topic)]
@@ -199,6 +200,7 @@ def test_too_few_replicas_in_sync_are_unavailable_and_nothing_is_stored(cluster)
     on_kafka(main, cluster.bootstrap_servers, within_s=200, **REPLICATED)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("ack", [Ack.ALL, Ack.LEADER])
 def test_a_stopped_broker_stalls_its_partitions_and_no_others(cluster, ack):
     stalled, *others = cluster.brokers

@@ -16,7 +16,13 @@ from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.compose import Topology
 from tests.live.endpoint import Endpoint
 
-pytestmark = [pytest.mark.kafka, pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.kafka,
+    pytest.mark.live,
+    pytest.mark.slow,
+    pytest.mark.soak,
+    pytest.mark.timeout(400),
+]
 
 WITHIN_S = 60.0
 clock = SystemClock()

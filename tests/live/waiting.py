@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 def wait_until(look: Callable[[], T], what: str) -> T:

@@ -4,16 +4,13 @@ import json
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import trustme
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaConnectionError
 
 from hermes_actors.runtime import guest
 from hermes_local.failures import LaunchFailed
@@ -22,7 +19,6 @@ from hermes_local.lifecycle import Plan, State, found
 from hermes_local.ports import free_ports
 from hermes_local.probe import live_brokers
 from hermes_local.processes import ProcessId
-from tests.kafka_security import Security
 
 pytestmark = pytest.mark.kafka
 LONG_S = 60.0
@@ -35,16 +31,6 @@ async def create(servers: list[str], topic: str, replicas: int) -> None:
         configs = {"min.insync.replicas": "2" if replicas > 1 else "1"}
         made = await admin.create_topics([NewTopic(topic, 1, replicas, topic_configs=configs)])
         assert [error[1] for error in made.topic_errors] == [0]
-    finally:
-        await admin.close()
-
-
-async def leader_of(servers: list[str], topic: str) -> int:
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
-    await admin.start()
-    try:
-        (found,) = await admin.describe_topics([topic])
-        return int(found["partitions"][0]["leader"])
     finally:
         await admin.close()
 
@@ -71,14 +57,23 @@ def wait_until_ended(process: ProcessId) -> None:
     assert process.wait_ended(LONG_S), f"{process} still runs"
 
 
-async def test_data_outlives_a_stop_and_a_kill(make_kafka_cluster):
+async def test_data_outlives_a_stop_and_a_kill_and_a_paused_broker_answers_nobody(
+    make_kafka_cluster,
+):
     cluster = make_kafka_cluster()
     (broker,) = cluster.brokers
     servers = cluster.bootstrap_servers
     # Ready means: the first request of all is not refused.
     await guest.call(create, servers, "kept", 1)
     await guest.call(produce, servers, "kept", b"before the stop")
-    cluster.stop()
+    broker.pause()
+    assert broker.process.is_paused
+    assert broker.is_running
+    assert live_brokers(broker.host, broker.port, timeout_s=0.3) is None
+    broker.resume()
+    assert live_brokers(broker.host, broker.port, timeout_s=LONG_S) == [broker.node_id]
+    broker.pause()
+    assert broker.stop(), "ended in an orderly way, though it was paused"
     assert (broker.is_running, broker.pid) == (False, None)
     assert live_brokers(broker.host, broker.port) is None
 
@@ -90,38 +85,6 @@ async def test_data_outlives_a_stop_and_a_kill(make_kafka_cluster):
     broker.start()
     broker.wait_healthy()
     assert await guest.call(values, servers, "kept", 2) == [b"before the stop", b"before the kill"]
-
-
-def test_a_paused_broker_answers_nobody_until_it_goes_on_and_still_stops(make_kafka_cluster):
-    (broker,) = make_kafka_cluster().brokers
-    assert live_brokers(broker.host, broker.port) == [broker.node_id]
-    broker.pause()
-    assert broker.process.is_paused
-    assert broker.is_running
-    assert live_brokers(broker.host, broker.port, timeout_s=0.3) is None
-    broker.resume()
-    assert live_brokers(broker.host, broker.port, timeout_s=LONG_S) == [broker.node_id]
-    assert not broker.process.is_paused
-    broker.pause()
-    assert broker.stop(), "ended in an orderly way"
-
-
-@pytest.mark.slow
-async def test_three_brokers_lose_one_and_nothing_else(make_kafka_cluster):
-    cluster = make_kafka_cluster(brokers=3, heap_mb=256)
-    servers = cluster.bootstrap_servers
-    await guest.call(create, servers, "kept", 3)
-    await guest.call(produce, servers, "kept", b"by three")
-    leader = await guest.call(leader_of, servers, "kept")
-    lost = cluster.brokers[leader - 1]
-    lost.kill()
-    left = [broker.address for broker in cluster.brokers if broker is not lost]
-    await guest.call(produce, left, "kept", b"by two")
-    assert await guest.call(values, left, "kept", 2) == [b"by three", b"by two"]
-
-    cluster.start()
-    assert live_brokers(lost.host, lost.port) == [1, 2, 3]
-    await guest.call(produce, servers, "kept", b"by three again")
 
 
 def test_brokers_die_with_the_process_that_started_them(tmp_path):
@@ -157,57 +120,6 @@ def test_a_broker_that_ends_while_it_starts_tells_why(tmp_path):
     with pytest.raises(LaunchFailed, match=r"broker-1 ended while it started: .*Stored node id 7"):
         cluster.start()
     assert not cluster.brokers[0].is_running
-
-
-def test_a_setting_that_kafka_does_not_take_is_named(tmp_path):
-    with pytest.raises(LaunchFailed, match=r"broker-1 ended .*min\.insync\.replicas"):
-        Cluster(tmp_path, settings={"min.insync.replicas": "two"}).start()
-
-
-@pytest.mark.parametrize(("mechanism", "tls"), [("SCRAM-SHA-512", True), ("PLAIN", False)])
-async def test_who_cannot_prove_himself_is_not_let_in(mechanism, tls, tmp_path, make_kafka_cluster):
-    authority = trustme.CA()
-    own = authority.issue_cert("127.0.0.1")
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    own.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
-    chain = b"".join(each.bytes() for each in own.cert_chain_pems)
-    (tmp_path / "certificate.pem").write_bytes(chain)
-    known, stranger = ssl.create_default_context(), ssl.create_default_context()
-    for context in (known, stranger):
-        authority.configure_trust(context)
-    authority.issue_cert("client@example.org").configure_cert(known)
-
-    security = Security(tmp_path, mechanism, "alice", "pass:w0rd#!", tls=tls, client_auth=tls)
-    servers = make_kafka_cluster(**security.options()).bootstrap_servers
-    right = {
-        "security_protocol": security.protocol,
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": "pass:w0rd#!",
-        "ssl_context": known if tls else None,
-    }
-    # The broker reaches itself another way: topics can be made, which needs its controller.
-    await guest.call(create_secured, servers, right)
-    await guest.call(produce_secured, servers, right)
-    wrong = [{"sasl_plain_password": "guess"}, {"security_protocol": "PLAINTEXT"}]
-    if tls:
-        wrong.append({"ssl_context": stranger})
-    for change in wrong:
-        with pytest.raises(KafkaConnectionError):
-            await guest.call(produce_secured, servers, {**right, **change})
-
-
-async def create_secured(servers: list[str], how: dict[str, object]) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers, **how)
-    await admin.start()
-    try:
-        await admin.create_topics([NewTopic("kept", 1, 1)])
-    finally:
-        await admin.close()
-
-
-async def produce_secured(servers: list[str], how: dict[str, object]) -> None:
-    await produce(servers, "kept", b"x", **how)
 
 
 def remembered_cluster(folder: Path) -> None:
@@ -327,17 +239,6 @@ def test_a_failed_start_leaves_nothing_behind_but_the_log_that_it_names(shell):
     assert (code, "min.insync.replicas" in errors) == (1, True)
     (left,) = [path for path in shell.home.rglob("*") if path.is_file()]
     assert f"see {left}" in errors
-
-
-def test_a_failed_first_start_leaves_only_the_logs_that_its_error_names(tmp_path):
-    folder = tmp_path / "new" / "dc1"
-    cluster = Cluster(folder, heap_mb=256, jvm_options=["-XX:NoSuchOption"])
-    with pytest.raises(LaunchFailed, match=f"ended .*; see {folder}/broker-1/console.log"):
-        cluster.start()
-    left = sorted(path.name for path in folder.rglob("*") if path.is_file())
-    assert left == ["console.log"]
-    # So the folder takes a cluster of another shape.
-    assert len(Cluster(folder, brokers=3).brokers) == 3
 
 
 def test_a_failed_start_leaves_a_cluster_that_was_there_as_it_was(tmp_path):

@@ -34,7 +34,7 @@ async def append_for_ever(log: EmbeddedLog, partition: int) -> None:
 
 async def main(directory: str) -> None:
     async with open_embedded_log(directory, "dc1", SystemClock()) as log:
-        await log.create_topic("t", TopicSettings(partitions=PARTITIONS))
+        await log.topics.create("t", TopicSettings(partitions=PARTITIONS))
         sys.stdout.write("open\n")
         sys.stdout.flush()
         async with trio.open_nursery() as nursery:

@@ -41,14 +41,14 @@ EXPECTED = [0, 500, 1_000, 1_500, 1_500, *range(1_750, 3_501, 250)]
 async def test_the_memory_logs_time_goes_on_while_the_wall_clock_is_behind():
     clock = HandClock()
     log = MemoryLog("dc1", clock)
-    await log.create_topic("t", SETTINGS)
+    await log.topics.create("t", SETTINGS)
     assert await stamps_of(log, clock) == EXPECTED
 
 
 async def test_the_embedded_logs_time_goes_on_while_the_wall_clock_is_behind(tmp_path):
     clock = HandClock()
     async with open_embedded_log(tmp_path, "dc1", clock) as log:
-        await log.create_topic("t", SETTINGS)
+        await log.topics.create("t", SETTINGS)
         assert await stamps_of(log, clock) == EXPECTED
     # A process that was started anew finds its clock behind, and goes on too.
     async with open_embedded_log(tmp_path, "dc1", clock) as log:

@@ -11,6 +11,8 @@ import trio.testing
 from hermes_actors.errors import StartupError
 from hermes_actors.log.backends import embedded_logs
 from hermes_actors.log.base import (
+    EARLIEST,
+    LATEST,
     Commit,
     LogUnavailable,
     RefusedRecord,
@@ -19,14 +21,11 @@ from hermes_actors.log.base import (
     UnavailableRecord,
     UnknownRecord,
 )
-from hermes_actors.log.cursor import Room
 from hermes_actors.log.embedded.log import EmbeddedLog, open_embedded_log
 from hermes_actors.log.embedded.opening import open_store
 from hermes_actors.log.embedded.schema import (
     FILE_NAME,
     open_read_only,
-    read_batch,
-    read_topics,
 )
 from hermes_actors.log.embedded.writer import EmbeddedLimits, Job
 from hermes_actors.model.record import Record
@@ -52,7 +51,7 @@ async def eventually(look, expected):
 
 
 async def read_all(log, topic="t", first=0):
-    end = (await log.end_positions(topic))[0]
+    end = (await log.positions(topic, LATEST))[0]
     found = []
     async with log.reader(topic, {0: first}) as reader:
         while len(found) < end - first:
@@ -62,7 +61,7 @@ async def read_all(log, topic="t", first=0):
 
 async def test_concurrent_appends_share_few_commits(tmp_path):
     async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings(partitions=4))
+        await log.topics.create("t", TopicSettings(partitions=4))
         before = log.statistics().commits
         async with trio.open_nursery() as nursery:
             for n in range(400):
@@ -71,17 +70,9 @@ async def test_concurrent_appends_share_few_commits(tmp_path):
         assert log.statistics().commits - before < 40
 
 
-async def test_what_is_refused_is_not_counted_as_written(tmp_path):
-    async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings(record_bytes_max=100))
-        await log.append("t", 0, batch(b"x", b"y" * 1_000), Ack.ALL)
-        await log.append("nowhere", 0, batch(b"x"), Ack.ALL)
-        assert log.statistics().records == 1
-
-
 async def test_what_is_written_is_let_go_without_the_collector(tmp_path):
     async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         gc.collect()
         gc.disable()
         try:
@@ -95,7 +86,7 @@ async def test_what_is_written_is_let_go_without_the_collector(tmp_path):
 
 async def test_a_transaction_is_bounded_in_records_and_in_bytes(tmp_path):
     async with opened(tmp_path, group_records_max=10) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         async with trio.open_nursery() as nursery:
             for _ in range(50):
                 nursery.start_soon(log.append, "t", 0, batch(b"x", b"y"), Ack.ALL)
@@ -105,12 +96,12 @@ async def test_a_transaction_is_bounded_in_records_and_in_bytes(tmp_path):
             for _ in range(5):
                 nursery.start_soon(log.append, "t", 0, batch(b"x"), Ack.ALL)
         assert log.statistics().commits == 5
-        assert await log.end_positions("t") == {0: 105}
+        assert await log.positions("t", LATEST) == {0: 105}
 
 
 async def test_a_log_whose_writer_has_failed_says_that_it_stores_nothing_more(tmp_path):
     async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         # A programmer's error: SQLite has no number that large.
         (outcome,) = await log.append("t", 0, [Record(None, b"a", (), 2**63)], Ack.ALL)
         assert type(outcome) is UnknownRecord
@@ -122,7 +113,7 @@ async def test_a_log_whose_writer_has_failed_says_that_it_stores_nothing_more(tm
 
 async def test_an_append_is_unavailable_when_too_much_waits_for_the_writer(tmp_path):
     async with opened(tmp_path, queued_bytes_max=2_000) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         outcomes = []
 
         async def append():
@@ -142,7 +133,7 @@ async def test_an_append_is_unavailable_when_too_much_waits_for_the_writer(tmp_p
 
 async def test_an_append_that_the_writer_does_not_answer_in_time_is_unknown(tmp_path):
     async with opened(tmp_path, append_timeout_s=0.05) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         # Another process that holds the write lock is what a hung disk looks like from here.
         with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -156,7 +147,7 @@ async def test_an_append_that_the_writer_does_not_answer_in_time_is_unknown(tmp_
 async def test_what_is_queued_at_the_end_of_the_block_is_finished_first(tmp_path):
     outcomes = []
     async with trio.open_nursery() as nursery, opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
 
         async def append(value):
             outcomes.extend(await log.append("t", 0, batch(value), Ack.ALL))
@@ -170,12 +161,12 @@ async def test_what_is_queued_at_the_end_of_the_block_is_finished_first(tmp_path
     assert len(outcomes) == 20
     assert stored > 0
     async with opened(tmp_path) as log:
-        assert await log.end_positions("t") == {0: stored}
+        assert await log.positions("t", LATEST) == {0: stored}
 
 
 async def test_a_closed_log_says_so(tmp_path):
     async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         reader_error = []
 
         async def tail():
@@ -196,16 +187,10 @@ async def test_a_closed_log_says_so(tmp_path):
             await log.commit("g", "t", {0: Commit(1)})
 
 
-async def test_an_error_in_the_block_comes_out_as_it_is(tmp_path):
-    with pytest.raises(KeyError):
-        async with opened(tmp_path):
-            raise KeyError("mine")
-
-
 async def test_readers_behind_the_tail_cache_read_the_file_and_then_the_cache(tmp_path):
     values = [b"%04d" % n for n in range(200)]
     async with opened(tmp_path, tail_bytes_max=10 * 260) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         for value in values:
             await log.append("t", 0, batch(value), Ack.ALL)
         assert await read_all(log) == values
@@ -215,7 +200,7 @@ async def test_readers_behind_the_tail_cache_read_the_file_and_then_the_cache(tm
 
 async def test_a_record_that_cannot_be_coded_is_refused_and_costs_nobody_else(tmp_path):
     async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         bad = Record(None, b"x", (("not unicode \ud800", b""),), 1)
         outcomes = await log.append("t", 0, [*batch(b"a"), bad, *batch(b"b")], Ack.ALL)
         assert [type(outcome) for outcome in outcomes] == [Stored, RefusedRecord, Stored]
@@ -224,17 +209,10 @@ async def test_a_record_that_cannot_be_coded_is_refused_and_costs_nobody_else(tm
         assert await read_all(log) == [b"a", b"b"]
 
 
-async def test_the_tail_cache_off_changes_nothing_for_readers(tmp_path):
-    async with opened(tmp_path, tail_bytes_max=0) as log:
-        await log.create_topic("t", TopicSettings())
-        await log.append("t", 0, batch(b"a", b"b"), Ack.ALL)
-        assert await read_all(log) == [b"a", b"b"]
-
-
 async def test_a_full_disk_makes_appends_unavailable_and_heals(tmp_path):
     store = await trio.to_thread.run_sync(open_store, tmp_path)
     log = EmbeddedLog(store, "dc1", HandClock(1_000_000), 60_000, EmbeddedLimits(tail_bytes_max=0))
-    await log.create_topic("t", TopicSettings())
+    await log.topics.create("t", TopicSettings())
     await log.append("t", 0, batch(b"before"), Ack.ALL)
     pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
     store.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
@@ -248,7 +226,7 @@ async def test_a_full_disk_makes_appends_unavailable_and_heals(tmp_path):
     # It may be had again without a new start.
     assert node.lost() == ""
     with pytest.raises(LogUnavailable):
-        await log.create_topic("u" * 100_000, TopicSettings())
+        await log.topics.create("u" * 100_000, TopicSettings())
     assert await read_all(log) == [b"before"]
     store.connection.execute("PRAGMA max_page_count = 1000000")
     assert await log.append("t", 0, batch(b"after"), Ack.ALL) == [Stored(1)]
@@ -257,20 +235,20 @@ async def test_a_full_disk_makes_appends_unavailable_and_heals(tmp_path):
     await log.close()
     async with opened(tmp_path) as log:
         assert await read_all(log) == [b"before", b"after"]
-        assert await log.topics() == ["t"]
+        assert await log.topics.names() == ["t"]
 
 
 async def test_retention_frees_the_space_for_new_records(tmp_path):
     async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings(retention_ms=1_000))
-        await log.create_topic("deleted", TopicSettings())
+        await log.topics.create("t", TopicSettings(retention_ms=1_000))
+        await log.topics.create("deleted", TopicSettings())
         for _ in range(3):
             await log.append("deleted", 0, batch(b"z" * 300_000), Ack.ALL)
             for _ in range(40):
                 await log.append("t", 0, batch(b"x" * 10_000), Ack.ALL)
-        await log.delete_topic("deleted")
+        await log.topics.delete("deleted")
         await log.expire(10_000)
-        assert await log.start_positions("t") == {0: 120}
+        assert await log.positions("t", EARLIEST) == {0: 120}
         with closing(open_read_only(tmp_path / FILE_NAME)) as connection:
 
             async def rows():
@@ -286,27 +264,27 @@ async def test_retention_takes_nothing_young_of_what_the_same_transaction_append
     is_held = threading.Event()
     young = Record(None, b"young", (), 9_500)
     async with opened(tmp_path, tail_bytes_max=0) as log, trio.open_nursery() as nursery:
-        await log.create_topic("t", TopicSettings(retention_ms=1_000))
+        await log.topics.create("t", TopicSettings(retention_ms=1_000))
         await log.append("t", 0, batch(b"old"), Ack.ALL)
         # What waits behind this is one transaction.
-        nursery.start_soon(log._change, lambda _store: is_held.wait(10))
+        nursery.start_soon(log.change, lambda _store: is_held.wait(10))
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(log.append, "t", 0, [young, young, young], Ack.ALL)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(log.expire, 10_000)
         await trio.testing.wait_all_tasks_blocked()
         is_held.set()
-        await eventually(lambda: log.start_positions("t"), {0: 1})
-        assert await log.end_positions("t") == {0: 4}
+        await eventually(lambda: log.positions("t", EARLIEST), {0: 1})
+        assert await log.positions("t", LATEST) == {0: 4}
 
 
 async def test_retention_runs_at_its_interval(tmp_path):
     async with open_embedded_log(
         tmp_path, "dc1", SteppingClock(1_000_000), retention_check_interval_ms=10
     ) as log:
-        await log.create_topic("t", TopicSettings(retention_ms=1_000))
+        await log.topics.create("t", TopicSettings(retention_ms=1_000))
         await log.append("t", 0, batch(b"old"), Ack.ALL)
-        await eventually(lambda: log.start_positions("t"), {0: 1})
+        await eventually(lambda: log.positions("t", EARLIEST), {0: 1})
 
 
 class SteppingClock(HandClock):
@@ -344,7 +322,7 @@ async def test_a_chunk_damaged_while_the_log_is_open_makes_its_reader_fail_and_n
     tmp_path,
 ):
     async with opened(tmp_path, tail_bytes_max=0) as log:
-        await log.create_topic("t", TopicSettings(partitions=2))
+        await log.topics.create("t", TopicSettings(partitions=2))
         for partition in (0, 1):
             await log.append("t", partition, batch(b"a"), Ack.ALL)
             await log.append("t", partition, batch(b"b"), Ack.ALL)
@@ -364,7 +342,7 @@ async def test_a_chunk_damaged_while_the_log_is_open_makes_its_reader_fail_and_n
 
 async def test_a_missing_chunk_is_damage_not_silence(tmp_path):
     async with opened(tmp_path, tail_bytes_max=0) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         for value in (b"a", b"b", b"c"):
             await log.append("t", 0, batch(value), Ack.ALL)
         with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
@@ -377,7 +355,7 @@ async def test_a_missing_chunk_is_damage_not_silence(tmp_path):
 
 async def make_log(directory):
     async with opened(directory) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         await log.append("t", 0, batch(*[b"x" * 20_000] * 10), Ack.ALL)
     return directory / FILE_NAME
 
@@ -400,22 +378,9 @@ async def test_a_torn_file_is_refused_with_one_clear_line(tmp_path):
     assert "torn" in message or "malformed" in message
 
 
-async def test_an_empty_file_is_refused_not_taken_for_a_new_log(tmp_path):
-    path = await make_log(tmp_path)
-    path.write_bytes(b"")
-    assert "empty" in await refusal(tmp_path)
-
-
-async def test_a_file_with_a_damaged_header_is_refused(tmp_path):
-    path = await make_log(tmp_path)
-    with path.open("r+b") as file:
-        file.write(b"\x00" * 100)
-    assert "not a database" in await refusal(tmp_path)
-
-
 async def test_damage_that_sqlite_quotes_in_its_error_is_refused_with_one_clear_line(tmp_path):
     async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
     path = tmp_path / FILE_NAME
     content = path.read_bytes()
     assert b"CREATE TABLE chunk (" in content
@@ -425,7 +390,7 @@ async def test_damage_that_sqlite_quotes_in_its_error_is_refused_with_one_clear_
 
 async def test_partitions_that_have_lost_their_topic_are_damage(tmp_path):
     async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings(partitions=2))
+        await log.topics.create("t", TopicSettings(partitions=2))
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
         connection.execute("DELETE FROM topic")
     assert "partition 1 has no place in a topic" in await refusal(tmp_path)
@@ -442,40 +407,3 @@ async def test_a_log_of_another_schema_version_is_refused(tmp_path):
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA user_version = 99")
     assert "version 99" in await refusal(tmp_path)
-
-
-async def test_a_directory_that_cannot_be_written_is_refused(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        assert "name a directory that this user can write to" in await refusal(place)
-
-
-async def test_a_second_opening_is_refused_and_allowed_after_the_first_is_closed(tmp_path):
-    async with opened(tmp_path):
-        assert "another process" in await refusal(tmp_path)
-    async with opened(tmp_path) as log:
-        assert await log.topics() == []
-
-
-async def test_a_refused_start_leaves_the_log_free(tmp_path):
-    path = await make_log(tmp_path)
-    whole = path.read_bytes()
-    path.write_bytes(b"nonsense" * 1_000)
-    await refusal(tmp_path)
-    path.write_bytes(whole)
-    async with opened(tmp_path) as log:
-        assert len(await read_all(log)) == 10
-
-
-async def test_the_file_can_be_read_while_it_is_written(tmp_path):
-    async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings())
-        await log.append("t", 0, batch(b"a", b"b"), Ack.ALL)
-        with closing(open_read_only(tmp_path / FILE_NAME)) as connection:
-            (topic,) = read_topics(connection)
-            found = read_batch(connection, topic.partitions[0], 0, Room(10, 1_000))
-            assert [(r.offset, r.value) for r in found] == [(0, b"a"), (1, b"b")]
-            with pytest.raises(sqlite3.OperationalError, match="readonly"):
-                connection.execute("DELETE FROM chunk")
-            await log.append("t", 0, batch(b"c"), Ack.ALL)
-            assert read_topics(connection)[0].partitions[0].end == 3

@@ -383,7 +383,7 @@ async def test_a_log_whose_files_go_away_while_it_is_open_acknowledges_nothing_m
 ):
     directory = tmp_path / "log"
     async with open_embedded_log(directory, "dc1", TickingClock()) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         batch = [Record(None, b"x", (), 1)]
         assert await log.append("t", 0, batch, Ack.ALL) == [Stored(0)]
         assert log.trouble == ""
@@ -404,5 +404,5 @@ async def test_a_log_whose_files_go_away_while_it_is_open_acknowledges_nothing_m
         assert isinstance(outcomes[0], UnavailableRecord)
         assert "was deleted, moved or replaced while the node ran" in outcomes[0].reason
         with pytest.raises(LogUnavailable, match="start it again"):
-            await log.create_topic("u", TopicSettings())
+            await log.topics.create("u", TopicSettings())
         assert len([record for record in caplog.records if "deleted" in record.message]) == 1

@@ -68,7 +68,7 @@ async def test_it_stops_its_partition_where_it_lies_and_no_other(tmp_path, monke
     # As in a large database, of which no record is looked at when it is opened.
     monkeypatch.setattr(damage, "READ_BYTES_MAX", 0)
     async with opened(tmp_path) as log:
-        await log.create_topic("t", TopicSettings(partitions=2))
+        await log.topics.create("t", TopicSettings(partitions=2))
         for value in (b"before", b"damaged", b"behind"):
             await log.append("t", 0, [Record(None, value, (), 1)], Ack.ALL)
         await log.append("t", 1, [Record(None, b"other", (), 1)], Ack.ALL)

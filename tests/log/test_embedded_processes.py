@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from hermes_actors.errors import StartupError
+from hermes_actors.log.base import LATEST
 from hermes_actors.log.cursor import Room
 from hermes_actors.log.embedded.log import open_embedded_log
 from hermes_actors.log.embedded.schema import FILE_NAME, open_read_only, read_batch, read_topics
@@ -59,7 +60,7 @@ class Appender:
 async def read_everything(directory):
     found = {}
     async with open_embedded_log(directory, "dc1", SystemClock()) as log:
-        ends = await log.end_positions("t")
+        ends = await log.positions("t", LATEST)
         async with log.reader("t", dict.fromkeys(ends, 0)) as reader:
             while len(found) < sum(ends.values()):
                 for record in await reader.next_batch(1_000, 1_000_000):
@@ -155,7 +156,7 @@ from hermes_actors.runtime.clock import SystemClock
 
 async def main():
     async with open_embedded_log(sys.argv[1], "dc1", SystemClock()) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         batch = [Record(None, b"x" * 10_000, (), 1)]
         print(*await log.append("t", 0, batch, Ack.ALL))
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))

@@ -10,6 +10,7 @@ import trio
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.log.base import (
+    LATEST,
     RefusedRecord,
     Stored,
     TopicSettings,
@@ -59,7 +60,7 @@ async def stored(log, topic, value, ack=Ack.ALL):
 async def values(log, topic, partition=0):
     """Offset → value of all that the partition holds."""
     with trio.fail_after(PATIENCE_S):
-        end = (await log.end_positions(topic))[partition]
+        end = (await log.positions(topic, LATEST))[partition]
         found = {}
         async with log.reader(topic, {partition: 0}) as reader:
             while len(found) < end:
@@ -81,7 +82,7 @@ def producers_of(log):
 async def test_records_are_stored_in_order_at_the_offsets_that_are_told(kafka_cluster, ack):
     topic = fresh_name()
     async with opened(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         batch = [record(b"%d" % n) for n in range(1_000)]
         assert await log.append(topic, 0, batch, ack) == [Stored(n) for n in range(1_000)]
         assert await log.append(topic, 0, [], ack) == []
@@ -92,7 +93,7 @@ async def test_records_are_stored_in_order_at_the_offsets_that_are_told(kafka_cl
 async def test_a_batch_above_the_topics_limit_is_stored_in_smaller_ones(kafka_cluster, ack):
     topic = fresh_name()
     async with opened(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings(record_bytes_max=20_000))
+        await log.topics.create(topic, TopicSettings(record_bytes_max=20_000))
         batch = [record(b"%03d" % n + bytes(1_000)) for n in range(200)]
         for first in (0, 200):
             outcomes = await log.append(topic, 0, batch, ack)
@@ -108,7 +109,7 @@ async def test_a_batch_above_the_topics_limit_is_stored_in_smaller_ones(kafka_cl
 async def test_a_record_that_kafka_finds_too_large_is_refused_alone(kafka_cluster, ack):
     topic = fresh_name()
     async with opened(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings(record_bytes_max=20_000))
+        await log.topics.create(topic, TopicSettings(record_bytes_max=20_000))
         batch = [record(b"a"), record(bytes(50_000)), record(b"b"), record(b"c")]
         append = partial(producers_of(log).append, topic, 0)
         first, refused, *rest = await append(batch, ack)
@@ -126,7 +127,7 @@ async def test_a_producer_id_that_the_broker_does_not_follow_is_replaced(kafka_c
     topic, other = fresh_name(), fresh_name()
     async with opened(kafka_cluster.bootstrap_servers) as log:
         for name in (topic, other):
-            await log.create_topic(name, TopicSettings())
+            await log.topics.create(name, TopicSettings())
             await stored(log, name, b"0")
         # As if a batch that the broker never saw had been counted.
         producers_of(log)._places[topic, 0, True].numbering.next += 7
@@ -140,7 +141,7 @@ async def test_a_producer_id_that_the_broker_does_not_follow_is_replaced(kafka_c
 async def test_after_a_cancelled_append_the_next_one_is_no_copy_of_it(kafka_cluster):
     topic = fresh_name()
     async with opened(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         await stored(log, topic, b"0")
         for number in range(20):
             async with trio.open_nursery() as nursery:
@@ -165,10 +166,10 @@ async def test_an_unknown_topic_is_refused_soon(kafka_cluster):
 async def test_an_unknown_partition_is_refused_until_it_is_added(kafka_cluster):
     topic = fresh_name()
     async with opened(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings(partitions=2))
+        await log.topics.create(topic, TopicSettings(partitions=2))
         (refused,) = await log.append(topic, 2, [record(b"v")], Ack.ALL)
         assert refused == RefusedRecord(f"{topic} has partitions 0 to 1, not 2")
-        await log.alter_topic(topic, TopicSettings(partitions=3))
+        await log.topics.alter(topic, TopicSettings(partitions=3))
         assert await log.append(topic, 2, [record(b"v")], Ack.ALL) == [Stored(0)]
 
 
@@ -179,14 +180,14 @@ async def test_a_topic_that_another_node_has_just_created_is_found(kafka_cluster
             topic = fresh_name()
             (refused,) = await log.append(topic, 0, [record(b"v")], Ack.LEADER)
             assert isinstance(refused, RefusedRecord)
-            await another.create_topic(topic, TopicSettings())
+            await another.topics.create(topic, TopicSettings())
             assert await log.append(topic, 0, [record(b"v")], Ack.LEADER) == [Stored(0)]
 
 
 async def test_callers_of_one_partition_take_turns(kafka_cluster):
     topic = fresh_name()
     async with opened(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         seen = {}
 
         async def append(name):
@@ -212,7 +213,7 @@ async def test_a_log_opens_while_kafka_is_down_and_works_once_it_is_up(make_kafk
     cluster = make_kafka_cluster()
     topic = fresh_name()
     async with opened(cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
     await trio.to_thread.run_sync(cluster.stop)
     caplog.clear()
     with trio.fail_after(PATIENCE_S):
@@ -242,7 +243,7 @@ async def test_what_is_stored_survives_restarts_in_order_and_what_is_not_is_abse
     topic = fresh_name()
     told = {Ack.LEADER: [], Ack.ALL: []}
     async with opened(cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings(partitions=2))
+        await log.topics.create(topic, TopicSettings(partitions=2))
         is_over = trio.Event()
 
         async def append(partition, ack):
@@ -291,7 +292,7 @@ async def test_a_broker_that_moved_to_another_port_is_found_by_the_configured_na
     servers = [*cluster.bootstrap_servers, f"{before.host}:{moved[0]}"]
     topic = fresh_name()
     async with opened(servers) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         assert await stored(log, topic, b"before") == 0
         await trio.to_thread.run_sync(cluster.stop)
         again = await trio.to_thread.run_sync(
@@ -307,7 +308,7 @@ async def test_no_answer_is_unknown_and_may_be_stored_later(make_kafka_cluster, 
     cluster = make_kafka_cluster()
     topic = fresh_name()
     async with opened(cluster.bootstrap_servers, append_timeout_ms=1_000) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         await stored(log, topic, b"before", ack)
         (broker,) = cluster.brokers
         broker.pause()
@@ -336,7 +337,7 @@ async def test_records_of_a_clock_that_is_ahead_are_refused_and_their_neighbours
         Record(None, b"%d" % n, (), now_ms + (7_200_000 if n in ahead else 0)) for n in range(10)
     ]
     async with opened(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         outcomes = await log.append(topic, 0, batch, ack)
         found = await values(log, topic)
         for n, outcome in enumerate(outcomes):
@@ -352,10 +353,10 @@ async def test_records_of_a_clock_that_is_ahead_are_refused_and_their_neighbours
 async def test_nothing_is_kept_of_topics_that_have_gone(kafka_cluster):
     topic = fresh_name()
     async with opened(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         await stored(log, topic, b"v")
         producers = producers_of(log)
         assert (topic, 0, True) in producers._places
-        await log.delete_topic(topic)
+        await log.topics.delete(topic)
         producers._tidy_at_s = 0.0
         await until(lambda: (topic, 0, True) not in producers._places)

@@ -291,22 +291,6 @@ async def test_a_broker_that_refuses_connections_is_left_alone_for_a_while(at):
 
 
 @on_host
-async def test_after_a_defect_in_connecting_it_is_tried_again(at):
-    connect = at.broker.connect
-
-    async def fail(host, port, purpose):
-        raise LookupError("a defect")
-
-    at.broker.connect = fail
-    waiting = at.send(1)
-    await at.settle()
-    at.broker.connect = connect
-    await at.pass_time(0.05)
-    at.broker.answer(at.broker.busy[0])
-    assert result_of(waiting) == (0, 101)
-
-
-@on_host
 async def test_once_the_cluster_is_back_a_connection_is_tried_at_once(at):
     at.broker.refuses = True
     at.send(1)
@@ -319,15 +303,6 @@ async def test_once_the_cluster_is_back_a_connection_is_tried_at_once(at):
     at.lanes.warm()
     await at.settle()
     assert at.lanes.connections == 1
-
-
-@on_host
-async def test_what_waits_past_its_deadline_is_not_sent(at):
-    await at.fill(range(SIZE))
-    late = at.send(50, deadline_s=at.broker.now_s + 0.05)
-    await at.pass_time(0.06)
-    assert isinstance(error_of(late), NotSent)
-    assert all(("t", 50) not in wire.places for wire in at.broker.busy)
 
 
 @on_host

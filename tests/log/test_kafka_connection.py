@@ -1,16 +1,12 @@
-import logging
-import random
 import ssl
 
 import pytest
 import trustme
 from aiokafka import errors
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.errors import StartupError
-from hermes_actors.log.kafka.connection import RECONNECT_BACKOFF_MAX_S, KafkaCluster
+from hermes_actors.log.kafka.connection import KafkaCluster
 
 SERVERS = ["kafka1.example.com:9092", "[::1]:9093"]
 
@@ -104,12 +100,6 @@ def test_what_cannot_work_is_said_at_the_start_by_its_field(files, changes, fiel
         secured(files, **changes)
 
 
-def test_an_empty_password_file_is_refused(files):
-    (files / "password").write_text("\n")
-    with pytest.raises(StartupError, match=r"sasl_password_file: .* is empty"):
-        secured(files)
-
-
 REFUSED = errors.kafka_errors[58]("Authentication failed")
 
 
@@ -147,25 +137,3 @@ def test_a_password_in_the_clear_is_warned_of_once(files, caplog):
     (line,) = caplog.messages
     assert "kafka.clusters.dc1.security_protocol" in line
     assert "s3cret" not in line
-
-
-def test_a_level_that_somebody_set_for_the_clients_own_messages_stays(files):
-    logger = logging.getLogger("aiokafka")
-    before = logger.level
-    try:
-        logger.setLevel(logging.NOTSET)
-        secured(files)
-        assert logger.level == logging.CRITICAL
-        logger.setLevel(logging.INFO)
-        secured(files)
-        assert logger.level == logging.INFO
-    finally:
-        logger.setLevel(before)
-
-
-@given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers())
-def test_the_wait_before_an_attempt_is_jittered_and_bounded(attempt, first_ms, seed):
-    settings = KafkaConfig(reconnect_backoff_ms=first_ms)
-    connection = KafkaCluster("dc1", KafkaClusterConfig(SERVERS), settings)
-    delay_s = connection.reconnect_delay_s(attempt, random.Random(seed))
-    assert first_ms / 2_000 <= delay_s <= max(RECONNECT_BACKOFF_MAX_S, first_ms / 1_000)

@@ -23,7 +23,7 @@ async def test_hundreds_of_groups_commit_at_once(kafka_cluster, open_log, fresh)
     topic = fresh("t")
     groups = {fresh(f"g{n}"): {0: Commit(n), 2: Commit(n + 1, f"m{n}")} for n in range(300)}
     async with open_log(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings(partitions=3))
+        await log.topics.create(topic, TopicSettings(partitions=3))
         async with trio.open_nursery() as nursery:
             for group, commits in groups.items():
                 nursery.start_soon(log.commit, group, topic, commits)
@@ -37,7 +37,7 @@ async def test_a_group_with_a_member_of_its_own_is_named_as_the_trouble(
 ):
     topic, group, servers = fresh("t"), fresh("g"), kafka_cluster.bootstrap_servers
     async with open_log(servers, request_timeout_ms=5_000) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
 
         async def join():
             consumer = AIOKafkaConsumer(topic, bootstrap_servers=servers, group_id=group)
@@ -58,13 +58,13 @@ async def test_a_group_with_a_member_of_its_own_is_named_as_the_trouble(
 async def test_commits_go_with_a_topic_that_another_node_deleted(kafka_cluster, open_log, fresh):
     topic, group, servers = fresh("t"), fresh("g"), kafka_cluster.bootstrap_servers
     async with open_log(servers) as log, open_log(servers) as other:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         await log.commit(group, topic, {0: Commit(1)})
-        await other.delete_topic(topic)
+        await other.topics.delete(topic)
         with pytest.raises(UnknownTopic):
             await log.commit(group, topic, {0: Commit(2)})
         assert await log.committed(group, topic) == {}
-        await other.create_topic(topic, TopicSettings())
+        await other.topics.create(topic, TopicSettings())
         assert await log.committed(group, topic) == {}
 
 
@@ -78,7 +78,7 @@ class ScriptedBrokers(Brokers):
         self.codes = list(codes)
         self.lookups = 0
 
-    async def leaders(self, topic, *, fresh=False):
+    async def leaders(self, topic, *, age_max_s=0):
         return {0: 1, 1: 1}
 
     async def ask_any(self, request, *, purpose):

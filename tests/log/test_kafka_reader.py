@@ -7,7 +7,7 @@ import pytest
 import trio
 from aiokafka import AIOKafkaProducer
 
-from hermes_actors.log.base import LogUnavailable, Stored, TopicSettings, UnknownTopic
+from hermes_actors.log.base import LATEST, LogUnavailable, Stored, TopicSettings, UnknownTopic
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
@@ -37,7 +37,7 @@ async def read(reader, count):
 async def test_what_others_wrote_compressed_is_read(kafka_cluster, open_log, fresh, compression):
     topic = fresh("t")
     async with open_log(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
 
         async def others():
             producer = AIOKafkaProducer(
@@ -58,7 +58,7 @@ async def test_what_others_wrote_compressed_is_read(kafka_cluster, open_log, fre
 async def test_the_marks_of_transactions_are_stepped_over(kafka_cluster, open_log, fresh):
     topic = fresh("t")
     async with open_log(kafka_cluster.bootstrap_servers) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
 
         async def transactions():
             producer = AIOKafkaProducer(
@@ -75,7 +75,7 @@ async def test_the_marks_of_transactions_are_stepped_over(kafka_cluster, open_lo
         await guest.call(transactions)
         # Kafka answers before it has written the last mark.
         with trio.fail_after(PATIENCE_S):
-            while await log.end_positions(topic) != {0: 6}:  # noqa: ASYNC110
+            while await log.positions(topic, LATEST) != {0: 6}:  # noqa: ASYNC110
                 await trio.sleep(0.05)
         async with log.reader(topic, {0: 0}) as reader:
             assert await read(reader, 3) == [b"a", b"b", b"c"]
@@ -89,7 +89,7 @@ async def test_the_marks_of_transactions_are_stepped_over(kafka_cluster, open_lo
 async def test_a_busy_partition_does_not_wait_for_a_quiet_one(kafka_cluster, open_log, fresh):
     topic = fresh("t")
     async with open_log(kafka_cluster.bootstrap_servers, fetch_wait_ms=60_000) as log:
-        await log.create_topic(topic, TopicSettings(partitions=3))
+        await log.topics.create(topic, TopicSettings(partitions=3))
         async with log.reader(topic, {0: 0, 1: 0, 2: 0}) as reader:
             started_s = monotonic()
             for n in range(20):
@@ -102,7 +102,7 @@ async def test_a_busy_partition_does_not_wait_for_a_quiet_one(kafka_cluster, ope
 async def test_a_seek_does_not_wait_for_the_fetch_that_is_out(kafka_cluster, open_log, fresh):
     topic = fresh("t")
     async with open_log(kafka_cluster.bootstrap_servers, fetch_wait_ms=60_000) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         await write(log, topic, b"a")
         async with log.reader(topic, {0: 1}) as reader:
             started_s = monotonic()
@@ -117,7 +117,7 @@ async def test_a_seek_does_not_wait_for_the_fetch_that_is_out(kafka_cluster, ope
 async def test_a_reader_waits_for_longer_than_one_fetch(kafka_cluster, open_log, fresh):
     topic = fresh("t")
     async with open_log(kafka_cluster.bootstrap_servers, fetch_wait_ms=50) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         async with log.reader(topic, {0: 0}) as reader, trio.open_nursery() as nursery:
 
             async def later():
@@ -135,7 +135,7 @@ def open_files():
 async def test_readers_opened_and_closed_at_the_end_do_not_pile_up(kafka_cluster, open_log, fresh):
     topic = fresh("t")
     async with open_log(kafka_cluster.bootstrap_servers, fetch_wait_ms=60_000) as log:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         before = open_files()
         for _ in range(100):
             async with log.reader(topic, {0: 0}) as reader:
@@ -153,9 +153,9 @@ async def test_a_partition_added_elsewhere_is_read(kafka_cluster, open_log, fres
     topic = fresh("t")
     servers = kafka_cluster.bootstrap_servers
     async with open_log(servers) as log, open_log(servers) as other:
-        await log.create_topic(topic, TopicSettings())
-        assert await log.end_positions(topic) == {0: 0}
-        await other.alter_topic(topic, TopicSettings(partitions=2))
+        await log.topics.create(topic, TopicSettings())
+        assert await log.positions(topic, LATEST) == {0: 0}
+        await other.topics.alter(topic, TopicSettings(partitions=2))
         await write(other, topic, b"new", 1)
         async with log.reader(topic, {1: 0}) as reader:
             assert await read(reader, 1) == [b"new"]
@@ -165,9 +165,9 @@ async def test_a_topic_deleted_elsewhere_is_told(kafka_cluster, open_log, fresh)
     topic = fresh("t")
     servers = kafka_cluster.bootstrap_servers
     async with open_log(servers) as log, open_log(servers) as other:
-        await log.create_topic(topic, TopicSettings())
+        await log.topics.create(topic, TopicSettings())
         async with log.reader(topic, {0: 0}) as reader, trio.open_nursery() as nursery:
-            nursery.start_soon(other.delete_topic, topic)
+            nursery.start_soon(other.topics.delete, topic)
             with trio.fail_after(PATIENCE_S), pytest.raises(UnknownTopic):
                 await reader.next_batch(1, 1)
 
@@ -183,7 +183,7 @@ async def test_a_reader_outlives_the_broker_and_says_so_meanwhile(
         with trio.fail_after(PATIENCE_S):
             while True:
                 try:
-                    if await log.create_topic(topic, TopicSettings()) is not None:
+                    if await log.topics.create(topic, TopicSettings()) is not None:
                         break
                 except LogUnavailable:
                     continue
@@ -201,7 +201,7 @@ async def test_a_reader_outlives_the_broker_and_says_so_meanwhile(
             with trio.fail_after(PATIENCE_S), pytest.raises(LogUnavailable, match="dc1"):
                 await reader.next_batch(1, 1)
             with pytest.raises(LogUnavailable):
-                await log.end_positions(topic)
+                await log.positions(topic, LATEST)
             with pytest.raises(LogUnavailable):
                 await log.committed("g", topic)
             await trio.to_thread.run_sync(cluster.start)

@@ -40,7 +40,7 @@ class ScriptedBrokers(Brokers):
         super().__init__(KafkaCluster("dc1", cluster, settings), system_rng())
         self.fetches = []
 
-    async def leaders(self, topic, *, fresh=False):
+    async def leaders(self, topic, *, age_max_s=0):
         return {0: 1, 1: 1}
 
     def spare(self, node):

@@ -82,7 +82,7 @@ async def use(cluster):
     """Everything that the log has a connection of its own for."""
     with trio.fail_after(PATIENCE_S):
         async with opened(cluster) as log:
-            await log.create_topic("t", TopicSettings())
+            await log.topics.create("t", TopicSettings())
             for ack in (Ack.LEADER, Ack.ALL):
                 (outcome,) = await log.append("t", 0, [Record(None, b"v", (), 1)], ack)
                 assert isinstance(outcome, Stored)
@@ -150,7 +150,7 @@ async def test_no_append_is_unknown_because_a_log_in_has_become_too_old(files, m
         with trio.fail_after(PATIENCE_S):
             while not log.statistics().is_connected:  # noqa: ASYNC110
                 await trio.sleep(0.02)
-            await log.create_topic("t", TopicSettings())
+            await log.topics.create("t", TopicSettings())
         until_s = trio.current_time() + 7
         position = 0
         async with log.reader("t", {0: 0}) as reader:
@@ -171,7 +171,7 @@ async def test_a_log_closes_soon_while_a_broker_with_tls_is_stopped(files, make_
         files.of_client(security), bootstrap_servers=kafka.bootstrap_servers
     )
     async with opened(config) as log:
-        await log.create_topic("t", TopicSettings())
+        await log.topics.create("t", TopicSettings())
         await log.append("t", 0, [Record(None, b"v", (), 1)], Ack.ALL)
         (broker,) = kafka.brokers
         broker.pause()

@@ -5,6 +5,8 @@ import trio
 import trio.testing
 
 from hermes_actors.log.base import (
+    EARLIEST,
+    LATEST,
     Commit,
     LogUnavailable,
     OffsetOutOfRange,
@@ -23,7 +25,7 @@ from hermes_chaos.sim.environment.clock import SimulatedClock
 @pytest.fixture
 async def log():
     log = MemoryLog("dc1", SimulatedClock(), faults=Faults(random.Random(1)), append_timeout_s=5.0)
-    await log.create_topic("t", TopicSettings(partitions=2))
+    await log.topics.create("t", TopicSettings(partitions=2))
     return log
 
 
@@ -32,7 +34,7 @@ def batch(*values):
 
 
 async def stored_values(log, partition=0):
-    end = (await log.end_positions("t"))[partition]
+    end = (await log.positions("t", LATEST))[partition]
     values = []
     async with log.reader("t", {partition: 0}) as reader:
         while len(values) < end:
@@ -54,19 +56,6 @@ async def test_a_silent_append_is_unknown_after_the_time_out_and_stored_when_hea
     assert await stored_values(log) == [b"a"]
 
 
-async def test_a_silent_append_that_is_healed_in_time_is_stored_and_answered(log, autojump_clock):
-    log.faults.silent = True
-    async with trio.open_nursery() as nursery:
-
-        @nursery.start_soon
-        async def append():
-            assert await log.append("t", 0, batch(b"a"), Ack.ALL) == [Stored(0)]
-
-        await trio.sleep(4)
-        log.faults.heal()
-    assert await stored_values(log) == [b"a"]
-
-
 async def test_an_abandoned_append_is_dropped_when_late_store_is_off(log, autojump_clock):
     log.faults.silent = True
     log.faults.late_store = False
@@ -84,13 +73,6 @@ async def test_a_cancelled_append_may_be_stored_later(log, autojump_clock):
     assert await stored_values(log) == []
     await trio.sleep(1)
     assert await stored_values(log) == [b"a"]
-
-
-async def test_a_slow_append_takes_a_time_between_the_bounds(log, autojump_clock):
-    log.faults.delay_s = (1.0, 2.0)
-    started_s = trio.current_time()
-    assert await log.append("t", 0, batch(b"a"), Ack.ALL) == [Stored(0)]
-    assert 1.0 <= trio.current_time() - started_s <= 2.0
 
 
 async def test_an_append_slower_than_the_time_out_is_unknown_and_stored_late(log, autojump_clock):
@@ -133,22 +115,9 @@ async def test_a_failing_log_refuses_before_storing(log, autojump_clock):
     outcomes = await log.append("t", 0, batch(b"a", b"b"), Ack.ALL)
     assert [type(outcome) for outcome in outcomes] == [UnavailableRecord] * 2
     with pytest.raises(LogUnavailable):
-        await log.create_topic("u", TopicSettings())
+        await log.topics.create("u", TopicSettings())
     log.faults.heal()
     assert await stored_values(log) == []
-
-
-async def test_a_rate_strikes_some_appends_the_same_ones_for_the_same_seed(autojump_clock):
-    async def history(seed):
-        log = MemoryLog("dc1", SimulatedClock(), faults=Faults(random.Random(seed)))
-        await log.create_topic("t", TopicSettings())
-        log.faults.unavailable_rate = 0.5
-        return [type((await log.append("t", 0, batch(b"a"), Ack.ALL))[0]) for _ in range(50)]
-
-    first = await history(7)
-    assert first == await history(7)
-    assert first != await history(8)
-    assert {Stored, UnavailableRecord} == set(first)
 
 
 async def test_a_lost_acknowledgement_is_unknown_although_stored(log, autojump_clock):
@@ -177,9 +146,9 @@ async def test_failing_reads_raise_and_the_reader_goes_on_when_healed(log, autoj
         with pytest.raises(LogUnavailable):
             await reader.next_batch(1, 1)
         for asked in (
-            log.end_positions("t"),
-            log.start_positions("t"),
-            log.position_at("t", 0),
+            log.positions("t", LATEST),
+            log.positions("t", EARLIEST),
+            log.positions("t", 0),
             log.committed("g", "t"),
         ):
             with pytest.raises(LogUnavailable):
@@ -193,24 +162,16 @@ async def test_silent_reads_wait_until_healed(log, autojump_clock):
     await log.append("t", 0, batch(b"a"), Ack.ALL)
     log.faults.reads_silent = True
     with trio.move_on_after(100) as scope:
-        await log.end_positions("t")
+        await log.positions("t", LATEST)
     assert scope.cancelled_caught
     async with trio.open_nursery() as nursery:
 
         @nursery.start_soon
         async def look_up():
-            assert await log.end_positions("t") == {0: 1, 1: 0}
+            assert await log.positions("t", LATEST) == {0: 1, 1: 0}
 
         await trio.testing.wait_all_tasks_blocked()
         log.faults.heal()
-
-
-async def test_slow_reads_take_a_time_between_the_bounds(log, autojump_clock):
-    log.faults.read_delay_s = (2.0, 3.0)
-    started_s = trio.current_time()
-    await log.end_positions("t")
-    await log.commit("g", "t", {0: Commit(1)})
-    assert 4.0 <= trio.current_time() - started_s <= 6.0
 
 
 async def test_failing_commits_raise_and_store_nothing(log, autojump_clock):
@@ -285,7 +246,7 @@ async def test_ack_all_waits_for_the_followers_and_is_unknown_when_the_leader_ch
 async def test_retention_past_a_position_is_told_to_a_reader_that_waits_to_read(
     log, autojump_clock
 ):
-    await log.alter_topic("t", TopicSettings(partitions=2, retention_ms=0))
+    await log.topics.alter("t", TopicSettings(partitions=2, retention_ms=0))
     expired = []
     log.on_expire.append(lambda *args: expired.append(args))
     await log.append("t", 0, batch(b"a", b"b"), Ack.ALL)
@@ -312,19 +273,8 @@ async def test_a_cut_log_refuses_everything_until_healed(log, autojump_clock):
     outcomes = await log.append("t", 0, batch(b"a"), Ack.ALL)
     assert isinstance(outcomes[0], UnavailableRecord)
     with pytest.raises(LogUnavailable):
-        await log.end_positions("t")
+        await log.positions("t", LATEST)
     with pytest.raises(LogUnavailable):
         await log.commit("g", "t", {0: Commit(1)})
     log.faults.heal()
     assert await log.append("t", 0, batch(b"a"), Ack.ALL) == [Stored(0)]
-
-
-async def test_requests_that_wait_for_a_silent_broker_are_bounded(log, autojump_clock, monkeypatch):
-    monkeypatch.setattr("hermes_actors.log.memory._REQUESTS_MAX", 2)
-    log.faults.silent = True
-    async with trio.open_nursery() as nursery:
-        for _ in range(2):
-            nursery.start_soon(log.append, "t", 0, batch(b"a"), Ack.ALL)
-        await trio.testing.wait_all_tasks_blocked()
-        outcomes = await log.append("t", 0, batch(b"b"), Ack.ALL)
-    assert isinstance(outcomes[0], UnavailableRecord)

@@ -16,7 +16,7 @@ from hermes_actors.runtime.clock import SystemClock
 async def log(monkeypatch):
     monkeypatch.setattr(ranges, "BATCH_RECORDS_MAX", 4)
     log = MemoryLog("dc1", SystemClock())
-    await log.create_topic("t", TopicSettings(partitions=2, retention_ms=50))
+    await log.topics.create("t", TopicSettings(partitions=2, retention_ms=50))
     await log.append("t", 1, [Record(None, b"%d" % n, (), n) for n in range(11)], Ack.LEADER)
     return log
 

@@ -58,7 +58,7 @@ class Desk:
     async def write(self, *entries, dc="dc1"):
         log = self.logs[dc]
         settings = TopicSettings(partitions=4, log_append_time=True)
-        await log.create_topic(TOPIC, settings)
+        await log.topics.create(TOPIC, settings)
         for entry in entries:
             record = (
                 entry

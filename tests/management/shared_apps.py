@@ -15,7 +15,7 @@ from hermes_actors.telemetry.metrics import Metrics
 
 
 class StandIn:
-    """Stands for whatever `resolve` finds at the time of the call, and so do its attributes."""
+    # Stands for whatever `resolve` finds at the time of the call, and so do its attributes.
 
     def __init__(self, resolve: Callable[[], Any]) -> None:
         self._resolve = resolve
@@ -25,6 +25,10 @@ class StandIn:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._resolve()(*args, **kwargs)
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return inspect.getdoc(self._resolve())
 
     @property
     def __signature__(self) -> inspect.Signature:

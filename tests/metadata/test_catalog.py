@@ -20,8 +20,6 @@ from hermes_actors.metadata.creation import Creation
 from hermes_actors.metadata.keys import (
     activation_key,
     group_key,
-    log_topic_of,
-    parse_key,
     parse_log_topic,
     readiness_key,
     seek_key,
@@ -32,10 +30,9 @@ from hermes_actors.metadata.keys import (
 )
 from hermes_actors.metadata.seek import Seek, SeekBody, seek_body
 from hermes_actors.metadata.state import Register
+from hermes_actors.model.group import Group
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.subscription import (
-    BatchPolicy,
-    DeliveryType,
     SubscriptionState,
 )
 from tests.values import a_subscription, a_topic
@@ -82,14 +79,6 @@ def test_a_subscription_shows_its_last_retransmission_whatever_came_first():
         msgspec.structs.replace(live, seek=Seek(31, change.subscription.seek.body)),
     )
     assert change.subscription.seek.body.positions == {"dc1": {0: 8}}
-
-
-@pytest.mark.parametrize("lives", [(1, 0), (0, 1)])
-def test_a_retransmission_of_another_life_says_nothing_of_this_one(lives):
-    catalog = Catalog()
-    for each in (topic(), subscription(), seek(30, {0: 7}, *lives)):
-        catalog.apply(each)
-    assert catalog.subscriptions[str(SUBSCRIPTION)].seek is None
 
 
 def test_a_retransmission_that_cannot_be_read_is_shown_and_left_out():
@@ -175,16 +164,6 @@ def test_an_undecodable_body_is_left_out_and_shown_with_its_reason():
     assert list(catalog.subscriptions) == ["shop.orders$billing"]
 
 
-def test_the_policy_of_a_subscription_follows_its_delivery_type():
-    batch = msgspec.structs.replace(
-        BILLING,
-        delivery_type=DeliveryType.BATCH,
-        subscription_policy=BatchPolicy(batch_size=7),
-    )
-    assert decode_subscription(subscription_body(batch, 3)).subscription == batch
-    assert decode_subscription(subscription_body(BILLING, 3)).subscription == BILLING
-
-
 def test_a_subscription_keeps_the_ends_of_its_creation_and_an_older_one_has_none():
     creation = Creation("dc1", {0: 7, 1: 0}, {0: LastRead(6, 1_700_000_000_000, 0xFFFFFFFF)})
     body = subscription_body(BILLING, 0, creation=creation)
@@ -211,7 +190,7 @@ REGISTERS = [
     activation("dc1", 0),
     activation("dc2", 24),
     register(activation_key(SUBSCRIPTION, "dc1"), None, 26, 26),
-    register(group_key("shop"), group_body({"groupName": "shop"})),
+    register(group_key("shop"), group_body(Group("shop"))),
     register("readiness/dc1", b"{}"),
     register("readiness/dc1", None, 12, 12),
     register("topic/odd", b"{}"),
@@ -258,21 +237,9 @@ def test_the_changes_told_rebuild_the_subscriptions_and_say_each_thing_once(hist
     assert {name: value for name, value in told.items() if value} == catalog.subscriptions
 
 
-@given(st.text("abc./%", min_size=1), st.text("abc/_-", min_size=1), st.text("a/$", min_size=1))
-def test_a_key_is_parsed_into_what_it_was_made_of(group, name, last):
-    parsed = parse_key(subscription_key(SubscriptionName(TopicName(group, name), last)))
-    assert (parsed.kind, parsed.names) == ("subscription", (group, name, last))
-
-
 def test_a_group_whose_name_begins_like_another_is_not_below_it():
     assert not topic_key(TopicName("shop.eu", "orders")).startswith(topics_below("shop"))
     assert subscription_key(SUBSCRIPTION).startswith(subscriptions_below(NAME))
-
-
-@given(st.integers(0, 2**60), st.sampled_from(("", "test")))
-def test_a_log_topic_tells_which_life_of_which_topic_it_holds(incarnation, namespace):
-    log_topic = log_topic_of(NAME, incarnation, namespace)
-    assert parse_log_topic(log_topic, namespace) == (NAME, incarnation)
 
 
 def test_other_log_topics_are_not_taken_for_ours():

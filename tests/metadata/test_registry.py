@@ -23,12 +23,13 @@ from hermes_actors.metadata.commands import (
     put,
 )
 from hermes_actors.metadata.keys import group_key, topic_key, topics_below
-from hermes_actors.metadata.registry import Metadata, OutcomeUnknown
+from hermes_actors.metadata.registry import OutcomeUnknown
+from hermes_actors.model.group import Group
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 
-GROUP = put(group_key("shop"), group_body({"groupName": "shop"}), Absent(group_key("shop")))
+GROUP = put(group_key("shop"), group_body(Group("shop")), Absent(group_key("shop")))
 
 
 async def test_a_change_is_shown_when_it_returns(autojump_clock, open_site, topic):
@@ -198,7 +199,7 @@ async def test_a_log_made_anew_is_noticed_and_folded_again(autojump_clock, open_
     async with open_site() as site:
         await site.metadata.change(GROUP)
         old_id = site.metadata.state.log_id
-        await site.log.delete_topic(site.metadata.topic)
+        await site.log.topics.delete(site.metadata.topic)
         await trio.sleep(20)
         await site.metadata.wait_current()
         assert site.metadata.state.log_id not in ("", old_id)
@@ -208,7 +209,7 @@ async def test_a_log_made_anew_is_noticed_and_folded_again(autojump_clock, open_
 
 def lose_the_last_record(site):
     """A leader that had not copied the last record took over."""
-    partition = site.log._topics[site.metadata.topic].partitions[0]
+    partition = site.log.topics.known(site.metadata.topic).partitions[0]
     del partition.records[-1]
     partition.replicated = partition.end
 
@@ -244,23 +245,6 @@ async def test_a_log_rewritten_and_written_on_is_noticed_by_what_its_writers_saw
         assert site.metadata.catalog.groups == {}
 
 
-async def test_a_contradicting_writer_forces_one_refold_and_not_more(
-    autojump_clock, open_site, clock
-):
-    async with open_site() as site:
-        await site.metadata.change(GROUP)
-        folded = site.metadata.state
-        stray = Put("stray", "note/x", b"", (), Seen(1, "another history"))
-        await site.log.append(site.metadata.topic, 0, [encode(stray, clock.now_ms())], Ack.ALL)
-        await trio.sleep(30)
-        refolded = site.metadata.state
-        assert refolded is not folded
-        assert "note/x" in site.metadata.catalog.others
-        await trio.sleep(30)
-        assert site.metadata.state is refolded
-        assert site.metadata.is_current
-
-
 async def test_a_node_whose_log_is_down_at_its_start_shows_another_datacentre(
     autojump_clock, open_site
 ):
@@ -278,25 +262,19 @@ async def test_a_node_whose_log_is_down_at_its_start_shows_another_datacentre(
             assert site.metadata.catalog.groups == {}
 
 
-class _LogWithAPolicy(MemoryLog):
-    """Refuses new topics until it is told otherwise, as a Kafka with a policy does."""
-
-    forbids = True
-
-    async def create_topic(self, topic, settings):
-        if self.forbids:
-            raise ValueError("the policy wants retention.ms to be set")
-        return await super().create_topic(topic, settings)
-
-
 async def test_a_log_that_refuses_the_metadata_topic_is_told_of_and_ends_no_node(
-    autojump_clock, open_site, clock
+    autojump_clock, open_site, clock, monkeypatch
 ):
-    log = _LogWithAPolicy("dc1", clock)
+    log = MemoryLog("dc1", clock)
+
+    async def refuse(_topic, _settings):
+        raise ValueError("the policy wants retention.ms to be set")
+
+    monkeypatch.setattr(log.topics, "create", refuse)
     async with open_site("dc1", log=log) as site:
         await trio.sleep(120)
         assert "the policy wants retention.ms" in site.metadata.health.reason
-        log.forbids = False
+        monkeypatch.undo()
         await site.metadata.wait_current()
 
 
@@ -306,7 +284,7 @@ async def test_a_log_of_another_datacentre_stops_the_node_with_a_clear_error(
     log = MemoryLog("dc1", clock)
     async with open_site("dc1", log=log) as site:
         await site.metadata.wait_current()
-    log._dc = "dc9"
+    log.dc = "dc9"
     crashes = []
     async with open_site("dc9", log=log) as site:
         site.supervisor._on_crash = crashes.append
@@ -325,32 +303,6 @@ async def test_a_stamp_precondition_lets_only_an_unchanged_register_be_changed(
         mine = put("note/x", b"2", StampIs("note/x", first.stamp))
         assert isinstance(await site.metadata.change(mine), Accepted)
         assert isinstance(await site.metadata.change(mine), Rejected)
-
-
-def test_a_namespace_is_put_before_the_metadata_topic(clock):
-    import random
-
-    from hermes_actors.runtime.clock import seeded_ids
-
-    rng = random.Random(0)
-    metadata = Metadata(
-        MemoryLog("dc1", clock), clock=clock, ids=seeded_ids(rng), rng=rng, namespace="test"
-    )
-    assert metadata.topic == "test__hermes.metadata"
-
-
-async def test_a_refold_is_counted_and_told_with_its_reason(autojump_clock, open_site, caplog):
-    async with open_site() as site:
-        await site.metadata.change(GROUP)
-        assert site.metadata.notices() == []
-        lose_the_last_record(site)
-        await trio.sleep(20)
-        assert site.metadata.is_current
-        assert site.metadata.catalog.groups == {}
-        assert site.metadata.refolds == 1
-        (notice,) = site.metadata.notices()
-        assert "read again 1 times; the last time because" in notice
-    assert "is read again" in caplog.text
 
 
 async def test_what_cannot_be_decoded_is_skipped_counted_and_told_alike_on_every_node(
@@ -392,7 +344,7 @@ async def test_a_log_whose_records_were_all_deleted_is_made_anew(autojump_clock,
     async with open_site() as site:
         await site.metadata.change(GROUP)
         old_id = site.metadata.state.log_id
-        partition = site.log._topics[site.metadata.topic].partitions[0]
+        partition = site.log.topics.known(site.metadata.topic).partitions[0]
         partition.start = partition.end
         partition.records.clear()
         site.log.faults.unavailable_rate = 1.0

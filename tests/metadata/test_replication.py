@@ -106,7 +106,7 @@ async def test_a_lost_log_gets_everything_back_its_own_changes_too(autojump_cloc
         await two.metadata.change(delete("note/gone"))
         await trio.sleep(2)
         before = shared_bytes(one, two)
-        await one.log.delete_topic(one.metadata.topic)
+        await one.log.topics.delete(one.metadata.topic)
         await trio.sleep(150)
         assert shared_bytes(one, two) == before
         assert one.replicators["dc2"].resent > 0
@@ -134,10 +134,10 @@ async def test_a_comparison_sends_only_what_is_missing(autojump_clock, open_site
 
 def lose_last_record(site):
     """A leader that had not copied the last record took over."""
-    partition = site.log._topics[site.metadata.topic].partitions[0]
+    partition = site.log.topics.known(site.metadata.topic).partitions[0]
     del partition.records[-1]
     partition.replicated = partition.end
-    site.log._topics[site.metadata.topic].readers.unpark_all()
+    site.log.topics.known(site.metadata.topic).readers.unpark_all()
 
 
 async def test_a_copy_that_was_lost_with_its_broker_is_sent_again_in_seconds(
@@ -177,7 +177,7 @@ async def test_a_source_that_lost_its_beginning_is_copied_from_what_it_still_hol
     async with open_sites("dc1", "dc2") as (one, two):
         await one.metadata.change(put("note/1", b""))
         await trio.sleep(1)
-        partition = one.log._topics[one.metadata.topic].partitions[0]
+        partition = one.log.topics.known(one.metadata.topic).partitions[0]
         # As an operator's deletion of all records does it; both start anew.
         partition.start = partition.end
         partition.records.clear()

@@ -3,15 +3,12 @@
 import pytest
 
 from hermes_actors.metadata.catalog import Catalog, OtherChanged
-from hermes_actors.metadata.keys import parse_key
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.workload import (
-    constrained_by,
     constraint_body,
     constraint_key,
     drain_body,
     drain_key,
-    drained_by,
 )
 from hermes_actors.model.names import SubscriptionName, TopicName
 from hermes_actors.model.workload import Constraints, NodeDrain
@@ -54,9 +51,3 @@ def test_a_datacentres_draining_nodes_are_known_sorted():
     assert catalog.drains["dc2", "node-c"] == NodeDrain(since_ms=5, by="ann")
     catalog.apply(register(drain_key("dc1", "node-b"), None, 11))
     assert catalog.draining_in("dc1") == ["node/a"]
-
-
-@pytest.mark.parametrize("key", ["constraint/a", "constraint/a/b/c/d", "drain/dc1", "topic/a/b"])
-def test_keys_of_other_shapes_are_nobodys(key):
-    assert constrained_by(parse_key(key)) is None
-    assert drained_by(parse_key(key)) is None

@@ -1,18 +1,6 @@
-"""Ids from keys are UUIDs version 5, the same everywhere."""
-
-import uuid  # noqa: TID251 -- the standard library's own is what ours must equal
-
-from hypothesis import given
-from hypothesis import strategies as st
+"""Ids from keys are the same everywhere."""
 
 from hermes_actors.model.keyed_id import keyed_id
-
-NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:hermes_actors:message")
-
-
-@given(st.text(), st.text())
-def test_an_id_is_the_uuid5_of_the_key_in_the_topics_namespace(topic: str, key: str) -> None:
-    assert keyed_id(topic, key) == str(uuid.uuid5(uuid.uuid5(NAMESPACE, topic), key))
 
 
 def test_an_id_is_for_ever() -> None:

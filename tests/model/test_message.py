@@ -77,11 +77,6 @@ def test_a_message_survives_the_native_form(message: Message) -> None:
 
 
 @given(messages)
-def test_a_native_record_holds_the_body_as_sent(message: Message) -> None:
-    assert to_record(message).value == message.body
-
-
-@given(messages)
 def test_a_message_survives_the_envelope_but_for_what_it_has_no_place_for(
     message: Message,
 ) -> None:
@@ -98,14 +93,6 @@ def test_a_message_survives_the_envelope_but_for_what_it_has_no_place_for(
         assert (read.traceparent, read.tracestate) == (message.traceparent, message.tracestate)
 
 
-@given(messages.filter(lambda message: message.written_with is None))
-def test_the_envelope_is_read_also_without_record_headers(message: Message) -> None:
-    record = to_record(message, Envelope.HERMES)
-    bare = Record(record.key, record.value, (), record.timestamp_ms)
-    read = from_record(bare, no_id)
-    assert (read.id, read.body, read.propagated) == (message.id, message.body, message.propagated)
-
-
 @given(messages, st.dictionaries(text, st.integers(), max_size=3))
 def test_with_a_json_body_the_envelope_is_json_of_the_known_shape(
     message: Message, body: dict[str, int]
@@ -120,11 +107,6 @@ def test_with_a_json_body_the_envelope_is_json_of_the_known_shape(
         },
         "message": body,
     }
-
-
-def test_the_envelope_keeps_an_id_that_json_must_escape() -> None:
-    message = Message('a"b\\c', b"{}", 5)
-    assert from_record(to_record(message, Envelope.HERMES), no_id).id == 'a"b\\c'
 
 
 def test_a_native_body_with_the_envelopes_mark_is_not_unwrapped() -> None:
@@ -230,14 +212,6 @@ def test_whatever_a_record_holds_it_is_read_or_undecodable_and_can_be_stored_aga
     except UndecodableRecord:
         return
     assert from_record(to_record(message), no_id if message.id else fixed_id).body == message.body
-
-
-@given(messages)
-def test_a_records_size_is_all_that_it_carries(message: Message) -> None:
-    record = to_record(message)
-    expected = len(record.value) + len(record.key or b"")
-    expected += sum(len(name) + len(value) for name, value in record.headers)
-    assert record.size_bytes == expected
 
 
 RESERVED = [

@@ -1,6 +1,6 @@
 """One form of times for people and programs."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -51,8 +51,3 @@ def test_a_time_without_a_zone_is_in_the_zone_of_who_gives_it() -> None:
 @given(st.integers(0, 253_402_300_799_000))
 def test_what_is_shown_can_be_given_back(ms: int) -> None:
     assert moment_ms(iso_ms(ms), NOW_MS) == ms
-
-
-@given(st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001
-def test_iso_times_are_read_as_the_standard_library_does(moment: datetime) -> None:
-    assert moment_ms(moment.isoformat(), NOW_MS) == round(moment.timestamp() * 1_000)

@@ -16,7 +16,6 @@ from hermes_actors.model.names import (
     TopicName,
     group_problem,
     is_name_part,
-    log_topic,
     subscription_problem,
 )
 
@@ -36,10 +35,6 @@ def test_a_topic_name_is_read_as_it_was_written(name: TopicName) -> None:
 @given(subscriptions)
 def test_a_subscription_name_is_read_as_it_was_written(name: SubscriptionName) -> None:
     assert SubscriptionName.parse(str(name)) == name
-
-
-def test_the_topic_is_what_follows_the_last_dot() -> None:
-    assert TopicName.parse("com.shop.orders") == TopicName("com.shop", "orders")
 
 
 @pytest.mark.parametrize("text", ["", "orders", ".orders", "shop.", "."])
@@ -80,18 +75,6 @@ def test_a_consumer_group_joins_by_one_underscore_and_doubles_those_inside(
     text: str, namespace: str, group: str
 ) -> None:
     assert SubscriptionName.parse(text).consumer_group(namespace) == group
-
-
-def test_a_log_topic_carries_the_namespace_in_front() -> None:
-    name = TopicName("shop", "orders")
-    assert log_topic(name) == "shop.orders"
-    assert log_topic(name, "prod") == "prod_shop.orders"
-    assert log_topic(name, "prod", "-") == "prod-shop.orders"
-
-
-@pytest.mark.parametrize("text", ["a", "A-1_b.c"])
-def test_letters_digits_and_three_marks_make_a_name(text: str) -> None:
-    assert is_name_part(text)
 
 
 @pytest.mark.parametrize("text", ["", "a b", "a$b", "ä", "a/b", "a\n"])

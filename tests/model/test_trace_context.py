@@ -1,7 +1,5 @@
 """What of a trace context is carried on, whatever was sent."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,11 +12,6 @@ from hermes_actors.model.trace_context import (
 )
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-
-
-def test_a_trace_and_a_span_make_a_traceparent() -> None:
-    assert is_traceparent(f"00-{TRACE}-{SPAN}-01")
-    assert is_traceparent(f"cc-{TRACE}-{SPAN}-01-what-comes-later")
 
 
 @pytest.mark.parametrize(
@@ -39,13 +32,6 @@ def test_a_trace_and_a_span_make_a_traceparent() -> None:
 )
 def test_anything_else_makes_none(text: str) -> None:
     assert not is_traceparent(text)
-
-
-@given(st.text(max_size=70))
-def test_no_text_makes_one_that_does_not_look_like_it(text: str) -> None:
-    assert is_traceparent(text) == bool(
-        re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", text)
-    )
 
 
 @pytest.mark.parametrize(("flags", "expected"), [("01", True), ("00", False), ("03", True)])

@@ -4,8 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import Struct
 
 from hermes_actors.model.subscription import (
@@ -16,7 +14,7 @@ from hermes_actors.model.subscription import (
     Subscription,
     TtlFrom,
 )
-from hermes_actors.model.topic import Ack, RetentionTime, RetentionUnit, Topic
+from hermes_actors.model.topic import RetentionTime, RetentionUnit, Topic
 
 TOPIC = {
     "name": "shop.orders",
@@ -103,18 +101,6 @@ def test_a_subscription_is_shown_with_every_default() -> None:
     }
 
 
-def test_a_batch_policy_is_shown_with_every_default() -> None:
-    assert as_hermes_knows_it(BatchPolicy()) == {
-        "messageTtl": 60,
-        "messageBackoff": 500,
-        "requestTimeout": 30_000,
-        "batchSize": 100,
-        "batchTime": 30_000,
-        "batchVolume": 64_000,
-        "retryClientErrors": False,
-    }
-
-
 def test_what_is_beyond_hermes_is_used_by_nobody_who_does_not_ask_for_it() -> None:
     subscription = msgspec.convert(SUBSCRIPTION, _AsSerial)
     beyond = {
@@ -145,13 +131,6 @@ def test_what_is_beyond_hermes_is_used_by_nobody_who_does_not_ask_for_it() -> No
 def test_an_auth_object_that_is_there_means_false_for_what_it_leaves_out() -> None:
     topic = msgspec.convert({**TOPIC, "auth": {"enabled": True}}, Topic)
     assert not topic.auth.unauthenticated_access_enabled
-
-
-@given(ack=st.sampled_from(Ack), size=st.integers(1, 2**31), tracked=st.booleans())
-def test_a_topic_survives_json(ack: Ack, size: int, tracked: bool) -> None:
-    topic = msgspec.convert(TOPIC, Topic)
-    topic = msgspec.structs.replace(topic, ack=ack, max_message_size=size, tracking_enabled=tracked)
-    assert msgspec.json.decode(msgspec.json.encode(topic), type=Topic) == topic
 
 
 @pytest.mark.parametrize(

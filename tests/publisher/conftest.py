@@ -124,7 +124,7 @@ class World:
         )
         log_topic = f"{name}_{incarnation}"
         if is_created:
-            await self.log.create_topic(log_topic, TopicSettings(partitions=partitions))
+            await self.log.topics.create(log_topic, TopicSettings(partitions=partitions))
         live = LiveTopic(TopicName.parse(name), topic, incarnation, incarnation, log_topic)
         self.frontend.routes.set(live, self.nursery)
 

@@ -22,7 +22,7 @@ from hermes_actors.config import FrontendConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.model.names import TopicName
 from hermes_actors.model.topic import Ack, PublishingAuth
-from hermes_actors.publisher.batches.stream import Streams
+from hermes_actors.publisher.batches.node import Batches
 from hermes_actors.publisher.deadlines import Deadlines
 from hermes_actors.publisher.drain import Drain
 from hermes_actors.publisher.edges.http1.connection import Http1Connection
@@ -166,7 +166,7 @@ class Target:
         async def nothing() -> bytes:
             return b""
 
-        batches = Streams(CONFIG, self.gateway)
+        batches = Batches(CONFIG, self.gateway)
         frontend = SimpleNamespace(
             gateway=self.gateway, batches=batches, pages=Pages(drain, nothing), config=CONFIG
         )

@@ -79,7 +79,7 @@ async def serve(
 ) -> None:
     clock = SystemClock()
     whole = Config(frontend=config, spool=SpoolConfig(enabled=bool(spool), directory=spool or "-"))
-    authenticator = await open_authenticator(security, clock, IdSource())
+    authenticator = await open_authenticator(security, clock, IdSource(), InlinePool())
     log, remote = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
     metrics = Metrics("hermes_frontend")
     live = {name: live_topic(name, *kind) for name, kind in TOPICS.items()}
@@ -120,7 +120,7 @@ async def serve(
         authenticator.start(supervisor)
         for name, each in live.items():
             for one in (log, remote):
-                await one.create_topic(name, TopicSettings(partitions=4))
+                await one.topics.create(name, TopicSettings(partitions=4))
             frontend.routes.set(each, nursery)
         log.faults.silent = remote.faults.silent = is_silent
         stored: list[dict[str, str]] = []

@@ -9,13 +9,12 @@ import trio
 from hermes_actors.config import PropagationConfig
 from hermes_actors.log.base import Stored
 from hermes_actors.model.topic import Ack, ContentType
-from hermes_actors.publisher.batches.permits import Permits
 from tests.publisher.batch_exchange import ARRAY, ENVELOPES, EVENTS, LINES, Exchange, call
 
 
-def permits_of(world) -> Permits:
-    """What counts the messages of batches to shop.orders that are under way."""
-    return world.frontend.batches.of_topic(world.frontend.routes.by_name["shop.orders"])
+def under_way(world) -> int:
+    """The messages of batches to shop.orders that are under way."""
+    return world.frontend.batches.room.messages[world.frontend.routes.by_name["shop.orders"]]
 
 
 @pytest.fixture
@@ -293,11 +292,11 @@ async def test_streams_of_one_topic_share_what_may_be_under_way(open_world, auto
             nursery.start_soon(exchange.run)
         for _ in range(20):
             await trio.sleep(0.005)
-            assert permits_of(world).taken <= 20
+            assert under_way(world) <= 20
         for exchange in exchanges:
             await exchange.is_done.wait()
             assert [line["status"] for line in exchange.lines] == [201] * 50
-        assert permits_of(world).taken == 0
+        assert under_way(world) == 0
 
 
 async def test_what_was_read_of_a_publisher_that_left_is_stored_and_nothing_leaks(
@@ -316,7 +315,7 @@ async def test_what_was_read_of_a_publisher_that_left_is_stored_and_nothing_leak
         assert not exchange.is_complete
         assert world.frontend.drain.in_flight == 0
         assert not len(world.frontend.batches)
-        assert permits_of(world).taken == 0
+        assert under_way(world) == 0
         assert (await call(world, b"2\n")).lines[0]["status"] == 201
 
 
@@ -335,8 +334,8 @@ async def test_a_stream_that_is_cut_short_while_it_waits_gives_everything_back(
             nursery.cancel_scope.cancel()
         await trio.sleep(1)
         assert world.frontend.drain.in_flight == 0
-        assert permits_of(world).taken == 0
-        assert world.frontend.batches.node.taken == 0
+        assert under_way(world) == 0
+        assert world.frontend.batches.room.size_bytes == 0
 
 
 async def test_a_stream_without_a_piece_for_long_ends_with_a_line_that_says_so(

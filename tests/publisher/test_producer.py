@@ -228,9 +228,9 @@ async def test_while_a_producer_backs_off_publishes_are_503_at_once(world, autoj
 
 
 async def test_a_topic_that_the_log_does_not_have_yet_is_waited_for(world, autojump_clock) -> None:
-    await world.log.delete_topic("shop.orders_1")
+    await world.log.topics.delete("shop.orders_1")
     await world.add_topic("shop.late")
-    await world.log.delete_topic("shop.late_1")
+    await world.log.topics.delete("shop.late_1")
     early = world.admit("shop.late")
     await trio.sleep(0.070)
     assert early.outcome.status == 503

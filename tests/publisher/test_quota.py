@@ -1,6 +1,5 @@
 """Quotas hold, rise again, and say when to come back."""
 
-import base64
 import math
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes_actors.config import ThroughputConfig
-from hermes_actors.errors import ErrorCode, Unavailable
+from hermes_actors.errors import ErrorCode
 from hermes_actors.publisher.quota import (
     TIME_CONSTANT_S,
     Average,
@@ -86,31 +85,6 @@ def test_who_waits_as_long_as_told_is_taken(limit: int, size: int) -> None:
         wait_s = int(dict(refused.headers)["retry-after"])
         assert quotas.refusal("shop.a", 1.0 + wait_s) is None
         assert quotas.refusal("shop.a", 1.0 + wait_s / 4) is not None or wait_s < 5
-
-
-def test_the_headers_name_the_window_the_unit_and_the_topic() -> None:
-    quotas = fixed(10)
-    key = base64.b64encode(b"shop.a").decode()
-    policy = f'"topic";q=600;qu="content-bytes";w=60;pk=:{key}:'
-    assert quotas.headers("shop.a", 0.0) == (
-        ("ratelimit-policy", policy),
-        ("ratelimit", f'"topic";r=600;t=1;pk=:{key}:'),
-    )
-    assert quotas.count("shop.a", 150, 0.0) is None
-    assert f'"topic";r=450;t=1;pk=:{key}:' in dict(quotas.headers("shop.a", 0.0)).values()
-    refused = quotas.count("shop.a", 1_050, 0.0)
-    assert isinstance(refused, Unavailable)
-    assert dict(refused.headers) == {
-        "retry-after": "36",
-        "ratelimit-policy": policy,
-        "ratelimit": f'"topic";r=0;t=36;pk=:{key}:',
-    }
-
-
-def test_a_limit_beyond_what_a_header_holds_is_shown_as_the_most_it_holds() -> None:
-    headers = dict(Quotas(ThroughputConfig(type="fixed"), 0.0).headers("shop.a", 0.0))
-    assert "q=999999999999999;" in headers["ratelimit-policy"]
-    assert "r=999999999999999;" in headers["ratelimit"]
 
 
 @given(rates, limits)

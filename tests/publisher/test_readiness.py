@@ -7,12 +7,13 @@ import pytest
 import trio
 
 from hermes_actors.config import ReadinessConfig
-from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.base import Edge, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.bodies import group_body, readiness_body, topic_body
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import group_key, readiness_key, topic_key
 from hermes_actors.metadata.registry import Metadata, Registry
+from hermes_actors.model.group import Group
 from hermes_actors.model.names import TopicName
 from hermes_actors.publisher.readiness import ReadinessCheck
 from hermes_actors.runtime.clock import seeded_ids
@@ -39,10 +40,10 @@ class Dc:
     async def add_topic(self, name: str, *, in_log: bool = True) -> None:
         parsed = TopicName.parse(name)
         topic = a_topic(name)
-        await self.metadata.change(put(group_key(parsed.group), group_body({"groupName": "shop"})))
+        await self.metadata.change(put(group_key(parsed.group), group_body(Group("shop"))))
         await self.metadata.change(put(topic_key(parsed), topic_body(topic)))
         if in_log:
-            await self.log.create_topic(
+            await self.log.topics.create(
                 self.metadata.catalog.topics[name].log_topic, TopicSettings()
             )
 
@@ -85,11 +86,11 @@ async def test_it_waits_once_for_every_topic_of_the_log(dc, autojump_clock):
     await trio.sleep(3.5)
     assert told(check) == ["topics: the log does not answer for topic shop.late-00 and 39 more"]
     for number in range(40):
-        await dc.log.create_topic(f"shop.late-{number:02}", TopicSettings())
+        await dc.log.topics.create(f"shop.late-{number:02}", TopicSettings())
     await trio.sleep(1.5)
     assert told(check) == []
     await dc.add_topic("shop.newest", in_log=False)
-    await dc.log.delete_topic("shop.orders")
+    await dc.log.topics.delete("shop.orders")
     await trio.sleep(10)
     assert told(check) == []
 
@@ -97,15 +98,15 @@ async def test_it_waits_once_for_every_topic_of_the_log(dc, autojump_clock):
 async def test_a_log_that_is_silent_is_asked_again(dc, autojump_clock):
     await dc.add_topic("shop.orders")
     await dc.add_topic("shop.clicks")
-    answers = dc.log.end_positions
+    answers = dc.log.positions
     silent = True
 
-    async def end_positions(topic: str) -> dict[int, int]:
+    async def positions(topic: str, at: Edge | int) -> dict[int, int]:
         if silent and topic == "shop.clicks":
             await trio.sleep_forever()
-        return await answers(topic)
+        return await answers(topic, at)
 
-    dc.log.end_positions = end_positions  # type: ignore[method-assign]
+    dc.log.positions = positions  # type: ignore[method-assign]
     check = dc.check(log_check_enabled=True)
     await trio.sleep(5.5)
     assert told(check) == ["topics: the log does not answer for topic shop.clicks"]

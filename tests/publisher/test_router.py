@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import trio
 
-from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.base import LATEST, TopicSettings
 from hermes_actors.metadata.bodies import topic_body
 from hermes_actors.metadata.commands import delete, put
 from hermes_actors.metadata.keys import topic_key
@@ -33,7 +33,7 @@ class Control:
             put(topic_key(TopicName.parse(name)), topic_body(topic(name, ack)))
         )
         log_topic = self.metadata.catalog.topics[name].log_topic
-        await self.world.log.create_topic(log_topic, TopicSettings(partitions=2))
+        await self.world.log.topics.create(log_topic, TopicSettings(partitions=2))
         await trio.sleep(0.05)
 
     async def delete(self, name: str) -> None:
@@ -105,8 +105,8 @@ async def test_a_topic_created_anew_writes_into_the_log_topic_of_its_new_life(
     second = control.world.frontend.routes.by_name["shop.orders"].log_topic
     assert first != second
     assert (await control.world.publish()).status_code == 201
-    assert sum((await control.world.log.end_positions(second)).values()) == 1
-    assert sum((await control.world.log.end_positions(first)).values()) == 0
+    assert sum((await control.world.log.positions(second, LATEST)).values()) == 1
+    assert sum((await control.world.log.positions(first, LATEST)).values()) == 0
 
 
 async def test_a_changed_ack_level_changes_the_time_limit_without_a_new_producer(

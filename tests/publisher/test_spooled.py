@@ -36,7 +36,7 @@ def open_buffered(open_world):
             log: MemoryLog = world.log
             clock = world.frontend.clock
             live = LiveTopic(TopicName.parse(ORDERS), topic(), 0, 0, ORDERS)
-            await log.create_topic(ORDERS, TopicSettings(partitions=partitions))
+            await log.topics.create(ORDERS, TopicSettings(partitions=partitions))
             metadata = SimpleNamespace(
                 catalog=SimpleNamespace(topics={ORDERS: live}), has_ended=lambda *_: False
             )
@@ -179,6 +179,7 @@ async def test_what_a_disk_may_have_taken_is_not_said_to_be_lost(
     assert b"SENDING_TO_KAFKA_TIMEOUT" in second.answer.body
 
 
+@pytest.mark.slow
 async def test_an_outage_costs_no_answer_but_201_and_202_and_no_message_and_no_order(
     open_buffered, autojump_clock
 ):
@@ -230,6 +231,7 @@ async def test_messages_that_wait_are_not_overtaken_when_their_topic_gets_the_fa
         assert [record.value for record in world.stored] == [b"1", b"2"]
 
 
+@pytest.mark.slow
 async def test_a_busy_key_gets_out_of_the_spool_again(open_buffered, autojump_clock):
     async with open_buffered(SimulatedDisk(write_s=(0.002, 0.002))) as world:
         world.log.faults.delay_s = (0.002, 0.002)

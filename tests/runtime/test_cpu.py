@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_actors.runtime.cpu import ProcessCpu, StillCpu
+from hermes_actors.runtime.cpu import ProcessCpu
 
 
 class Files:
@@ -61,7 +61,3 @@ def test_when_nothing_can_be_read_what_was_known_stays(tmp_path: Path) -> None:
 def test_where_there_are_no_such_files_all_its_cores_are_there(tmp_path: Path) -> None:
     cpu = ProcessCpu(root=tmp_path)
     assert [cpu.available(at_s) for at_s in (0.0, 10.0, 20.0)] == [1.0] * 3
-
-
-def test_in_a_simulation_the_machine_is_nobody_elses() -> None:
-    assert StillCpu().available(1.0) == StillCpu().cores == 1.0

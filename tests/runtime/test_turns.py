@@ -2,10 +2,9 @@
 
 from collections.abc import Generator
 
-import pytest
 import trio
 
-from hermes_actors.runtime.turns import at_once, in_turns
+from hermes_actors.runtime.turns import in_turns
 
 
 def counting(seen: list[object], steps: int) -> Generator[None, None, int]:
@@ -13,11 +12,6 @@ def counting(seen: list[object], steps: int) -> Generator[None, None, int]:
         seen.append(number)
         yield
     return steps
-
-
-def failing() -> Generator[None, None, None]:
-    yield
-    raise ValueError("no")
 
 
 async def test_others_run_between_the_steps() -> None:
@@ -33,12 +27,3 @@ async def test_others_run_between_the_steps() -> None:
         assert await in_turns(counting(seen, 3)) == 3
     assert seen.count("other") == 3
     assert seen != [0, 1, 2, "other", "other", "other"]
-
-
-def test_at_once_gives_the_same() -> None:
-    assert at_once(counting([], 4)) == 4
-
-
-async def test_what_a_step_raises_comes_out() -> None:
-    with pytest.raises(ValueError, match="no"):
-        await in_turns(failing())

@@ -15,7 +15,6 @@ from hermes_actors.runtime.workers import (
     OWNER_WAITING_MAX,
     PROCESSES,
     WAITING_MAX,
-    InlinePool,
     Job,
     WorkerPool,
 )
@@ -136,7 +135,3 @@ def test_what_nobody_waits_for_is_not_run():
     pool.submit(job("a", results.append))
     assert taken(pool) == ["a"]
     assert isinstance(results[0], HermesError)
-
-
-async def test_a_pool_for_simulations_works_at_once():
-    assert await InlinePool().ask("a", 1.0, operator.add, 1, 2) == 3

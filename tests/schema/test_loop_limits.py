@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from hermes_actors.schema import avro, json_schema
+from hermes_actors.model.schema import SchemaKind
 from hermes_actors.schema.loop_limits import is_small, json_parts
+from hermes_actors.schema.work import Compiled, loop_schema
 
 ORDER = {
     "$defs": {"line": {"type": "object", "properties": {"sku": {"type": "string"}}}},
@@ -47,7 +48,7 @@ def test_an_everyday_schema_is_for_the_loop():
 )
 def test_what_recurses_or_grows_is_for_a_worker(schema):
     assert json_parts(schema) is None
-    assert not isinstance(json_schema.loop_schema(json.dumps(schema)), json_schema.JsonSchema)
+    assert not isinstance(loop_schema(SchemaKind.JSON, json.dumps(schema)), Compiled)
 
 
 def record(name, *kinds):
@@ -78,7 +79,7 @@ def chain(levels):
     ],
 )
 def test_an_avro_schema_that_recurses_or_grows_is_for_a_worker(schema):
-    assert avro.loop_schema(json.dumps(schema)) is None
+    assert loop_schema(SchemaKind.AVRO, json.dumps(schema)) is None
 
 
 def test_a_large_body_or_one_of_many_slow_numbers_is_for_a_worker():

@@ -1,16 +1,10 @@
 """What a node knows of the schemas of stored messages, and what it shows of them."""
 
-import json
-
 import pytest
 
-from hermes_actors.config import PreviewConfig
 from hermes_actors.model.message import Message
 from hermes_actors.model.schema import WriterSchema
-from hermes_actors.runtime.workers import InlinePool
-from hermes_actors.schema.reading import AvroReader
-from hermes_actors.status.previews import Previews
-from tests.consumer.avro_scene import NAMED, PLAIN, TOPIC, HandSource, avro, schema_text
+from tests.consumer.avro_scene import NAMED, PLAIN, HandSource
 
 
 @pytest.fixture
@@ -23,31 +17,3 @@ def source():
 
 def message_of(body, version, schema_id):
     return Message("m", body, 5, dc="dc1", written_with=WriterSchema(version, schema_id))
-
-
-def test_a_preview_is_json_and_cut_only_then(source):
-    reader = AvroReader(source, InlinePool())
-    previews = Previews(PreviewConfig(enabled=True, message_bytes_max=200))
-    bodies = [avro(NAMED, n=1, name="x"), avro(NAMED, n=2, name="y" * 1_000), b"\xff"]
-    for body in bodies:
-        previews.add("log", reader.readable(TOPIC, message_of(body, 2, 22)))
-    whole, cut, broken = previews.take_all()["log"]
-    assert json.loads(whole.content)["message"] == {"n": 1, "name": "x"}
-    assert cut.is_truncated
-    assert b'"message":{"n":2,"name":"yyy' in cut.content
-    assert json.loads(broken.content)["message"]["bodyBase64"] == "/w=="
-
-
-def test_a_thousand_versions_are_compiled_once_each_and_looked_up_by_id(source):
-    many = 1_000
-    for number in range(1, many + 1):
-        source.add(number, 1_000 + number, schema_text(name=f"V{number}"))
-    reader = AvroReader(source, InlinePool())
-    body = avro(PLAIN, n=1)
-    messages = [message_of(body, number, 1_000 + number) for number in range(1, many + 1)]
-    for each in messages:
-        assert reader.soon_shown(TOPIC, each).json == b'{"n":1}'
-    first = reader.schema(source.versions[1].schema.text)
-    for each in messages:
-        reader.soon_shown(TOPIC, each)
-    assert reader.schema(source.versions[1].schema.text) is first

@@ -6,14 +6,15 @@ import pytest
 import trio
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.model.schema import Schema, SchemaKind
+from hermes_actors.model.schema import Compatibility, Schema, SchemaKind
 from hermes_actors.runtime.workers import TooCostly, WorkerPool
-from hermes_actors.schema.avro import BodyForm, loop_schema
-from hermes_actors.schema.work import compiles, converts, decodes, fits, reads
+from hermes_actors.schema.avro import BodyForm
+from hermes_actors.schema.compatibility import disagreements
+from hermes_actors.schema.work import compiles, decodes, loop_schema, takes
 
 pytestmark = pytest.mark.live
 
-NUMBERS = json.dumps({"type": "array", "items": {"type": "integer"}})
+NUMBERS = Schema(SchemaKind.JSON, '{"type": "array", "items": {"type": "integer"}}')
 NODE = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
 
 
@@ -40,21 +41,22 @@ async def ask():
 
 
 async def test_messages_and_schemas_are_checked_in_a_worker(ask):
-    assert await ask(fits, NUMBERS, b"[1, 2]") is None
+    assert await ask(takes, NUMBERS, b"[1, 2]") == b"[1, 2]"
     with pytest.raises(Refused, match=r"Invalid message: \[1\] must be an integer, not a string"):
-        await ask(fits, NUMBERS, b'[1, "x"]')
+        await ask(takes, NUMBERS, b'[1, "x"]')
     with pytest.raises(Refused) as malformed:
         await ask(compiles, Schema(SchemaKind.JSON, '{"type": "strin"}'), True, False)
     assert malformed.value.code is ErrorCode.FORMAT_ERROR
-    numbers, anything = Schema(SchemaKind.JSON, NUMBERS), Schema(SchemaKind.JSON, "{}")
-    assert await ask(reads, anything, numbers) == ""
-    assert await ask(reads, numbers, anything) != ""
+    anything = Schema(SchemaKind.JSON, "{}")
+    assert await ask(disagreements, Compatibility.BACKWARD, anything, {1: NUMBERS}) == []
+    assert await ask(disagreements, Compatibility.FORWARD, anything, {1: NUMBERS}) != []
 
 
 async def test_a_body_that_overflows_the_readers_stack_ends_a_worker_and_not_the_node(ask):
     schema = json.dumps(NODE)
-    assert loop_schema(schema) is None
-    stored = await ask(converts, schema, BodyForm.JSON, b'{"n": {"n": null}}', {})
+    assert loop_schema(SchemaKind.AVRO, schema) is None
+    avro = Schema(SchemaKind.AVRO, schema)
+    stored = await ask(takes, avro, b'{"n": {"n": null}}', BodyForm.JSON, {})
     assert stored == b"\x02\x00"
     assert await ask(decodes, schema, stored, False) == b'{"n":{"n":null}}'
     with pytest.raises(Refused):
@@ -71,7 +73,7 @@ async def test_items_that_take_no_bytes_have_an_end(ask):
 
 async def test_a_check_that_doubles_with_each_level_is_given_up(ask):
     with pytest.raises(TooCostly, match="more than 100 ms of CPU"):
-        await ask(fits, doubling(40), b'"x"', cpu_s=0.1)
+        await ask(takes, Schema(SchemaKind.JSON, doubling(40)), b'"x"', cpu_s=0.1)
 
 
 async def test_avro_schemas_that_take_long_to_be_compared_are_given_up(ask):
@@ -84,4 +86,4 @@ async def test_avro_schemas_that_take_long_to_be_compared_are_given_up(ask):
         return Schema(SchemaKind.AVRO, json.dumps(body))
 
     with pytest.raises(TooCostly, match="more than 200 ms of CPU"):
-        await ask(reads, many("one"), many("one"), cpu_s=0.2)
+        await ask(disagreements, Compatibility.FULL, many("one"), {1: many("one")}, cpu_s=0.2)

@@ -7,12 +7,12 @@ import pytest
 import trio
 
 from hermes_actors.errors import Unavailable
+from hermes_actors.security import bearer as module
 from hermes_actors.security.account import BadCredentials, Credentials
 from hermes_actors.security.bearer import BearerMechanism
-from hermes_actors.security.files import WatchedFile
-from hermes_actors.security.keys import FileKeys, UrlKeys
-from hermes_actors.security.keyset import parse_key_set
+from hermes_actors.security.keyset import NO_KEYS, KeySet, parse_key_set
 from hermes_actors.security.tokens import TokenRules
+from hermes_actors.security.watched import Watched, watched_file, watched_url
 
 EPOCH_S = 1_700_000_000
 RULES = TokenRules(
@@ -43,19 +43,14 @@ class Provider:
         self.answer = httpx.Response(status, content=content)
 
 
-def url_keys(provider: Provider, clock) -> UrlKeys:
-    return UrlKeys(
-        "https://id.example.com/jwks",
-        clock,
-        interval_s=300,
-        early_interval_s=10,
-        timeout_s=5,
-        transport=httpx.MockTransport(provider),
-    )
+def url_keys(provider: Provider, clock) -> Watched[KeySet]:
+    url = "https://hermes:hunter2@id.example.com/jwks?key=hunter3"
+    transport = httpx.MockTransport(provider)
+    return watched_url("jwks_url", url, parse_key_set, NO_KEYS, clock, 300, transport=transport)
 
 
-def bearer(keys, clock, remembered_max: int = 10) -> BearerMechanism:
-    return BearerMechanism("hermes", keys, RULES, clock, b"random", remembered_max=remembered_max)
+def bearer(keys, clock) -> BearerMechanism:
+    return BearerMechanism("hermes", keys, RULES, clock, b"random")
 
 
 def shown(token: str) -> Credentials:
@@ -68,7 +63,7 @@ def provider(signer) -> Provider:
 
 
 @pytest.fixture
-async def keys(provider, clock, nursery) -> UrlKeys:
+async def keys(provider, clock, nursery) -> Watched[KeySet]:
     keys = url_keys(provider, clock)
     nursery.start_soon(keys.run)
     await trio.sleep(0.1)
@@ -101,8 +96,9 @@ async def test_what_is_no_token_is_bad(keys, autojump_clock, clock, token):
         await bearer(keys, clock).identify(shown(token))
 
 
-async def test_what_is_remembered_is_bounded(signer, keys, autojump_clock, clock):
-    mechanism = bearer(keys, clock, remembered_max=3)
+async def test_what_is_remembered_is_bounded(signer, keys, autojump_clock, clock, monkeypatch):
+    monkeypatch.setattr(module, "REMEMBERED_MAX", 3)
+    mechanism = bearer(keys, clock)
     for number in range(10):
         assert await mechanism.identify(shown(signer.token(sub=f"app-{number}"))) is not None
     assert len(mechanism._remembered) == 3
@@ -167,35 +163,19 @@ async def test_the_last_good_keys_stay_while_the_url_fails(
     elif failure == "nonsense":
         provider.gives(b"<html>")
     elif failure == "huge":
-        provider.gives(b" " * 2_000_000)
+        provider.gives(b" " * 5_000_000)
     elif failure == "slow":
         provider.delay_s = 60
     await trio.sleep(3_000)
-    assert keys.fetches > 5
-    assert len(keys.current) == 1
+    assert provider.requests > 5
+    assert len(keys.value) == 1
     mechanism = bearer(keys, clock)
     assert await mechanism.identify(shown(signer.token(exp=EPOCH_S + 9_999))) is not None
     told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(told) == 1
     assert "https://id.example.com/jwks" in told[0]
-    assert "stay in force" in told[0]
-
-
-async def test_secrets_of_the_url_are_not_logged(provider, clock, autojump_clock, nursery, caplog):
-    provider.is_away = True
-    keys = UrlKeys(
-        "https://hermes:hunter2@id.example.com:8443/jwks?key=hunter3",
-        clock,
-        interval_s=300,
-        early_interval_s=10,
-        timeout_s=5,
-        transport=httpx.MockTransport(provider),
-    )
-    nursery.start_soon(keys.run)
-    await trio.sleep(1)
-    (told,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
-    assert told.startswith("security.jwt.jwks_url: https://id.example.com:8443/jwks: ")
-    assert "hunter" not in told
+    assert "stays in force" in told[0]
+    assert "hunter" not in told[0]
 
 
 async def test_no_key_at_all_yet_is_unavailable_and_mends_itself(
@@ -213,38 +193,17 @@ async def test_no_key_at_all_yet_is_unavailable_and_mends_itself(
     assert await mechanism.identify(shown(signer.token())) is not None
 
 
-async def test_a_token_before_the_first_fetch_waits_for_a_bounded_time(
-    signer, provider, clock, autojump_clock, nursery
-):
-    keys = url_keys(provider, clock)
-    mechanism = bearer(keys, clock)
-    with pytest.raises(Unavailable):
-        await mechanism.identify(shown(signer.token()))
-    assert trio.current_time() < 6
-
-    async def start_late() -> None:
-        await trio.sleep(1)
-        await keys.run()
-
-    nursery.start_soon(start_late)
-    assert await mechanism.identify(shown(signer.token())) is not None
-
-
 async def test_keys_of_a_file_follow_it(signer, tmp_path, clock, mock_clock):
     path = tmp_path / "jwks.json"
     path.write_bytes(signer.key_set("ec"))
-    file = WatchedFile(str(path), "security.jwt.jwks_file", parse_key_set, 1.0)
+    file = watched_file("jwks_file", str(path), parse_key_set, NO_KEYS, clock, 1.0)
     await file.load()
-    mechanism = bearer(FileKeys(file), clock)
+    mechanism = bearer(file, clock)
     token = shown(signer.token("ec"))
     assert await mechanism.identify(token) is not None
-    with pytest.raises(BadCredentials):
-        await mechanism.identify(shown(signer.token("rsa")))
     path.write_bytes(signer.key_set("rsa"))
     await file.check()
     assert await mechanism.identify(shown(signer.token("rsa"))) is not None
-    with pytest.raises(BadCredentials):
-        await mechanism.identify(token)
 
 
 async def test_no_token_is_shown_or_logged(signer, keys, autojump_clock, clock, caplog):

@@ -15,7 +15,9 @@ from hermes_actors.management.access.accounts import AccountCaller
 from hermes_actors.model.topic import Owner, PublishingAuth
 from hermes_actors.publisher.authentication import demands_account, may_publish
 from hermes_actors.runtime.clock import IdSource, SystemClock
+from hermes_actors.runtime.workers import InlinePool
 from hermes_actors.security.account import Account, Credentials, Unauthenticated
+from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.opening import _rules, open_authenticator
 from hermes_actors.security.tokens import claims_of
 from hermes_actors.security.users import parse_users
@@ -37,6 +39,10 @@ def loaded(text: str, tmp_path: Path) -> Config:
     return configuration.load(file, {})
 
 
+async def opened(config: Config) -> Authenticator:
+    return await open_authenticator(config.security, SystemClock(), IdSource(), InlinePool())
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_each_configuration_is_taken_and_asks(number, tmp_path):
     assert len(NODES) == 4
@@ -45,13 +51,16 @@ def test_each_configuration_is_taken_and_asks(number, tmp_path):
     assert config.security.has_mechanism_in_headers or config.security.certificates.enabled
 
 
+@pytest.mark.slow
 async def test_the_users_have_the_passwords_that_the_page_says(tmp_path, monkeypatch, basic):
     (users,) = blocks("toml", "# users.toml")
     assert parse_users(users.encode()).account("ada") is not None
     (tmp_path / "users.toml").write_text(users)
     monkeypatch.chdir(tmp_path)
     config = loaded(NODES[0], tmp_path)
-    authenticator = await open_authenticator(config.security, SystemClock(), IdSource())
+    authenticator = await open_authenticator(
+        config.security, SystemClock(), IdSource(), InlinePool()
+    )
     for name, password, roles, groups in (
         ("shop-app", "s3cret", {"PUBLISHER"}, set()),
         ("ada", "b0ss", {"ADMIN"}, set()),
@@ -91,7 +100,9 @@ async def test_the_plugin_works_as_it_stands(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     assert importlib.util.find_spec("acme_hermes") is not None
     config = loaded(NODES[3], tmp_path)
-    authenticator = await open_authenticator(config.security, SystemClock(), IdSource())
+    authenticator = await open_authenticator(
+        config.security, SystemClock(), IdSource(), InlinePool()
+    )
 
     async def identify(name: str) -> Account | None:
         header = {"x-acme-client": name}.get

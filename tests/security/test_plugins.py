@@ -7,6 +7,7 @@ import pytest
 from hermes_actors.config import SecurityConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.runtime.clock import SystemClock, seeded_ids
+from hermes_actors.runtime.workers import InlinePool
 from hermes_actors.security.opening import open_authenticator
 
 BROKEN = """
@@ -46,5 +47,5 @@ async def test_a_plugin_that_cannot_be_used_is_named_with_the_field_and_the_erro
     monkeypatch.syspath_prepend(str(tmp_path))
     config = SecurityConfig(plugins=[plugin])
     with pytest.raises(StartupError) as raised:
-        await open_authenticator(config, SystemClock(), seeded_ids(random.Random(1)))
+        await open_authenticator(config, SystemClock(), seeded_ids(random.Random(1)), InlinePool())
     assert raised.value.message.startswith(f"security.plugins: '{plugin}' {reason}")

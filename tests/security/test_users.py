@@ -2,13 +2,12 @@
 
 import argon2
 import pytest
-import trio
 
 from hermes_actors.errors import StartupError
 from hermes_actors.security.account import Account
-from hermes_actors.security.files import WatchedFile
 from hermes_actors.security.passwords import hash_password, is_hash
-from hermes_actors.security.users import WrongFile, parse_users, user_line
+from hermes_actors.security.users import NO_USERS, WrongFile, parse_users, user_line
+from hermes_actors.security.watched import watched_file
 
 
 def content(*lines: str) -> bytes:
@@ -72,10 +71,12 @@ def test_nobodys_hash_costs_as_much_as_the_costliest(cheap_hash):
         argon2.PasswordHasher().verify(users.nobodys_hash, "x")
 
 
-async def test_a_file_is_read_again_and_a_wrong_one_changes_nothing(tmp_path, caplog, cheap_hash):
+async def test_a_file_is_read_again_and_a_wrong_one_changes_nothing(
+    tmp_path, caplog, cheap_hash, clock
+):
     path = tmp_path / "users.toml"
     path.write_bytes(content(user_line("ada", cheap_hash("x"), [], [])))
-    file = WatchedFile(str(path), "security.users_file", parse_users, 1.0)
+    file = watched_file("security.users_file", str(path), parse_users, NO_USERS, clock, 1.0)
     await file.load()
     assert file.value.account("ada") is not None
     path.write_bytes(content(user_line("bob", cheap_hash("x"), [], [])))
@@ -97,26 +98,9 @@ async def test_a_file_is_read_again_and_a_wrong_one_changes_nothing(tmp_path, ca
     assert file.value.account("bob") is None
 
 
-async def test_a_file_is_looked_at_each_interval(tmp_path, nursery, cheap_hash):
-    path = tmp_path / "users.toml"
-    path.write_bytes(content())
-    taken = trio.Event()
-
-    def parse(read: bytes):
-        if b"ada" in read:
-            taken.set()
-        return parse_users(read)
-
-    # The real clock: a thread reads the file, which a mock clock would not wait for.
-    file = WatchedFile(str(path), "security.users_file", parse, 0.01)
-    await file.load()
-    nursery.start_soon(file.run)
-    path.write_bytes(content(user_line("ada", cheap_hash("x"), [], [])))
-    with trio.fail_after(10):
-        await taken.wait()
-
-
-async def test_a_file_that_is_not_there_at_the_start_is_one_clear_line(tmp_path):
-    file = WatchedFile(str(tmp_path / "none.toml"), "security.users_file", parse_users, 1.0)
+async def test_a_file_that_is_not_there_at_the_start_is_one_clear_line(tmp_path, clock):
+    file = watched_file(
+        "security.users_file", str(tmp_path / "none.toml"), parse_users, NO_USERS, clock, 1.0
+    )
     with pytest.raises(StartupError, match=r"security\.users_file: .*none\.toml: No such file"):
         await file.load()

@@ -174,13 +174,6 @@ def test_a_run_in_which_nothing_happened_fails_in_every_checker() -> None:
     )
 
 
-def test_an_acknowledgement_before_the_append_is_found() -> None:
-    early = (published(3), stored(3, 1), delivered(3), answered(3))
-    (found,) = violations_of((*GOOD, *early))
-    assert found.startswith("acknowledged are stored: message 3 ")
-    assert "is in no log" in found
-
-
 def test_a_message_of_ack_all_that_leaves_with_its_leader_is_found() -> None:
     (found,) = violations_of((*GOOD, Dropped(PLACE, 0)))
     assert found.startswith("acknowledged are stored: message 1 of ack ALL left")
@@ -195,11 +188,6 @@ def test_a_leader_change_may_take_what_was_acknowledged_at_leader() -> None:
     place = ("dc1", "g.u", 0)
     lost = (stored(3, 0, place), published(3, topic="g.u"), Dropped(place, 0))
     assert violations_of((*GOOD, *lost)) == []
-
-
-def test_an_acknowledged_message_that_never_arrives_is_found() -> None:
-    (found,) = violations_of((*GOOD, stored(3, 1), published(3)))
-    assert found == "acknowledged are delivered: g.t$s never got 1 acknowledged messages: 3"
 
 
 def test_a_message_that_the_subscriber_refused_is_accounted_for() -> None:
@@ -217,23 +205,9 @@ def test_a_refusal_ends_nothing_where_client_errors_are_retried() -> None:
     assert found.startswith("acknowledged are delivered: g.u$stubborn never got 1")
 
 
-@pytest.mark.parametrize("status", [500, 503])
-def test_a_commit_over_a_message_that_failed_is_found(status: int) -> None:
-    failed = (stored(3, 1), published(3, None), delivered(3), answered(3, status), committed(2))
-    (found,) = violations_of((*GOOD, KILLED, *failed))
-    assert found.startswith("commits pass only settled offsets: g.t$s committed 2 of dc1/g.t/0")
-    assert found.endswith("over 1 unsettled offsets: 1")
-
-
 def test_a_commit_over_a_message_whose_answer_was_lost_is_found() -> None:
     (found,) = violations_of((*GOOD, stored(3, 1), delivered(3), committed(2)))
     assert "over 1 unsettled offsets: 1" in found
-
-
-def test_an_interval_over_an_unsettled_offset_is_found() -> None:
-    events = (*GOOD, stored(4, 1), stored(3, 2), committed(1, (2, 3)))
-    (found,) = violations_of(events, began=(1, 2, 3, 4))
-    assert "over 1 unsettled offsets: 2" in found
 
 
 def test_an_interval_over_settled_offsets_is_allowed() -> None:
@@ -354,16 +328,6 @@ def test_an_unanswered_message_may_be_stored_and_delivered() -> None:
     assert violations_of((*GOOD, KILLED, *unknown)) == []
 
 
-def test_more_pushes_than_the_rate_within_a_second_are_found() -> None:
-    # Two of the good history are older than a second then.
-    pushes = [attempted(number, 5.0 + number / 10, message_id="id3") for number in range(3, 7)]
-    ends = [Ended(push, 200, "", push.at_s) for push in pushes]
-    events = [event for pair in zip(pushes, ends, strict=True) for event in pair]
-    assert violations_of((*GOOD, *events[:-2])) == []
-    (found,) = violations_of((*GOOD, *events))
-    assert found.startswith("the rate is kept: n1#1 pushed 4 messages to g.t$s within a second")
-
-
 def test_what_a_crashed_consumer_pushed_counts_against_its_successors_rate() -> None:
     pushes = [attempted(number, 5.0 + number / 10, message_id="id3") for number in range(3, 7)]
     events: list[Event] = []
@@ -384,26 +348,6 @@ def test_more_pushes_under_way_than_the_window_are_found() -> None:
 def test_pushes_of_a_crashed_consumer_are_not_in_its_successors_window() -> None:
     pushes = [attempted(number, float(number), message_id=f"id{number}") for number in (3, 4, 5)]
     assert violations_of((*GOOD, *pushes[:2], Adopted("n1#1", "g.t$s"), pushes[2])) == []
-
-
-@pytest.mark.parametrize(
-    ("status", "retry_after", "at_s", "is_early"),
-    [
-        (500, "", 1.05, True),
-        (500, "", 1.10, False),
-        (0, "", 1.05, True),
-        (503, "2", 2.90, True),
-        (503, "2", 3.00, False),
-        (500, "2", 1.10, False),
-    ],
-)
-def test_a_retry_before_its_time_is_found(
-    status: int, retry_after: str, at_s: float, is_early: bool
-) -> None:
-    first = attempted(3, 0.9, message_id="id3")
-    second = attempted(4, at_s, retries=1, message_id="id3")
-    found = violations_of((*GOOD, first, Ended(first, status, retry_after, 1.0), second))
-    assert [each.partition(":")[0] for each in found] == ["retries wait"] * is_early
 
 
 def test_the_end_of_an_orphaned_attempt_is_no_reason_to_wait() -> None:

@@ -15,9 +15,7 @@ from hermes_chaos.sim.checkers.delivering import AcknowledgedAreDelivered, Commi
 from hermes_chaos.sim.checkers.giving_up import LettersCloseByDelivery, LettersHaveCauses
 from hermes_chaos.sim.checkers.holding import (
     AttemptsAreFew,
-    BatchesAreBounded,
     DeadEndpointsRest,
-    FilteredStayAway,
     SuspensionHalts,
 )
 from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored
@@ -29,7 +27,6 @@ from hermes_chaos.sim.history.events import (
     Attempted,
     Closed,
     Committed,
-    Delivery,
     Dropped,
     Ended,
     Event,
@@ -221,48 +218,9 @@ def test_a_commit_may_pass_what_a_filter_leaves_out_and_nothing_else() -> None:
     assert found.endswith("unsettled offsets: 0")
 
 
-DONE: tuple[Event, ...] = (*map(stored, range(4)), *map(answer, range(4)), committed(4, "s"))
-
-
-@pytest.mark.parametrize(
-    ("after", "what"),
-    [
-        ((committed(2, "s", 7),), ""),
-        ((answer(2, at_s=6), answer(3, at_s=6), committed(4, "s", 7)), ""),
-        ((committed(4, "s", 7),), "over 2 unsettled offsets: 2, 3"),
-        ((), "carries the retransmission 0"),
-        ((committed(2, "s", 7), committed(4, "s")), "carries the retransmission 0"),
-        ((committed(2, "s", 7), committed(2, "s", 8)), "nobody has heard of"),
-    ],
-)
-def test_after_a_retransmission_all_above_its_place_is_settled_again(
-    after: tuple[Event, ...], what: str
-) -> None:
-    found = found_by(CommitsPassOnlySettled(SUBJECT), [*DONE, sought(7, 2), *after])
-    assert bool(found) == bool(what)
-    assert what in "".join(found)
-
-
 # Order
 
 ROWS = tuple(map(stored, range(3)))
-
-
-@pytest.mark.parametrize(
-    ("events", "is_found"),
-    [
-        ((pushed(0), answer(0, ROW), pushed(1)), False),
-        ((pushed(0), lettered(0, ROW), pushed(1)), False),
-        ((pushed(0), pushed(1)), True),
-        ((pushed(0), answer(0, ROW), pushed(1), answer(1, ROW), pushed(0)), True),
-        ((pushed(0), answer(0, ROW), pushed(1), Adopted(NODE, ROW), pushed(0)), False),
-        ((pushed(0), answer(0, ROW), pushed(1), sought(7, 0, ROW), pushed(0)), False),
-    ],
-)
-def test_a_later_message_of_a_key_before_an_earlier_one_is_found(
-    events: tuple[Event, ...], is_found: bool
-) -> None:
-    assert bool(found_by(OrderIsKept(SUBJECT), [*ROWS, *events])) == is_found
 
 
 def test_a_retransmission_begins_an_order_that_holds_too() -> None:
@@ -312,20 +270,6 @@ def test_a_batch_waits_for_no_letter_of_what_was_given_up_unread() -> None:
 # Held back
 
 
-def test_what_a_filter_leaves_out_and_is_delivered_is_found() -> None:
-    def got(serial: int) -> Delivery:
-        return Delivery("dc1", EVEN, f"id{serial}", b'{"serial": %d}' % serial, True)
-
-    (found,) = found_by(FilteredStayAway(SUBJECT), [got(2), got(3)])
-    assert "got message 3" in found
-
-
-def test_an_attempt_too_many_is_found() -> None:
-    two = [pushed(0, S), pushed(0, S, retries=1)]
-    assert found_by(AttemptsAreFew(SUBJECT), [*two, pushed(0, S)]) == []
-    assert len(found_by(AttemptsAreFew(SUBJECT), [*two, pushed(0, S, retries=2)])) == 1
-
-
 def test_attempts_are_counted_also_when_the_product_does_not() -> None:
     ended = [Ended(pushed(0, S), 500, "", 1.0), Ended(pushed(0, S), 500, "", 2.0)]
     assert found_by(AttemptsAreFew(SUBJECT), [pushed(0, S), *ended, pushed(0, S, retries=1)])
@@ -363,33 +307,6 @@ def test_an_attempt_long_after_a_suspension_is_found(
 ) -> None:
     halted = Halted(NODE, S, True, 5.0)
     assert bool(found_by(SuspensionHalts(SUBJECT), [halted, *events])) == is_found
-
-
-@pytest.mark.parametrize(
-    ("batches", "is_found"),
-    [
-        ((batch("id0", "id1"),), False),
-        ((batch("id0", "id1", "id2"),), True),
-        ((batch("id0", body=b"x" * 2_001),), True),
-        ((batch("id0", body=b"x"), batch("id0", body=b"y")), True),
-        ((batch("id0", body=b"x"), batch("id0", body=b"y", number=2)), False),
-    ],
-)
-def test_a_batch_that_is_too_large_or_not_the_same_is_found(
-    batches: tuple[Event, ...], is_found: bool
-) -> None:
-    assert bool(found_by(BatchesAreBounded(SUBJECT), batches)) == is_found
-
-
-@pytest.mark.parametrize(("status", "is_found"), [(500, True), (0, True), (503, False)])
-def test_pushes_to_an_endpoint_at_which_all_fails_are_found(status: int, is_found: bool) -> None:
-    events: list[Event] = []
-    for number in range(60):
-        attempt = pushed(number, S, at_s=number / 50)
-        events += [attempt, Ended(attempt, status, "", attempt.at_s + 0.01)]
-    assert bool(found_by(DeadEndpointsRest(SUBJECT), events)) == is_found
-    events.insert(60, Adopted(NODE, S))
-    assert found_by(DeadEndpointsRest(SUBJECT), events) == []
 
 
 @pytest.mark.parametrize(("had_failed", "is_found"), [(45, False), (10, True), (0, True)])
@@ -434,25 +351,6 @@ def test_a_message_that_is_given_up_without_a_cause_is_found(
     answers = [answer(0, status=status) for status in (404, 500, 503)]
     events: list[Event] = [*answers, Lettered("dc1", given_up, 1.0)]
     assert bool(found_by(LettersHaveCauses(SUBJECT), events)) == is_found
-
-
-@pytest.mark.parametrize(
-    ("answers", "is_found"),
-    [
-        ((answer(0, at_s=6),), False),
-        ((answer(0, at_s=4),), True),
-        ((answer(0, at_s=6, status=500),), True),
-        ((), True),
-    ],
-)
-def test_a_dead_letter_that_is_closed_without_a_delivery_is_found(
-    answers: tuple[Event, ...], is_found: bool
-) -> None:
-    kept = lettered(0, at_s=5.0)
-    closed = Closed("dc1", S, "redriven", (kept.letter.id,), 7.0)
-    assert bool(found_by(LettersCloseByDelivery(SUBJECT), [kept, *answers, closed])) == is_found
-    others = replace(closed, kind="expired")
-    assert found_by(LettersCloseByDelivery(SUBJECT), [kept, others]) == []
 
 
 @pytest.mark.parametrize(("delivered_s", "is_found"), [(4.5, False), (3.5, True)])

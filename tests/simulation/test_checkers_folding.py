@@ -9,7 +9,7 @@ from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.aging import TimeToLiveIsKept
 from hermes_chaos.sim.checkers.checker import Checker
-from hermes_chaos.sim.checkers.folding import FoldsAgree, RegistersConverge
+from hermes_chaos.sim.checkers.folding import FoldsAgree
 from hermes_chaos.sim.checkers.ordering import KeysKeepTheirOrder
 from hermes_chaos.sim.environment.clock import EPOCH_MS
 from hermes_chaos.sim.history.events import (
@@ -20,7 +20,6 @@ from hermes_chaos.sim.history.events import (
     Forgotten,
     Lettering,
     Published,
-    Rested,
     Stored,
 )
 from hermes_chaos.sim.history.standing import Folded, Skewed
@@ -38,12 +37,6 @@ def found(checker: Checker, events: Iterable[Event]) -> list[str]:
 
 ONE = Folded("dc1-n1#1", "dc1", "coordination", 1, 7, b"one", 1.0)
 OTHER = replace(ONE, life="dc1-n2#1")
-
-
-def test_two_nodes_that_make_different_things_of_one_log_are_found() -> None:
-    assert found(FoldsAgree(), [ONE, OTHER]) == []
-    (violation,) = found(FoldsAgree(), [ONE, replace(OTHER, content=b"two")])
-    assert violation.startswith("dc1-n2#1 and dc1-n1#1 have read the coordination of dc1 up to 7")
 
 
 @pytest.mark.parametrize("changed", [{"position": 8}, {"dc": "dc2"}, {"kind": "metadata"}])
@@ -69,23 +62,6 @@ def metadata(
     return Folded(life, life[:3], "metadata", 0, 1, b"", 1.0, registers)
 
 
-def test_an_older_register_over_a_newer_one_is_found() -> None:
-    newer, older = {"topic/a": (1, 9, "dc1", b"")}, {"topic/a": (1, 5, "dc2", b"")}
-    assert found(RegistersConverge(), [metadata(older), metadata(newer)]) == []
-    assert found(RegistersConverge(), [metadata(newer), metadata(older)])
-    assert found(RegistersConverge(), [metadata(newer), metadata({})])
-    anew = replace(metadata(older), begun=1)
-    assert found(RegistersConverge(), [metadata(newer), anew]) == []
-
-
-def test_registers_that_differ_at_rest_are_found() -> None:
-    here, there = {"topic/a": (1, 9, "dc1", b"x")}, {"topic/a": (1, 9, "dc1", b"y")}
-    events = [metadata(here), metadata(there, "dc2-n1#1")]
-    assert found(RegistersConverge(), events) == []
-    (violation,) = found(RegistersConverge(), [*events, Rested(9.0)])
-    assert violation.endswith("hold different registers at rest: ['topic/a']")
-
-
 # Times to live
 
 LIFE = "dc1-n1#1"
@@ -106,34 +82,6 @@ def attempt(name: str, retries: int, at_s: float) -> Attempted:
 def failed(name: str, retries: int, at_s: float) -> list[Event]:
     each = attempt(name, retries, at_s)
     return [each, Ended(each, 500, "", at_s + 0.01)]
-
-
-@pytest.mark.parametrize(
-    ("name", "fails_s", "is_wrong"),
-    [
-        ("g.t$reading", 2.5, False),
-        ("g.t$reading", 3.1, True),
-        ("g.t$published", 0.9, False),
-        ("g.t$published", 2.5, True),
-    ],
-)
-def test_what_is_too_old_when_an_attempt_fails_is_not_attempted_again(
-    name: str, fails_s: float, is_wrong: bool
-) -> None:
-    first_s = 2.0 if name == "g.t$reading" else 0.8
-    events = [STORED, *failed(name, 0, first_s), *failed(name, 1, fails_s)]
-    assert bool(found(TimeToLiveIsKept(SUBJECT), [*events, attempt(name, 2, 9.0)])) is is_wrong
-
-
-@pytest.mark.parametrize(
-    ("name", "first_s", "is_wrong"),
-    [("g.t$published", 0.9, False), ("g.t$published", 1.1, True), ("g.t$reading", 1.1, False)],
-)
-def test_what_is_too_old_when_it_comes_to_its_first_attempt_is_not_attempted(
-    name: str, first_s: float, is_wrong: bool
-) -> None:
-    events = [STORED, attempt(name, 0, first_s)]
-    assert bool(found(TimeToLiveIsKept(SUBJECT), events)) is is_wrong
 
 
 def test_an_attempt_that_says_nothing_is_made_once_more_whatever_its_age() -> None:
@@ -179,16 +127,6 @@ def published(serial: int, at_s: float, key: str = "k", status: int = 201) -> Pu
 
 def at(serial: int, offset: int) -> Stored:
     return Stored(("dc2", "g_t", 0), offset, f"id{serial}", b"", "g.t")
-
-
-def test_a_message_that_stands_before_an_earlier_one_of_its_key_is_found() -> None:
-    both = [published(1, 1.0), published(2, 1.1)]
-    assert found(KeysKeepTheirOrder(), [at(1, 0), at(2, 1), *both]) == []
-    (violation,) = found(KeysKeepTheirOrder(), [at(2, 0), at(1, 1), *both])
-    assert violation == (
-        "k of g.t: message 2, which dc1-n1#1 was sent at 1.100, stands at 0 of "
-        "('dc2', 'g_t', 0), before 1 at 1, sent at 1.000"
-    )
 
 
 def test_a_copy_that_comes_later_and_one_that_was_lost_are_no_disorder() -> None:

@@ -19,7 +19,6 @@ from hermes_chaos.sim.history.events import (
     Attempted,
     Calmed,
     Committed,
-    Committing,
     Dropped,
     Ended,
     Event,
@@ -168,23 +167,6 @@ def test_a_commit_that_names_a_lost_record_as_read_last_says_nothing_of_what_cam
 # Late commits
 
 
-@pytest.mark.parametrize(("last", "is_wrong"), [((), True), ((committed(4, epoch=2),), False)])
-def test_a_late_commit_that_is_the_last_word_is_found(
-    last: tuple[Committed, ...], is_wrong: bool
-) -> None:
-    late = commit(2)
-    events = [
-        committed(2),
-        committed(4, epoch=2),
-        Committed(PLACE, "group", late),
-        Overtaken(PLACE, "group", late),
-        *last,
-    ]
-    checker = LateCommitsAreMended(SUBJECT)
-    assert bool(found(checker, events)) is is_wrong
-    assert checker.examined == 1
-
-
 @pytest.mark.parametrize(("last", "is_wrong"), [((), True), ((committed(1, seek=7),), False)])
 def test_a_late_commit_of_before_a_retransmission_says_less_wherever_it_is(
     last: tuple[Committed, ...], is_wrong: bool
@@ -215,23 +197,6 @@ def test_a_late_commit_takes_nothing_back_of_what_the_log_has_lost(
 
 
 # Fences
-
-
-def act(kind: str, at_s: float) -> Event:
-    if kind == "push":
-        return attempted(1, OLD, at_s=at_s)
-    if kind == "commit":
-        return Committing(OLD, "dc1", "group", {0: commit(1)}, at_s)
-    return Lettering(OLD, "dc1", letter(EPOCH_MS + int(at_s * 1_000)), at_s)
-
-
-@pytest.mark.parametrize("kind", ["push", "commit", "letter"])
-def test_who_has_not_read_its_heartbeat_does_nothing_after_two_seconds(kind: str) -> None:
-    heard: list[Event] = [Renewed(OLD, 1.0, 1.5), Renewed(OLD, 0.5, 1.6)]
-    assert found(FencesAreKept(), [*heard, act(kind, 2.9)]) == []
-    assert found(FencesAreKept(), [*heard, act(kind, 3.1)])
-    assert found(FencesAreKept(), [act(kind, 0.1)])
-    assert found(FencesAreKept(), [*heard, Renewed(OLD, 2.0, 3.0), act(kind, 3.1)]) == []
 
 
 def test_a_letter_is_decided_and_kept_within_fences() -> None:

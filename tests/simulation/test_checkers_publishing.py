@@ -9,10 +9,10 @@ from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.answering import OtherDatacentreServes, PublishesAreAnswered
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.checkers.delivering import PayloadsAreIntact
-from hermes_chaos.sim.checkers.duplicating import DuplicatesHaveCauses, HedgesAreFew
+from hermes_chaos.sim.checkers.duplicating import DuplicatesHaveCauses
 from hermes_chaos.sim.checkers.ordering import SpoolKeepsOrder
 from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored, RefusedAreNowhere
-from hermes_chaos.sim.checkers.recovering import LostLogsAreSpared, OwnDatacentreServesAgain
+from hermes_chaos.sim.checkers.recovering import LostLogsAreSpared
 from hermes_chaos.sim.checkers.repeating import IdempotencyIsKept
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.history.events import (
@@ -22,7 +22,6 @@ from hermes_chaos.sim.history.events import (
     Event,
     Expired,
     Handed,
-    Healed,
     Published,
     Stored,
     Told,
@@ -94,16 +93,6 @@ def keeping(*kept: str) -> AcknowledgedAreStored:
 
 def test_a_202_is_in_no_log_yet_but_on_the_disk_and_in_a_log_at_the_end() -> None:
     assert found_by(keeping("id1"), [published(1, 202), stored(1, 0)]) == []
-
-
-def test_a_202_that_a_crash_would_lose_is_found_at_once() -> None:
-    (found,) = found_by(keeping(), [published(1, 202), stored(1, 0)])
-    assert found == "message 1 (id1) was answered 202 by dc1-n1 and is in no log"
-
-
-def test_a_202_that_never_comes_into_a_log_is_found() -> None:
-    (found,) = found_by(keeping("id1"), [published(1, 202)])
-    assert found.startswith("message 1 (id1) was answered 202 by dc1-n1 at 1.000 and never came")
 
 
 def test_a_201_needs_a_log_whatever_the_disk_has() -> None:
@@ -270,59 +259,11 @@ def keyed(serial: int, status: int, **others: object) -> Published:
     return replace(request, **others)  # type: ignore[arg-type]
 
 
-def repeated(status: int, **others: object) -> Published:
-    return keyed(1, status, **{"began_s": 2.0, "ended_s": 2.0, "is_repeat": True, **others})
-
-
-@pytest.mark.parametrize(
-    ("second", "is_found"),
-    [
-        (repeated(201), False),
-        (repeated(503), False),
-        (repeated(409), True),
-        (repeated(422), True),
-        (repeated(409, began_s=1.0), False),
-        (repeated(201, message_id="other"), True),
-        (repeated(201, message_id="other", life="dc1-n1#2"), True),
-        (repeated(201, life="dc1-n1#2"), False),
-        (keyed(2, 422), False),
-        (keyed(2, 201), True),
-        (keyed(2, 201, life="dc1-n1#2"), False),
-    ],
-)
-def test_a_second_request_under_a_key_is_answered_by_the_first(
-    second: Published, is_found: bool
-) -> None:
-    assert len(found_by(IdempotencyIsKept(), [keyed(1, 201), second])) == is_found
-
-
 def test_after_a_failed_first_request_the_key_is_free() -> None:
     assert found_by(IdempotencyIsKept(), [keyed(1, 503), keyed(2, 201)]) == []
 
 
 # Order
-
-
-@pytest.mark.parametrize(
-    ("events", "is_found"),
-    [
-        ((stored(1, 0), stored(2, 1)), False),
-        ((stored(2, 0), stored(1, 1)), True),
-        ((stored(2, 0, AWAY), stored(1, 0)), False),
-        ((stored(1, 0, AWAY), stored(2, 0), stored(1, 1)), True),
-        ((stored(1, 0, AWAY), told("id1", dc="dc2"), stored(2, 0), stored(1, 1)), False),
-        ((stored(1, 0, AWAY), stored(2, 0), told("id1", dc="dc2"), stored(1, 1)), True),
-        ((stored(1, 0, AWAY), told("id2", dc="dc2"), stored(2, 0), stored(1, 1)), True),
-        ((stored(2, 0), stored(1, 0, AWAY), stored(1, 1)), True),
-        ((stored(1, 0), stored(2, 1), stored(1, 2)), False),
-        ((stored(1, 5), Dropped(HOME, 0), stored(2, 0), stored(1, 1)), True),
-    ],
-)
-def test_what_is_kept_is_not_overtaken_in_any_log(
-    events: tuple[Event, ...], is_found: bool
-) -> None:
-    checker = SpoolKeepsOrder()
-    assert len(found_by(checker, [*events, published(1, 202), published(2)])) == is_found
 
 
 def test_no_order_is_claimed_of_what_overlaps_nor_of_other_keys() -> None:
@@ -342,12 +283,6 @@ def test_a_message_handed_on_before_a_log_has_told_of_it_has_a_cause() -> None:
     assert checker.examined == 1
 
 
-def test_a_message_handed_on_after_a_log_has_told_of_it_is_found() -> None:
-    late = [handed("a"), told("a"), handed("a", dc="dc2", via="spool", at_s=2.5)]
-    (found,) = found_by(DuplicatesHaveCauses(SUBJECT), late)
-    assert found.endswith("by spool at 2.500, though it knew at 2.000 that a log has it")
-
-
 def test_a_topic_that_does_not_fall_back_stays_at_home() -> None:
     abroad = replace(handed("a", dc="dc2"), topic="g.p")
     (found,) = found_by(DuplicatesHaveCauses(SUBJECT), [abroad])
@@ -365,14 +300,6 @@ def test_what_is_known_to_be_stored_twice_is_counted(said: float, is_found: bool
         Counted(LIFE, ((name, {"cause": "hedge"}, said),), is_whole=True),
     ]
     assert len(found_by(DuplicatesHaveCauses(SUBJECT), twice)) == is_found
-
-
-@pytest.mark.parametrize(("hedges", "is_found"), [(3.0, False), (4.0, True)])
-def test_more_hedges_than_the_budget_and_the_burst_are_found(hedges: float, is_found: bool) -> None:
-    name = "hermes_frontend_fallback_messages_total"
-    counted = ((name, {"cause": "hedge"}, hedges), (name, {"cause": "rescue"}, 20.0))
-    events = [handed(*map(str, range(20))), Counted(LIFE, counted, is_whole=False)]
-    assert len(found_by(HedgesAreFew(SUBJECT, 5, 2), events)) == is_found
 
 
 # Away, and back
@@ -443,22 +370,6 @@ def test_what_the_spool_sends_again_is_not_spared_by_a_breaker() -> None:
     checker = LostLogsAreSpared(SUBJECT)
     spooled = [handed(str(number), via="spool", at_s=5.6) for number in range(40)]
     assert found_by(checker, [*SILENT, *spooled]) == []
-
-
-@pytest.mark.parametrize(
-    ("copies", "is_found"),
-    [
-        ((stored(9, 0),), False),
-        ((), True),
-        ((stored(9, 0), stored(9, 0, AWAY)), True),
-        ((replace(stored(9, 0), via="spool"),), True),
-    ],
-)
-def test_long_after_the_heal_all_goes_to_the_own_datacentre(
-    copies: tuple[Event, ...], is_found: bool
-) -> None:
-    events = [Healed(6.0), *copies, published(9)]
-    assert len(found_by(OwnDatacentreServesAgain(SUBJECT), events)) == is_found
 
 
 # Payloads in the logs

@@ -2,7 +2,6 @@
 
 import io
 import json
-from collections.abc import Sequence
 
 import fastavro
 import pytest
@@ -11,7 +10,7 @@ from hermes_actors.model.schema import Schema, SchemaKind, schema_id
 from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.versioning import WrittenVersionsAreRead
 from hermes_chaos.sim.history.avro import VERSIONS, as_published, read_avro, schema_of
-from hermes_chaos.sim.history.events import Delivery, Event, Healed, Published, Stored
+from hermes_chaos.sim.history.events import Healed, Published, Stored
 from hermes_chaos.sim.workload.plans import VISITS
 from hermes_chaos.sim.workload.subject import Audience, Subject
 
@@ -33,10 +32,6 @@ def written(version: int) -> bytes:
 
 def stored(version: int, message_id: str = "id7") -> Stored:
     return Stored(("dc1", "t", 0), 0, message_id, BODY, VISITS.name, version=version)
-
-
-def delivered(version: int) -> Delivery:
-    return Delivery("dc1", READER, "id7", BODY, True, version)
 
 
 @pytest.mark.parametrize("version", range(1, VERSIONS + 1))
@@ -75,29 +70,6 @@ def test_what_is_no_avro_of_that_schema_stays_as_it_is() -> None:
         (written(1), 12),
     ):
         assert read_avro(body, written_with) == body
-
-
-@pytest.mark.parametrize(
-    ("events", "is_found"),
-    [
-        ((stored(1), delivered(1)), False),
-        ((stored(1), stored(2), delivered(2)), False),
-        ((stored(1), delivered(2)), True),
-        ((stored(2), delivered(1)), True),
-        ((stored(1), delivered(0)), True),
-        ((delivered(1),), True),
-        ((stored(3),), True),
-        ((stored(0),), True),
-    ],
-)
-def test_a_message_is_read_as_the_version_that_it_is_stored_in(
-    events: Sequence[Event], is_found: bool
-) -> None:
-    checker = WrittenVersionsAreRead(SUBJECT)
-    checker.saving(2)
-    for event in events:
-        checker.watch(event)
-    assert bool(checker.violations) is is_found
 
 
 @pytest.mark.parametrize(

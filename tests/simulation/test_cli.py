@@ -28,6 +28,7 @@ def test_a_seed_that_holds_is_one_line_and_exit_code_0() -> None:
     assert summary == "1 of 1 seeds held every promise"
 
 
+@pytest.mark.slow
 def test_a_violation_is_exit_code_1_and_says_how_to_replay() -> None:
     result = run(app, ["sim", "--seeds", "4:4", "--mutant", "ack-before-append"])
     assert result.exit_code == 1

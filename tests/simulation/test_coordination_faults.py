@@ -16,6 +16,8 @@ from hermes_actors.coordination.commands import (
     TermClaim,
 )
 from hermes_actors.log.base import (
+    EARLIEST,
+    LATEST,
     Commit,
     OffsetOutOfRange,
     Stored,
@@ -44,7 +46,7 @@ def log(autojump_clock) -> WatchedLog:
 
 
 async def test_a_way_that_fails_refuses_or_stores_without_a_word(log: WatchedLog) -> None:
-    await log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    await log.topics.create(COORDINATION_TOPIC, SETTINGS)
     way = CoordinationWay(random.Random(1))
     way.failing_rate = 0.6
     outcomes = Counter[type]()
@@ -53,7 +55,7 @@ async def test_a_way_that_fails_refuses_or_stores_without_a_word(log: WatchedLog
         outcomes[type(outcome)] += 1
     assert set(outcomes) == {Stored, UnavailableRecord, UnknownRecord}
     assert all(count > 30 for count in outcomes.values())
-    ends = await log.end_positions(COORDINATION_TOPIC)
+    ends = await log.positions(COORDINATION_TOPIC, LATEST)
     assert ends == {0: outcomes[Stored] + outcomes[UnknownRecord]}
     way.calm()
     (outcome,) = await way.append(log, COORDINATION_TOPIC, 0, [RECORD], Ack.ALL)
@@ -62,11 +64,11 @@ async def test_a_way_that_fails_refuses_or_stores_without_a_word(log: WatchedLog
 
 async def test_a_forgotten_coordination_goes_on_at_its_end(log: WatchedLog) -> None:
     assert not log.forget_coordination()
-    await log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    await log.topics.create(COORDINATION_TOPIC, SETTINGS)
     await log.append(COORDINATION_TOPIC, 0, [RECORD, RECORD], Ack.ALL)
     assert log.forget_coordination()
-    assert await log.start_positions(COORDINATION_TOPIC) == {0: 2}
-    assert await log.end_positions(COORDINATION_TOPIC) == {0: 2}
+    assert await log.positions(COORDINATION_TOPIC, EARLIEST) == {0: 2}
+    assert await log.positions(COORDINATION_TOPIC, LATEST) == {0: 2}
     assert await log.append(COORDINATION_TOPIC, 0, [RECORD], Ack.ALL) == [Stored(2)]
     log.faults.replication_stopped = True
     assert not log.forget_coordination()
@@ -74,7 +76,7 @@ async def test_a_forgotten_coordination_goes_on_at_its_end(log: WatchedLog) -> N
 
 async def test_what_is_under_way_to_a_log_does_not_outlive_what_it_forgets(log: WatchedLog) -> None:
     """It would come after hours, and say what was before."""
-    await log.create_topic(COORDINATION_TOPIC, SETTINGS)
+    await log.topics.create(COORDINATION_TOPIC, SETTINGS)
     log.faults.silent = True
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.append, COORDINATION_TOPIC, 0, [RECORD], Ack.ALL)
@@ -93,7 +95,7 @@ async def test_what_is_under_way_to_a_log_does_not_outlive_what_it_forgets(log: 
 
 
 async def test_a_log_loses_only_what_all_have_read(log: WatchedLog) -> None:
-    await log.create_topic("sim.ledger_1", TopicSettings(partitions=1))
+    await log.topics.create("sim.ledger_1", TopicSettings(partitions=1))
     await log.append("sim.ledger_1", 0, [RECORD, RECORD, RECORD], Ack.LEADER)
     await log.commit("group", "sim.ledger_1", {0: Commit(2)})
     assert not log.lose_end({"sim.ledger"}, 2)
@@ -103,14 +105,14 @@ async def test_a_log_loses_only_what_all_have_read(log: WatchedLog) -> None:
     assert not log.lose_end({"sim.ledger"}, 2)
     calm(log)
     assert log.lose_end({"sim.ledger"}, 2)
-    assert await log.end_positions("sim.ledger_1") == {0: 1}
+    assert await log.positions("sim.ledger_1", LATEST) == {0: 1}
     with pytest.raises(OffsetOutOfRange):
         async with log.reader("sim.ledger_1", {0: 3}) as reader:
             await reader.next_batch(1, 1_000)
 
 
 async def test_a_killed_node_s_last_commit_comes_late_and_over_others(log: WatchedLog) -> None:
-    await log.create_topic("sim.ledger_1", TopicSettings(partitions=1))
+    await log.topics.create("sim.ledger_1", TopicSettings(partitions=1))
     history = History()
     late: list[Event] = []
     history.watchers.append(late.append)
@@ -132,7 +134,7 @@ async def test_a_killed_node_s_last_commit_comes_late_and_over_others(log: Watch
 
 
 async def test_a_topic_grows_while_it_is_read_to_its_bound(log: WatchedLog) -> None:
-    await log.create_topic("sim.ledger_1", TopicSettings(partitions=1))
+    await log.topics.create("sim.ledger_1", TopicSettings(partitions=1))
     async with log.reader("sim.ledger_1", {0: 0}) as reader:
         assert log.grow("sim.ledger", 2)
         assert not log.grow("sim.ledger", 2)
@@ -140,8 +142,8 @@ async def test_a_topic_grows_while_it_is_read_to_its_bound(log: WatchedLog) -> N
         with trio.move_on_after(1) as scope:
             await reader.next_batch(1, 1_000)
         assert scope.cancelled_caught
-    assert await log.end_positions("sim.ledger_1") == {0: 0, 1: 0}
-    settings = await log.describe_topic("sim.ledger_1")
+    assert await log.positions("sim.ledger_1", LATEST) == {0: 0, 1: 0}
+    settings = await log.topics.describe("sim.ledger_1")
     assert settings is not None
     assert settings.partitions == 2
 

@@ -154,7 +154,7 @@ def test_a_run_that_waits_for_longer_than_it_may_last_ends() -> None:
 
 _PROGRAM = """
 from hermes_chaos.sim.run import run_seed
-verdicts = [run_seed(seed) for seed in (3, 4)]
+verdicts = [run_seed(seed) for seed in (3,)]
 print([(verdict.digest, verdict.published, verdict.deliveries) for verdict in verdicts])
 """
 

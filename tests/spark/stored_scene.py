@@ -88,7 +88,7 @@ def fill_kafka(servers: Sequence[str], prefix: str, topics: Topics, **commits: i
         cluster = KafkaClusterConfig(list(servers))
         async with open_kafka_log("dc1", cluster, settings, SystemClock()) as log:
             for topic, partitions in topics.items():
-                await log.create_topic(prefix + topic, TopicSettings(partitions=len(partitions)))
+                await log.topics.create(prefix + topic, TopicSettings(partitions=len(partitions)))
                 for number, records in enumerate(partitions):
                     if records:
                         await log.append(prefix + topic, number, records, Ack.ALL)

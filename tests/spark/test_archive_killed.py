@@ -45,6 +45,7 @@ def when(holds, running):
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_an_archive_killed_three_times_has_each_record_once(tmp_path):
     folder = tmp_path / "archive"

@@ -21,7 +21,7 @@ SCHEMA = json.dumps({"type": "record", "name": "User", "fields": FIELDS})
 
 def user(number: int, framing: bytes = b""):
     body = json.dumps({"age": number, "name": f"user {number}"}).encode()
-    stored_body = avro_schema(SCHEMA).convert(BodyForm.JSON, body, {"messageId": f"id-{number}"})
+    stored_body = avro_schema(SCHEMA).take(body, BodyForm.JSON, {"messageId": f"id-{number}"})
     written_with = WriterSchema(3, 258, is_framed=bool(framing))
     message = Message(f"id-{number}", framing + stored_body, 5, dc="dc1", written_with=written_with)
     return to_record(message)

@@ -1,4 +1,3 @@
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,23 +82,6 @@ def test_what_is_first_published_between_two_records_has_a_rate_at_once(identity
     assert (new.name, new.rates.messages) == ("a.new", 15_000)
 
 
-def test_2000_subscriptions_are_all_told_within_a_few_records(identity):
-    node = Node()
-    names = [f"group{n % 7}.topic{n:04}$subscription" for n in range(2_000)]
-    for name in names:
-        long = because(Code.CRASHED, detail="x" * 1_000)
-        node.subscriptions[name] = SubscriptionFigures((long,), Flow(*[2**40] * 11))
-    collector = Collector(identity(), node.sources())
-    told = []
-    for second in range(8):
-        record = collect(collector, second, 262_144)
-        assert record.header.subscriptions == 2_000
-        if record.header.round == 1:
-            told += [each.name for each in record.subscriptions]
-    assert told == sorted(names)
-    assert record.header.round > 1
-
-
 def test_an_entry_that_fits_into_no_record_is_left_out(identity):
     node = Node()
     node.topics = {"a." + "x" * 5_000: Published(1), "a.b": Published(2), "z.z": Published(3)}
@@ -123,16 +105,6 @@ def test_what_goes_is_not_told_any_more_and_counts_no_more(identity):
     assert record.subscriptions == ()
     assert record.header.stopped_subscriptions == 0
     assert record.header.delivered_rate == 0
-
-
-def test_a_topic_tells_how_long_its_publishes_took_where_there_were_some(identity):
-    node = Node()
-    collector = Collector(identity(), node.sources())
-    node.topics |= {"a.b": Published(10, 1_000), "a.c": Published(1, 1)}
-    node.latencies["a.b"] = (1.5, 9.0)
-    one, other = collect(collector, 1.0).topics
-    assert one.latency_ms == (1.5, 9.0)
-    assert other.latency_ms is None
 
 
 def test_reasons_are_bounded_in_number_and_length(identity):
@@ -166,12 +138,6 @@ def make():
     from hermes_actors.status.collector import NodeIdentity
 
     return NodeIdentity("dc1", "n1", "b1", ("frontend",), "0", 0)
-
-
-def test_sources_need_not_all_be_given(identity):
-    record = collect(Collector(identity(), Sources()), 0.0)
-    assert (record.topics, record.subscriptions, record.header.reasons) == ((), (), ())
-    assert msgspec.structs.asdict(record.header)["roles"] == ("frontend", "consumers")
 
 
 def test_a_record_says_what_waits_on_the_disk_and_how_much_goes_elsewhere(identity):

@@ -136,15 +136,6 @@ async def test_a_log_that_does_not_answer_is_unknown_before_its_nodes_would_be_g
     assert cluster.there() == [("dc1", "n1")]
 
 
-async def test_a_datacentre_where_nobody_reports_has_no_nodes_and_is_known(autojump_clock, cluster):
-    await cluster.logs["dc1"].create_topic(STATUS_TOPIC, SETTINGS)
-    cluster.read()
-    await trio.sleep(30)
-    assert cluster.fold.readings["dc1"].trouble == ""
-    assert cluster.fold.readings["dc2"].trouble == f"the log has no topic {STATUS_TOPIC} yet"
-    assert cluster.fold.nodes(trio.current_time()) == []
-
-
 async def test_a_reader_begins_half_a_minute_ago_not_at_the_beginning(autojump_clock, cluster):
     cluster.start("dc1", "old")
     await trio.sleep(10)
@@ -182,18 +173,9 @@ async def test_a_wrong_wall_clock_of_the_reader_changes_nothing(
 
 async def test_what_is_no_status_record_is_passed_over(autojump_clock, cluster):
     log = cluster.logs["dc1"]
-    await log.create_topic(STATUS_TOPIC, SETTINGS)
+    await log.topics.create(STATUS_TOPIC, SETTINGS)
     await log.append(STATUS_TOPIC, 0, [Record(b"x", b"\xc1", (), 0)], Ack.LEADER)
     cluster.read()
     cluster.start("dc1", "n1")
     await trio.sleep(3)
     assert cluster.there() == [("dc1", "n1")]
-
-
-async def test_a_reader_that_has_stopped_says_that_nobody_reads(autojump_clock, cluster):
-    cluster.read()
-    cluster.start("dc1", "n1")
-    await trio.sleep(3)
-    await cluster.supervisor.stop("reader dc1")
-    assert cluster.fold.readings["dc1"].trouble == "nobody reads it"
-    assert cluster.states()["n1"] == (False, True)

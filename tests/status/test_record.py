@@ -5,8 +5,6 @@ from hypothesis import strategies as st
 
 from hermes_actors.status.reasons import Reason
 from hermes_actors.status.record import (
-    SETTINGS,
-    TEXT_BYTES_MAX,
     Flow,
     NodeHeader,
     Published,
@@ -89,15 +87,6 @@ def test_a_clipped_text_fits_and_begins_like_the_whole(text, bytes_max):
     clipped = clip(text, bytes_max)
     assert len(clipped.encode()) <= bytes_max
     assert clipped == text or (clipped.endswith("…") and text.startswith(clipped[:-1]))
-
-
-def test_a_text_that_fits_is_not_clipped():
-    assert clip("x" * TEXT_BYTES_MAX) == "x" * TEXT_BYTES_MAX
-    assert clip("x" * (TEXT_BYTES_MAX + 1)).endswith("x…")
-
-
-def test_the_topic_has_one_partition_stamped_by_the_log():
-    assert (SETTINGS.partitions, SETTINGS.log_append_time) == (1, True)
 
 
 def _encoded():

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from hermes_actors.actors.supervisor import open_supervisor
-from hermes_actors.log.base import TopicSettings
+from hermes_actors.log.base import LATEST, TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
@@ -51,7 +51,7 @@ class World:
         self.supervisor.start_task("reporter", lambda stop: make().run(stop))
 
     async def records(self):
-        end = (await self.log.end_positions(STATUS_TOPIC))[0]
+        end = (await self.log.positions(STATUS_TOPIC, LATEST))[0]
         read = []
         async with self.log.reader(STATUS_TOPIC, {0: 0}) as reader:
             while len(read) < end:
@@ -71,14 +71,14 @@ async def world(clock, identity):
 async def test_a_record_a_second_goes_into_a_topic_that_it_makes(autojump_clock, world):
     world.start()
     await trio.sleep(9.5)
-    assert await world.log.describe_topic(STATUS_TOPIC) == SETTINGS
+    assert await world.log.topics.describe(STATUS_TOPIC) == SETTINGS
     records = await world.records()
     assert {each.key for each in records} == {b"n1"}
     assert [decode(each.value).header.sequence for each in records] == list(range(1, 11))
 
 
 async def test_the_lag_is_asked_of_the_log(autojump_clock, world):
-    await world.log.create_topic("a.b", TopicSettings())
+    await world.log.topics.create("a.b", TopicSettings())
     batch = [Record(None, b"x", (), 1)] * 5
     await world.log.append("a.b", 0, batch, Ack.LEADER)
     world.subscriptions["a.b$c"] = "a.b", {0: 3}
@@ -112,17 +112,6 @@ async def test_a_log_that_is_away_is_skipped_and_nothing_is_queued(autojump_cloc
     assert len(world.reporters) == 1
 
 
-async def test_a_log_that_is_away_at_the_start_delays_no_stop(autojump_clock, world):
-    world.log.faults.cut()
-    world.start()
-    await trio.sleep(30)
-    began_s = trio.current_time()
-    await world.supervisor.stop("reporter")
-    assert trio.current_time() - began_s <= 1
-    world.log.faults.heal()
-    assert await world.log.describe_topic(STATUS_TOPIC) is None
-
-
 async def test_a_log_that_does_not_answer_holds_one_record_for_a_bounded_time(
     autojump_clock, world
 ):
@@ -139,14 +128,6 @@ async def test_a_log_that_does_not_answer_holds_one_record_for_a_bounded_time(
     assert sequences == sorted(set(sequences))
     assert 5 <= statuses[-1].header.missed <= 8
     assert world.reporters[0].trouble == ""
-
-
-async def test_a_topic_that_is_deleted_is_made_again(autojump_clock, world):
-    world.start()
-    await trio.sleep(1.5)
-    await world.log.delete_topic(STATUS_TOPIC)
-    await trio.sleep(3)
-    assert len(await world.records()) >= 2
 
 
 async def test_a_reporter_that_is_restarted_goes_on_with_the_sequence(autojump_clock, world):

@@ -40,32 +40,13 @@ def test_each_signal_may_be_turned_off(
     assert (settings.traces, settings.metrics) == expected
 
 
-def test_an_endpoint_of_one_signal_begins_that_one() -> None:
-    settings = telemetry_settings({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c.test:4318/x"})
-    assert (settings.traces, settings.metrics) == ("otlp", "none")
-
-
-def test_each_signal_has_its_protocol() -> None:
-    settings = telemetry_settings(
-        ENDPOINT
-        | {
-            "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
-            "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/protobuf",
-        }
-    )
-    assert (settings.traces_protocol, settings.metrics_protocol) == ("grpc", "http/protobuf")
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("OTEL_TRACES_EXPORTER", "zipkin"),
-        ("OTEL_METRICS_EXPORTER", "otlp,console"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "collector.test:4318"),
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.test:abc"),
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.test:99999/"),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://[::1"),
         ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "\u0661"),

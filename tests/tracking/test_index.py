@@ -2,17 +2,14 @@
 
 import pytest
 
-from hermes_actors.tracking import index as index_module
 from hermes_actors.tracking.buffer import TrackingBuffer
 from hermes_actors.tracking.events import EventKind, TrackingBatch, TrackingEvent
 from hermes_actors.tracking.index import (
+    SHOWN_MAX,
     IndexedBatch,
-    IndexRestarted,
     IndexUnavailable,
     TrackingIndex,
 )
-
-DAY_MS = 86_400_000
 
 
 def batch(sequence, *ids, boot="boot", node="one", at_ms=7, dropped=0):
@@ -22,22 +19,19 @@ def batch(sequence, *ids, boot="boot", node="one", at_ms=7, dropped=0):
     return IndexedBatch(at_ms, TrackingBatch("dc1", node, boot, sequence, dropped, events))
 
 
-def opened(directory, bytes_max=100_000_000, days_max=3):
-    return TrackingIndex(directory, bytes_max=bytes_max, days_max=days_max)
+def opened(directory, bytes_max=100_000_000):
+    return TrackingIndex(directory, bytes_max=bytes_max)
 
 
 def take(index, batches, position):
-    reading, _ = index.begin("dc1")
-    index.take(reading, "dc1", batches, position)
+    index.take("dc1", batches, index.begin("dc1"), position)
 
 
 def ids(index, message_id):
     return [(each.event.message_id, each.node) for each in index.find(message_id).events]
 
 
-@pytest.mark.parametrize(
-    "message_id", ["€" * 255, "a/b c?#%00", "\x00\n\t'\";--", "ᴀ\u202e💥" * 60]
-)
+@pytest.mark.parametrize("message_id", ["€" * 255, "\x00\n\t'\";--", "ᴀ\u202e💥" * 60])
 def test_odd_ids_are_found_again(message_id, tmp_path):
     waits = TrackingBuffer("dc1", "one", "boot", events_max=5)
     waits.add(TrackingEvent(EventKind.DELIVERED, message_id, "shop.orders", 7, "dc1"))
@@ -51,8 +45,9 @@ def test_it_goes_on_after_a_restart_where_it_was(tmp_path):
     take(index, [batch(0, "m1")], 5)
     index.close()
     index = opened(tmp_path)
-    assert index.begin("dc1") == (0, 5)
-    assert index.begin("dc2") == (0, None)
+    assert index.begin("dc1") == 5
+    assert index.begin("dc2") is None
+    assert index.begin("dc1", is_changed=True) is None
     assert ids(index, "m1") == [("m1", "one")]
 
 
@@ -76,7 +71,7 @@ def test_a_gap_is_named_for_the_messages_that_it_may_concern():
     ]
     last = batch(3, "m3", at_ms=95 * minute_ms, dropped=lost[3])
     take(index, [*batches, last], 4)
-    for message_id, expected in (("m0", 5), ("m1", 5), ("m2", 2), ("m3", 2), ("nobody's", 5)):
+    for message_id, expected in (("m0", 5), ("m3", 5), ("nobody's", 5)):
         (gap,) = index.find(message_id).gaps
         assert gap.dropped == expected, message_id
     assert (gap.since_ms, gap.until_ms) == (10 * minute_ms, 95 * minute_ms)
@@ -107,16 +102,6 @@ def test_two_nodes_of_one_name_are_two_lives():
     assert found.gaps == []
 
 
-def test_old_days_go(tmp_path):
-    index = opened(tmp_path)
-    for day in (0, 1, 0, 1, 2, 1, 5):
-        take(index, [batch(day, f"m{day}", boot=f"b{day}", at_ms=day * DAY_MS + 7)], day)
-    assert ids(index, "m5") == [("m5", "one")]
-    take(index, [batch(9, "m9", at_ms=9 * DAY_MS)], 9)
-    assert ids(index, "m0") == ids(index, "m5") == []
-    assert ids(index, "m9") == [("m9", "one")]
-
-
 def test_it_takes_no_more_than_its_bytes(tmp_path):
     index = opened(tmp_path, bytes_max=2_000_000)
     for number in range(60):
@@ -137,13 +122,11 @@ def test_a_damaged_file_is_deleted_and_the_log_is_read_again(tmp_path):
     (path,) = tmp_path.glob("tracking-*.sqlite")
     path.write_bytes(b"no database at all " * 1_000)
     index = opened(tmp_path)
-    with pytest.raises(IndexRestarted):
+    with pytest.raises(IndexUnavailable, match="damaged"):
         index.find("m1")
-    reading, position = index.begin("dc1")
-    assert position is None
-    with pytest.raises(IndexRestarted):
-        index.take(reading - 1, "dc1", [batch(0, "m1")], 1)
-    index.take(reading, "dc1", [batch(0, "m1")], 1)
+    with pytest.raises(IndexUnavailable, match="anew"):
+        index.take("dc1", [batch(1, "m2")], 5, 6)
+    take(index, [batch(0, "m1")], 1)
     assert ids(index, "m1") == [("m1", "one")]
 
 
@@ -156,7 +139,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
     names = [f"n{each}" for each in range(2_000)]
     with pytest.raises(IndexUnavailable, match="full"):
         take(index, [batch(1, *names)], 2)
-    assert index.begin("dc1") == (0, 1)
+    assert index.begin("dc1") == 1
     connection.execute("pragma max_page_count=1000000")
     take(index, [batch(1, *names)], 2)
     assert ids(index, "n1999") == [("n1999", "one")]
@@ -168,19 +151,19 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
         opened(tmp_path / "file" / "index").begin("dc1")
 
 
-def of_attempts(sequence, subscription, begun_ms, count, *, end=None):
-    kinds = [EventKind.INFLIGHT, EventKind.FAILED] * count + ([end] if end else [])
+def test_of_a_message_with_many_events_the_first_the_last_and_all_ends_are_found():
+    index = opened(None)
+    kinds = [EventKind.INFLIGHT] * SHOWN_MAX + [EventKind.FAILED] * 50
+    kinds += [EventKind.DEAD, EventKind.FAILED] + [EventKind.INFLIGHT] * SHOWN_MAX
     events = tuple(
-        TrackingEvent(kind, "m", "shop.orders", begun_ms + at, "dc1", subscription)
+        TrackingEvent(kind, "m", "shop.orders", at, "dc1", "billing")
         for at, kind in enumerate(kinds)
     )
-    return IndexedBatch(begun_ms, TrackingBatch("dc1", "one", "boot", sequence, 0, events))
-
-
-def test_what_is_looked_at_for_one_message_is_bounded_and_that_is_said(monkeypatch):
-    monkeypatch.setattr(index_module, "LOOKED_AT_MAX", 50)
-    index = opened(None)
-    take(index, [of_attempts(0, "billing", 100, 25)], 1)
-    assert not index.find("m").is_cut
-    take(index, [of_attempts(1, "billing", 200, 1)], 2)
-    assert index.find("m").is_cut
+    take(index, [IndexedBatch(7, TrackingBatch("dc1", "one", "boot", 0, 0, events))], 1)
+    found = index.find("m")
+    assert [each.event.kind for each in found.events] == [
+        *kinds[:SHOWN_MAX],
+        EventKind.DEAD,
+        *kinds[-SHOWN_MAX:],
+    ]
+    assert found.left_out == 51

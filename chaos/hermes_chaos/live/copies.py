@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
+from hermes_actors.log.base import LATEST
 from hermes_actors.log.kafka.log import open_kafka_log
 from hermes_actors.metadata.keys import parse_log_topic
 from hermes_actors.runtime.clock import SystemClock
@@ -88,11 +89,11 @@ async def read_copies(servers: Mapping[str, Sequence[str]], topics: Sequence[str
             log = await stack.enter_async_context(
                 open_kafka_log(dc, cluster, KafkaConfig(), SystemClock())
             )
-            for name in await log.topics():
+            for name in await log.topics.names():
                 parsed = parse_log_topic(name)
                 if parsed is None or str(parsed[0]) not in topics:
                     continue
-                for partition in await log.end_positions(name):
+                for partition in await log.positions(name, LATEST):
                     for record in await read_all(log, name, partition):
                         headers = {key: value.decode() for key, value in record.headers}
                         copies.by_id[headers["id"]].append(

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import trio
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
-from hermes_actors.log.base import Log
+from hermes_actors.log.base import EARLIEST, LATEST, Log
 from hermes_actors.log.kafka.log import KafkaLog, open_kafka_log
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime import guest
@@ -51,8 +51,8 @@ def on_kafka(
 
 async def read_all(log: Log, topic: str, partition: int = 0) -> list[StoredRecord]:
     """All that a partition holds now. Raises what reading raises."""
-    start = (await log.start_positions(topic))[partition]
-    end = (await log.end_positions(topic))[partition]
+    start = (await log.positions(topic, EARLIEST))[partition]
+    end = (await log.positions(topic, LATEST))[partition]
     records: list[StoredRecord] = []
     async with log.reader(topic, {partition: start}) as reader:
         while (records[-1].offset + 1 if records else start) < end:

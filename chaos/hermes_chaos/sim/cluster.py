@@ -115,7 +115,7 @@ class Cluster:
     def end_of(self, place: Place) -> int:
         """Up to which offset a partition may be read now: its followers have no more of it."""
         dc, topic, partition = place
-        return self._logs[dc].topic_or_raise(topic).partitions[partition].replicated
+        return self._logs[dc].topics.known(topic).partitions[partition].replicated
 
     def administrations(self) -> list[Administration | None]:
         """Each DC's administration; None while its node is down."""

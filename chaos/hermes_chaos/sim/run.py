@@ -2,7 +2,7 @@
 
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from hermes_actors.balancer import leader, membership, workloads
@@ -42,6 +42,11 @@ class Verdict:
     def holds(self) -> bool:
         """True when every promise held."""
         return not self.violations
+
+    @property
+    def catches(self) -> bool:
+        """True when a promise was broken. That a checker had nothing to examine catches no bug."""
+        return any("nothing was examined" not in each for each in self.violations)
 
     @property
     def replay(self) -> str:
@@ -116,6 +121,12 @@ def run_seed(
         faults=world.history.faults,
         last_lines=tuple(trace.last_lines()),
     )
+
+
+def finding_seed(mutant: str, among: Iterable[int] = range(1, 41)) -> int | None:
+    """Return the first seed that finds the bug: the noted one, if it does."""
+    seeds = dict.fromkeys((MUTANTS[mutant].seed, *among))
+    return next((s for s in seeds if run_seed(s, mutant=mutant, is_hunt=True).catches), None)
 
 
 # In life nodes tell their loads each ten seconds, and look for added partitions and take snapshots

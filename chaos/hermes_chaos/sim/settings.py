@@ -82,8 +82,7 @@ def _fallback(rng: random.Random) -> FallbackConfig:
         hedge_floor_delay_ms=rng.choice((5, 20)),
         hedge_budget_percent=rng.choice((1, 5)),
         hedge_burst_max=rng.randint(1, 2),
-        # Fewer are given up before there are enough for a breaker to notice their silence.
-        losers_max=rng.randint(20, 50),
+        rescue_before_limit_ms=120 + rng.randint(20, 50),
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hermes_actors.log.base import Commit
+from hermes_actors.log.base import EARLIEST, LATEST, Commit
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.dead_letter import Letter, OpenLetters, dlq_topic, read_entry
 from hermes_actors.model.record import StoredRecord
@@ -32,7 +32,7 @@ async def find_unsettled(
     for dc, log in logs.items():
         for plan in ALL_SUBSCRIPTIONS:
             committed = await log.committed(plan.group, plan.topic)
-            for partition, end in (await log.end_positions(plan.topic)).items():
+            for partition, end in (await log.positions(plan.topic, LATEST)).items():
                 commit = committed.get(partition, Commit(0))
                 if commit.position != end:
                     return (
@@ -53,10 +53,10 @@ async def open_letters(logs: Iterable[MemoryLog]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     topic = dlq_topic(GROUP)
     for log in logs:
-        if await log.describe_topic(topic) is None:
+        if await log.topics.describe(topic) is None:
             continue
-        for partition, start in (await log.start_positions(topic)).items():
-            end = (await log.end_positions(topic))[partition]
+        for partition, start in (await log.positions(topic, EARLIEST)).items():
+            end = (await log.positions(topic, LATEST))[partition]
             # Ids tell the letters of one subscription from each other.
             known: dict[bytes | None, OpenLetters] = {}
             for record in reversed(await _records(log, topic, partition, start, end)):

@@ -44,7 +44,6 @@ from hermes_chaos.sim.workload.subject import Subject
 _SET_UP_MAX_S = 60.0
 _POLL_S = 0.1
 _SHIELDS_S = 60.0
-_ROUNDS = 3
 _LAST_LOOK_S = 1.5 * sum(ASSERT_PAUSES_S) + 2.0
 _RATED = tuple(plan.full_name for plan in SUBSCRIPTIONS)
 
@@ -52,7 +51,7 @@ _RATED = tuple(plan.full_name for plan in SUBSCRIPTIONS)
 @dataclass(frozen=True)
 class Shape:
     """How large a run is. Times are virtual. `bursts`: after which faults, how long, how many.
-    `faults`: the kinds that are drawn from.
+    `faults`: the kinds that are drawn from. `rest_rounds`: of the balancer, twice, in the end.
     """
 
     dcs: tuple[str, ...] = ("dc1", "dc2")
@@ -74,6 +73,7 @@ class Shape:
     faults: frozenset[Fault] = frozenset(Fault)
     acts: int = 5
     settle_max_s: float = 90.0
+    rest_rounds: int = 3
 
 
 class World:
@@ -170,7 +170,7 @@ class World:
                 return False
             log_topics.update((live.log_topic, name) for name, live in catalog.topics.items())
         for log in self.cluster.logs_by_dc.values():
-            topics = await log.topics()
+            topics = await log.topics.names()
             if not set(log_topics) <= set(topics):
                 return False
             for plan in SUBSCRIPTIONS:
@@ -334,12 +334,12 @@ class World:
             nodes, ledgers = self.cluster.nodes, self.checks.ledgers
             while not are_members(nodes, ledgers):  # noqa: ASYNC110 -- as above
                 await trio.sleep(_POLL_S)
-        interval_s = self._config.consumers.balancer.interval_ms / 1_000
-        await trio.sleep(_ROUNDS * interval_s)
+        rounds_s = self._shape.rest_rounds * self._config.consumers.balancer.interval_ms / 1_000
+        await trio.sleep(rounds_s)
         firsts = {node.dc: node for node in reversed(self.cluster.nodes.values())}
         weights = {dc: node.weights() for dc, node in firsts.items()}
         self.history.tell(Rested(trio.current_time(), weights))
-        await trio.sleep(_ROUNDS * interval_s)
+        await trio.sleep(rounds_s)
         # An owner's last look at its commits comes long after it has nothing else to do.
         with trio.move_on_after(_LAST_LOOK_S):
             while self.checks.late_commits.unmended():  # noqa: ASYNC110 -- as above

@@ -7,7 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT, MANAGEMENT_URL_VARIABLE
+from hermes_actors.cli.command_line.options import (
+    MANAGEMENT_URL_DEFAULT,
+    MANAGEMENT_URL_VARIABLE,
+    given,
+)
 
 NAMES_MAX = 1_000
 TIMEOUT_S = 0.5
@@ -34,8 +38,8 @@ def completed(
 
         try:
             topic = quoted(ctx.params.get("topic") or "") if what == "subscription" else ""
-            # Some commands have no such option, and take names all the same.
-            url = ctx.params.get("management") or os.environ.get(MANAGEMENT_URL_VARIABLE)
+            # `hermes publish` has no such option, and takes topics all the same.
+            url = given("management") or os.environ.get(MANAGEMENT_URL_VARIABLE)
             # Never a question: the terminal is the shell's now.
             with ManagementClient(
                 url or MANAGEMENT_URL_DEFAULT, asks=False, timeout_s=TIMEOUT_S

@@ -1,32 +1,51 @@
 """`hermes group …`: groups of topics through the management API."""
 
+from hermes_actors.cli.administration import resource
 from hermes_actors.cli.administration.arguments import GroupArgument
-from hermes_actors.cli.administration.resource import GROUP
-from hermes_actors.cli.command_line.options import Output, OutputOption
+from hermes_actors.cli.command_line.options import FromFileOption, PatchArgument, YesOption
 from hermes_actors.cli.command_line.plain import command_group
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.connection.management import quoted
+from hermes_actors.cli.output.render import show_names, show_object
 
 app = command_group("Groups of topics.")
 
 
+def _path(group: str) -> str:
+    return f"/groups/{quoted(group)}"
+
+
 @management_command(app, "hermes group create shop")
-def create(
-    client: ManagementClient,
-    group: GroupArgument,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def create(group: GroupArgument) -> None:
     """Create a group."""
-    GROUP.create(client, {"groupName": group}, output, group=group)
+    resource.create("/groups", _path(group), {"groupName": group}, f"group {group}")
 
 
-GROUP.add_list(app, "List the groups.", "Group", "hermes group list --output json")
-GROUP.add_show(app, "Show a group.", "hermes group show shop")
-GROUP.add_update(
+@management_command(app, "hermes group list --output json", name="list")
+def list_groups() -> None:
+    """List the groups."""
+    show_names(management().get("/groups"), "Group")
+
+
+@management_command(app, "hermes group show shop")
+def show(group: GroupArgument) -> None:
+    """Show a group."""
+    show_object(management().get(_path(group)))
+
+
+@management_command(
     app,
-    "Update a group: who owns it, and who may subscribe to its topics.",
     "hermes group update shop owner.source=Plaintext owner.id=sales",
     "hermes group update shop --from-file group.json",
-    body=lambda names, patch: {"groupName": names["group"]} | patch,
 )
-GROUP.add_delete(app, "Delete an empty group.", "hermes group delete shop --yes")
+def update(
+    group: GroupArgument, pairs: PatchArgument = None, from_file: FromFileOption = None
+) -> None:
+    """Update a group: who owns it, and who may subscribe to its topics."""
+    resource.update(_path(group), pairs, from_file, f"group {group}", groupName=group)
+
+
+@management_command(app, "hermes group delete shop --yes")
+def delete(group: GroupArgument, yes: YesOption = False) -> None:
+    """Delete an empty group."""
+    resource.delete(_path(group), group, f"group {group}", yes)

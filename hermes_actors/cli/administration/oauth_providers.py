@@ -1,25 +1,20 @@
 """`hermes oauth-provider …`: providers of OAuth tokens through the management API."""
 
-import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.administration.resource import Resource
+from hermes_actors.cli.administration import resource
 from hermes_actors.cli.command_line.bodies import from_file as body_from_file
-from hermes_actors.cli.command_line.bodies import merged, patch
+from hermes_actors.cli.command_line.bodies import merged, patch, text_from_file
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import (
-    FromFileOption,
-    Output,
-    OutputOption,
-    PatchArgument,
-)
+from hermes_actors.cli.command_line.options import FromFileOption, PatchArgument, YesOption
 from hermes_actors.cli.command_line.plain import command_group
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.connection.management import quoted
+from hermes_actors.cli.output.render import show_names, show_object
 
+_ALL = "/oauth/providers"
 _DEFAULTS = {
     "tokenRequestInitialDelay": 100,
     "tokenRequestMaxDelay": 60_000,
@@ -36,10 +31,6 @@ SecretOption = Annotated[
     ),
 ]
 
-PROVIDER = Resource(
-    "OAuth provider {provider}", "/oauth/providers/{provider}", {"provider": ProviderArgument}
-)
-
 _NEEDED = {
     "tokenEndpoint": "--token-endpoint",
     "clientId": "--client-id",
@@ -55,7 +46,6 @@ app = command_group("Providers of OAuth tokens for subscriptions.")
     "    --client-id hermes --client-secret-file secret.txt",
 )
 def create(
-    client: ManagementClient,
     provider: ProviderArgument,
     token_endpoint: Annotated[
         str | None, typer.Option("--token-endpoint", metavar="URL", help="Where tokens come from.")
@@ -65,7 +55,6 @@ def create(
     ] = None,
     client_secret_file: SecretOption = None,
     from_file: FromFileOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a provider. Delays and time-outs have defaults: 100 ms to 60 s, and 1 s."""
     options = {"name": provider, "tokenEndpoint": token_endpoint, "clientId": client_id}
@@ -78,11 +67,19 @@ def create(
             f"a provider needs {' and '.join(_NEEDED[field] for field in missing)}, "
             f"or --from-file with {' and '.join(missing)}"
         )
-    PROVIDER.create(client, body, output, provider=provider)
+    resource.create(_ALL, _path(provider), body, f"OAuth provider {provider}")
 
 
-PROVIDER.add_list(app, "List the providers.", "Provider", "hermes oauth-provider list -o json")
-PROVIDER.add_show(app, "Show a provider, its secret masked.", "hermes oauth-provider show sso")
+@management_command(app, "hermes oauth-provider list -o json", name="list")
+def list_providers() -> None:
+    """List the providers."""
+    show_names(management().get(_ALL), "Provider")
+
+
+@management_command(app, "hermes oauth-provider show sso")
+def show(provider: ProviderArgument) -> None:
+    """Show a provider, its secret masked."""
+    show_object(management().get(_path(provider)))
 
 
 @management_command(
@@ -91,12 +88,10 @@ PROVIDER.add_show(app, "Show a provider, its secret masked.", "hermes oauth-prov
     "hermes oauth-provider update sso --client-secret-file new-secret.txt",
 )
 def update(
-    client: ManagementClient,
     provider: ProviderArgument,
     pairs: PatchArgument = None,
     client_secret_file: SecretOption = None,
     from_file: FromFileOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Update a provider; what is not named stays, the secret too."""
     body = merged(body_from_file(from_file), patch(pairs or []))
@@ -106,25 +101,26 @@ def update(
             "nothing to update: give key=value pairs (requestTimeout=2000), --client-secret-file "
             "or --from-file patch.json"
         )
-    PROVIDER.change(client, body, output, {"provider": provider})
+    path = _path(provider)
+    line = f"updated OAuth provider {provider}"
+    resource.show_updated(path, management().put(path, body), line, body)
 
 
-PROVIDER.add_delete(
-    app, "Delete a provider that no subscription uses.", "hermes oauth-provider delete sso --yes"
-)
+@management_command(app, "hermes oauth-provider delete sso --yes")
+def delete(provider: ProviderArgument, yes: YesOption = False) -> None:
+    """Delete a provider that no subscription uses."""
+    resource.delete(_path(provider), provider, f"OAuth provider {provider}", yes)
+
+
+def _path(provider: str) -> str:
+    return f"{_ALL}/{quoted(provider)}"
 
 
 def _secret(file: str | None) -> dict[str, Any]:
     """The patch of a secret that stands in a file: not on the command line, which others see."""
     if file is None:
         return {}
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageWrong(f"--client-secret-file {file}: cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise UsageWrong(f"--client-secret-file {file}: is no text") from None
-    secret = text.strip("\r\n")
+    secret = text_from_file("--client-secret-file", file).strip("\r\n")
     if not secret or "\n" in secret:
         raise UsageWrong(f"--client-secret-file {file}: expected one line, the secret")
     return {"clientSecret": secret}

@@ -4,15 +4,16 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.administration.arguments import completed
-from hermes_actors.cli.administration.resource import TOPIC
+from hermes_actors.cli.administration import resource
+from hermes_actors.cli.administration.arguments import TopicArgument, completed
+from hermes_actors.cli.administration.resource import topic_path
 from hermes_actors.cli.command_line import bodies
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import FromFileOption, Output, OutputOption
+from hermes_actors.cli.command_line.options import FromFileOption, PatchArgument, YesOption
 from hermes_actors.cli.command_line.plain import command_group
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient, Refusal
-from hermes_actors.cli.output.render import show_names
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.connection.management import Refusal
+from hermes_actors.cli.output.render import show_names, show_object
 from hermes_actors.model.topic import (
     MESSAGE_BYTES_DEFAULT,
     MESSAGE_BYTES_MAX,
@@ -36,7 +37,6 @@ app = command_group("Topics: what is published to.")
     "hermes topic show shop.orders -o json > topic.json",
 )
 def create(
-    client: ManagementClient,
     topic: Annotated[
         str | None, typer.Argument(metavar="TOPIC", help="group.topic; may be in the file.")
     ] = None,
@@ -80,7 +80,6 @@ def create(
         bool, typer.Option("--create-group", help="Create its group too, where missing.")
     ] = False,
     from_file: FromFileOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a topic; options win over the file."""
     given: dict[str, Any] = {
@@ -88,7 +87,7 @@ def create(
         "description": description,
         "owner": None if owner is None else bodies.owner(owner),
         "contentType": content_type,
-        "schema": None if schema is None else bodies.text_from_file(schema),
+        "schema": None if schema is None else bodies.text_from_file("--schema", schema),
         "retentionTime": None if retention is None else bodies.retention(retention),
         "ack": ack,
         "maxMessageSize": max_message_size,
@@ -98,8 +97,8 @@ def create(
     body = topic_body(bodies.from_file(from_file), given)
     name = str(body["name"])
     if create_group:
-        ensure_group(client, name.rpartition(".")[0])
-    TOPIC.create(client, body, output, topic=name)
+        ensure_group(name.rpartition(".")[0])
+    resource.create("/topics", topic_path(name), body, f"topic {name}")
 
 
 def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -126,10 +125,10 @@ def topic_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def ensure_group(client: ManagementClient, group: str) -> None:
+def ensure_group(group: str) -> None:
     """Create the group unless it is there."""
     try:
-        client.post("/groups", {"groupName": group})
+        management().post("/groups", {"groupName": group})
     except Refusal as refusal:
         if refusal.code != "GROUP_ALREADY_EXISTS":
             raise
@@ -139,33 +138,40 @@ def ensure_group(client: ManagementClient, group: str) -> None:
     app, "hermes topic list", "hermes topic list --group shop --output json", name="list"
 )
 def list_topics(
-    client: ManagementClient,
     group: Annotated[
         str | None,
         typer.Option(metavar="GROUP", help="Only this group's.", autocompletion=completed("group")),
     ] = None,
     tracked: Annotated[bool, typer.Option("--tracked", help="Only those with tracking.")] = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """List the topics."""
     params = {} if group is None else {"groupName": group}
     if tracked:
         params["tracked"] = "true"
-    show_names(client.get("/topics", params), "Topic", output)
+    show_names(management().get("/topics", params), "Topic")
 
 
-TOPIC.add_show(app, "Show a topic.", "hermes topic show shop.orders")
-TOPIC.add_update(
+@management_command(app, "hermes topic show shop.orders")
+def show(topic: TopicArgument) -> None:
+    """Show a topic."""
+    show_object(management().get(topic_path(topic)))
+
+
+@management_command(
     app,
-    "Update some fields of a topic; the others stay. Pairs win over the file.",
     "hermes topic update shop.orders ack=ALL retentionTime.duration=2",
     "hermes topic update shop.orders description='all orders'",
     'hermes topic update a.b contentType=AVRO migratedFromJsonType=true schema="$(cat s.avsc)"',
     "hermes topic update shop.orders --from-file patch.json",
 )
-TOPIC.add_delete(
-    app,
-    "Delete a topic that has no subscriptions, with its messages.",
-    "hermes topic delete shop.orders --yes",
-    also=" and its messages",
-)
+def update(
+    topic: TopicArgument, pairs: PatchArgument = None, from_file: FromFileOption = None
+) -> None:
+    """Update some fields of a topic; the others stay. Pairs win over the file."""
+    resource.update(topic_path(topic), pairs, from_file, f"topic {topic}")
+
+
+@management_command(app, "hermes topic delete shop.orders --yes")
+def delete(topic: TopicArgument, yes: YesOption = False) -> None:
+    """Delete a topic that has no subscriptions, with its messages."""
+    resource.delete(topic_path(topic), topic, f"topic {topic}", yes, also=" and its messages")

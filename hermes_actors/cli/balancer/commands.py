@@ -1,6 +1,7 @@
-"""`hermes balancer …`: who runs what, why, and what would change; drained nodes, constraints."""
+"""`hermes balancer status|plan|explain`: who runs what, why, and what would change."""
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import typer
 
@@ -14,15 +15,14 @@ from hermes_actors.cli.balancer.tables import (
     show_troubles,
 )
 from hermes_actors.cli.command_line.plain import command_group
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.output.render import counted, fields_of, printable, say
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.output.render import Fields, counted, fields_of, say, show_answer
 
 app = command_group("The balancer: which node runs which subscription, and why.")
 app.add_typer(operating.app)
 
 
-def _show_status(found: dict[str, Any]) -> None:
+def _show_status(found: Fields) -> None:
     datacenters = fields_of(found, "datacenters")
     if not datacenters:
         say("the node that was asked follows no datacentre's coordination")
@@ -39,10 +39,8 @@ def _show_status(found: dict[str, Any]) -> None:
     "hermes balancer status",
     "hermes balancer status --node node-a",
     "hermes balancer status --subscription 'shop.orders$billing' --json",
-    show=_show_status,
 )
 def status(
-    client: ManagementClient,
     subscription: Annotated[
         str,
         typer.Option(
@@ -52,31 +50,31 @@ def status(
     node: Annotated[
         str, typer.Option("--node", metavar="NODE", help="Only this node and what it has.")
     ] = "",
-) -> bytes:
+) -> None:
     """Show who takes part, who leads, who runs what, and what waits for what."""
     asked = {"subscription": subscription, "node": node}
-    return client.get("/balancer", {key: each for key, each in asked.items() if each})
+    params = {key: each for key, each in asked.items() if each}
+    show_answer(management().get("/balancer", params), _show_status)
 
 
-def _show_plan(found: dict[str, Any]) -> None:
+def _show_plan(found: Fields) -> None:
     plan = found.get("plan") or {}
     show_changes(fields_of(plan, "changes"))
     moves = counted(plan.get("moves", 0), "task")
-    say(printable(f"{found.get('datacenter')}: {moves} would move; nothing was changed"))
+    say(f"{found.get('datacenter')}: {moves} would move; nothing was changed")
 
 
-@management_command(app, "hermes balancer plan", show=_show_plan)
+@management_command(app, "hermes balancer plan")
 def plan(
-    client: ManagementClient,
     dc: Annotated[
         str, typer.Option("--dc", metavar="DC", help="By default that of the node asked.")
     ] = "",
-) -> bytes:
+) -> None:
     """Show what the planner would change now, with reasons; nothing is changed."""
-    return client.get("/balancer/plan", {"dc": dc} if dc else None)
+    show_answer(management().get("/balancer/plan", {"dc": dc} if dc else None), _show_plan)
 
 
-def _show_explained(found: dict[str, Any], limit: int | None) -> None:
+def _show_explained(limit: int | None, found: Fields) -> None:
     datacenters = fields_of(found, "datacenters")
     for dc in datacenters:
         show_heading(dc)
@@ -94,10 +92,8 @@ def _show_explained(found: dict[str, Any], limit: int | None) -> None:
     "hermes balancer explain --limit 10",
     "hermes balancer explain shop.orders billing",
     "hermes balancer explain node-a",
-    show=_show_explained,
 )
 def explain(
-    client: ManagementClient,
     about: Annotated[
         str,
         typer.Argument(metavar="SUBSCRIPTION|NODE", help="'group.topic$name', or a node's name."),
@@ -112,8 +108,8 @@ def explain(
             "--limit", min=0, metavar="N", help="Show the newest N.", show_default="all known"
         ),
     ] = None,
-) -> bytes:
+) -> None:
     """Show where a subscription runs or what a node has, and the last moves with their reasons."""
-    del limit
     asked = f"{about}${name}" if name else about
-    return client.get("/balancer/explain", {"about": asked} if asked else None)
+    content = management().get("/balancer/explain", {"about": asked} if asked else None)
+    show_answer(content, partial(_show_explained, limit))

@@ -1,29 +1,29 @@
 """`hermes balancer drain|constrain|constraints`: what administrators ask of the balancer."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
-from urllib.parse import urlencode
+from typing import Annotated
 
 import trio
 import typer
 
 from hermes_actors.cli.administration.arguments import TopicArgument, completed
-from hermes_actors.cli.administration.resource import subscription_path
+from hermes_actors.cli.administration.resource import subscription_path, topic_path
 from hermes_actors.cli.balancer.tables import drained
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
-from hermes_actors.cli.command_line.plain import PlainGroup
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient, Refusal, quoted
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.connection.management import Refusal, quoted
 from hermes_actors.cli.output.render import (
+    Fields,
     counted,
     fields_of,
     parsed_object,
     printable,
     say,
-    show_rows,
+    show_answer,
+    show_table,
 )
 
-app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+app = typer.Typer()
 
 POLL_S = 0.5
 _TIMEOUT_S_DEFAULT = 120.0
@@ -36,7 +36,6 @@ _TIMEOUT_S_DEFAULT = 120.0
     "hermes balancer drain node-a --undo",
 )
 def drain(
-    client: ManagementClient,
     node: Annotated[str, typer.Argument(metavar="NODE", help="A consuming node's name.")],
     dc: Annotated[
         str, typer.Option("--dc", metavar="DC", help="Where nodes of several are called so.")
@@ -60,32 +59,32 @@ def drain(
     """
     if undo and (wait or force or reason):
         raise UsageWrong("--undo goes with neither --wait, --force nor --reason")
-    dc = dc or _datacenter_of(client, node)
+    dc = dc or _datacenter_of(node)
     path = f"/balancer/drains/{quoted(dc)}/{quoted(node)}"
     if undo:
-        _undo(client, path, dc, node)
+        _undo(path, dc, node)
         return
-    query = "?" + urlencode({"force": "true"}) if force else ""
+    query = "?force=true" if force else ""
     try:
-        client.put(path + query, {"reason": reason} if reason else {})
+        management().put(path + query, {"reason": reason} if reason else {})
     except Refusal as refusal:
         if "force it" in refusal.message:
             raise CommandFailed(f"{refusal.message}: --force") from refusal
         raise
-    say(printable(f"{dc} {node}: its work moves away; --undo lets it own something again"))
+    say(f"{dc} {node}: its work moves away; --undo lets it own something again")
     if wait:
-        trio.run(wait_empty, lambda: _drained(client, dc, node), f"{dc} {node}", timeout_s)
+        trio.run(wait_empty, lambda: _drained(dc, node), f"{dc} {node}", timeout_s)
 
 
-def _undo(client: ManagementClient, path: str, dc: str, node: str) -> None:
-    was_drained = parsed_object(client.delete(path)).get("wasDrained")
+def _undo(path: str, dc: str, node: str) -> None:
+    was_drained = parsed_object(management().delete(path)).get("wasDrained")
     line = "may own something again" if was_drained else "was not drained"
-    say(printable(f"{dc} {node}: {line}"))
+    say(f"{dc} {node}: {line}")
 
 
-def _datacenter_of(client: ManagementClient, node: str) -> str:
+def _datacenter_of(node: str) -> str:
     """Where a node of that name takes part or is drained. Raises UsageWrong."""
-    datacenters = fields_of(parsed_object(client.get("/balancer")), "datacenters")
+    datacenters = fields_of(parsed_object(management().get("/balancer")), "datacenters")
     nodes = {
         str(dc.get("datacenter", "")): {
             str(each.get("node")) for each in (*fields_of(dc, "members"), *fields_of(dc, "drained"))
@@ -100,9 +99,9 @@ def _datacenter_of(client: ManagementClient, node: str) -> str:
     raise UsageWrong(f"say by --dc where {node} is; nodes are {known or 'none that is followed'}")
 
 
-def _drained(client: ManagementClient, dc: str, node: str) -> dict[str, Any]:
+def _drained(dc: str, node: str) -> Fields:
     """The draining of a node. Raises CommandFailed where it was undone."""
-    content = client.get("/balancer", {"node": node})
+    content = management().get("/balancer", {"node": node})
     for each in fields_of(parsed_object(content), "datacenters"):
         if each.get("datacenter") == dc:
             for known in fields_of(each, "drained"):
@@ -110,7 +109,7 @@ def _drained(client: ManagementClient, dc: str, node: str) -> dict[str, Any]:
     raise CommandFailed(f"{dc} {node}: is not drained any more: somebody has undone it")
 
 
-async def wait_empty(look: Callable[[], dict[str, Any]], name: str, timeout_s: float) -> None:
+async def wait_empty(look: Callable[[], Fields], name: str, timeout_s: float) -> None:
     """Say how far a node's draining has come, whenever that changes, until it is empty.
 
     Raises CommandFailed after `timeout_s`.
@@ -119,7 +118,7 @@ async def wait_empty(look: Callable[[], dict[str, Any]], name: str, timeout_s: f
     said = ""
     while True:
         found = look()
-        line = printable(f"{name}: {drained(found)}")
+        line = f"{name}: {drained(found)}"
         if line != said:
             say(line)
             said = line
@@ -136,20 +135,24 @@ async def wait_empty(look: Callable[[], dict[str, Any]], name: str, timeout_s: f
 _PATH = "/workload-constraints"
 
 
-def _show_constraints(found: dict[str, Any]) -> None:
+@management_command(app, "hermes balancer constraints --json")
+def constraints() -> None:
+    """List how many nodes are to consume topics and subscriptions, where that was asked for."""
+    show_answer(management().get(_PATH), _show_constraints)
+
+
+def _show_constraints(found: Fields) -> None:
     rows = [
-        [name, str(each.get("consumersNumber", "")), str(each.get("reason", ""))]
+        {"name": name, **each}
         for kind in ("topicConstraints", "subscriptionConstraints")
         for name, each in (found.get(kind) or {}).items()
     ]
-    columns = ("Topic or subscription", "Nodes", "Reason")
-    show_rows(columns, rows, "nothing is constrained", has_sentences=True)
-
-
-@management_command(app, "hermes balancer constraints --json", show=_show_constraints)
-def constraints(client: ManagementClient) -> bytes:
-    """List how many nodes are to consume topics and subscriptions, where that was asked for."""
-    return client.get(_PATH)
+    columns = {
+        "Topic or subscription": "name",
+        "Nodes": "consumersNumber",
+        "Reason": "reason",
+    }
+    show_table(columns, rows, "nothing is constrained")
 
 
 @management_command(
@@ -159,7 +162,6 @@ def constraints(client: ManagementClient) -> bytes:
     "hermes balancer constrain shop.orders --remove",
 )
 def constrain(
-    client: ManagementClient,
     topic: TopicArgument,
     subscription: Annotated[
         str,
@@ -187,21 +189,21 @@ def constrain(
     name = f"{topic}${subscription}" if subscription else topic
     if nodes is None:
         end = f"subscription/{quoted(topic)}/{quoted(subscription)}" if subscription else ""
-        client.delete(f"{_PATH}/{end or f'topic/{quoted(topic)}'}")
-        say(printable(f"{name}: is not constrained"))
+        management().delete(f"{_PATH}/{end or f'topic/{quoted(topic)}'}")
+        say(f"{name}: is not constrained")
         return
     kind = "subscription" if subscription else "topic"
     wanted = {"consumersNumber": nodes, **({"reason": reason} if reason else {})}
-    client.put(f"{_PATH}/{kind}", {f"{kind}Name": name, "constraints": wanted})
-    say(printable(f"{name}: is to be consumed by {counted(nodes, 'node')}"))
-    _warn_where_missing(client, topic, subscription)
+    management().put(f"{_PATH}/{kind}", {f"{kind}Name": name, "constraints": wanted})
+    say(f"{name}: is to be consumed by {counted(nodes, 'node')}")
+    _warn_where_missing(topic, subscription)
 
 
-def _warn_where_missing(client: ManagementClient, topic: str, subscription: str) -> None:
+def _warn_where_missing(topic: str, subscription: str) -> None:
     """A constraint may come before what it is for; more often its name is misspelt."""
-    path = subscription_path(topic, subscription) if subscription else f"/topics/{quoted(topic)}"
+    path = subscription_path(topic, subscription) if subscription else topic_path(topic)
     try:
-        client.get(path)
+        management().get(path)
     except Refusal as refusal:
         if refusal.code in ("TOPIC_NOT_EXISTS", "GROUP_NOT_EXISTS", "SUBSCRIPTION_NOT_EXISTS"):
             warn(f"{printable(subscription or topic)} does not exist yet")

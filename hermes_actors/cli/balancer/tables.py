@@ -1,26 +1,24 @@
 """The balancers' answers as tables and sentences."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from hermes_actors.cli.output.render import (
+    Columns,
+    Fields,
     counted,
     fields_of,
-    printable,
     say,
-    show_rows,
+    show_table,
     span,
     time_of,
 )
-
-Fields = dict[str, Any]
 
 
 def show_heading(dc: Fields) -> None:
     """One line on a datacentre: whether it is known, who leads, how even it is."""
     name = dc.get("datacenter")
     if not dc.get("isKnown"):
-        say(printable(f"{name}: {dc.get('reason')}"))
+        say(f"{name}: {dc.get('reason')}")
     led = "without a leader"
     if leader := dc.get("leader"):
         age_s = leader.get("leaseAgeMs", 0) / 1_000
@@ -32,28 +30,22 @@ def show_heading(dc: Fields) -> None:
             f"; {skew.get('highestNode')} carries most: {skew.get('maxToMean', 1):.2f} times the "
             f"mean, {skew.get('maxToIdeal', 1):.2f} times the least possible"
         )
-    say(printable(line))
+    say(line)
+
+
+def of_all(datacenters: Iterable[Fields], *lists: str) -> list[Fields]:
+    """The objects in these lists of all datacentres, each with its datacentre."""
+    return [
+        {"datacenter": dc.get("datacenter"), **each}
+        for dc in datacenters
+        for name in lists
+        for each in fields_of(dc, name)
+    ]
 
 
 def show_members(datacenters: Iterable[Fields]) -> None:
     """A row for each node that takes part."""
-    rows = [
-        [
-            str(dc.get("datacenter", "")),
-            str(each.get("node", "")),
-            _state(each),
-            f"{each.get('cores', 0):g}",
-            _tasks(each),
-            f"{each.get('weight', 0):.4g}",
-            _cpu(each),
-            f"{each.get('heardAgoMs', 0) / 1_000:.1f} s",
-            str(each.get("boot", "")),
-        ]
-        for dc in datacenters
-        for each in fields_of(dc, "members")
-    ]
-    columns = ("DC", "Node", "State", "Cores", "Tasks", "Weight", "CPU", "Heard", "Boot")
-    show_rows(columns, rows, "no node takes part", optional=("Boot", "Cores", "CPU"))
+    show_table(_MEMBERS, of_all(datacenters, "members"), "no node takes part")
 
 
 def _state(member: Fields) -> str:
@@ -71,50 +63,67 @@ def _cpu(member: Fields) -> str:
     return "?" if cpu is None or available is None else f"{cpu:.2f} of {available:.2f}"
 
 
+_MEMBERS: Columns = {
+    "DC": "datacenter",
+    "Node": "node",
+    "State": _state,
+    "Cores": lambda each: f"{each.get('cores', 0):g}",
+    "Tasks": _tasks,
+    "Weight": lambda each: f"{each.get('weight', 0):.4g}",
+    "CPU": _cpu,
+    "Heard": lambda each: f"{each.get('heardAgoMs', 0) / 1_000:.1f} s",
+    "Boot": "boot",
+}
+
+
 def show_owners(datacenters: Iterable[Fields]) -> None:
-    """A row for each owner of each subscription, and one for each that waits to be one."""
+    """A row for each owner of each subscription, and for each node that waits to be one."""
     rows = [
-        [str(dc.get("datacenter", "")), str(subscription.get("subscription", "")), *row]
-        for dc in datacenters
-        for subscription in fields_of(dc, "subscriptions")
-        for row in (
-            *map(_owner, fields_of(subscription, "owners")),
-            *map(_waiting, fields_of(subscription, "waiting")),
-        )
+        {**subscription, **owner}
+        for subscription in of_all(datacenters, "subscriptions")
+        for owner in of_all([subscription], "owners", "waiting")
     ]
-    columns = ("DC", "Subscription", "Node", "Partitions", "Share", "Epoch", "For", "Note")
     say("")
-    show_rows(columns, rows, "no subscription is run", optional=("Epoch",), has_sentences=True)
+    show_table(_OWNERS, rows, "no subscription is run")
 
 
-def _owner(owner: Fields) -> list[str]:
-    share, wanted = owner.get("share", 0.0), owner.get("wantedShare", 0.0)
+def _share(owner: Fields) -> str | None:
+    if "share" not in owner:
+        return None
+    share, wanted = owner["share"], owner.get("wantedShare", 0.0)
     shown = f"{100 * share:.0f} %"
-    return [
-        str(owner.get("node", "")),
-        numbers(owner.get("partitions")),
-        shown if abs(share - wanted) < 0.005 else f"{shown} → {100 * wanted:.0f} %",
-        str(owner.get("epoch", "")),
-        span(owner.get("ownedForS")),
-        "is to release them" if owner.get("isToRelease") else "",
-    ]
+    return shown if abs(share - wanted) < 0.005 else f"{shown} → {100 * wanted:.0f} %"
 
 
-def _waiting(target: Fields) -> list[str]:
-    partitions, since = numbers(target.get("partitions")), span(target.get("waitingForS"))
-    note = f"waits for {_listed(target.get('waitsFor'))}"
-    return [str(target.get("node", "")), partitions, "-", "-", since, note]
+def _note(owner: Fields) -> str:
+    if waited_for := owner.get("waitsFor"):
+        return f"waits for {', '.join(waited_for)}"
+    return "is to release them" if owner.get("isToRelease") else ""
 
 
-def show_troubles(datacenters: Iterable[Fields]) -> None:
+def _partitions(owner: Fields) -> str:
+    return numbers(owner.get("partitions"))
+
+
+_OWNERS: Columns = {
+    "DC": "datacenter",
+    "Subscription": "subscription",
+    "Node": "node",
+    "Partitions": _partitions,
+    "Share": _share,
+    "Epoch": "epoch",
+    "For": lambda each: span(each.get("ownedForS", each.get("waitingForS"))),
+    "Note": _note,
+}
+
+
+def show_troubles(datacenters: Sequence[Fields]) -> None:
     """A line for each subscription that nobody runs and each node that is drained."""
-    for dc in datacenters:
-        name = dc.get("datacenter")
-        for each in fields_of(dc, "unassigned"):
-            reason = each.get("reason")
-            say(printable(f"{name} {each.get('subscription')}: nobody runs it: {reason}"))
-        for each in fields_of(dc, "drained"):
-            say(printable(f"{name} {each.get('node')}: {drained(each)}"))
+    for each in of_all(datacenters, "unassigned"):
+        name = f"{each['datacenter']} {each.get('subscription')}"
+        say(f"{name}: nobody runs it: {each.get('reason')}")
+    for each in of_all(datacenters, "drained"):
+        say(f"{each['datacenter']} {each.get('node')}: {drained(each)}")
 
 
 def drained(drain: Fields) -> str:
@@ -135,46 +144,41 @@ def drained(drain: Fields) -> str:
 
 def show_changes(changes: Sequence[Fields]) -> None:
     """A row for each subscription whose owners would change."""
-    rows = [
-        [
-            str(each.get("subscription", "")),
-            _parts(fields_of(each, "before")),
-            _parts(fields_of(each, "after")),
-            str(each.get("reason", "")),
-        ]
-        for each in changes
+    columns: Columns = {
+        "Subscription": "subscription",
+        "Now": _parts("before"),
+        "Then": _parts("after"),
+        "Reason": "reason",
+    }
+    show_table(columns, changes, "nothing would change")
+
+
+def _parts(name: str) -> Callable[[Fields], object]:
+    return lambda change: [
+        f"{each.get('node')}[{_partitions(each)}]" for each in fields_of(change, name)
     ]
-    columns = ("Subscription", "Now", "Then", "Reason")
-    show_rows(columns, rows, "nothing would change", has_sentences=True)
 
 
-def _parts(parts: Iterable[Fields]) -> str:
-    return ", ".join(f"{each.get('node')}[{numbers(each.get('partitions'))}]" for each in parts)
-
-
-def show_moves(datacenters: Iterable[Fields], limit: int | None) -> None:
+def show_moves(datacenters: Sequence[Fields], limit: int | None) -> None:
     """The last moves and departures of all datacentres, at most `limit`, the newest first."""
-    found: list[tuple[float, list[str]]] = []
-    for dc in datacenters:
-        name = str(dc.get("datacenter", ""))
-        for move in fields_of(dc, "moves"):
-            at = float(move.get("movedAt", 0))
-            moved = [_listed(move.get("before")), _listed(move.get("after"))]
-            what = [str(move.get("term", "")), str(move.get("subscription", "")), *moved]
-            found.append((at, [time_of(at), name, *what, str(move.get("reason", ""))]))
-        for gone in fields_of(dc, "departures"):
-            at = float(gone.get("leftAt", 0))
-            cause = "its lease ran out" if gone.get("isExpired") else "it left"
-            gone_node = f"node {gone.get('node')} is gone: {cause}"
-            found.append((at, [time_of(at), name, "", "", "", "", gone_node]))
-    found.sort(key=lambda each: each[0], reverse=True)
-    columns = ("Time", "DC", "Term", "Subscription", "From", "To", "Reason")
-    rows = [row for _, row in found[:limit]]
-    show_rows(columns, rows, "no move is shown", optional=("Term",), has_sentences=True)
+    rows = of_all(datacenters, "moves")
+    for gone in of_all(datacenters, "departures"):
+        cause = "its lease ran out" if gone.get("isExpired") else "it left"
+        reason = f"node {gone.get('node')} is gone: {cause}"
+        rows.append({**gone, "movedAt": gone.get("leftAt"), "reason": reason})
+    rows.sort(key=lambda each: float(each.get("movedAt") or 0), reverse=True)
+    show_table(_MOVES, rows[:limit], "no move is shown")
 
 
-def _listed(names: object) -> str:
-    return ", ".join(map(str, names)) if isinstance(names, list) and names else "-"
+_MOVES: Columns = {
+    "Time": lambda each: time_of(each.get("movedAt")),
+    "DC": "datacenter",
+    "Term": "term",
+    "Subscription": "subscription",
+    "From": "before",
+    "To": "after",
+    "Reason": "reason",
+}
 
 
 def numbers(found: object) -> str:

@@ -86,30 +86,21 @@ def from_file(name: str | None) -> dict[str, Any]:
     if name is None:
         return {}
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        body = json.loads(text)
-    except OSError as error:
-        raise UsageWrong(f"--from-file {name}: cannot be read: {error.strerror}") from error
+        body = json.loads(text_from_file("--from-file", name))
     except (ValueError, RecursionError) as error:
         raise UsageWrong(f"--from-file {name}: not JSON: {error}") from error
     if not isinstance(body, dict):
-        raise UsageWrong(f"--from-file {name}: expected a JSON object, found {_kind(body)}")
+        raise UsageWrong(f"--from-file {name}: expected a JSON object")
     return body
 
 
-def text_from_file(name: str) -> str:
-    """The text in a file, or on stdin for `-`."""
+def text_from_file(option: str, name: str) -> str:
+    """The text in a file, or on stdin for `-`. Raises UsageWrong."""
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageWrong(f"{name}: cannot be read: {reason}") from error
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, list):
-        return "an array"
-    return "null" if value is None else f"the {type(value).__name__} {value!r}"
+        raise UsageWrong(f"{option} {name}: cannot be read: {reason}") from error
 
 
 def changes(pairs: list[str] | None, file: str | None) -> dict[str, Any]:

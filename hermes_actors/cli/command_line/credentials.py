@@ -7,106 +7,60 @@ an environment variable, which other processes may see.
 import base64
 import ssl
 import sys
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
+from hermes_actors.cli.command_line.options import added_options, given
 from hermes_actors.runtime.network_causes import TlsSettings, pem_cause
 
 TLS_SETTINGS = TlsSettings("--ca-file FILE", "--cert-file FILE and --key-file FILE")
 """The options to give where a server's certificate, or ours, is not accepted."""
 
-_given: ContextVar[dict[str, str]] = ContextVar("credentials of the command line")
-
 SHOW_WHO = "say who you are with --user and --password-file, --token-file or --cert-file"
 """The way out where credentials are wanted."""
 
 
+def _option(name: str, help_: str, *variables: str, metavar: str = "FILE") -> Any:
+    return typer.Option(None, name, metavar=metavar, envvar=list(variables), help=help_)
+
+
 def _options(
-    token_file: Annotated[
-        str | None,
-        typer.Option(
-            "--token-file",
-            metavar="FILE",
-            envvar="HERMES_TOKEN_FILE",
-            help="Show the bearer token in this file.",
-        ),
-    ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option("--user", metavar="NAME", envvar="HERMES_USER", help="Who you are."),
-    ] = None,
-    password_file: Annotated[
-        str | None,
-        typer.Option(
-            "--password-file",
-            metavar="FILE",
-            envvar="HERMES_PASSWORD_FILE",
-            help="The user's password; without it you are asked.",
-        ),
-    ] = None,
-    ca_file: Annotated[
-        str | None,
-        typer.Option(
-            "--ca-file",
-            metavar="FILE",
-            envvar=["HERMES_CA_FILE", "SSL_CERT_FILE"],
-            help="Trust the authorities in this PEM file.",
-        ),
-    ] = None,
-    cert_file: Annotated[
-        str | None,
-        typer.Option(
-            "--cert-file",
-            metavar="FILE",
-            envvar="HERMES_CERT_FILE",
-            help="Show the client certificate in this PEM file.",
-        ),
-    ] = None,
-    key_file: Annotated[
-        str | None,
-        typer.Option(
-            "--key-file",
-            metavar="FILE",
-            envvar="HERMES_KEY_FILE",
-            help="Its key, where the certificate's file does not hold it.",
-        ),
-    ] = None,
+    token_file: str | None = _option(
+        "--token-file", "Show the bearer token in this file.", "HERMES_TOKEN_FILE"
+    ),
+    user: str | None = _option("--user", "Who you are.", "HERMES_USER", metavar="NAME"),
+    password_file: str | None = _option(
+        "--password-file", "The user's password; without it you are asked.", "HERMES_PASSWORD_FILE"
+    ),
+    ca_file: str | None = _option(
+        "--ca-file", "Trust the authorities in this PEM file.", "HERMES_CA_FILE", "SSL_CERT_FILE"
+    ),
+    cert_file: str | None = _option(
+        "--cert-file", "Show the client certificate in this PEM file.", "HERMES_CERT_FILE"
+    ),
+    key_file: str | None = _option(
+        "--key-file",
+        "Its key, where the certificate's file does not hold it.",
+        "HERMES_KEY_FILE",
+    ),
 ) -> None: ...
 
 
 def credential_options() -> list[Any]:
-    """The options, to be put behind a command's own; what they are given, `authorization` uses."""
-    # What the framework makes of annotations, without the command that it makes of the function.
-    app = typer.Typer(add_completion=False)
-    app.command()(_options)
-    params: list[Any] = list(typer.main.get_command(app).params)
-    for param in params:
-        param.expose_value = False
-        param.callback = _keep
-    return params
-
-
-def _keep(_context: Any, param: Any, value: Any) -> Any:
-    given = dict(_given.get({}))
-    given.pop(param.name, None)
-    if value is not None:
-        given[param.name] = value
-    _given.set(given)
-    return value
+    """The options that say who asks, for a command class to add."""
+    return added_options(_options)
 
 
 def authorization(*, asks: bool = True) -> str:
-    """The Authorization header of this command's requests; "" when nobody was named. `asks`: the
-    terminal may be asked for what no file holds.
+    """The Authorization header of this command's requests; "" when nobody was named.
 
-    Raises UsageWrong and CommandFailed.
+    `asks`: a password that no file holds is asked on the terminal. Raises UsageWrong and
+    CommandFailed.
     """
-    given = _given.get({})
-    token_file, user = given.get("token_file"), given.get("user")
+    token_file, user = given("token_file"), given("user")
     if token_file and user:
         raise UsageWrong(
             "--token-file and --user: give one of them; HERMES_TOKEN_FILE and HERMES_USER count too"
@@ -116,19 +70,14 @@ def authorization(*, asks: bool = True) -> str:
     if user:
         if ":" in user:
             raise UsageWrong(f"--user '{user}': a name holds no colon")
-        pair = f"{user}:{_password(user, given.get('password_file'), asks)}"
+        pair = f"{user}:{_password(user, asks)}"
         return f"Basic {base64.b64encode(pair.encode()).decode()}"
     return ""
 
 
 def tls_context() -> ssl.SSLContext | None:
-    """Return whom this command trusts, and the certificate that it shows; None when nothing was
-    named.
-
-    Raises UsageWrong.
-    """
-    given = _given.get({})
-    ca, cert, key = given.get("ca_file"), given.get("cert_file"), given.get("key_file")
+    """The TLS settings that the options name, None for none. Raises UsageWrong."""
+    ca, cert, key = given("ca_file"), given("cert_file"), given("key_file")
     if key and not cert:
         raise UsageWrong(
             f"--key-file {key}: goes together with --cert-file FILE (HERMES_CERT_FILE)"
@@ -144,7 +93,8 @@ def tls_context() -> ssl.SSLContext | None:
         ) from error
     if cert:
         try:
-            context.load_cert_chain(cert, key, _no_password)
+            # Without a password OpenSSL would ask the terminal.
+            context.load_cert_chain(cert, key, lambda: "")
         except (OSError, ssl.SSLError) as error:
             names = f"--cert-file {cert}" + (f" and --key-file {key}" if key else "")
             raise UsageWrong(
@@ -154,13 +104,8 @@ def tls_context() -> ssl.SSLContext | None:
     return context
 
 
-def _no_password() -> str:
-    # Without this OpenSSL would ask the terminal.
-    return ""
-
-
-def _password(user: str, file: str | None, asks: bool) -> str:
-    if file:
+def _password(user: str, asks: bool) -> str:
+    if file := given("password_file"):
         return _secret(file, "--password-file")
     if not asks or not sys.stdin.isatty():
         raise UsageWrong(f"--user {user}: needs --password-file FILE, or a terminal to ask on")

@@ -30,3 +30,11 @@ class UsageWrong(CommandFailed):
 def warn(text: str) -> None:
     """One line on stderr about what was done, but perhaps not as it was meant."""
     print(f"hermes: warning: {text}", file=sys.stderr)
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error in a group, which trio makes of what ends a nursery."""
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first

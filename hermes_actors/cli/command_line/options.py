@@ -1,8 +1,10 @@
 """The options that several commands share, so that they read alike everywhere."""
 
 import sys
+from collections.abc import Callable
+from contextvars import ContextVar
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,15 +37,6 @@ OutputOption = Annotated[
     typer.Option("--output", "-o", help="For people (table) or for programs (json)."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The same as --output json.")]
-ManagementOption = Annotated[
-    str,
-    typer.Option(
-        "--management",
-        metavar="URL",
-        envvar=MANAGEMENT_URL_VARIABLE,
-        help="The management API.",
-    ),
-]
 PublishUrlOption = Annotated[
     str,
     typer.Option(
@@ -79,6 +72,36 @@ PatchArgument = Annotated[
         help="Dotted keys, JSON values (text needs no quotes); null unsets.",
     ),
 ]
+
+_given: ContextVar[tuple[Any, dict[str, Any]]] = ContextVar("added options", default=(None, {}))
+"""The values of a command line's added options, and the context that they belong to."""
+
+
+def added_options(described: Callable[..., None]) -> list[Any]:
+    """The options of a function, for a command class to add; `given` has their values."""
+    app = typer.Typer(add_completion=False)
+    app.command()(described)
+    params: list[Any] = list(typer.main.get_command(app).params)
+    for param in params:
+        param.expose_value = False
+        param.callback = _keep
+    return params
+
+
+def _keep(context: Any, param: Any, value: Any) -> Any:
+    of, values = _given.get()
+    _given.set((context, {**(values if of is context else {}), param.name: value}))
+    return value
+
+
+def given(name: str) -> Any:
+    """The value of an added option on this command line; None where it has none."""
+    return _given.get()[1].get(name)
+
+
+def wants_json() -> bool:
+    """True if the command line asks for JSON."""
+    return given("output") is Output.JSON or bool(given("json"))
 
 
 def examples(*lines: str) -> str:

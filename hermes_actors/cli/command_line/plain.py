@@ -7,8 +7,6 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from hermes_actors.cli.command_line.credentials import credential_options
 
-_SERVERS = frozenset({"management", "publish_url"})
-
 
 def _without_flag_values(params: list[Any]) -> list[Any]:
     for param in params:
@@ -20,12 +18,12 @@ def _without_flag_values(params: list[Any]) -> list[Any]:
 class PlainCommand(TyperCommand):
     """A command whose help shows no `<bool>` for a flag, and TOPIC, not {TOPIC}.
 
-    One that asks a server something also has the options that say who asks.
+    A command that publishes also takes credentials.
     """
 
     def __init__(self, *args: Any, **attrs: Any) -> None:
         super().__init__(*args, **attrs)
-        if any(param.name in _SERVERS for param in self.params):
+        if any(param.name == "publish_url" for param in self.params):
             self.params += credential_options()
 
     def get_params(self, ctx: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
@@ -13,9 +14,8 @@ from hermes_actors.cli.command_line.credentials import (
     authorization,
     tls_context,
 )
-from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
+from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong
 from hermes_actors.cli.command_line.options import MANAGEMENT_URL_DEFAULT
-from hermes_actors.cli.output.render import printable
 from hermes_actors.model.endpoints import is_loopback
 from hermes_actors.runtime.network_causes import tls_cause
 
@@ -101,50 +101,50 @@ class ManagementClient:
 
     def stream_lines(self, path: str, params: dict[str, str]) -> Iterator[str]:
         """The lines of a GET whose answer may never end."""
-        timeout = httpx.Timeout(_TIMEOUT_S, read=_SILENCE_S)
-        try:
-            with self._client.stream(
-                "GET", self._url + path, params=params, timeout=timeout
-            ) as answer:
-                if not answer.is_success:
-                    answer.read()
-                    raise self._refusal("GET", path, answer.status_code, answer.content)
-                yield from answer.iter_lines()
-        except (httpx.ConnectError, httpx.InvalidURL) as error:
-            raise self._unreachable(error) from error
-        except httpx.ReadTimeout as error:
-            raise CommandFailed(
-                f"the stream from {self._url} has said nothing for {_SILENCE_S:.0f} s, which a "
-                "node that runs never does; run the command again"
-            ) from error
-        except httpx.HTTPError as error:
-            raise CommandFailed(
-                f"the stream from {self._url} broke off: {_reason(error)}; run the command again"
-            ) from error
+        with (
+            self._explained("GET", path, _SILENCE_S),
+            self._client.stream(
+                "GET", self._url + path, params=params, timeout=httpx.Timeout(_SILENCE_S)
+            ) as answer,
+        ):
+            if not answer.is_success:
+                answer.read()
+                raise self._refusal("GET", path, answer.status_code, answer.content)
+            yield from answer.iter_lines()
 
     def _call(
         self, method: str, path: str, timeout_s: float | None = None, **request: Any
     ) -> bytes:
         timeout_s = timeout_s or self._timeout_s
-        try:
+        with self._explained(method, path, timeout_s):
             answer = self._client.request(method, self._url + path, timeout=timeout_s, **request)
+        if answer.is_success:
+            return answer.content
+        raise self._refusal(method, path, answer.status_code, answer.content)
+
+    @contextmanager
+    def _explained(self, method: str, path: str, timeout_s: float) -> Iterator[None]:
+        way_out = "run the command again"
+        if method != "GET":
+            way_out = "whether it was done is unknown: look before you repeat it"
+        try:
+            yield
         except httpx.TimeoutException as error:
-            way_out = "run the command again"
-            if method != "GET":
-                way_out = "whether it was done is unknown: look before you repeat it"
             raise CommandFailed(
                 f"management at {self._url} did not answer {method} {path} within "
                 f"{timeout_s:.0f} s; {way_out}"
             ) from error
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._unreachable(error) from error
+        except (httpx.ConnectError, httpx.InvalidURL) as error:
+            raise CommandFailed(
+                f"cannot reach management at {self._url}: {_reason(error)}; start one with "
+                "'hermes dev', or name another with --management URL or HERMES_MANAGEMENT_URL"
+            ) from error
+        except httpx.HTTPError as error:
+            raise CommandFailed(
+                f"the connection to {self._url} broke off: {_reason(error)}; {way_out}"
+            ) from error
         except UnicodeEncodeError as error:
             raise UsageWrong(f"{error.object!r} cannot be sent: it is not UTF-8") from error
-        if answer.is_success:
-            if warning := answer.headers.get("Hermes-Warning"):
-                warn(printable(warning))
-            return answer.content
-        raise self._refusal(method, path, answer.status_code, answer.content)
 
     def _refusal(self, method: str, path: str, status: int, content: bytes) -> "Refusal":
         """The failure that an error answer means."""
@@ -160,12 +160,6 @@ class ManagementClient:
         message = f"the server refused {method} {path} ({status}{' ' + code if code else ''})"
         message += f": {text}" if text else ""
         return Refusal(message + (f"; {way_out}" if way_out else ""), status, code)
-
-    def _unreachable(self, error: Exception) -> CommandFailed:
-        return CommandFailed(
-            f"cannot reach management at {self._url}: {_reason(error)}; start one with "
-            "'hermes dev', or name another with --management URL or HERMES_MANAGEMENT_URL"
-        )
 
 
 class Refusal(CommandFailed):

@@ -1,9 +1,7 @@
 """`hermes doctor`: all checks of one node, side by side, each for a bounded time."""
 
-import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -16,16 +14,10 @@ from hermes_actors import config as configuration
 from hermes_actors.cli.command_line.failures import EXIT_FAILED, UsageWrong
 from hermes_actors.cli.command_line.options import JsonOption, Output, OutputOption, examples
 from hermes_actors.cli.command_line.plain import PlainCommand
-from hermes_actors.cli.doctor import machine
-from hermes_actors.cli.doctor.findings import Finding, Grade, failed, odd, well, wrong
-from hermes_actors.cli.doctor.kafka import KAFKA, look_at_kafka
-from hermes_actors.cli.doctor.node import NODE, look_at_node
-from hermes_actors.cli.doctor.reach import (
-    REGISTRY,
-    TELEMETRY,
-    look_at_collector,
-    look_at_registry,
-)
+from hermes_actors.cli.doctor.findings import FAIL, OK, WARN, Finding, Grade, finding
+from hermes_actors.cli.doctor.kafka import look_at_kafka
+from hermes_actors.cli.doctor.machine import look_at_machine
+from hermes_actors.cli.doctor.servers import look_at_collector, look_at_node, look_at_registry
 from hermes_actors.cli.output.render import printable, write_json
 from hermes_actors.config import Config
 from hermes_actors.errors import ConfigError, HermesError
@@ -33,10 +25,9 @@ from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
 from hermes_actors.telemetry.settings import telemetry_settings
 
-CONFIG = "config"
-_COLOURS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
+_COLOURS = {OK: "green", WARN: "yellow", FAIL: "bold red"}
 
-Look = Callable[[], Awaitable[Iterable[Finding]]]
+Look = Callable[[], Awaitable[list[Finding]]]
 """One check. Raises HermesError or OSError, which is a failure."""
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
@@ -82,7 +73,7 @@ def doctor(
         found = [_source(config, file or option), *guest.run(_look, config, timeout_s)]
         named = {"dc": config.dc, "node": config.node}
     except ConfigError as error:
-        found = [failed(CONFIG, "configuration", error.message)]
+        found = [finding(FAIL, "config", "configuration", error.message)]
     grade = max((each.grade for each in found), key=list(Grade).index)
     if json or output is Output.JSON:
         write_json(msgspec.json.encode({**named, "grade": grade, "diagnoses": found}))
@@ -95,81 +86,54 @@ def doctor(
 def _source(config: Config, file: Path | None) -> Finding:
     about = f"node {config.node} of {config.dc}, {', '.join(config.roles)}"
     if config == Config():
-        seen = "no file is named and no variable is set: these are the defaults"
-        return odd(CONFIG, about, seen, "name the node's file: hermes doctor FILE")
-    return well(CONFIG, about, f"{file or 'HERMES_… variables'}: valid")
+        text = "no file is named and no variable is set: these are the defaults"
+        return finding(WARN, "config", about, f"{text}; name the node's file: hermes doctor FILE")
+    return finding(OK, "config", about, f"{file or 'HERMES_… variables'}: valid")
 
 
 async def _look(config: Config, timeout_s: float) -> list[Finding]:
     """Run all checks; the findings are in the order of the checks."""
-    clock = SystemClock()
-    checks = list(_checks(config, clock, timeout_s))
+    checks = list(_checks(config, timeout_s))
     found: list[list[Finding]] = [[] for _ in checks]
 
     async def run(place: list[Finding], check: str, about: str, look: Look) -> None:
-        with trio.move_on_after(timeout_s) as limit:
-            try:
+        try:
+            with trio.fail_after(timeout_s):
                 place += await look()
-            except HermesError as error:
-                place.append(failed(check, about, error.message))
-            except OSError as error:
-                place.append(failed(check, about, str(error)))
-        if limit.cancelled_caught:
-            seen = f"no answer within {timeout_s:g} s"
-            place.append(wrong(check, about, seen, "see whether it hangs, or raise --timeout-s"))
+        except HermesError as error:
+            place.append(finding(FAIL, check, about, error.message))
+        except OSError as error:
+            place.append(finding(FAIL, check, about, str(error)))
+        except trio.TooSlowError:
+            text = f"no answer within {timeout_s:g} s; see whether it hangs, or raise --timeout-s"
+            place.append(finding(FAIL, check, about, text))
 
-    with _warnings_kept() as kept:
-        async with trio.open_nursery() as nursery:
-            for place, check in zip(found, checks, strict=True):
-                nursery.start_soon(run, place, *check)
-    return [each for place in (*found, kept) for each in place]
+    async with trio.open_nursery() as nursery:
+        for place, check in zip(found, checks, strict=True):
+            nursery.start_soon(run, place, *check)
+    return [each for place in found for each in place]
 
 
-def _checks(
-    config: Config, clock: SystemClock, timeout_s: float
-) -> Iterator[tuple[str, str, Look]]:
+def _checks(config: Config, timeout_s: float) -> Iterator[tuple[str, str, Look]]:
     """Each check with the words for its failure."""
+    clock = SystemClock()
     now_ms = clock.now_ms()
-    files = partial(machine.look_at_files, config, now_ms)
-    yield machine.FILES, "the files that the configuration names", partial(_in_thread, files)
-    folders = partial(machine.look_at_folders, config)
-    yield machine.DISK, "the node's folders", partial(_in_thread, folders)
-    yield NODE, "the node's ports", partial(look_at_node, config, 0.8 * timeout_s, now_ms)
+    yield "files", "the node's files and folders", partial(_look_at_machine, config, now_ms)
+    yield "node", "the node's ports", partial(look_at_node, config, 0.8 * timeout_s, now_ms)
     for dc in config.kafka.clusters:
-        yield KAFKA, f"Kafka of {dc}", partial(look_at_kafka, config, dc, clock, timeout_s)
+        yield "kafka", f"Kafka of {dc}", partial(look_at_kafka, config, dc, clock, timeout_s)
     for url in config.schema.urls if config.schema.registry == "http" else ():
-        yield REGISTRY, "schema.urls", partial(look_at_registry, config, url)
+        yield "registry", "schema.urls", partial(look_at_registry, config, url)
     for signal, (host, port) in telemetry_settings(os.environ).collectors.items():
         look = partial(look_at_collector, signal, host, port, 0.8 * timeout_s)
-        yield TELEMETRY, f"{signal} to {host}:{port}", look
+        yield "telemetry", f"{signal} to {host}:{port}", look
 
 
-async def _in_thread(look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+async def _look_at_machine(config: Config, now_ms: int) -> list[Finding]:
     # A disk that hangs keeps its thread, not this command.
-    return await trio.to_thread.run_sync(lambda: list(look()), abandon_on_cancel=True)
-
-
-class _Kept(logging.Handler):
-    """Keeps what the product's own code warns of, as it would at the node's start."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.found: list[Finding] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take one warning."""
-        seen, _, way_out = record.getMessage().partition("; ")
-        self.found.append(odd("start", record.name.removeprefix("hermes_actors."), seen, way_out))
-
-
-@contextmanager
-def _warnings_kept() -> Iterator[list[Finding]]:
-    kept, logger = _Kept(), logging.getLogger("hermes_actors")
-    logger.addHandler(kept)
-    try:
-        yield kept.found
-    finally:
-        logger.removeHandler(kept)
+    return await trio.to_thread.run_sync(
+        lambda: list(look_at_machine(config, now_ms)), abandon_on_cancel=True
+    )
 
 
 def _show(found: Sequence[Finding]) -> None:

@@ -1,8 +1,14 @@
 """The findings of `hermes doctor`, each with its grade."""
 
+from datetime import UTC, datetime
 from enum import StrEnum
 
+from cryptography import x509
 from msgspec import Struct
+
+from hermes_actors.model.moments import span
+
+_RENEWED_BEFORE_S = 14 * 86_400
 
 
 class Grade(StrEnum):
@@ -11,6 +17,9 @@ class Grade(StrEnum):
     OK = "OK"
     WARN = "WARN"
     FAIL = "FAIL"
+
+
+OK, WARN, FAIL = Grade
 
 
 class Finding(Struct, frozen=True, rename="camel"):
@@ -23,22 +32,27 @@ class Finding(Struct, frozen=True, rename="camel"):
     way_out: str = ""
 
 
-def well(check: str, about: str, seen: str) -> Finding:
-    """All is as it should be."""
-    return Finding(check, about, Grade.OK, seen)
+def finding(grade: Grade, check: str, about: str, text: str) -> Finding:
+    """A finding from a text of the form `what was seen; the way out`."""
+    seen, _, way_out = text.partition("; ")
+    return Finding(check, about, grade, seen, way_out)
 
 
-def odd(check: str, about: str, seen: str, way_out: str) -> Finding:
-    """A node works so, but somebody should look at it."""
-    return Finding(check, about, Grade.WARN, seen, way_out)
-
-
-def wrong(check: str, about: str, seen: str, way_out: str) -> Finding:
-    """A node cannot work so, or not all of it."""
-    return Finding(check, about, Grade.FAIL, seen, way_out)
-
-
-def failed(check: str, about: str, message: str) -> Finding:
-    """The finding for an error message of the form `what happened; the way out`."""
-    seen, _, way_out = message.partition("; ")
-    return wrong(check, about, seen, way_out)
+def certificate_finding(
+    check: str, about: str, shown: x509.Certificate, now_ms: int, note: str = ""
+) -> Finding:
+    """Whether a certificate is valid now, and for how long yet. A note is worth a look."""
+    now = datetime.fromtimestamp(now_ms / 1_000, UTC)
+    if now < shown.not_valid_before_utc:
+        begin = f"{shown.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        text = f"valid only from {begin}; set this machine's clock right, or wait"
+        return finding(FAIL, check, about, text)
+    left_s = (shown.not_valid_after_utc - now).total_seconds()
+    if left_s <= 0:
+        return finding(FAIL, check, about, f"expired {span(-left_s)} ago; renew it")
+    seen = f"valid for another {span(left_s)}"
+    if note:
+        return finding(WARN, check, about, f"{seen}, {note}")
+    if left_s < _RENEWED_BEFORE_S:
+        return finding(WARN, check, about, f"{seen}; renew it")
+    return finding(OK, check, about, seen)

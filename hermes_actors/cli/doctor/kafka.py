@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 import trio
 
-from hermes_actors.cli.doctor.findings import Finding, failed, odd, well, wrong
+from hermes_actors.cli.doctor.findings import FAIL, OK, WARN, Finding, finding
 from hermes_actors.config import Config
 from hermes_actors.log.base import Log
 from hermes_actors.log.kafka.connection import KafkaCluster
@@ -16,9 +16,6 @@ from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status import record
 
-KAFKA, CLOCK = "kafka", "clock"
-
-_OWN_TOPICS = "_hermes."
 _OURS = "this machine"
 _LISTEN_S = 1.5
 """A node reports its status once a second."""
@@ -35,40 +32,41 @@ async def look_at_kafka(config: Config, dc: str, clock: Clock, timeout_s: float)
     if not seen.brokers:
         return found
     async with open_kafka_log(dc, cluster, settings, clock) as log:
-        for topic in await log.topics():
-            if topic.startswith(_OWN_TOPICS):
+        for topic in await log.topics.names():
+            if topic.startswith("_hermes."):
                 # It warns of settings that lose records.
-                await log.describe_topic(topic)
-                if topic == record.STATUS_TOPIC:
-                    behind = await _compare_clocks(log, clock)
-                    found += judge_clocks(dc, behind, config.consumers.clock_skew_max_ms)
+                await log.topics.describe(topic)
+            if topic == record.STATUS_TOPIC:
+                behind = await _compare_clocks(log, clock)
+                found += judge_clocks(dc, behind, config.consumers.clock_skew_max_ms)
     return found
 
 
 def judge_cluster(about: str, seen: ClusterSeen, wanted: int) -> Iterator[Finding]:
     """Whether a cluster can be used; `wanted` is kafka.replication_factor."""
-    judge = wrong if all(seen.servers.values()) else odd
+    grade = FAIL if all(seen.servers.values()) else WARN
     for address, trouble in seen.servers.items():
         if trouble:
-            first, _, way_out = trouble.partition("; ")
-            way_out = way_out or "start it, or mend kafka.clusters"
-            yield judge(KAFKA, f"{about}, {address}", first, way_out)
+            text = trouble if ";" in trouble else f"{trouble}; start it, or mend kafka.clusters"
+            yield finding(grade, "kafka", f"{about}, {address}", text)
     for address, trouble in seen.brokers.items():
         if trouble:
-            yield failed(
-                KAFKA,
+            yield finding(
+                FAIL,
+                "kafka",
                 f"{about}, {address}",
                 f"a broker advertises this address, and it cannot be used: {trouble}; "
                 "start the broker, or mend its advertised.listeners",
             )
     if seen.brokers:
-        is_enough = len(seen.brokers) >= wanted
         text = f"{len(seen.brokers)} brokers, kafka.replication_factor is {wanted}"
-        way_out = "start more brokers, or lower it"
-        yield well(KAFKA, about, text) if is_enough else wrong(KAFKA, about, text, way_out)
+        if len(seen.brokers) >= wanted:
+            yield finding(OK, "kafka", about, text)
+        else:
+            yield finding(FAIL, "kafka", about, f"{text}; start more brokers, or lower it")
     if seen.short:
         text = f"{seen.short} of {seen.partitions} partitions have too few replicas in sync"
-        yield odd(KAFKA, about, text, "start the brokers that are away")
+        yield finding(WARN, "kafka", about, f"{text}; start the brokers that are away")
 
 
 async def _compare_clocks(log: Log, clock: Clock) -> dict[str, int]:
@@ -91,14 +89,12 @@ def judge_clocks(dc: str, behind: Mapping[str, int], limit_ms: int) -> Iterator[
     """Whether clocks agree with the log's, by how many milliseconds each is behind it."""
     about = f"log of {dc}"
     limit = f"{span(limit_ms / 1_000)} (consumers.clock_skew_max_ms)"
-    for whose, ms in behind.items():
-        if abs(ms) > limit_ms:
-            seen = (
-                f"is {span(abs(ms) / 1_000)} {'behind' if ms > 0 else 'ahead'}, more than {limit}"
-            )
-            way_out = "let all machines follow the same time servers"
-            yield wrong(CLOCK, f"{about}, {whose}", seen, way_out)
+    wrong = {whose: ms for whose, ms in behind.items() if abs(ms) > limit_ms}
+    for whose, ms in wrong.items():
+        seen = f"is {span(abs(ms) / 1_000)} {'behind' if ms > 0 else 'ahead'}, more than {limit}"
+        text = f"{seen}; let all machines follow the same time servers"
+        yield finding(FAIL, "clock", f"{about}, {whose}", text)
     if _OURS not in behind:
-        yield well(CLOCK, about, f"not compared with {_OURS}: no node reports now")
-    elif max(map(abs, behind.values())) <= limit_ms:
-        yield well(CLOCK, about, f"{len(behind)} clocks agree within {limit}")
+        yield finding(OK, "clock", about, f"not compared with {_OURS}: no node reports now")
+    elif not wrong:
+        yield finding(OK, "clock", about, f"{len(behind)} clocks agree within {limit}")

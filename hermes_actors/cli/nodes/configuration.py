@@ -13,7 +13,8 @@ from hermes_actors import config
 from hermes_actors.cli.command_line.failures import EXIT_FAILED
 from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.cli.doctor.machine import file_problems
+from hermes_actors.cli.doctor.findings import FAIL
+from hermes_actors.cli.doctor.machine import look_at_machine
 from hermes_actors.runtime.clock import SystemClock
 
 app = command_group("A node's configuration.")
@@ -46,9 +47,10 @@ def check(
 ) -> None:
     """Check a file, with the HERMES_… variables of the environment over it, and what it names."""
     loaded = config.load(file or option, os.environ)
-    problems = list(file_problems(loaded, SystemClock().now_ms())) if files else []
-    for problem in problems:
-        print(f"hermes: {problem}", file=sys.stderr)
+    found = look_at_machine(loaded, SystemClock().now_ms()) if files else ()
+    problems = [each for each in found if each.grade is FAIL]
+    for each in problems:
+        print(f"hermes: {each.about}: {each.seen}; {each.way_out}", file=sys.stderr)
     if problems:
         raise typer.Exit(EXIT_FAILED)
     print("ok")

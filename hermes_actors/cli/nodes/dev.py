@@ -153,7 +153,6 @@ def plan_nodes(
     base = configuration.load(file, os.environ, DEV_DEFAULTS)
     publish_port = base.frontend.port if publish_port is None else publish_port
     management_port = base.management.port if management_port is None else management_port
-    _check_ports(publish_port, management_port, len(names))
     nodes = []
     for index, name in enumerate(names):
         nodes.append(
@@ -186,17 +185,6 @@ def _delivering(first: Config, number: int) -> Config:
         status=msgspec.structs.replace(first.status, port=0),
         metadata=msgspec.structs.replace(first.metadata, replicator=first.node),
     )
-
-
-def _check_ports(publish_port: int, management_port: int, count: int) -> None:
-    for option, port in (("--publish-port", publish_port), ("--management-port", management_port)):
-        if port + count - 1 > 65_535:
-            raise UsageWrong(f"{option}: {port} leaves no room for {count} datacentres below 65536")
-    if publish_port and management_port and abs(publish_port - management_port) < count:
-        raise UsageWrong(
-            f"--publish-port and --management-port: {publish_port} and {management_port} overlap "
-            f"for {count} datacentres; leave {count} between them"
-        )
 
 
 async def _run(plan: DevPlan) -> None:

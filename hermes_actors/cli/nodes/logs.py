@@ -24,40 +24,19 @@ def named_node(dc: str, node: str) -> Iterator[None]:
         _where.reset(token)
 
 
-class TextLines(logging.Formatter):
-    """Time, level, DC and node (where they are known), logger and text; tracebacks below.
+class Lines(logging.Formatter):
+    """Writes each record as text, its traceback below, or as one JSON object.
 
     `process` are the DC and the node of what is logged outside `named_node`, as by threads.
     """
 
-    def __init__(self, process: tuple[str, str] = _UNKNOWN) -> None:
+    def __init__(self, is_json: bool, process: tuple[str, str] = _UNKNOWN) -> None:
+        super().__init__()
+        self._is_json = is_json
         self._process = process
-        super().__init__("%(asctime)s %(levelname)s %(where)s%(name)s %(message)s")
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802
-        """UTC in milliseconds, with its Z."""
-        return iso_ms(round(1_000 * record.created))
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        record.where = "".join(f"{each} " for each in _where.get(self._process) if each)
-        return super().format(record)
-
-
-class JsonLines(logging.Formatter):
-    """Writes each line as one JSON object: time, level, dc and node (where they are known), logger,
-    message, the trace that a line about one message belongs to, and the traceback as `exception`
-    where there is one.
-
-    `process` as for `TextLines`.
-    """
-
-    def __init__(self, process: tuple[str, str] = _UNKNOWN) -> None:
-        self._process = process
-        super().__init__()
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line; whatever was logged, it is one."""
         dc, node = _where.get(self._process)
         line = {
             "time": iso_ms(round(1_000 * record.created)),
@@ -66,12 +45,17 @@ class JsonLines(logging.Formatter):
             "node": node,
             "logger": record.name,
             "message": record.getMessage(),
-            # As `trace_ids` has put them there.
-            "trace_id": getattr(record, "trace_id", ""),
-            "span_id": getattr(record, "span_id", ""),
-            "exception": self.formatException(record.exc_info) if record.exc_info else "",
         }
-        return json.dumps({name: text for name, text in line.items() if text}, ensure_ascii=False)
+        exception = self.formatException(record.exc_info) if record.exc_info else ""
+        if self._is_json:
+            # Tracing has put the ids there.
+            for name in ("trace_id", "span_id"):
+                line[name] = getattr(record, name, "")
+            line["exception"] = exception
+            known = {name: text for name, text in line.items() if text}
+            return json.dumps(known, ensure_ascii=False)
+        text = " ".join(filter(None, line.values()))
+        return f"{text}\n{exception}" if exception else text
 
 
 def line_handler(
@@ -83,7 +67,7 @@ def line_handler(
     if log_format == "auto":
         log_format = "text" if stream.isatty() else "json"
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines(process) if log_format == "json" else TextLines(process))
+    handler.setFormatter(Lines(log_format == "json", process))
     return handler
 
 

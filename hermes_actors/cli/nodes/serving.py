@@ -13,7 +13,7 @@ from typing import TypeVar
 import trio
 
 from hermes_actors.actors.supervisor import RestartIntensityExceeded
-from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.failures import CommandFailed, first_of
 from hermes_actors.cli.nodes.logs import named_node
 from hermes_actors.config import Config
 from hermes_actors.consumer.opening import open_senders
@@ -113,18 +113,18 @@ def environment_of(config: Config, logs: NodeLogs) -> NodeEnvironment:
 
 
 def stopping(configs: Sequence[Config]) -> str:
-    """Return what to say when these nodes begin to stop: why that takes long; "" if it does not."""
-    waits = {
-        config.node: config.frontend.graceful_shutdown_initial_wait_ms
-        for config in configs
-        if "frontend" in config.roles and config.frontend.graceful_shutdown_initial_wait_ms
-    }
-    if not waits:
+    """What to say when these nodes begin to stop: why that takes long; "" if it does not."""
+    waits_ms = [
+        each.frontend.graceful_shutdown_initial_wait_ms
+        for each in configs
+        if "frontend" in each.roles
+    ]
+    if not any(waits_ms):
         return ""
     return (
-        f"{', '.join(waits)}: stops; publishes go on for {max(waits.values()) / 1_000:g} s so that "
-        "load balancers notice (frontend.graceful_shutdown_initial_wait_ms, 0 for none), then what "
-        "is under way ends; a second signal ends at once"
+        f"stops; publishes go on for {max(waits_ms) / 1_000:g} s so that load balancers notice "
+        "(frontend.graceful_shutdown_initial_wait_ms), then what is under way ends; a second "
+        "signal ends at once"
     )
 
 
@@ -144,9 +144,7 @@ def _only_error(
     group: BaseExceptionGroup[BaseException], options: Mapping[str, str]
 ) -> BaseException:
     """The one error that people should read, or the group when it holds something unexpected."""
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
+    first = first_of(group)
     if isinstance(first, PortUnusable) and first.field in options:
         return CommandFailed(f"{first.message} with {options[first.field]}")
     if isinstance(first, RestartIntensityExceeded) and isinstance(first.__cause__, StartupError):

@@ -16,7 +16,7 @@ from hermes_actors.cli.command_line.options import (
     examples,
 )
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
-from hermes_actors.cli.output.render import age, counted, say, show_rows, write_json
+from hermes_actors.cli.output.render import counted, say, show_rows, span, write_json
 from hermes_actors.config import Config
 from hermes_actors.fallback.spool.opening import spool_folder
 from hermes_actors.fallback.spool.reading import SpoolContent, read_spool
@@ -82,25 +82,25 @@ def drain(
 
 
 def _existing_folder(config: Config) -> Path:
-    """The node's spool. Raises CommandFailed when there is none: nobody has looked anywhere, and
-    "nothing waits" would be a guess.
-    """
+    """The node's spool. Raises CommandFailed when there is none: nobody has looked anywhere."""
     folder = spool_folder(config)
     if folder.is_dir():
         return folder
-    node = f"node {config.node} of {config.dc}"
-    way_out = (
-        f"name the node by --config or HERMES_DC and HERMES_NODE (this is {node}), and run this in "
-        "the directory where the node runs or set spool.directory (HERMES_SPOOL_DIRECTORY)"
+    raise CommandFailed(
+        f"there is no spool in {folder.absolute()}: name the node by --config or HERMES_DC and "
+        f"HERMES_NODE (this is node {config.node} of {config.dc}), and run this in the directory "
+        "where the node runs or set spool.directory (HERMES_SPOOL_DIRECTORY)"
     )
-    if not (config.spool.enabled and "frontend" in config.roles):
-        way_out = f"with spool.enabled = false or without role frontend it keeps nothing; {way_out}"
-    raise CommandFailed(f"there is no spool in {folder.absolute()}: {way_out}")
 
 
 def _show(content: SpoolContent, now_ms: int) -> None:
     rows = [
-        [each.topic, str(each.entries), str(each.size_bytes), age(now_ms - each.oldest_ms)]
+        [
+            each.topic,
+            str(each.entries),
+            str(each.size_bytes),
+            span((now_ms - each.oldest_ms) / 1_000),
+        ]
         for each in content.topics
     ]
     show_rows(_COLUMNS, rows, "nothing waits")

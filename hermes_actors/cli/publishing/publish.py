@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from hermes_actors.cli.administration.arguments import TopicArgument
@@ -106,6 +107,7 @@ def publish(
 ) -> None:
     """Publish messages; their ids go to stdout, all else to stderr. 1 if not all were accepted."""
     quoted(topic)
+    shown = authorization()
     plan = PublishPlan(
         url=checked_url(publish_url, "--publish-url", PUBLISH_URL_DEFAULT),
         topic=topic,
@@ -115,7 +117,7 @@ def publish(
         batch=batch,
         headers=[("Content-Type", header_value(content_type, "--content-type"))]
         + [_header(text) for text in header or []]
-        + _credentials(),
+        + ([("Authorization", shown)] if shown else []),
         tls=tls_context(),
     )
     if batch > 1 and (file is not None or message not in (None, "-")):
@@ -147,11 +149,6 @@ def _source(
             "('-' reads them from the terminal)"
         )
     return messages_of_lines(open_lines(lines or "-"), keys)
-
-
-def _credentials() -> list[tuple[str, str]]:
-    shown = authorization()
-    return [("Authorization", shown)] if shown else []
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -209,19 +206,8 @@ class Report:
 
     def _print(self, outcome: Outcome) -> None:
         if self._output is Output.JSON:
-            fields: dict[str, object] = {
-                "topic": self._topic,
-                "number": outcome.number,
-                "status": outcome.status,
-                "messageId": outcome.message_id,
-                "isKept": outcome.is_kept,
-                "attempts": outcome.attempts,
-                "sentMs": outcome.sent_ms,
-                "latencyMs": round(outcome.latency_ms, 3),
-            }
-            if outcome.error:
-                fields["error"] = outcome.error
-            print(json.dumps(fields, ensure_ascii=False))
+            fields = {"topic": self._topic, **msgspec.to_builtins(outcome)}
+            print(json.dumps({**fields, "isKept": outcome.is_kept}, ensure_ascii=False))
         elif outcome.is_accepted:
             print(outcome.message_id)
         elif self._refused <= _ERRORS_SHOWN_MAX:

@@ -12,7 +12,8 @@ import msgspec
 import trio
 
 from hermes_actors.cli.command_line.credentials import SHOW_WHO
-from hermes_actors.cli.command_line.failures import CommandFailed
+from hermes_actors.cli.command_line.failures import CommandFailed, first_of
+from hermes_actors.cli.connection.management import error_of
 from hermes_actors.cli.connection.poster import (
     CannotConnect,
     NoAnswer,
@@ -23,13 +24,13 @@ from hermes_actors.cli.connection.poster import (
     route_to,
 )
 from hermes_actors.consumer.delivery.retry import retry_after_ms
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.clock import Clock
 
 BATCH_MAX = 4_000
 
-_BACKOFF_FIRST_MS = 50
-_BACKOFF_MAX_MS = 5_000
-_RETRY_AFTER_MAX_MS = 60_000
+_BACKOFF_MAX_S = 5.0
+_RETRY_AFTER_MAX_S = 60.0
 # A pipe that is followed must not wait for a whole batch.
 _GATHER_S = 0.05
 
@@ -43,8 +44,7 @@ class OutgoingMessage:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How a message ended. Status 0: the last attempt had no answer, so its fate is unknown.
 
     `sent_ms` is the wall-clock time of the first attempt, `latency_ms` that of the last one.
@@ -137,7 +137,7 @@ class BulkPublisher:
         """
         plan = self._plan
         send, receive = trio.open_memory_channel[OutgoingMessage](plan.connections * plan.batch)
-        lost: CannotConnect | None = None
+        lost: BaseException | None = None
         source_failed: CommandFailed | None = None
         try:
             async with (
@@ -155,7 +155,7 @@ class BulkPublisher:
                     except CommandFailed as failure:
                         source_failed = failure
         except* CannotConnect as group:
-            lost = _first_of(group)
+            lost = first_of(group)
         self.is_cut_short |= self._source.cancelled_caught
         if source_failed is not None:
             raise source_failed
@@ -177,20 +177,16 @@ class BulkPublisher:
     async def _publish(self, poster: Poster, group: list[OutgoingMessage]) -> None:
         """One request, and others for what is to be tried again. Raises CannotConnect."""
         sent_ms, attempt = self._clock.now_ms(), 0
+        backoff = Backoff(self._rng, wait_max_s=_BACKOFF_MAX_S)
         while group:
             attempt += 1
             is_last = attempt > self._plan.retries
             began_s = self._clock.monotonic_s()
-            asked_ms = 0.0
+            asked_s = 0.0
             try:
                 answer = await self._post(poster, group)
-                asked_ms = (
-                    retry_after_ms(
-                        answer.headers.get(b"retry-after", b"").decode("latin-1"),
-                        self._clock.now_ms(),
-                    )
-                    or 0.0
-                )
+                asked = answer.headers.get(b"retry-after", b"").decode("latin-1")
+                asked_s = (retry_after_ms(asked, self._clock.now_ms()) or 0.0) / 1_000
                 said = self._read(answer, group)
             except (CannotConnect, NoAnswer) as error:
                 if is_last and isinstance(error, CannotConnect):
@@ -215,8 +211,7 @@ class BulkPublisher:
                     )
             group = again
             if group:
-                pause_ms = max(backoff_ms(attempt, self._rng), min(asked_ms, _RETRY_AFTER_MAX_MS))
-                await trio.sleep(pause_ms / 1_000)
+                await trio.sleep(max(backoff.next_s(), min(asked_s, _RETRY_AFTER_MAX_S)))
 
     async def _post(self, poster: Poster, group: Sequence[OutgoingMessage]) -> PostAnswer:
         headers = list(self._plan.headers)
@@ -252,25 +247,12 @@ class BulkPublisher:
         return (told + ends[:1] * len(group))[: len(group)]
 
 
-def backoff_ms(attempt: int, rng: random.Random) -> float:
-    """The pause after the given attempt (from 1): doubling from 50 ms to 5 s, half of it random."""
-    full = min(_BACKOFF_FIRST_MS * 2 ** (attempt - 1), _BACKOFF_MAX_MS)
-    return float(full) * (0.5 + rng.random() / 2)
-
-
 def percentile(sorted_values: Sequence[float], percent: float) -> float:
     """The nearest-rank percentile of values in ascending order; 0 for none."""
     if not sorted_values:
         return 0.0
     rank = max(1, -(-len(sorted_values) * percent // 100))
     return sorted_values[int(rank) - 1]
-
-
-def _first_of(group: BaseExceptionGroup[CannotConnect]) -> CannotConnect:
-    first: CannotConnect | BaseExceptionGroup[CannotConnect] = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
 
 
 # By status: what it means where the server says nothing, and what to do.
@@ -284,20 +266,13 @@ _WAYS_OUT = {
 
 
 def _error(answer: PostAnswer, url: str) -> str:
-    text = answer.body[:500].decode("utf-8", "replace")
-    code = ""
-    try:
-        body = json.loads(answer.body)
-        code = str(body["code"])
-        text = f"{code}: {body['message']}"
-    except (ValueError, KeyError, TypeError):
-        # Errors of the HTTP layer have no body of Hermes' shape; the raw text is all there is.
-        pass
+    code, text = error_of(answer.body)
     hint = f"is {url} a publishing side (default port 8080)?"
     if 300 <= answer.status < 400:
         return f"redirects are not followed: name the address that {url} leads to"
     if 200 <= answer.status < 300:
         return f"{hint} Those say 201 or 202"
+    text = f"{code}: {text}" if code else text
     if answer.status in (404, 405) and code in ("", "OTHER"):
         # A publishing side that misses a group or a topic says so by its code.
         return f"{text}; {hint}" if text else hint

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import trio
 import typer
 
@@ -113,15 +114,12 @@ def _ready(url: str, as_json: bool) -> None:
         print(f"taking pushes at {url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
 
 
-def _show_text(delivery: ReceivedPush) -> None:
-    body = printable(delivery.body[:_BODY_SHOWN_MAX].decode("utf-8", "replace"))
-    cut = "…" if len(delivery.body) > _BODY_SHOWN_MAX else ""
-    retry = f" retry {delivery.retry_count}" if delivery.retry_count else ""
-    print(
-        f"{delivery.status} {printable(delivery.path)} "
-        f"{printable(delivery.message_id) or '-'}{retry} {body}{cut}",
-        flush=True,
-    )
+def _show_text(push: ReceivedPush) -> None:
+    body = push.body if isinstance(push.body, str) else repr(push.body_base64)
+    cut = "…" if len(body) > _BODY_SHOWN_MAX else ""
+    retry = f" retry {push.retry_count}" if push.retry_count else ""
+    line = f"{push.status} {push.path} {push.message_id or '-'}{retry} {body[:_BODY_SHOWN_MAX]}"
+    print(printable(line) + cut, flush=True)
 
 
 def _show_json(delivery: ReceivedPush) -> None:
@@ -130,15 +128,7 @@ def _show_json(delivery: ReceivedPush) -> None:
 
 
 def _summary(counts: SinkCounts, as_json: bool) -> None:
-    fields = {
-        "received": counts.received,
-        "accepted": counts.accepted,
-        "refused": counts.refused,
-        "retries": counts.retries,
-        "duplicates": counts.duplicates,
-        "bytes": counts.bytes,
-        "spanMs": 0 if counts.first_ms is None else counts.last_ms - counts.first_ms,
-    }
+    fields = msgspec.to_builtins(counts)
     if as_json:
         print(json.dumps({"summary": fields}), flush=True)
     else:

@@ -1,12 +1,13 @@
 """A subscriber that decides by rules, counts what it takes, and can write it down."""
 
 import hashlib
-import json
-from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import RawIOBase
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.endpoint import Reply
@@ -48,8 +49,7 @@ class RecentIds:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedPush:
+class ReceivedPush(Struct, frozen=True, rename="camel"):
     """One push as it came in, and the status it was answered with."""
 
     received_ms: int
@@ -57,29 +57,18 @@ class ReceivedPush:
     retry_count: int
     method: str
     path: str
-    body: bytes
     status: int
+    body_sha256: str
+    body: str | UnsetType = UNSET
+    body_base64: bytes | UnsetType = UNSET
+    """For a body that is not UTF-8."""
 
     def line(self) -> bytes:
-        """One line of NDJSON; a body that is not UTF-8 is in `bodyBase64`."""
-        fields: dict[str, object] = {
-            "receivedMs": self.received_ms,
-            "messageId": self.message_id,
-            "retryCount": self.retry_count,
-            "method": self.method,
-            "path": self.path,
-            "status": self.status,
-            "bodySha256": hashlib.sha256(self.body).hexdigest(),
-        }
-        try:
-            fields["body"] = self.body.decode("utf-8")
-        except UnicodeDecodeError:
-            fields["bodyBase64"] = b64encode(self.body).decode("ascii")
-        return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+        """One line of NDJSON."""
+        return msgspec.json.encode(self) + b"\n"
 
 
-@dataclass(slots=True)
-class SinkCounts:
+class SinkCounts(Struct, rename="camel"):
     """The counts of a sink. A duplicate is an accepted delivery of an id accepted before."""
 
     received: int = 0
@@ -88,14 +77,14 @@ class SinkCounts:
     retries: int = 0
     duplicates: int = 0
     bytes: int = 0
-    first_ms: int | None = None
-    last_ms: int = 0
+    span_ms: int = 0
+    """Between the first and the last push."""
 
 
 @dataclass(slots=True)
 class Sink:
-    """Counts and answers the pushes to one path: `take` chooses the status by the rules, `respond`
-    sends it too, after their delay.
+    """Counts and answers pushes: `take` chooses the status by the rules, `respond` sends it after
+    their delay.
 
     `now_ms` gives the wall-clock time in milliseconds; each push is a line of `journal`, an
     unbuffered file.
@@ -106,45 +95,38 @@ class Sink:
     journal: RawIOBase | None = None
     show: Callable[[ReceivedPush], None] | None = None
     counts: SinkCounts = field(default_factory=SinkCounts)
+    _first_ms: int | None = None
     _accepted: RecentIds = field(default_factory=RecentIds)
     _failed_once: RecentIds = field(default_factory=RecentIds)
 
     def take(self, request: Request, body: bytes) -> ReceivedPush:
         """Decide on one request and count it."""
-        headers = request.fields
+        headers, counts, now_ms = request.fields, self.counts, self.now_ms()
         raw_id = headers.get(b"hermes-message-id") or headers.get(b"hermes-batch-id") or b""
-        message_id = raw_id.decode("latin-1")
+        message_id, digest = raw_id.decode("latin-1"), hashlib.sha256(body).hexdigest()
         # Without an id, equal bodies are the same message: the best that can be said of them.
-        identity = message_id or hashlib.sha256(body).hexdigest()
-        retry_text = headers.get(b"hermes-retry-count", b"0")
+        identity = message_id or digest
+        retries = headers.get(b"hermes-retry-count", b"0")
+        retry_count = int(retries) if retries.isdigit() else 0
         status = self.rules.status
         if self.rules.picks(identity) and self._failed_once.is_new(identity):
             status = 500
-        delivery = ReceivedPush(
-            received_ms=self.now_ms(),
-            message_id=message_id,
-            retry_count=int(retry_text) if retry_text.isdigit() else 0,
-            method=request.method,
-            path=request.target,
-            body=body,
-            status=status,
-        )
-        self._count(delivery, identity)
-        return delivery
-
-    def _count(self, delivery: ReceivedPush, identity: str) -> None:
-        counts = self.counts
+        if self._first_ms is None:
+            self._first_ms = now_ms
+        counts.span_ms = now_ms - self._first_ms
         counts.received += 1
-        counts.bytes += len(delivery.body)
-        counts.retries += delivery.retry_count > 0
-        counts.last_ms = delivery.received_ms
-        if counts.first_ms is None:
-            counts.first_ms = delivery.received_ms
-        if 200 <= delivery.status < 300:
+        counts.bytes += len(body)
+        counts.retries += retry_count > 0
+        if 200 <= status < 300:
             counts.accepted += 1
             counts.duplicates += not self._accepted.is_new(identity)
         else:
             counts.refused += 1
+        seen = (now_ms, message_id, retry_count, request.method, request.target, status, digest)
+        try:
+            return ReceivedPush(*seen, body=body.decode("utf-8"))
+        except UnicodeDecodeError:
+            return ReceivedPush(*seen, body_base64=body)
 
     def respond(self, request: Request, body: bytes, reply: Reply) -> None:
         """Answer one request; it is written down before. 507: it could not be written."""

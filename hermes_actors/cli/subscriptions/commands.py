@@ -1,28 +1,26 @@
 """`hermes subscription create|list|show|update|delete`: what subscriptions are."""
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from hermes_actors.cli.administration.arguments import TopicArgument
-from hermes_actors.cli.administration.resource import SUBSCRIPTION, show_updated, subscription_path
+from hermes_actors.cli.administration import resource
+from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
+from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.administration.topics import OWNER_DEFAULT
 from hermes_actors.cli.command_line import bodies
 from hermes_actors.cli.command_line.failures import UsageWrong, warn
-from hermes_actors.cli.command_line.options import FromFileOption, Output, OutputOption
+from hermes_actors.cli.command_line.options import FromFileOption, PatchArgument, YesOption
 from hermes_actors.cli.command_line.plain import command_group
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.output.render import show_object
 from hermes_actors.cli.subscriptions import (
     activation,
     deliveries,
-    health,
-    listing,
+    faring,
     signing,
     trying,
-    why,
 )
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
 from hermes_actors.model.redaction import MASK
@@ -49,7 +47,6 @@ app = command_group("Subscriptions: where a topic's messages are pushed to.")
     "hermes subscription create shop.orders --from-file subscription.json",
 )
 def create(
-    client: ManagementClient,
     topic: TopicArgument,
     subscription: Annotated[
         str | None, typer.Argument(metavar="SUBSCRIPTION", help="May be in the file.")
@@ -114,7 +111,6 @@ def create(
     ] = None,
     description: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
     from_file: FromFileOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Create a subscription; options win over the file. It gets what is published from then on."""
     file = bodies.from_file(from_file)
@@ -147,21 +143,21 @@ def create(
     body = subscription_body(file, given)
     name = str(body["name"])
     secret = _sign_anew(body)
-    answer = client.post(subscription_path(topic), body)
-    line = f"created subscription {name} of {topic}"
-    path = subscription_path(topic, name)
+    answer = management().post(subscription_path(topic), body)
     if secret:
         # Nobody can show it again, whatever comes after this.
         warn(
             "the signing secrets in the file are masked, so it signs with a new one, which the "
             f"subscriber has to be told: {secret}"
         )
-    show_updated(client, path, answer, line, output, body, known_fields)
+    line = f"created subscription {name} of {topic}"
+    known = known_fields(body)
+    resource.show_updated(subscription_path(topic, name), answer, line, body, known)
 
 
 def _sign_anew(body: dict[str, Any]) -> str:
-    """Give a body that `show` has printed a new secret for those that are masked in it, and tell
-    it; "" where none is.
+    """Give a body that `show` has printed a new secret in the place of masked ones, and return it;
+    "" where none is masked.
     """
     signing = body.get("signing")
     secrets = signing.get("secrets") if isinstance(signing, dict) else None
@@ -172,17 +168,14 @@ def _sign_anew(body: dict[str, Any]) -> str:
     return secret
 
 
-def known_fields(shown: dict[str, Any]) -> frozenset[str]:
-    """The dotted names of all fields of a subscription of this delivery type.
+def known_fields(body: dict[str, Any]) -> frozenset[str]:
+    """The dotted names of all fields of a subscription.
 
-    Those that Hermes does not know are shown only where they differ from their defaults, so a
-    field that is not shown may well have been understood.
+    Fields that Hermes does not know are shown only where they differ from their defaults.
     """
-    policy = BatchPolicy if shown.get("deliveryType") == DeliveryType.BATCH else SerialPolicy
-    names = [field.encode_name for field in msgspec.structs.fields(Subscription)]
-    return frozenset(
-        names
-        + [f"subscriptionPolicy.{each.encode_name}" for each in msgspec.structs.fields(policy)]
+    policy = BatchPolicy if body.get("deliveryType") == DeliveryType.BATCH else SerialPolicy
+    return frozenset(each.encode_name for each in msgspec.structs.fields(Subscription)) | frozenset(
+        f"subscriptionPolicy.{each.encode_name}" for each in msgspec.structs.fields(policy)
     )
 
 
@@ -206,36 +199,37 @@ def subscription_body(file: dict[str, Any], given: dict[str, Any]) -> dict[str, 
     return body
 
 
-_SUBSCRIPTION = replace(SUBSCRIPTION, unshown=known_fields)
-_SUBSCRIPTION.add_show(
+@management_command(app, "hermes subscription show shop.orders billing")
+def show(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
+    """Show a subscription; secrets are masked by the server."""
+    show_object(management().get(subscription_path(topic, subscription)))
+
+
+@management_command(
     app,
-    "Show a subscription; secrets are masked by the server.",
-    "hermes subscription show shop.orders billing",
-)
-_SUBSCRIPTION.add_update(
-    app,
-    "Update some fields of a subscription; the others stay. Pairs win over the file.",
     "hermes subscription update shop.orders billing subscriptionPolicy.rate=50",
     "hermes subscription update shop.orders billing endpoint=http://...",
 )
-_SUBSCRIPTION.add_delete(
-    app,
-    "Delete a subscription and its place in the topic.",
-    "hermes subscription delete shop.orders billing --yes",
-)
-management_command(
-    app,
-    "hermes subscription list",
-    "hermes subscription list --unhealthy",
-    "hermes subscription list shop.orders --sort lag",
-    name="list",
-)(listing.list_subscriptions)
+def update(
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
+    pairs: PatchArgument = None,
+    from_file: FromFileOption = None,
+) -> None:
+    """Update some fields of a subscription; the others stay. Pairs win over the file."""
+    path, body = subscription_path(topic, subscription), bodies.changes(pairs, from_file)
+    line = f"updated subscription {subscription} of {topic}"
+    resource.show_updated(path, management().put(path, body), line, body, known_fields(body))
 
-# What they do: suspend, activate, lag, retransmit, why, health; how they sign, what filters let
-# pass, how an endpoint answers.
-app.add_typer(activation.app)
-app.add_typer(deliveries.app)
-app.add_typer(why.app)
-app.add_typer(health.app)
-app.add_typer(signing.app)
-app.add_typer(trying.app)
+
+@management_command(app, "hermes subscription delete shop.orders billing --yes")
+def delete(
+    topic: TopicArgument, subscription: SubscriptionArgument, yes: YesOption = False
+) -> None:
+    """Delete a subscription and its place in the topic."""
+    what = f"subscription {subscription} of {topic}"
+    resource.delete(subscription_path(topic, subscription), subscription, what, yes)
+
+
+for part in (faring, activation, deliveries, signing, trying):
+    app.add_typer(part.app)

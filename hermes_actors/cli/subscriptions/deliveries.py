@@ -6,25 +6,25 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
+from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
+from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.bodies import TIME_HELP, time_to_send
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.cli.command_line.options import Output, OutputOption, YesOption, confirm
-from hermes_actors.cli.command_line.plain import PlainGroup
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.dlq.selection import say_letters
+from hermes_actors.cli.command_line.options import YesOption, confirm, wants_json
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.dlq import say_letters
 from hermes_actors.cli.output.render import (
+    Columns,
+    Fields,
     fields_of,
     known,
     parsed_object,
-    printable,
     say,
     show_answer,
-    show_rows,
+    show_table,
 )
 
-app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+app = typer.Typer()
 
 Positions = dict[tuple[str, Any], int]
 """By datacentre and partition."""
@@ -33,38 +33,41 @@ RETRANSMISSION_TIMEOUT_S = 60.0
 """The server waits up to 30 s for the consumers, and before that for logs that do not answer."""
 
 
-def _figures(partition: dict[str, Any]) -> list[str]:
-    names = ("partition", "position", "end", "lag")
-    return [known(partition.get(name)) for name in names]
+_LAG_COLUMNS = {
+    "DC": "datacenter",
+    "Partition": "partition",
+    "Position": "position",
+    "End": "end",
+    "Lag": "lag",
+}
 
 
-def _show_lag(found: dict[str, Any], topic: str, subscription: str) -> None:
-    datacenters = fields_of(found, "datacenters")
-    rows = [
-        [str(dc.get("datacenter", "")), *_figures(partition)]
-        for dc in datacenters
+def _partitions(found: Fields) -> list[Fields]:
+    """All partitions of all datacentres, each with its datacentre."""
+    return [
+        {"datacenter": str(dc.get("datacenter")), **partition}
+        for dc in fields_of(found, "datacenters")
         for partition in fields_of(dc, "partitions")
     ]
-    show_rows(("DC", "Partition", "Position", "End", "Lag"), rows, "no partition is known")
-    for dc in datacenters:
-        if reason := dc.get("reason"):
-            say(printable(f"{dc.get('datacenter')}: {reason}"))
-    say(f"in all: {known(found.get('lag'))}")
-    say_letters(topic, subscription, found)
 
 
-@management_command(
-    app,
-    "hermes subscription lag shop.orders billing",
-    arguments=SUBSCRIPTION.arguments,
-    show=_show_lag,
-)
-def lag(client: ManagementClient, topic: str, subscription: str) -> bytes:
+@management_command(app, "hermes subscription lag shop.orders billing")
+def lag(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
     """Show for each datacentre and partition what is not delivered yet.
 
     A message that waits for its retry counts as one, whatever was delivered after it.
     """
-    return client.get(f"{subscription_path(topic, subscription)}/lag")
+    path = f"{subscription_path(topic, subscription)}/lag"
+    show_answer(management().get(path), partial(_show_lag, topic, subscription))
+
+
+def _show_lag(topic: str, subscription: str, found: Fields) -> None:
+    show_table(_LAG_COLUMNS, _partitions(found), "no partition is known")
+    for dc in fields_of(found, "datacenters"):
+        if reason := dc.get("reason"):
+            say(f"{dc.get('datacenter')}: {reason}")
+    say(f"in all: {known(found.get('lag'))}")
+    say_letters(topic, subscription, found)
 
 
 @management_command(
@@ -72,12 +75,10 @@ def lag(client: ManagementClient, topic: str, subscription: str) -> bytes:
     "hermes subscription retransmit shop.orders billing --to 2026-01-31T12:00:00Z --dry-run",
     "hermes subscription retransmit shop.orders billing --to end",
     "hermes subscription retransmit shop.orders billing --offset dc1/0=4200 --offset dc2/3=0",
-    arguments=SUBSCRIPTION.arguments,
 )
 def retransmit(
-    client: ManagementClient,
-    topic: str,
-    subscription: str,
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
     to: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +93,6 @@ def retransmit(
         bool, typer.Option("--dry-run", help="Only show where it would go on, and what that means.")
     ] = False,
     yes: YesOption = False,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Go on somewhere else in the topic: back, to deliver again, or forward, to skip.
 
@@ -102,50 +102,42 @@ def retransmit(
     if to == "end" and not dry_run:
         what = f"all that subscription {subscription} of {topic} has not been delivered yet"
         confirm(what, yes, "skip")
-    path = f"{subscription_path(topic, subscription)}/retransmission"
-    if dry_run:
-        path += "?dryRun=true"
-    content = client.put(path, body, timeout_s=RETRANSMISSION_TIMEOUT_S)
-    is_shown = dry_run and output is Output.TABLE
-    now = client.get(f"{subscription_path(topic, subscription)}/lag") if is_shown else b"{}"
-    show = partial(_show_offsets, body, _positions(parsed_object(now)) if dry_run else None)
-    show_answer(content, output, show)
-    if output is Output.TABLE:
+    path = subscription_path(topic, subscription)
+    query = "?dryRun=true" if dry_run else ""
+    content = management().put(
+        f"{path}/retransmission{query}", body, timeout_s=RETRANSMISSION_TIMEOUT_S
+    )
+    positions: Positions | None = None
+    if dry_run and not wants_json():
+        standing = _partitions(parsed_object(management().get(f"{path}/lag")))
+        positions = {
+            (each["datacenter"], each.get("partition")): each["position"]
+            for each in standing
+            if isinstance(each.get("position"), int)
+        }
+    show_answer(content, partial(_show_offsets, body, positions))
+    if not wants_json():
         what = "would go on" if dry_run else "goes on"
-        say(f"subscription {printable(subscription)} of {printable(topic)} {what} there")
+        say(f"subscription {subscription} of {topic} {what} there")
 
 
-def _show_offsets(body: dict[str, Any], positions: Positions | None, found: dict[str, Any]) -> None:
+def _show_offsets(body: Fields, positions: Positions | None, found: Fields) -> None:
     """Where the server goes on; for a dry run, with what that means for those `positions`."""
-    columns = ("DC", "Partition", "Offset", *(() if positions is None else ("Means",)))
-    rows: list[list[str]] = []
-    for dc in found:
-        for entry in fields_of(found, dc):
-            partition = entry.get("partition")
-            row = [dc, known(partition), known(entry.get("offset"))]
-            if positions is not None:
-                row.append(_moved(entry, positions.get((dc, partition))))
-            rows.append(row)
-    show_rows(columns, rows, "no partition is known")
+    columns: Columns = {"DC": "datacenter", "Partition": "partition", "Offset": "offset"}
+    if positions is not None:
+        columns = {**columns, "Means": partial(_moved, positions)}
+    rows = [{"datacenter": dc, **entry} for dc in found for entry in fields_of(found, dc)]
+    show_table(columns, rows, "no partition is known")
     for line in _kept_within(body, found):
-        say(printable(line))
+        say(line)
     for dc in found:
         if not fields_of(found, dc) and "offsets" not in body:
-            say(printable(f"{dc}: its log does not answer; found out there when it does"))
+            say(f"{dc}: its log does not answer; found out there when it does")
 
 
-def _positions(lag: dict[str, Any]) -> Positions:
-    """Where each partition of each datacentre stands, as far as that is known."""
-    return {
-        (str(dc.get("datacenter")), partition.get("partition")): partition["position"]
-        for dc in fields_of(lag, "datacenters")
-        for partition in fields_of(dc, "partitions")
-        if isinstance(partition.get("position"), int)
-    }
-
-
-def _moved(entry: dict[str, Any], position: int | None) -> str:
+def _moved(positions: Positions, entry: Fields) -> str:
     offset = entry.get("offset")
+    position = positions.get((entry["datacenter"], entry.get("partition")))
     if position is None or not isinstance(offset, int):
         return "?"
     if offset == position:
@@ -153,7 +145,7 @@ def _moved(entry: dict[str, Any], position: int | None) -> str:
     return f"{position - offset} again" if offset < position else f"{offset - position} skipped"
 
 
-def _kept_within(body: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+def _kept_within(body: Fields, found: Fields) -> Iterator[str]:
     """Where the server has gone on elsewhere than was asked for: the log holds no such offset."""
     for dc, asked in body.get("offsets", {}).items():
         for entry in fields_of(found, dc):

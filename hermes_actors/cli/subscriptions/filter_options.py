@@ -14,7 +14,8 @@ FilterOption = Annotated[
     typer.Option(
         "--filter",
         metavar="jsonpath:PATH=REGEX|avropath:PATH=REGEX|header:NAME=REGEX|JSON",
-        help="What passes: the whole value must match. Repeatable: all must pass.",
+        help="What passes: the whole value must match. Repeatable: all must pass. A path that "
+        "holds = needs the form in JSON.",
     ),
 ]
 _KEYS = {"jsonpath": "path", "avropath": "path", "header": "header"}
@@ -47,36 +48,13 @@ def _parsed(text: str) -> list[Any]:
 
 
 def _short(text: str, kind: str, rest: str) -> dict[str, str]:
-    at, unclosed = _equals_at(rest) if kind == "jsonpath" else (rest.find("="), "")
-    if at < 0 and unclosed:
-        raise UsageWrong(f"--filter '{text}': '{unclosed}' is not closed before an =")
-    what = rest[:at].strip() if at >= 0 else ""
-    matcher = rest[at + 1 :] if at >= 0 else ""
-    if not what or not matcher:
+    what, _, matcher = rest.partition("=")
+    if not what.strip() or not matcher:
         raise UsageWrong(
             f"--filter '{text}': expected {kind}:{_KEYS[kind].upper()}=REGEX, for example "
             f"{_EXAMPLES[kind]}"
         )
-    return {"type": kind, _KEYS[kind]: what, "matcher": matcher}
-
-
-def _equals_at(text: str) -> tuple[int, str]:
-    """The first `=` that is not in brackets or quotes, where a path may have some; -1: none, and
-    then what is still open in the end.
-    """
-    depth, quote, opened = 0, "", ""
-    for at, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote and text[at - 1] != "\\" else quote
-        elif letter in "'\"" and depth:
-            quote = letter
-        elif letter in "[(":
-            depth, opened = depth + 1, text[at:]
-        elif letter in "])":
-            depth -= 1
-        elif letter == "=" and depth <= 0:
-            return at, ""
-    return -1, opened if depth > 0 else ""
+    return {"type": kind, _KEYS[kind]: what.strip(), "matcher": matcher}
 
 
 def _checked(filter_: Any, text: str) -> Any:

@@ -1,51 +1,36 @@
 """`hermes subscription rotate-secret|retire-secrets`: what requests are signed with."""
 
-from typing import Any
-
 import typer
 
-from hermes_actors.cli.administration.resource import SUBSCRIPTION, show_changed, subscription_path
-from hermes_actors.cli.command_line.options import Output, OutputOption
-from hermes_actors.cli.command_line.plain import PlainGroup
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient
-from hermes_actors.cli.output.render import printable, say
+from hermes_actors.cli.administration.arguments import SubscriptionArgument, TopicArgument
+from hermes_actors.cli.administration.resource import show_changed, subscription_path
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.output.render import Fields, say, show_answer
 
-app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+app = typer.Typer()
 
 
-def _show_secret(found: dict[str, Any]) -> None:
-    say(printable(str(found.get("secret", ""))))
-    if older := found.get("olderSecrets"):
-        say(printable(f"signing with {older} older too, until hermes subscription retire-secrets"))
-
-
-@management_command(
-    app,
-    "hermes subscription rotate-secret shop.orders billing",
-    name="rotate-secret",
-    arguments=SUBSCRIPTION.arguments,
-    show=_show_secret,
-)
-def rotate_secret(client: ManagementClient, topic: str, subscription: str) -> bytes:
+@management_command(app, "hermes subscription rotate-secret shop.orders billing")
+def rotate_secret(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
     """Sign with a new secret too, and print it: nobody can show it again.
 
     The old ones go on signing until retire-secrets.
     """
-    return client.post(f"{subscription_path(topic, subscription)}/signing/rotate", {})
+    path = f"{subscription_path(topic, subscription)}/signing/rotate"
+    show_answer(management().post(path, {}), _show_secret)
 
 
-@management_command(
-    app,
-    "hermes subscription retire-secrets shop.orders billing",
-    name="retire-secrets",
-    arguments=SUBSCRIPTION.arguments,
-)
-def retire_secrets(
-    client: ManagementClient, topic: str, subscription: str, output: OutputOption = Output.TABLE
-) -> None:
+def _show_secret(found: Fields) -> None:
+    say(str(found.get("secret", "")))
+    if older := found.get("olderSecrets"):
+        say(f"signing with {older} older too, until hermes subscription retire-secrets")
+
+
+@management_command(app, "hermes subscription retire-secrets shop.orders billing")
+def retire_secrets(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
     """Sign with the newest secret only: every subscriber has it."""
     path = subscription_path(topic, subscription)
-    answer = client.post(f"{path}/signing/retire", {})
-    line = f"subscription {subscription} of {topic}: signs with its newest secret only"
-    show_changed(client, path, answer, line, output)
+    answer = management().post(f"{path}/signing/retire", {})
+    show_changed(
+        path, answer, f"subscription {subscription} of {topic}: signs with its newest secret only"
+    )

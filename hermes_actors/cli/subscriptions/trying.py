@@ -3,29 +3,31 @@
 import base64
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hermes_actors.cli.administration.arguments import TopicArgument, completed
-from hermes_actors.cli.administration.resource import SUBSCRIPTION, subscription_path
+from hermes_actors.cli.administration.arguments import (
+    SubscriptionArgument,
+    TopicArgument,
+    completed,
+)
+from hermes_actors.cli.administration.resource import subscription_path
 from hermes_actors.cli.command_line.failures import CommandFailed, UsageWrong, warn
-from hermes_actors.cli.command_line.options import Output, OutputOption
-from hermes_actors.cli.command_line.plain import PlainGroup
-from hermes_actors.cli.connection.asking import management_command
-from hermes_actors.cli.connection.management import ManagementClient, quoted
+from hermes_actors.cli.connection.asking import management, management_command
+from hermes_actors.cli.connection.management import quoted
 from hermes_actors.cli.output.render import (
+    Fields,
     counted,
     fields_of,
     parsed_object,
     printable,
     say,
-    say_wrapped,
     show_answer,
 )
 from hermes_actors.cli.subscriptions.filter_options import FilterOption, filters_of
 
-app = typer.Typer(cls=PlainGroup, rich_markup_mode="rich")
+app = typer.Typer()
 
 MessageOption = Annotated[
     str | None, typer.Option("--message", "-m", metavar="TEXT", help="The message's body.")
@@ -35,24 +37,14 @@ FileOption = Annotated[
 ]
 
 
-def _show_result(answer: dict[str, Any]) -> None:
-    reason = answer.get("errorMessage")
-    say(printable(f"{answer.get('status')}: {reason}" if reason else str(answer.get("status"))))
-    for warning in answer.get("warnings") or []:
-        warn(printable(str(warning)))
-
-
 @management_command(
     app,
     'hermes subscription filter-test shop.orders billing -m \'{"country":"PL"}\'',
     "hermes subscription filter-test shop.orders billing --file order.json",
     "hermes subscription filter-test shop.orders --file order.json --filter "
     "'jsonpath:$.country=PL|DE'",
-    name="filter-test",
-    show=_show_result,
 )
 def filter_test(
-    client: ManagementClient,
     topic: TopicArgument,
     subscription: Annotated[
         str | None,
@@ -69,7 +61,7 @@ def filter_test(
         list[str] | None,
         typer.Option("--header", "-H", metavar="NAME:VALUE", help="A header that was propagated."),
     ] = None,
-) -> bytes:
+) -> None:
     """Say whether a message passes filters: MATCHED, NOT_MATCHED, or ERROR with the reason."""
     if (subscription is None) is not bool(filters):
         raise UsageWrong("give either SUBSCRIPTION, whose filters are tried, or --filter")
@@ -79,9 +71,17 @@ def filter_test(
         "headers": dict(_header(each) for each in headers or []),
     }
     if subscription is not None:
-        found = parsed_object(client.get(subscription_path(topic, subscription)))
+        found = parsed_object(management().get(subscription_path(topic, subscription)))
         given = found.get("filters") or []
-    return client.post(f"/filters/{quoted(topic)}", {**body, "filters": given})
+    content = management().post(f"/filters/{quoted(topic)}", {**body, "filters": given})
+    show_answer(content, _show_result)
+
+
+def _show_result(found: Fields) -> None:
+    reason = found.get("errorMessage")
+    say(f"{found.get('status')}: {reason}" if reason else str(found.get("status")))
+    for warning in found.get("warnings") or []:
+        warn(printable(str(warning)))
 
 
 def body_of(message: str | None, file: str | None) -> bytes:
@@ -110,15 +110,12 @@ def _header(text: str) -> tuple[str, str]:
     'hermes subscription test shop.orders billing -m \'{"id":1,"total":9.5}\'',
     "hermes subscription test shop.orders billing --file order.json -o json",
     name="test",
-    arguments=SUBSCRIPTION.arguments,
 )
 def try_endpoint(
-    client: ManagementClient,
-    topic: str,
-    subscription: str,
+    topic: TopicArgument,
+    subscription: SubscriptionArgument,
     message: MessageOption = None,
     file: FileOption = None,
-    output: OutputOption = Output.TABLE,
 ) -> None:
     """Push one made-up message to the endpoint now, and show the request and its answer.
 
@@ -127,8 +124,8 @@ def try_endpoint(
     body = {}
     if message is not None or file is not None:
         body["message"] = base64.b64encode(body_of(message, file)).decode()
-    content = client.post(f"{subscription_path(topic, subscription)}/test", body)
-    show_answer(content, output, _show)
+    content = management().post(f"{subscription_path(topic, subscription)}/test", body)
+    show_answer(content, _show)
     found = parsed_object(content)
     if found.get("isDelivered") is not True:
         raise CommandFailed(
@@ -137,41 +134,31 @@ def try_endpoint(
         )
 
 
-def _show(found: dict[str, Any]) -> None:
-    took = f"{found.get('tookMs')} ms"
+def _show(found: Fields) -> None:
     said = "delivered" if found.get("isDelivered") is True else "not delivered"
-    say_wrapped(
-        f"{said} from {found.get('datacenter')} {found.get('node')} in {took}: "
+    say(
+        f"{said} from {found.get('datacenter')} {found.get('node')} in {found.get('tookMs')} ms: "
         f"{found.get('outcome')}"
     )
-    pushes = fields_of(found, "pushes")
-    for push in pushes:
-        _show_push(push)
-    total = found.get("pushesTotal", len(pushes))
-    if isinstance(total, int) and total > len(pushes):
-        say(f"\nof {total} pushes the first {len(pushes)} are shown")
+    for push in fields_of(found, "pushes"):
+        request, answer = push.get("request") or {}, push.get("answer")
+        _show_lines(">", f"{request.get('method')} {request.get('url')}", request)
+        ended = f"after {push.get('tookMs')} ms"
+        if isinstance(answer, dict):
+            _show_lines("<", f"{push.get('outcome')} {ended}", answer)
+        else:
+            say(f"\n< no answer {ended}: {push.get('outcome')}")
 
 
-def _show_push(push: dict[str, Any]) -> None:
-    request, answer = push.get("request") or {}, push.get("answer")
-    say("")
-    _show_lines(">", f"{request.get('method')} {request.get('url')}", request)
-    say("")
-    if isinstance(answer, dict):
-        _show_lines("<", f"{push.get('outcome')} after {push.get('tookMs')} ms", answer)
-    else:
-        say_wrapped(f"< no answer after {push.get('tookMs')} ms: {push.get('outcome')}")
-
-
-def _show_lines(mark: str, first: str, part: dict[str, Any]) -> None:
-    say(f"{mark} {printable(first)}")
+def _show_lines(mark: str, first: str, part: Fields) -> None:
+    say(f"\n{mark} {printable(first)}")
     for name, value in part.get("headers") or []:
-        say(f"{mark} {printable(str(name))}: {printable(str(value))}")
+        say(f"{mark} {name}: {value}")
     body, size = str(part.get("body", "")), part.get("bodyBytes", 0)
     if not size:
         return
     say(mark)
     for line in body.splitlines() or [""]:
-        say(f"{mark} {printable(line)}")
-    if isinstance(size, int) and size > len(body.encode()):
+        say(f"{mark} {line}")
+    if size > len(body.encode()):
         say(f"{mark} ... of {counted(size, 'byte')}")

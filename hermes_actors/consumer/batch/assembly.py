@@ -12,7 +12,7 @@ all others.
 
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NoReturn
 
@@ -23,32 +23,13 @@ from msgspec.structs import replace
 from hermes_actors.consumer.delivery.delivery import Batch, Buffer, Delivery
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, UndecodableRecord, enveloped
-from hermes_actors.model.subscription import BatchBody
+from hermes_actors.model.subscription import BatchBody, BatchPolicy
 
 ARRAY_BYTES = 2
 """The brackets of an array."""
 
 _MESSAGE_ID = "messageId"
 _skim = msgspec.json.Decoder(msgspec.Raw).decode
-
-
-class Bounds(Struct, frozen=True):
-    """When a batch is complete. `volume_bytes` counts the body, brackets and commas included."""
-
-    size: int
-    time_s: float
-    volume_bytes: int
-    body: BatchBody
-
-
-class GivenUp(Struct, frozen=True):
-    """A message that fits into no batch, or whose batch was given up, for its dead letter."""
-
-    delivery: Delivery
-    reason: DiscardReason
-    detail: str
-    attempts: int = 0
-    status: int = 0
 
 
 class _Element(Struct, eq=False):
@@ -63,11 +44,12 @@ class BatchAssembly(Buffer):
     """All messages of one consumer that are not settled; the consumer reads into it.
 
     `render` makes a message an element and raises UndecodableRecord for one that cannot be.
+    `size_max`, set by its user, is how many messages a batch may hold.
     """
 
     def __init__(
         self,
-        bounds: Bounds,
+        policy: BatchPolicy,
         render: Callable[[Delivery, BatchBody], bytes],
         now_s: Callable[[], float],
         *,
@@ -78,7 +60,8 @@ class BatchAssembly(Buffer):
         `buried_max` given up and not let go, nothing more is taken up.
         """
         super().__init__(buried_max)
-        self._bounds = bounds
+        self._policy = policy
+        self.size_max = policy.batch_size
         self._render = render
         self._now_s = now_s
         self._bytes_max = bytes_max
@@ -88,9 +71,6 @@ class BatchAssembly(Buffer):
         # The next message does not fit in.
         self._is_closed = False
         self.current: Batch | None = None
-        self._size_max = bounds.size
-
-    # What reading and the actor ask.
 
     def add(self, delivery: Delivery) -> None:
         """Queue a message that has been read."""
@@ -98,19 +78,9 @@ class BatchAssembly(Buffer):
         self.buffered_bytes += delivery.size_bytes
 
     @property
-    def window(self) -> int:
-        """How many messages may be in flight."""
-        return min(self._bounds.size, self._size_max)
-
-    @property
     def fresh(self) -> int:
         """How many messages have been read and have no place in a batch yet."""
         return len(self._queue)
-
-    @property
-    def gathered(self) -> int:
-        """How many messages the open batch holds."""
-        return len(self._open)
 
     @property
     def waiting(self) -> int:
@@ -123,54 +93,45 @@ class BatchAssembly(Buffer):
     @property
     def is_full(self) -> bool:
         """True when the open batch takes no more."""
-        if not self._open:
-            return False
-        bounds = self._bounds
         # A comma and a digit would have to fit.
-        is_out_of_bytes = ARRAY_BYTES + self._open_bytes + 2 > bounds.volume_bytes
-        return self._is_closed or len(self._open) >= self.window or is_out_of_bytes
+        is_out_of_bytes = ARRAY_BYTES + self._open_bytes + 2 > self._policy.batch_volume
+        is_complete = self._is_closed or len(self._open) >= self.size_max or is_out_of_bytes
+        return bool(self._open) and is_complete
 
     @property
     def can_fill(self) -> bool:
         """True when `fill` has something to do."""
         return bool(self._queue) and not self.is_full and self.buried < self.waiting_max
 
-    def fill(self, count_max: int) -> list[GivenUp]:
-        """Take up to `count_max` messages into the open batch; what fits into none is returned,
-        and counts as buried.
+    def fill(self, count_max: int, give_up: Callable[[Delivery, DiscardReason, str], None]) -> None:
+        """Take up to `count_max` messages into the open batch. What fits into none counts as
+        buried, and `give_up` is called with why.
         """
-        rejected: list[GivenUp] = []
         for _ in range(count_max):
             if not self.can_fill:
-                break
-            problem = self._admit(self._queue[0])
+                return
+            element, problem = self._queue[0], None
+            if not element.data:
+                try:
+                    element.data = self._render(element.delivery, self._policy.body)
+                except UndecodableRecord as error:
+                    problem = DiscardReason.UNDECODABLE, str(error)
+            size_bytes, volume_bytes = len(element.data), self._policy.batch_volume
+            grown_bytes = self._open_bytes + bool(self._open) + size_bytes
+            if ARRAY_BYTES + size_bytes > volume_bytes:
+                detail = f"{size_bytes} bytes do not fit into a batchVolume of {volume_bytes}"
+                problem = DiscardReason.TOO_LARGE, detail
             if problem is not None:
                 self._queue.popleft()
-                problem.delivery.given_up()
+                element.delivery.given_up()
                 self.buried += 1
-                rejected.append(problem)
-        return rejected
-
-    def _admit(self, element: _Element) -> GivenUp | None:
-        """Take one in, or close the open batch before it; else return why it fits into none."""
-        delivery, bounds = element.delivery, self._bounds
-        if not element.data:
-            try:
-                element.data = self._render(delivery, bounds.body)
-            except UndecodableRecord as error:
-                return GivenUp(delivery, DiscardReason.UNDECODABLE, str(error))
-        size_bytes = len(element.data)
-        if ARRAY_BYTES + size_bytes > bounds.volume_bytes:
-            detail = f"{size_bytes} bytes do not fit into a batchVolume of {bounds.volume_bytes}"
-            return GivenUp(delivery, DiscardReason.TOO_LARGE, detail)
-        grown_bytes = self._open_bytes + bool(self._open) + size_bytes
-        if ARRAY_BYTES + grown_bytes > bounds.volume_bytes:
-            self._is_closed = True
-            return None
-        self._open_bytes = grown_bytes
-        self._open.append(self._queue.popleft())
-        delivery.taken_up_s = element.read_s
-        return None
+                give_up(element.delivery, *problem)
+            elif ARRAY_BYTES + grown_bytes > volume_bytes:
+                self._is_closed = True
+            else:
+                self._open_bytes = grown_bytes
+                self._open.append(self._queue.popleft())
+                element.delivery.taken_up_s = element.read_s
 
     @property
     def ready_s(self) -> float:
@@ -179,7 +140,16 @@ class BatchAssembly(Buffer):
             return float("inf")
         if self.is_full or (not self._queue and self.buffered_bytes >= self._bytes_max):
             return float("-inf")
-        return self._open[0].read_s + self._bounds.time_s
+        return self._open[0].read_s + self._policy.batch_time / 1_000
+
+    @property
+    def due(self) -> tuple[float, int]:
+        """When the next attempt may be made, of the current batch or of the open one, and how many
+        messages it has; infinity while one is under way or there is none.
+        """
+        if self.current is None:
+            return self.ready_s, len(self._open)
+        return (float("inf") if self.inflight else self.current.due_s), len(self.current.deliveries)
 
     def close(self, batch_id: str, now_s: float) -> Batch:
         """Make the open batch the current one and return it."""
@@ -193,87 +163,88 @@ class BatchAssembly(Buffer):
 
     # What becomes of the current batch.
 
-    def settle(self) -> None:
-        """Settle the current batch: its messages need nothing more."""
-        for delivery in self._end_current():
-            delivery.settled()
-            self.buffered_bytes -= delivery.size_bytes
+    def wait(self, what: Batch, due_s: float) -> None:
+        """Let it wait until `due_s` for its next attempt."""
+        self.inflight = 0
+        what.due_s = due_s
+        for each in what.deliveries:
+            each.wait()
 
-    def bury(self) -> None:
-        """Give the current batch up; `forget` follows for each of its messages."""
-        for delivery in self._end_current():
-            delivery.given_up()
-            self.buried += 1
+    def remove(self, what: Batch) -> None:
+        """Drop it: its messages are settled, and need nothing more."""
+        self._end_current()
+        for each in what.deliveries:
+            self._drop(each)
 
-    def dissolve(self) -> None:
-        """Make the current batch, which is not in flight, and the open one anew: their messages lie
-        in front of the queue again, but for those that a retransmission has moved.
-        """
-        again = [] if self.current is None else self._end_current()
-        for delivery in again:
-            delivery.returned()
-        elements = deque(_Element(each, each.taken_up_s or 0.0) for each in again)
-        for element in chain(self._open, self._queue):
-            element.data = b""
-            elements.append(element)
-        self._forget_open()
-        self._queue = deque()
-        for element in elements:
-            if element.delivery.is_superseded:
-                element.delivery.forgotten()
-                self.buffered_bytes -= element.delivery.size_bytes
-            else:
-                self._queue.append(element)
+    def bury(self, what: Batch) -> None:
+        """Give it up; `forget` follows for each of its messages."""
+        self._end_current()
+        for each in what.deliveries:
+            each.given_up()
+        self.buried += len(what.deliveries)
 
-    def change(self, bounds: Bounds) -> None:
-        """Use other bounds from now on, also for what waits."""
-        if bounds == self._bounds:
-            return
-        is_other = (bounds.size, bounds.volume_bytes, bounds.body) != (
-            self._bounds.size,
-            self._bounds.volume_bytes,
-            self._bounds.body,
-        )
-        self._bounds = bounds
-        if is_other:
+    def let_go(self, what: Batch) -> None:
+        """Make it anew: its messages come again in batches as they are to be now."""
+        self._end_current()
+        self._dissolve(what.deliveries)
+
+    def change(self, policy: BatchPolicy) -> None:
+        """Use another policy from now on, also for what waits."""
+        before, self._policy = self._policy, policy
+        self.size_max = policy.batch_size
+        if (before.batch_size, before.batch_volume, before.body) != (
+            policy.batch_size,
+            policy.batch_volume,
+            policy.body,
+        ):
             self._make_anew()
-
-    def cap(self, size_max: int) -> None:
-        """Put no more messages than this into later batches. What waits for a retry stays as it
-        is.
-        """
-        self._size_max = size_max
 
     def drop_superseded(self) -> None:
         """Forget what waits of partitions that a retransmission has taken elsewhere."""
         current = [] if self.current is None else self.current.deliveries
         read = (element.delivery for element in chain(self._open, self._queue))
-        if any(each.offsets.is_superseded for each in chain(current, read)):
+        if any(each.is_superseded for each in chain(current, read)):
             self._make_anew()
 
     def clear(self) -> None:
         """Forget all messages: the consumer has ended, and who still shows it shows nothing."""
         self._queue.clear()
         self._forget_open()
-        self.current = None
-        self.inflight = self.buffered_bytes = self.buried = 0
+        self._end_current()
+        self.buffered_bytes = self.buried = 0
 
     def _make_anew(self) -> None:
         current = self.current
         if current is not None and self.inflight:
-            # When it has failed, it is dissolved: what is in flight cannot be changed.
-            current.is_outdated = True
-            self.current = None
-            self.dissolve()
-            self.current = current
+            # It is let go when it has failed: what is in flight cannot be changed.
+            current.is_superseded = True
+            self._dissolve([])
+        elif current is not None:
+            self.let_go(current)
         else:
-            self.dissolve()
+            self._dissolve([])
 
-    def _end_current(self) -> list[Delivery]:
-        assert self.current is not None, "there is a current batch"
-        deliveries = self.current.deliveries
+    def _dissolve(self, again: Sequence[Delivery]) -> None:
+        """Put the messages of an ended batch and of the open one in front of the queue again, but
+        for those that a retransmission has moved.
+        """
+        for delivery in again:
+            delivery.returned()
+        elements = [_Element(each, each.taken_up_s or 0.0) for each in again]
+        elements += chain(self._open, self._queue)
+        self._forget_open()
+        self._queue = deque()
+        for element in elements:
+            element.data = b""
+            if element.delivery.is_superseded:
+                element.delivery.forgotten()
+                self._drop(element.delivery)
+            else:
+                self._queue.append(element)
+
+    def _end_current(self) -> None:
         self.current = None
-        return deliveries
+        self.inflight = 0
 
     def _forget_open(self) -> None:
         self._open = []

@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import trio
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
 from hermes_actors.consumer.delivery.measures import Gauge, SubscriptionMeasures
 from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.coordination.lease import Lease
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
     LogUnavailable,
     Outcome,
@@ -35,6 +33,7 @@ from hermes_actors.model.dead_letter import (
 from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import MESSAGE_BYTES_MAX, Ack
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.wakeup import Wakeup
 from hermes_actors.status.reasons import Code, Reason, because
 
@@ -49,12 +48,8 @@ RECORD_BYTES_MAX = MESSAGE_BYTES_MAX + 65_536
 _BACKOFF_MAX_S = 5.0
 
 
-class _PendingLetter(Struct, eq=False):
-    """A letter on its way."""
-
-    letter: Letter
-    record: Record
-    kept: Callable[[Settlement], None]
+_Pending = tuple[Letter, Callable[[Settlement], None]]
+"""A letter on its way, and what to call when it is kept."""
 
 
 class KeptDeadLetters:
@@ -83,7 +78,7 @@ class KeptDeadLetters:
         self._name = str(live.name)
         self._key = self._name.encode()
         self.topic = dlq_topic(live.name.topic.group, parts.namespace)
-        self._waiting: deque[_PendingLetter] = deque()
+        self._waiting: deque[_Pending] = deque()
         self._wakeup = Wakeup()
         self._backoff = Backoff(parts.rng, wait_max_s=_BACKOFF_MAX_S)
         # As the topic is; None until that is known.
@@ -109,17 +104,17 @@ class KeptDeadLetters:
         self._live = live
 
     def letter_of(
-        self, delivery: Delivery, reason: DiscardReason, detail: str, attempts: int, status: int
+        self, delivery: Delivery, reason: DiscardReason, detail: str, status: int
     ) -> Letter:
-        """Return the letter of a message that is given up now, for people after so many `attempts`,
-        of which the last had this status, 0 when there was no answer.
+        """Return the letter of a message that is given up now; the last attempt at it had this
+        status, 0 when there was no answer.
         """
         record, again = delivery.record, delivery.redriven
         missed = () if delivery.served is None else delivery.served.missed
         end: dict[str, Any] = {
             "reason": reason.value,
             "detail": detail,
-            "attempts": attempts,
+            "attempts": delivery.attempts,
             "status": status,
             "at_ms": self._clock.now_ms(),
         }
@@ -158,7 +153,7 @@ class KeptDeadLetters:
         if not (self._config.enabled and self._live.subscription.dead_letters_enabled):
             kept(Settlement.DROPPED)
             return
-        self._waiting.append(_PendingLetter(letter, letter_record(letter), kept))
+        self._waiting.append((letter, kept))
         self._wakeup.set()
 
     async def run(self) -> None:
@@ -174,7 +169,7 @@ class KeptDeadLetters:
             if not self._waiting:
                 await self._wakeup.wait()
                 continue
-            trouble = await self._try_to_keep(self._next_batch())
+            trouble = await self._try_to_keep()
             if trouble:
                 if not self.trouble:
                     _logger.warning("%s: dead letters wait: %s", self._name, trouble)
@@ -185,22 +180,12 @@ class KeptDeadLetters:
                 self.trouble = ""
                 self._backoff.reset()
 
-    def _next_batch(self) -> list[_PendingLetter]:
-        batch: list[_PendingLetter] = []
-        room_bytes = BATCH_BYTES_MAX
-        for each in self._waiting:
-            room_bytes -= each.record.size_bytes
-            if batch and (room_bytes < 0 or len(batch) == BATCH_RECORDS_MAX):
-                break
-            batch.append(each)
-        return batch
-
-    async def _try_to_keep(self, batch: Sequence[_PendingLetter]) -> str:
-        """Append the batch; "", or why some of it was not stored and is to be tried again."""
+    async def _try_to_keep(self) -> str:
+        """Append the next letters; "", or why some were not stored and are to be tried again."""
+        records = self._next_records()
         try:
             settings = await self._require_topic()
             partition = partition_of(self._key, settings.partitions)
-            records = [each.record for each in batch]
             if not self._lease.is_open():
                 # Others would see them, and another owner may have the messages by now.
                 await self._lease.wait_opened()
@@ -210,25 +195,35 @@ class KeptDeadLetters:
         except ValueError as error:
             # A policy of the cluster, for an operator to lift; no letter is lost till then.
             return f"the log does not take the topic: {error}"
-        return self._take_in(batch, outcomes)
+        return self._take_in(outcomes)
 
-    def _take_in(self, batch: Sequence[_PendingLetter], outcomes: Sequence[Outcome]) -> str:
+    def _next_records(self) -> list[Record]:
+        records: list[Record] = []
+        room_bytes = BATCH_BYTES_MAX
+        for letter, _ in self._waiting:
+            record = letter_record(letter)
+            room_bytes -= record.size_bytes
+            if records and (room_bytes < 0 or len(records) == BATCH_RECORDS_MAX):
+                break
+            records.append(record)
+        return records
+
+    def _take_in(self, outcomes: Sequence[Outcome]) -> str:
         """Settle what is stored and keep the others waiting; "", or why some are to wait."""
         trouble = ""
-        rest: list[_PendingLetter] = []
-        for _ in batch:
-            self._waiting.popleft()
-        for each, outcome in zip(batch, outcomes, strict=True):
+        rest: list[_Pending] = []
+        for outcome in outcomes:
+            letter, kept = self._waiting.popleft()
             if isinstance(outcome, Stored):
-                each.kept(Settlement.DEAD_LETTER)
+                kept(Settlement.DEAD_LETTER)
                 continue
-            rest.append(each)
             if isinstance(outcome, RefusedRecord):
                 # The topic may have gone, or be another one.
                 self._settings = None
-                if outcome.is_too_large and not each.letter.missing_bytes:
-                    self._cut(each, outcome.reason)
+                if outcome.is_too_large and not letter.missing_bytes:
+                    rest.append((self._cut(letter, outcome.reason), kept))
                     continue
+            rest.append((letter, kept))
             trouble = trouble or outcome.reason
         self._waiting.extendleft(reversed(rest))
         return trouble
@@ -242,7 +237,7 @@ class KeptDeadLetters:
         if self._settings is not None:
             return self._settings
         retention_ms = self._config.retention_ms
-        held = await self._log.describe_topic(self.topic)
+        held = await self._log.topics.describe(self.topic)
         if held is None:
             wanted = TopicSettings(
                 partitions=self._config.partitions,
@@ -251,25 +246,24 @@ class KeptDeadLetters:
                 # Retention counts from the giving up, not from the publication.
                 log_append_time=True,
             )
-            await self._log.create_topic(self.topic, wanted)
+            await self._log.topics.create(self.topic, wanted)
             # Another node may have been first, and have other settings.
-            held = await self._log.describe_topic(self.topic) or wanted
+            held = await self._log.topics.describe(self.topic) or wanted
         if held.retention_ms != retention_ms:
             held = replace(held, retention_ms=retention_ms)
-            await self._log.alter_topic(self.topic, held)
+            await self._log.topics.alter(self.topic, held)
         self._settings = held
         return held
 
-    def _cut(self, waiting: _PendingLetter, reason: str) -> None:
+    def _cut(self, letter: Letter, reason: str) -> Letter:
         _logger.warning(
             "%s: dead letter %s is kept without its message of %d bytes, which stays in %s as long "
             "as that keeps it: %s",
             self._name,
-            waiting.letter.id,
-            len(waiting.letter.value),
+            letter.id,
+            len(letter.value),
             self._log_topic,
             reason,
         )
-        waiting.letter = without_value(waiting.letter)
-        waiting.record = letter_record(waiting.letter)
         self._measures.dead_letters_truncated.add()
+        return without_value(letter)

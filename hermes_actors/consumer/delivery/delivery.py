@@ -19,12 +19,12 @@ is read again by the next. What an answer leads to is decided in `retry.py` and 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum, auto
+from typing import Any
 
 from msgspec import Struct, field
 
-from hermes_actors.consumer.delivery.retry import Discard, Gone, RetryPolicy, is_refused
+from hermes_actors.consumer.delivery.retry import RetryPolicy, is_refused
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
-from hermes_actors.consumer.rates.control import IN_AN_EARLIER_LIFE_S
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient
 from hermes_actors.consumer.senders.sender import PushRoute, SendOutcome
 from hermes_actors.model.dead_letter import DiscardReason, Letter
@@ -34,9 +34,6 @@ from hermes_actors.model.trace_context import TraceContext
 
 OVERHEAD_BYTES = 512
 """Bytes that a waiting message costs beside its body; counted against the bytes that may wait."""
-
-Ending = tuple[Discard | Gone, SendOutcome]
-"""The meaning of an answer for the messages that were pushed, and that answer."""
 
 
 class Served(Struct, eq=False):
@@ -70,9 +67,9 @@ class DeliveryState(Enum):
     READ = auto()
     """To be sent in its turn: behind others, behind its key, or in a batch not sent yet."""
     WAITING = auto()
-    """Between attempts; or answered while the lease was closed, and to be ended later."""
+    """Between attempts."""
     IN_FLIGHT = auto()
-    """Pushed to its recipients, who have not all answered."""
+    """Pushed to its recipients, who have not all answered; or their answers wait for the lease."""
     GIVEN_UP = auto()
     """Attempted no more; settled once its dead letter is kept, if it leaves one."""
     SETTLED = auto()
@@ -93,15 +90,15 @@ class PushAttempts(Struct, eq=False, kw_only=True):
     """How the attempts at one push went, of a message alone or of a batch.
 
     `version` is the version of the subscription that made the last attempt, and `sent_s` when;
-    `last` is its outcome, if it failed, and `ending` what that means, if it has to wait for the
-    lease. `route` is made for the attempts of a `version`. `served` remembers, where there are
-    several recipients, who has it.
+    `last` is its outcome, if it failed. `taken_up_s` is when the first one began, or may begin.
+    `route` is made for the attempts of a `version`. `served` remembers, where there are several
+    recipients, who has it.
     """
 
     attempts: int = 0
     backoff_ms: int | None = None
-    ending: Ending | None = None
     last: SendOutcome | None = None
+    taken_up_s: float | None = None
     route: PushRoute | None = None
     served: Served | None = None
     sent_s: float = 0.0
@@ -111,6 +108,21 @@ class PushAttempts(Struct, eq=False, kw_only=True):
     @abstractmethod
     def is_superseded(self) -> bool:
         """True when a retransmission or another version makes the push anew, or drops it."""
+
+    @property
+    @abstractmethod
+    def deliveries(self) -> Sequence["Delivery"]:
+        """The messages that the push carries."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """What is pushed, for people."""
+
+    def failed(self, outcome: SendOutcome) -> None:
+        """Count an attempt that was no success."""
+        self.attempts += not outcome.is_local
+        self.last = outcome
 
 
 class Delivery(PushAttempts, eq=False):
@@ -129,7 +141,6 @@ class Delivery(PushAttempts, eq=False):
     state: DeliveryState = READ
     size_bytes: int = 0
     message_lines: bytes = b""
-    taken_up_s: float | None = None
     epoch: int = 0
     failed_s: float | None = None
     is_retry: bool = False
@@ -145,8 +156,6 @@ class Delivery(PushAttempts, eq=False):
         if message is not None and message.body is not record.value:
             # Made of the record's, which stays for a dead letter.
             self.size_bytes += len(message.body)
-        if record.offset < self.offsets.recovered_end:
-            self.failed_s = IN_AN_EARLIER_LIFE_S
 
     @property
     def first(self) -> Message:
@@ -158,6 +167,18 @@ class Delivery(PushAttempts, eq=False):
     def is_superseded(self) -> bool:
         """True when a retransmission has taken its partition elsewhere."""
         return self.offsets.is_superseded
+
+    @property
+    def deliveries(self) -> Sequence["Delivery"]:
+        """Itself alone."""
+        return (self,)
+
+    @property
+    def label(self) -> str:
+        """Its id and its place."""
+        message, record = self.message, self.record
+        name = "a record" if message is None else message.id or "a record"
+        return f"{name} at {record.partition}/{record.offset}"
 
     # The transitions. Who makes one also moves the message in the queues, and tells the listeners.
 
@@ -197,44 +218,44 @@ class Delivery(PushAttempts, eq=False):
 class Batch(PushAttempts, eq=False):
     """One batch and how its attempts went. It never changes: equal ids mean equal bodies.
 
-    `first_s` is when its first attempt began, once it `is_begun`. `is_outdated`: while it was in
-    flight another version or a retransmission came, and its messages are to be put together anew.
+    `is_superseded`: while it was in flight another version or a retransmission came, and its
+    messages are to be put together anew.
     """
 
     id: str
     deliveries: list[Delivery]
     body: bytes
     due_s: float
-    first_s: float = 0.0
-    is_begun: bool = False
-    is_outdated: bool = False
+    is_superseded: bool = False
 
     @property
     def first(self) -> Message:
         """Return the message for resolvers that ask for one: the first."""
-        message = self.deliveries[0].message
-        assert message is not None, "rendered before"
-        return message
+        return self.deliveries[0].first
 
     @property
-    def is_superseded(self) -> bool:
-        """True when its messages are to be put together anew."""
-        return self.is_outdated
+    def label(self) -> str:
+        """Its id and its size."""
+        return f"batch {self.id} of {len(self.deliveries)} messages"
 
     def sent(self, now_s: float) -> None:
         """Begin a push of all its messages."""
-        if not self.is_begun:
-            self.is_begun = True
-            self.first_s = now_s
+        if self.taken_up_s is None:
+            self.taken_up_s = now_s
         self.sent_s = now_s
         for each in self.deliveries:
             each.sent(now_s)
 
-    def wait(self, due_s: float) -> None:
-        """Let all its messages wait until `due_s`."""
-        self.due_s = due_s
+    def failed(self, outcome: SendOutcome) -> None:
+        """Count an attempt that was no success, for each message too: next it may be in another."""
+        super().failed(outcome)
         for each in self.deliveries:
-            each.wait()
+            each.failed(outcome)
+
+    def settled(self) -> None:
+        """Settle all its messages."""
+        for each in self.deliveries:
+            each.settled()
 
 
 class Settlement(Enum):
@@ -350,6 +371,26 @@ class Buffer(ABC):
     def drop_superseded(self) -> None:
         """Forget what waits of partitions that a retransmission has taken elsewhere."""
 
+    # What becomes of a push in flight.
+
+    @abstractmethod
+    def wait(self, what: Any, due_s: float) -> None:
+        """Let it wait until `due_s` for its next attempt."""
+
+    @abstractmethod
+    def remove(self, what: Any) -> None:
+        """Drop it: its messages are settled, and need nothing more."""
+
+    @abstractmethod
+    def bury(self, what: Any) -> None:
+        """Give it up; `forget` follows for each of its messages."""
+
+    @abstractmethod
+    def let_go(self, what: Any) -> None:
+        """Drop it, as something has superseded it; its messages come again, or not at all."""
+
+    # What becomes of a message that is given up.
+
     def bury_read(self, delivery: Delivery) -> None:
         """Give up a message that has been read and not been added; `forget` follows."""
         self.buffered_bytes += delivery.size_bytes
@@ -357,7 +398,7 @@ class Buffer(ABC):
         self.buried += 1
 
     def forget(self, delivery: Delivery) -> None:
-        """Drop a message that was given up and needs nothing more."""
+        """Drop a message whose dead letter is kept, or not wanted."""
         self.buried -= 1
         self._drop(delivery)
 

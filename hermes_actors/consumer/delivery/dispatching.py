@@ -1,10 +1,10 @@
-"""The part that serial and batch dispatch share: it takes each outcome in once, carries out
-what follows from it, says when an endpoint is gone, and lets a message that it gives up go only
-when its dead letter is kept. Each transition (`delivery.py`) is told of once.
+"""What serial and batch dispatch share: what follows from an answer, when an endpoint is gone, and
+that a message which is given up is let go only when its dead letter is kept.
 """
 
 import logging
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -26,16 +26,14 @@ from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.delivery.pushing import Pushing
 from hermes_actors.consumer.delivery.retry import (
     Again,
-    Decision,
     Discard,
     Gone,
     RetryPolicy,
-    Settled,
     decide,
+    ending_detail,
 )
-from hermes_actors.consumer.rates.control import Level
+from hermes_actors.consumer.rates.control import Pace
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
@@ -53,12 +51,10 @@ FILL_MAX = 128
 
 
 class Surroundings(Struct, frozen=True):
-    """The parts that a dispatcher shares with its actor, and callbacks by which it tells that what
-    to wait for; none of them waits.
+    """What a dispatcher shares with its actor. None of the callbacks waits.
 
-    `wake` has the sending loop look for something to do before its alarm. `note_settled` says that
-    a message is gone, so that its bytes are free and there is progress to commit, and `note_landed`
-    that nothing is under way any more, for an actor that stops.
+    `wake` has the actor's sending loop look for something to do before its alarm. `note_settled`
+    says that a message is gone, and `note_landed` that nothing is under way, while it stops.
     """
 
     parts: ConsumerParts
@@ -74,24 +70,27 @@ T = TypeVar("T", bound=PushAttempts)
 
 
 class Dispatching(Generic[T]):
-    """The part of a consumer that decides what is pushed when, and what follows from the answers; a
-    push is of one `T`. Nothing here waits.
+    """Decides what is pushed when, and what follows from the answers; a push is of one `T`. Nothing
+    here waits.
 
-    `alarm_s` is when the sending loop wakes by itself, set by it. `error` is what a callback
-    raised, for the actor to raise again. `gone` says that the endpoint is gone for good, "" while
-    it is not: then nothing is attempted until another version of the subscription comes. `taken` is
-    how many messages have been pushed, each attempt counted (the rate is used for them), and
-    `taken_bytes` what they held. `last_failure` is the outcome of the last attempt that was no
-    success, None while there was none; `last_attempts` counts those of what failed last. `buffer`
-    holds its messages. `note_room`, set by its user, is called when fresh ones have been taken up.
+    `buffer` holds its messages, `pace` says how fast they may go. `note_room`, set by its user, is
+    called when fresh ones have been taken up. `alarm_s`, set by the sending loop, is when that
+    wakes by itself. `error` is what a callback raised, for the actor to raise again. `gone` says
+    why nothing is attempted until another version of the subscription comes.
+
+    `taken` counts the messages of all attempts, and `taken_bytes` theirs. `last_failure` is the
+    outcome of the last attempt that was no success, `last_attempts` the number of that attempt.
     """
 
     _pushing: Pushing
 
-    def __init__(self, live: LiveSubscription, around: Surroundings, buffer: Buffer) -> None:
+    def __init__(
+        self, live: LiveSubscription, around: Surroundings, buffer: Buffer, pace: Pace
+    ) -> None:
         parts, owned = around.parts, around.owned
         self.live = live
         self.buffer = buffer
+        self.pace = pace
         self._parts = parts
         self._clock = parts.clock
         self._transitions = around.transitions
@@ -100,6 +99,8 @@ class Dispatching(Generic[T]):
         self._owned = owned
         self._is_lease_open = owned.lease.is_open
         self._caller = PushCallbacks(self._may_begin, lambda: self._is_abandoned, self._fail)
+        # Failures that came while the lease was closed, and when.
+        self._unsettled: deque[tuple[T, SendOutcome, float]] = deque()
         self._is_stopping = False
         # Stopping, or the endpoint is gone.
         self._is_halted = False
@@ -120,7 +121,7 @@ class Dispatching(Generic[T]):
         """Put another version of the subscription in force."""
         self.live = live
         self._version += 1
-        self._retry_policy = RetryPolicy.of(
+        self._retry_policy = RetryPolicy(
             policy,
             has_oauth=live.subscription.o_auth_policy is not None,
             gone_suspends=self._parts.config.gone_suspends,
@@ -149,28 +150,12 @@ class Dispatching(Generic[T]):
         self._pushing.sender.forget(str(self.live.name))
         # The gauges outlive it while it is suspended; up to 64 MiB must not.
         self.buffer.clear()
+        self._unsettled.clear()
 
     @property
     @abstractmethod
     def read_ahead(self) -> int:
         """How many fresh messages are worth having at hand."""
-
-    @property
-    def level(self) -> Level:
-        """How much the endpoint is trusted with: all that the policy allows, if nothing is learned
-        of it.
-        """
-        return Level.FULL
-
-    @property
-    @abstractmethod
-    def rate_now(self) -> float:
-        """How many messages a second may be sent now; 0 when nothing limits it."""
-
-    @property
-    @abstractmethod
-    def allowed(self) -> float:
-        """The owner's share of the rate, in messages a second; below 0 when there is no limit."""
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
@@ -189,27 +174,39 @@ class Dispatching(Generic[T]):
     def adopt(self, live: LiveSubscription) -> None:
         """Go on with this version of the subscription."""
 
-    @abstractmethod
-    def divide(self) -> None:
-        """Put another share of the rate in force at once."""
-
-    def known(self) -> RateState | None:
-        """Return the endpoint's rate for the next owner to begin with; None when nothing is
-        learned.
-        """
-        return None
+    # Sending.
 
     @abstractmethod
     def on_read(self) -> bool:
         """Take note that messages have been read; True if there may be something to do about it."""
 
-    @abstractmethod
     def fill(self, now_s: float) -> int:
         """Attempt what may be attempted now; FILL_MAX when there may be more to do at once."""
+        if not self._is_lease_open():
+            # The actor waits for it.
+            self._around.wake()
+            return 0
+        while self._unsettled:
+            what, outcome, failed_s = self._unsettled.popleft()
+            if outcome.is_answered or what.is_superseded:
+                self._on_failure(what, outcome, failed_s)
+            else:
+                # It says nothing, as the node was away itself: the same attempt is made once more.
+                self._repeat(what, now_s)
+            self._note_landed()
+        return 0 if self._is_halted else self._fill(now_s)
+
+    @abstractmethod
+    def _fill(self, now_s: float) -> int:
+        """As `fill`, under an open lease."""
 
     @abstractmethod
     def idle_s(self, now_s: float) -> float:
         """Return how long there is nothing to do unless an answer comes or messages are read."""
+
+    def _may_begin(self) -> bool:
+        """True while a push that has had to wait in a sender may begin."""
+        return not self._is_abandoned and self._is_lease_open()
 
     # Outcomes. These run in the sender's callback, on either loop.
 
@@ -225,52 +222,27 @@ class Dispatching(Generic[T]):
     def _land(self, what: T, outcome: SendOutcome) -> None:
         """Take in an attempt's outcome."""
 
-    def _may_begin(self) -> bool:
-        """True while a push that has had to wait in a sender may begin."""
-        return not self._is_abandoned and self._is_lease_open()
-
     def _fail(self, error: Exception) -> None:
         """Keep an exception for the actor to raise again, so that its supervisor restarts it."""
         self.error = error
         self._around.wake()
 
-    # What follows from an attempt that was no success.
-
     def _on_failure(self, what: T, outcome: SendOutcome, now_s: float) -> None:
-        is_paused = not self._is_lease_open() and not what.is_superseded
-        if is_paused and not outcome.is_answered:
-            # It says nothing: the node has been away itself. Unless another owner has the messages
-            # by now, it is the same attempt once more.
-            self._repeat(what, now_s)
+        """Carry out what follows from an attempt that was no success."""
+        if not self._is_lease_open():
+            # Others would see what follows, and another owner may have the messages by now.
+            self._unsettled.append((what, outcome, now_s))
+            self._around.wake()
             return
-        decision = self._decide(what, outcome, now_s)
-        self.last_failure = what.last = outcome
-        self._learn(what, decision, outcome, now_s)
+        what.failed(outcome)
+        self.last_failure, self.last_attempts = outcome, what.attempts
+        now_ms = self.last_failure_ms = self._clock.now_ms()
+        self._learn(what, outcome, now_s)
         if what.is_superseded:
-            self._let_go(what, decision, outcome)
+            self.buffer.let_go(what)
             self._around.note_settled()
             return
-        match decision:
-            case Again(delay_ms, backoff_ms):
-                what.backoff_ms = backoff_ms
-                self._wait(what, now_s + delay_ms / 1_000)
-            case Discard() | Gone() if is_paused:
-                # Others would see it, and another owner may have the messages by now.
-                what.ending = decision, outcome
-                self._wait(what, now_s)
-            case Discard() | Gone():
-                self._end(what, decision, outcome, now_s)
-            case Settled():
-                raise AssertionError("a success is not a failure")
-            case _:
-                assert_never(decision)
-
-    def _decide(self, what: T, outcome: SendOutcome, now_s: float) -> Decision:
-        if not outcome.is_local:
-            what.attempts += 1
-        self.last_attempts = what.attempts
-        now_ms = self.last_failure_ms = self._clock.now_ms()
-        return decide(
+        decision = decide(
             outcome,
             policy=self._retry_policy,
             previous_backoff_ms=what.backoff_ms,
@@ -279,48 +251,31 @@ class Dispatching(Generic[T]):
             rng=self._parts.rng,
             attempts=what.attempts,
         )
-
-    def _end(self, what: T, ending: Discard | Gone, outcome: SendOutcome, now_s: float) -> None:
-        """End the messages, or the subscription, as the answer says."""
-        what.ending = None
-        match ending:
+        match decision:
+            case Again(delay_ms, backoff_ms):
+                what.backoff_ms = backoff_ms
+                self.buffer.wait(what, now_s + delay_ms / 1_000)
             case Discard(reason):
-                self._give_up(what, reason, outcome)
+                self._give_up(what, reason, outcome.status, ending_detail(reason, outcome))
             case Gone():
                 # Kept for the day when somebody resumes the subscription.
-                self._wait(what, now_s)
-                self._suspend_if_gone(what, ending, outcome)
+                self.buffer.wait(what, now_s)
+                # An earlier version's endpoint says nothing of this one's.
+                if what.version == self._version:
+                    self._on_gone(outcome)
             case _:
-                assert_never(ending)
-
-    def _suspend_if_gone(self, what: T, decision: Decision, outcome: SendOutcome) -> None:
-        match decision:
-            # An earlier version's endpoint says nothing of this one's.
-            case Gone() if what.version == self._version:
-                self._on_gone(outcome)
+                assert_never(decision)
 
     @abstractmethod
     def _age_ms(self, what: T, now_s: float) -> float:
         """Return its age in milliseconds, as its time to live counts."""
 
-    def _learn(self, what: T, decision: Decision, outcome: SendOutcome, now_s: float) -> None:
+    def _learn(self, what: T, outcome: SendOutcome, now_s: float) -> None:
         """Take in what an attempt that was no success says of the endpoint, if that is of use."""
 
     def _repeat(self, what: T, now_s: float) -> None:
         """Make the same attempt once more, which counted for nothing."""
-        self._wait(what, now_s)
-
-    @abstractmethod
-    def _wait(self, what: T, due_s: float) -> None:
-        """Let it wait until `due_s` for the next attempt or, if there is one, for its ending."""
-
-    @abstractmethod
-    def _let_go(self, what: T, decision: Decision, outcome: SendOutcome) -> None:
-        """Drop the attempt: a retransmission or another version has superseded it."""
-
-    @abstractmethod
-    def _give_up(self, what: T, reason: DiscardReason, outcome: SendOutcome) -> None:
-        """Attempt it no more after this answer: its messages become dead letters."""
+        self.buffer.wait(what, now_s)
 
     def _on_gone(self, outcome: SendOutcome) -> None:
         if self.gone:
@@ -331,34 +286,44 @@ class Dispatching(Generic[T]):
         _logger.warning("%s: %s; suspending it", self.live.name, self.gone)
         self._parts.suspend(self.live, self.gone)
 
-    # Giving up: counted and kept as a dead letter.
+    # Giving up: counted, logged and kept as a dead letter, never silently.
+
+    def _give_up(self, what: T, reason: DiscardReason, status: int, detail: str) -> None:
+        """Attempt it no more: its messages become dead letters."""
+        self._log_discarded(what, reason, detail)
+        self.buffer.bury(what)
+        for each in what.deliveries:
+            self._write_off(each, reason, status, detail)
 
     def give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
         """Make a message that has just been read a dead letter, without an attempt."""
-        record = delivery.record
         # An envelope is not opened any more: that may be what it is given up for.
-        if delivery.message is None and not is_enveloped(record):
+        if delivery.message is None and not is_enveloped(delivery.record):
             with suppress(UndecodableRecord):
-                delivery.message = from_record(record, self._parts.ids.message_id)
+                delivery.message = from_record(delivery.record, self._parts.ids.message_id)
+        self._log_discarded(delivery, reason, detail)
+        self.buffer.bury_read(delivery)
+        self._write_off(delivery, reason, 0, detail)
+
+    def _log_discarded(self, what: PushAttempts, reason: DiscardReason, detail: str) -> None:
+        message = what.deliveries[0].message
         _logger.info(
-            "%s: discarded the record at %d/%d unread: %s: %s",
+            "%s: discarded %s after %d attempts: %s: %s",
             self.live.name,
-            record.partition,
-            record.offset,
+            what.label,
+            what.attempts,
             reason.value,
             detail,
-            extra=None if delivery.message is None else trace_ids(delivery.message.traceparent),
+            extra=None if message is None else trace_ids(message.traceparent),
         )
-        self.buffer.bury_read(delivery)
-        self._write_off(delivery, reason, 0, detail, 0)
 
     def _write_off(
-        self, delivery: Delivery, reason: DiscardReason, status: int, detail: str, attempts: int
+        self, delivery: Delivery, reason: DiscardReason, status: int, detail: str
     ) -> None:
         """Make a buried message a dead letter."""
         self._transitions.given_up((delivery,), reason)
+        letter = self._letters.letter_of(delivery, reason, detail, status)
         record = delivery.record
-        letter = self._letters.letter_of(delivery, reason, detail, attempts, status)
         self.last_undelivered = LastUndelivered(
             letter.at_ms, record.partition, record.offset, f"{reason.value}: {detail}"
         )

@@ -34,7 +34,6 @@ DELIVERING = meanings(
     subscription_expired_by_retention=("messages", "Messages that retention removed unsettled"),
     subscription_filtered_out=("messages", "Messages that the filters left out"),
     subscription_filter_errors=("messages", "Messages that a filter could not read"),
-    subscription_filter_timeouts=("messages", "Messages that spent their filters' budget of CPU"),
     subscription_undecodable=("messages", "Records that hold no message"),
     subscription_commit_failures=(
         "commits",
@@ -111,7 +110,6 @@ class SubscriptionMeasures(Transitions):
         self.local_failures = self._counter("local_failures")
         self.filtered_out = self._counter("filtered_out")
         self.filter_errors = self._counter("filter_errors")
-        self.filter_timeouts = self._counter("filter_timeouts")
         self.expired = self._counter("expired_by_retention")
         self.undecodable = self._counter("undecodable")
         self.commit_failures = self._counter("commit_failures")
@@ -154,8 +152,6 @@ class SubscriptionMeasures(Transitions):
         self.discarded.value += len(deliveries)
         if reason is DiscardReason.UNDECODABLE:
             self.undecodable.value += len(deliveries)
-        elif reason is DiscardReason.FILTER_TIME:
-            self.filter_timeouts.value += len(deliveries)
 
     def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
         """Count what was delivered, and what was kept as dead letters."""

@@ -3,8 +3,7 @@ sender. The recipients may be found late.
 """
 
 import logging
-from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
@@ -16,7 +15,6 @@ from hermes_actors.consumer.recipients.endpoint import Unresolved
 from hermes_actors.consumer.recipients.headers import (
     AVRO_CONTENT_TYPE,
     CONTENT_TYPE,
-    RequestHead,
     request_head,
 )
 from hermes_actors.consumer.recipients.resolver_recipients import Recipient, Recipients
@@ -54,7 +52,6 @@ def recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipients:
         is_proxied=ProxiedHosts(proxy.no_proxy).is_for if proxy.url else None,
         other_schemes=schemes_of(parts.config.senders),
         addresses_max=parts.config.recipients.addresses_max,
-        now_s=parts.clock.monotonic_s,
     )
     if isinstance(subscription.subscription_policy, SerialPolicy):
         return recipients
@@ -107,11 +104,10 @@ class Pushing:
         else:
             self._socket_timeout_ms = policy.socket_timeout
             self._is_ordered = policy.ordered
-        self._subscription = subscription
         self._recipients = recipients_of(live, parts)
         single = self._single = self._recipients.single
         self._signer = signer_of(subscription)
-        self._heads: dict[tuple[str, str], RequestHead] = {}
+        self._head_with = lru_cache(_HEADS_MAX)(partial(request_head, subscription))
         self._authorization = "" if single is None else single.authorization
         self._head = self._head_with(self._authorization, CONTENT_TYPE)
         self.sender: Sender = parts.sender_of(live)
@@ -136,29 +132,12 @@ class Pushing:
                 done(unresolved(str(error)))
                 return
         what.route = route
-        self._push(
-            what, route, self._authorization, self._signature(what), self._request_timeout_ms, done
-        )
+        self._push(what, route, self._authorization, self._request_timeout_ms, done)
 
     # Several addresses.
 
     def _send_to_several(self, what: Delivery | Batch, done: Done) -> None:
-        if what.served is None:
-            what.served = Served()
-        served, timeout_s = what.served, self._request_timeout_ms / 1_000
-        if self._is_broadcast and isinstance(what, Delivery):
-            push = self._when_found(partial(self._broadcast, what, served, done), done)
-            self._recipients.find_all(what.first, timeout_s, push)
-        else:
-            push = self._when_found(partial(self._send_to_one, what, served, done), done)
-            self._recipients.find_one(what.first, served.last_key, timeout_s, push)
-
-    def _when_found(
-        self, push: Callable[[list[Recipient], int], None], done: Done
-    ) -> Callable[[list[Recipient] | Unresolved], None]:
-        """Return the callback for the recipients: it pushes to them, in the milliseconds that are
-        left, or tells `done` why not.
-        """
+        served = what.served = what.served or Served()
         asked_s = self._clock.monotonic_s()
 
         def on_found(found: list[Recipient] | Unresolved) -> None:
@@ -168,51 +147,52 @@ class Pushing:
             spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
             left_ms = max(1, self._request_timeout_ms - spent_ms)
             try:
-                match found:
-                    case _ if not self._caller.may_begin():
-                        done(NOT_BEGUN)
-                    case Unresolved():
-                        done(unresolved(str(found)))
-                    case _:
-                        push(found, left_ms)
+                if not self._caller.may_begin():
+                    done(NOT_BEGUN)
+                elif isinstance(found, Unresolved):
+                    done(unresolved(str(found)))
+                elif self._is_broadcast and isinstance(what, Delivery):
+                    self._broadcast(what, served, found, left_ms, done)
+                else:
+                    self._send_to_one(what, served, found, left_ms, done)
             # It may run in a look-up's callback.
             except Exception as error:  # noqa: BLE001
                 self._caller.fail(error)
 
-        return on_found
+        timeout_s = self._request_timeout_ms / 1_000
+        if self._is_broadcast:
+            self._recipients.find_all(what.first, timeout_s, on_found)
+        else:
+            self._recipients.find_one(what.first, served.last_key, timeout_s, on_found)
 
     def _send_to_one(
         self,
         what: Delivery | Batch,
         served: Served,
-        done: Done,
         found: list[Recipient],
         timeout_ms: int,
+        done: Done,
     ) -> None:
         """Push to the one that was found, as a rule not the last one that was found for `what`."""
         if not found:
             done(unresolved("there is nobody to push to"))
             return
-        recipient = found[0]
+        (recipient,) = found
         served.last_key = recipient.key
         if recipient.route is None:
             done(unresolved(recipient.problem))
             return
         what.route = recipient.route
-        signature = self._signature(what)
-        self._push(what, what.route, recipient.authorization, signature, timeout_ms, done)
+        self._push(what, what.route, recipient.authorization, timeout_ms, done)
 
     def _broadcast(
         self,
         delivery: Delivery,
         served: Served,
-        done: Done,
         found: list[Recipient],
         timeout_ms: int,
+        done: Done,
     ) -> None:
-        # One for all: the same message at the same attempt.
-        signature = self._signature(delivery)
-
         def push(recipient: Recipient, landed: Done) -> None:
             route = recipient.route
             assert route is not None, "a recipient without a route is pushed nothing"
@@ -231,8 +211,7 @@ class Pushing:
                 except Exception as error:  # noqa: BLE001
                     self._caller.fail(error)
 
-            authorization = recipient.authorization
-            self._push(delivery, route, authorization, signature, timeout_ms, on_outcome)
+            self._push(delivery, route, recipient.authorization, timeout_ms, on_outcome)
 
         Broadcast(
             who_missed(delivery.redriven, found),
@@ -252,26 +231,23 @@ class Pushing:
         what: Delivery | Batch,
         route: PushRoute,
         authorization: str,
-        signature: bytes,
         timeout_ms: int,
         done: Done,
     ) -> None:
         if isinstance(what, Batch):
-            head, body = self._head_with(authorization, CONTENT_TYPE), what.body
-            batch_lines = b"Hermes-Batch-Id: %b\r\n" % what.id.encode()
+            head, push_id, body = self._head_with(authorization, CONTENT_TYPE), what.id, what.body
+            batch_lines = b"Hermes-Batch-Id: %b\r\n" % push_id.encode()
             batch_lines += head.trace_lines(what.deliveries[0].trace)
             lines = head.lines(batch_lines, what.attempts)
         else:
-            lines, body = self._lines(what, authorization), what.first.body
-        push = Push(
-            route,
-            lines + signature,
-            body,
-            timeout_ms,
-            self._socket_timeout_ms,
-            self._caller.may_begin,
+            lines = self._lines(what, authorization)
+            push_id, body = what.first.id, what.first.body
+        if self._signer is not None:
+            lines += self._signer.sign(push_id, self._clock.now_ms() // 1_000, body)
+        self.sender.send(
+            Push(route, lines, body, timeout_ms, self._socket_timeout_ms, self._caller.may_begin),
+            done,
         )
-        self.sender.send(push, done)
 
     def _lines(self, delivery: Delivery, authorization: str) -> bytes:
         message, head = delivery.first, self._head
@@ -294,25 +270,6 @@ class Pushing:
             if is_kept:
                 delivery.message_lines = lines
         return head.lines(lines, delivery.attempts)
-
-    def _signature(self, what: Delivery | Batch) -> bytes:
-        """The signature's header lines, none where nothing is signed."""
-        if self._signer is None:
-            return b""
-        now_s = self._clock.now_ms() // 1_000
-        if isinstance(what, Batch):
-            return self._signer.sign(what.id, now_s, what.body)
-        return self._signer.sign(what.first.id, now_s, what.first.body)
-
-    def _head_with(self, authorization: str, content_type: str) -> RequestHead:
-        """The unchanging lines for an address with these credentials and bodies of this type."""
-        kind = authorization, content_type
-        head = self._heads.get(kind)
-        if head is None:
-            while len(self._heads) >= _HEADS_MAX:
-                del self._heads[next(iter(self._heads))]
-            head = self._heads[kind] = request_head(self._subscription, *kind)
-        return head
 
 
 def unresolved(problem: str) -> SendOutcome:

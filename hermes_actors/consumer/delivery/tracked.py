@@ -1,6 +1,7 @@
 """Tracking of delivery: what becomes of the messages of one subscription that is tracked."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement, Transitions
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
@@ -13,10 +14,10 @@ from hermes_actors.model.subscription import TrackingMode
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.tracking.buffer import TrackingBuffer
 from hermes_actors.tracking.events import (
-    ID_CHARACTERS_MAX,
     REASON_CHARACTERS_MAX,
     EventKind,
     TrackingEvent,
+    as_told,
 )
 
 _SETTLED = {
@@ -56,17 +57,14 @@ class TrackedDeliveries(Transitions):
         """Tell that an attempt begins."""
         if self._tells_all:
             for each in deliveries:
-                self._of(EventKind.INFLIGHT, each, attempt=each.attempts + 1)
+                self._of(EventKind.INFLIGHT, each, each.attempts + 1)
 
     def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
         """Tell that an attempt failed."""
         if self._tells_all and not outcome.is_success:
             reason = outcome.reason()
             for each in deliveries:
-                attempt = each.attempts + 1
-                self._of(
-                    EventKind.FAILED, each, attempt=attempt, status=outcome.status, reason=reason
-                )
+                self._of(EventKind.FAILED, each, each.attempts + 1, outcome.status, reason)
 
     def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
         """Remember why, for when they are settled."""
@@ -86,53 +84,40 @@ class TrackedDeliveries(Transitions):
             status = 0 if each.last is None or is_delivered else each.last.status
             # The attempt that succeeds is not counted as one that has failed.
             attempt = each.attempts + is_delivered
-            self._of(kind, each, attempt=attempt, status=status, reason=reason)
+            self._of(kind, each, attempt, status, reason)
 
     def _of(
-        self,
-        kind: EventKind,
-        delivery: Delivery,
-        *,
-        attempt: int,
-        status: int = 0,
-        reason: str = "",
+        self, kind: EventKind, delivery: Delivery, attempt: int, status: int = 0, reason: str = ""
     ) -> None:
         record, message, redriven = delivery.record, delivery.message, delivery.redriven
-        message_id = _id_of(record) if message is None else message.id
-        # A dead letter that is delivered again has another end beside its first one.
-        epoch = delivery.offsets.seek if redriven is None else redriven.at_ms
-        via = "" if message is None else message.via
-        self._tell(kind, record, message_id, epoch, attempt, status, reason, via)
+        self._tell(
+            kind,
+            record,
+            _id_of(record) if message is None else message.id,
+            # A dead letter that is delivered again has another end beside its first one.
+            delivery.offsets.seek if redriven is None else redriven.at_ms,
+            attempt=attempt,
+            status=status,
+            reason=as_told(reason, REASON_CHARACTERS_MAX),
+            via="" if message is None else message.via,
+        )
 
     def _tell(
-        self,
-        kind: EventKind,
-        record: StoredRecord,
-        message_id: str,
-        epoch: int,
-        attempt: int = 0,
-        status: int = 0,
-        reason: str = "",
-        via: str = "",
+        self, kind: EventKind, record: StoredRecord, message_id: str, epoch: int, **more: Any
     ) -> None:
-        name = self._live.name
-        self._buffer.add(
-            TrackingEvent(
-                kind,
-                message_id[:ID_CHARACTERS_MAX],
-                str(name.topic),
-                self._clock.now_ms(),
-                self._dc,
-                name.name,
-                record.partition,
-                record.offset,
-                attempt,
-                status,
-                reason[:REASON_CHARACTERS_MAX],
-                via,
-                epoch,
-            )
+        event = TrackingEvent(
+            kind,
+            as_told(message_id),
+            str(self._live.name.topic),
+            self._clock.now_ms(),
+            self._dc,
+            self._live.name.name,
+            record.partition,
+            record.offset,
+            epoch=epoch,
+            **more,
         )
+        self._buffer.add(event)
 
 
 def _id_of(record: StoredRecord) -> str:

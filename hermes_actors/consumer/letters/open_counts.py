@@ -7,7 +7,7 @@ from itertools import takewhile
 import trio
 
 from hermes_actors.actors.supervisor import run_until
-from hermes_actors.log.base import Log, LogUnavailable, UnknownTopic
+from hermes_actors.log.base import EARLIEST, LATEST, Log, LogUnavailable, UnknownTopic
 from hermes_actors.log.ranges import read_forwards
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import Mark, UndecodableLetter, dlq_topic, read_entry
@@ -133,8 +133,8 @@ class OpenCounts:
 
     async def _look_at(self, topic: str, keys: set[bytes]) -> None:
         """Read on in the partitions where these subscriptions' letters lie."""
-        ends = await self._log.end_positions(topic)
-        starts = await self._log.start_positions(topic)
+        ends = await self._log.positions(topic, LATEST)
+        starts = await self._log.positions(topic, EARLIEST)
         self._partitions[topic] = len(ends)
         for partition in sorted({partition_of(key, len(ends)) for key in keys}):
             place, end = (topic, partition), ends[partition]

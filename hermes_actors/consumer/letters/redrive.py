@@ -24,7 +24,6 @@ from hermes_actors.consumer.delivery.parts import ConsumerParts
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.coordination.lease import Lease
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import Commit, LogUnavailable, OffsetOutOfRange, UnknownTopic
 from hermes_actors.log.letters import LetterBox, OpenLetter, letter_in
 from hermes_actors.metadata.catalog import LiveSubscription
@@ -37,6 +36,7 @@ from hermes_actors.metadata.redrives import (
 )
 from hermes_actors.model.dead_letter import MARK_IDS_MAX, DiscardReason, Letter, Mark, MarkKind
 from hermes_actors.model.message import Message, UndecodableRecord, from_record
+from hermes_actors.runtime.backoff import Backoff
 from hermes_actors.runtime.wakeup import Wakeup
 from hermes_actors.status.reasons import Code, Reason, because
 

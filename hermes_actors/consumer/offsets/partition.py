@@ -130,7 +130,7 @@ class Trail:
             return max(start, min(read_end, end))
         # All of it is gone, and who knows what before; what came instead is not older than that.
         first = known[0]
-        since = await log.position_at(topic, max(0, first.timestamp_ms - skew_ms))
+        since = await log.positions(topic, max(0, first.timestamp_ms - skew_ms))
         return max(start, min(first.offset, end, since.get(partition, start)))
 
 

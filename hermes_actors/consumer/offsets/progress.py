@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.coordination.owned import Owned
-from hermes_actors.log.base import Commit, Log, LogUnavailable
+from hermes_actors.log.base import EARLIEST, LATEST, Commit, Log, LogUnavailable
 from hermes_actors.log.commits import CommitOwner, decode, encode
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.seek import Seek
@@ -118,7 +118,7 @@ class TopicProgress:
         """Return partition → its start, and the commit that says so, for those that are not known
         yet.
         """
-        starts = await self._log.start_positions(self._topic)
+        starts = await self._log.positions(self._topic, EARLIEST)
         missing = [
             partition
             for partition in sorted(starts)
@@ -128,7 +128,7 @@ class TopicProgress:
         if not missing:
             return {}
         commits = await self._log.committed(self._group, self._topic)
-        ends = await self._log.end_positions(self._topic)
+        ends = await self._log.positions(self._topic, LATEST)
         found: dict[int, tuple[PartitionOffsets, Commit | None]] = {}
         moved, fresh = [], []
         for partition in missing:
@@ -146,7 +146,7 @@ class TopicProgress:
                 fresh.append(partition)
         positions = await self._targets(moved, starts) if moved else {}
         if fresh:
-            since = await self._log.position_at(self._topic, self._since_ms)
+            since = await self._log.positions(self._topic, self._since_ms)
             positions.update((p, since.get(p, starts[p])) for p in fresh)
         found.update((p, (PartitionOffsets(at), None)) for p, at in positions.items())
         for partition, (offsets, _) in found.items():
@@ -176,7 +176,7 @@ class TopicProgress:
             if last_read is not None and last_read.offset >= end:
                 # What lies below the end now may have come after what was read, too.
                 since_ms = max(since_ms, last_read.timestamp_ms - self._skew_ms)
-                since = await self._log.position_at(self._topic, since_ms)
+                since = await self._log.positions(self._topic, since_ms)
                 end = min(end, since.get(partition, end))
             _logger.warning(
                 "%s %s/%d: the log was cut; up to %d it was settled, and it is read from %d on",
@@ -198,7 +198,7 @@ class TopicProgress:
         asked = body.positions.get(self._log.dc)
         if asked is None:
             assert body.time_ms is not None, "nothing is moved without positions and time"
-            asked = await self._log.position_at(self._topic, body.time_ms)
+            asked = await self._log.positions(self._topic, body.time_ms)
         targets = {}
         for partition in partitions:
             start = starts[partition]

@@ -2,19 +2,21 @@
 
 Four levels: full rate, adapting, one a second, one a minute. While adapting, the rate follows
 additive increase and multiplicative decrease (Chiu and Jain 1989, as in TCP), judged in rounds of
-half a second. The two lowest levels are half-open: one push at a time, and the first that succeeds
-opens. An endpoint that answers with errors stays at one a second. One that does not answer gets one
-a minute, and a mere connection is tried in between. No answers are no evidence: an idle
+half a second. The two lowest levels are half-open: one push at a time, and the first success opens.
+An endpoint that answers with errors stays at one a second. An endpoint that does not answer gets
+one a minute, and a bare connection is tried in between. No answers are no evidence: an idle
 subscription keeps its level.
 
-Messages are counted, not attempts: one that fails again while others succeed is itself what is
-wrong. Errors that come from the load (429, 502 to 504, no answer) or that most messages meet lower
-the rate as far as it goes; other errors of a smaller share lower it to a quarter at most, for it
-may be that share of the messages which is wrong.
+Messages are counted, not attempts: a message that fails again while others succeed says nothing of
+the endpoint. Errors that come from the load (429, 502 to 504, no answer), or that most messages
+meet, lower the rate as far as it goes. Other errors lower it to a quarter at most: they may be the
+fault of that share of the messages.
 """
 
+from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from hermes_actors.consumer.rates.limit import RateLimit
 from hermes_actors.consumer.senders.sender import PROBE_TIMEOUT_S
@@ -22,17 +24,14 @@ from hermes_actors.coordination.commands import RateState
 from hermes_actors.status.reasons import Code, Reason, because
 
 ROUND_S = 0.5
-"""How long outcomes are gathered before the rate is judged, at least."""
-
-IN_AN_EARLIER_LIFE_S = float("-inf")
-"""When a message failed that its consumer's earlier life passed over."""
+"""The shortest time over which outcomes are gathered before the rate is judged."""
 
 # With fewer outcomes, some of them failures, a round goes on for longer and lowers nothing.
 _OUTCOMES_MIN = 20
 _ROUND_S_MAX = 2.0
 # So many failures in a row, for as long as a round, are an outage.
 _ROW_MIN = 10
-# Above this share of failures the rate falls, below it rises. A few failures may be chance.
+# Above this share of failures the rate falls, below the other it rises. A few may be chance.
 _FALL_SHARE, _FALL_CHANCE = 0.05, 6
 _RISE_SHARE, _RISE_CHANCE = 0.01, 1
 _DECREASE = 0.8
@@ -42,12 +41,11 @@ _FLOOR_SHARE_OF_MESSAGES = 1 / 4
 _START_PER_S = 4.0
 # A message that goes on failing while nothing succeeds is counted again after so long.
 _RECOUNT_S = 3.0
-# The full rate is back after so long without a failure, or with few of them.
+# The full rate is back after so long without an outcome that says otherwise.
 _CALM_S = 10.0
-_CALM_S_AFTER_FAILURES = 60.0
 _UNANSWERED_MAX = 5
 _SLOW_S, _HEARTBEAT_S = 1.0, 60.0
-# The owner of a small share of the rate tries a sick endpoint more rarely, up to so much.
+# The owner of a small share of the rate tries a sick endpoint more rarely, down to this share.
 _SHARE_MIN = 0.1
 _NEVER_S = float("inf")
 
@@ -66,60 +64,78 @@ class Level(StrEnum):
         return self is Level.SLOW or self is Level.HEARTBEAT
 
 
-class Round:
-    """Outcomes since `begin`; the row of failures without a success goes on over rounds."""
+class Pace(ABC):
+    """How fast messages may be sent."""
 
-    def __init__(self, now_s: float) -> None:
-        self.row = 0
-        self.failed_s = now_s
-        self.begin(now_s)
+    @property
+    def level(self) -> Level:
+        """How much the endpoint is trusted with: fully, where nothing is learned of it."""
+        return Level.FULL
 
-    def begin(self, now_s: float) -> None:
-        """Count anew."""
-        self.begun_s = now_s
-        self.failures = self.pressed = self.successes = self.sent = 0
+    @property
+    @abstractmethod
+    def rate_now(self) -> float:
+        """How many messages a second may be sent now; 0 when nothing limits it."""
+
+    @property
+    @abstractmethod
+    def allowed(self) -> float:
+        """The owner's share of the rate, in messages a second; below 0 when there is no limit."""
+
+    @abstractmethod
+    def divide(self) -> None:
+        """Put another share of the rate in force at once."""
+
+    def known(self) -> RateState | None:
+        """Return the endpoint's rate for the next owner to begin with; None when nothing is
+        learned.
+        """
+        return None
+
+
+class _Round(Struct):
+    """Outcomes since `begun_s`; `pressed` are the failures that come from the load."""
+
+    begun_s: float
+    sent: int = 0
+    successes: int = 0
+    failures: int = 0
+    pressed: int = 0
 
 
 class RateControl:
-    """The rate of one endpoint, up to `maximum` a second.
+    """The rate of one endpoint, up to `maximum` a second, of which this owner has `share`.
 
-    While not `is_full`, ask `available` before each push and call `take` at each. Then call one of
-    `on_success`, `on_failure`, `on_neutral` for each, with the `epoch` in which it was sent: a push
-    from before a fall says nothing of the lower rate. Successes matter only while `is_watching`,
-    but set `success_s` at each. Times are monotonic seconds.
+    While not `is_full`, ask `available` before each push and call `take` at each. Then call
+    `on_success`, `on_failure` or `on_neutral` for each, with the `epoch` in which it was sent: a
+    push from before a fall says nothing of the lower rate. Successes matter only while
+    `is_watching`, but set `success_s` at each. Times are monotonic seconds.
     """
 
-    def __init__(self, maximum: float, now_s: float) -> None:
+    is_watching: bool
+    _round: _Round
+
+    def __init__(self, maximum: float, now_s: float, share: float = 1.0) -> None:
         self.maximum = float(maximum)
-        self.share = 1.0
+        self.share = share
         self.success_s = -_NEVER_S
         self.epoch = 0
-        self.is_watching = False
         self._limit = RateLimit(self.maximum)
         self.reset(now_s)
 
     def reset(self, now_s: float) -> None:
         """Trust fully: the endpoint is new."""
-        self._is_pushing = self._is_connecting = self._has_connected = False
-        self._is_slow_start = False
-        self._unanswered = 0
-        self._connect_s = self._next_s = now_s
-        self._round = Round(now_s)
+        self._is_pushing = self._is_slow_start = False
+        # When a half-open level may push, and when a connection is tried.
+        self._next_s = self._connect_s = now_s
+        self._unanswered = self._row = 0
+        self._failed_s = now_s
         self.epoch += 1
         self._move(Level.FULL, self.maximum, now_s)
 
-    def change(self, maximum: float, now_s: float) -> None:
-        """Use another maximum from now on."""
-        self.maximum = float(maximum)
-        if self.level is Level.FULL:
-            self.rate = self.maximum
-        elif self.level is Level.ADAPTING:
-            self._set_rate(min(self.rate, self.maximum), now_s)
-
-    def divide(self, maximum: float, share: float, now_s: float) -> None:
-        """Use another share of the subscription's rate; what may be sent changes in proportion."""
-        factor, self.share = maximum / self.maximum, share
-        self.maximum = float(maximum)
+    def change(self, maximum: float, share: float, now_s: float) -> None:
+        """Use another maximum, and another share of it, from now on."""
+        factor, self.share, self.maximum = share / self.share, share, float(maximum)
         if self.level is Level.FULL:
             self.rate = self.maximum
         elif self.level is Level.ADAPTING:
@@ -130,7 +146,7 @@ class RateControl:
 
     def take_over(self, known: RateState, now_s: float) -> None:
         """Begin with what the owner before knew; a half-open level may push at once."""
-        level = _LEVELS.get(known.level, Level.FULL)
+        level = Level(known.level)
         if level.is_half_open:
             self._fall(level, now_s)
             self._next_s = now_s
@@ -142,15 +158,6 @@ class RateControl:
     def known(self) -> RateState:
         """The level, and the rate of all owners together, for the next owner to begin with."""
         return RateState(self.level.value, self.rate / self.share)
-
-    def resume(self, now_s: float) -> None:
-        """Go on after a pause. Of the pushes under way none returns; a half-open level may push at
-        once.
-        """
-        self._is_pushing = self._is_connecting = self._has_connected = False
-        self._next_s = self._connect_s = now_s
-        self._begin_round(now_s)
-        self.epoch += 1
 
     def push_at_once(self, now_s: float) -> None:
         """Let a half-open level push at once: somebody may have repaired the endpoint."""
@@ -173,8 +180,8 @@ class RateControl:
             return
         assert self.available(now_s), "a half-open level has one push under way"
         self._is_pushing = True
-        self._has_connected = False
         self._next_s = now_s + self._pause_s
+        self._connect_s = now_s + PROBE_TIMEOUT_S
 
     def wait_s(self, now_s: float) -> float:
         """How long until one may be pushed; infinity when only an answer can allow it."""
@@ -186,30 +193,25 @@ class RateControl:
 
     def recover(self, now_s: float) -> None:
         """Go back to the full rate when nothing has failed for long, however little was pushed."""
-        calm_s = _CALM_S_AFTER_FAILURES if self._round.failures else _CALM_S
-        if self.level is Level.ADAPTING and now_s - self._round.begun_s >= calm_s:
+        if self.level is Level.ADAPTING and now_s - self._round.begun_s >= _CALM_S:
             self._move(Level.FULL, self.maximum, now_s)
 
-    # Probing a dead endpoint with a mere connection.
+    # Probing a dead endpoint with a bare connection.
 
     def connect_wait_s(self, now_s: float) -> float:
         """How long until a connection is to be tried; infinity when none is wanted."""
-        is_wanted = self.level is Level.HEARTBEAT and not (self._is_pushing or self._is_connecting)
-        # Once it has connected, only a push can say more.
-        if not is_wanted or self._has_connected:
+        if self.level is not Level.HEARTBEAT or self._is_pushing:
             return _NEVER_S
         return max(0.0, self._connect_s - now_s)
 
     def on_connecting(self, now_s: float) -> None:
         """Note that a connection is being tried."""
-        self._is_connecting = True
         self._connect_s = now_s + PROBE_TIMEOUT_S
 
-    def on_connect(self, now_s: float, *, is_made: bool) -> None:
-        """The connection was made, or not. If so, a push may follow at once."""
-        self._is_connecting = False
-        if is_made and self.level is Level.HEARTBEAT:
-            self._has_connected = True
+    def on_connected(self, now_s: float) -> None:
+        """A connection was made: only a push can say more, and it may follow at once."""
+        if self.level is Level.HEARTBEAT:
+            self._connect_s = _NEVER_S
             self._next_s = now_s
 
     # Answers.
@@ -222,7 +224,7 @@ class RateControl:
         if self.level.is_half_open:
             self._open(now_s)
             return
-        self._round.row = 0
+        self._row = 0
         self._round.successes += 1
         self._round.sent += self.is_full
         self._judge(now_s)
@@ -255,23 +257,19 @@ class RateControl:
             return True
         self._round.sent += self.is_full
         if failed_before_s is not None:
-            # After a restart the messages that failed before come first: no news of the endpoint.
-            is_old = failed_before_s == IN_AN_EARLIER_LIFE_S
-            if is_old or failed_before_s < self.success_s:
+            if failed_before_s < self.success_s:
                 return True
             if now_s - failed_before_s < _RECOUNT_S:
                 if self._is_outage(now_s):
                     self._fall(Level.SLOW, now_s)
                 return False
-        if not self.is_watching or now_s - self._round.begun_s >= _CALM_S_AFTER_FAILURES:
+        if not self.is_watching or now_s - self._round.begun_s >= _CALM_S:
             self.is_watching = True
-            self._round.begin(now_s)
-            self._round.sent = 1
-        this = self._round
-        this.row = 1 if self.success_s >= this.failed_s else this.row + 1
-        this.failed_s = now_s
-        this.failures += 1
-        this.pressed += is_pressed
+            self._round = _Round(now_s, sent=1)
+        self._row = 1 if self.success_s >= self._failed_s else self._row + 1
+        self._failed_s = now_s
+        self._round.failures += 1
+        self._round.pressed += is_pressed
         self._judge(now_s)
         return True
 
@@ -300,44 +298,45 @@ class RateControl:
         return min(self.maximum, max(1.0, self.maximum * _FLOOR_SHARE))
 
     def _is_outage(self, now_s: float) -> bool:
-        return self._round.row >= _ROW_MIN and now_s - self.success_s >= ROUND_S
+        return self._row >= _ROW_MIN and now_s - self.success_s >= ROUND_S
 
     def _judge(self, now_s: float) -> None:
         this = self._round
         age_s, outcomes = now_s - this.begun_s, this.failures + this.successes
+        is_enough = outcomes >= _OUTCOMES_MIN
         if self._is_outage(now_s):
             self._fall(Level.SLOW, now_s)
-        elif this.row >= _ROW_MIN or age_s < ROUND_S:
+        elif self._row >= _ROW_MIN or age_s < ROUND_S:
             # A row may become an outage: until then nothing else is judged.
             return
-        elif outcomes < _OUTCOMES_MIN and this.failures and age_s < _ROUND_S_MAX:
+        elif not is_enough and this.failures and age_s < _ROUND_S_MAX:
             return
-        elif outcomes >= _OUTCOMES_MIN and this.failures > this.successes:
-            self._yield(this.successes / age_s, this.sent / age_s, now_s)
-        elif outcomes >= _OUTCOMES_MIN and _exceed(this.pressed, outcomes):
-            self._lower(self._floor, this.sent / age_s, now_s)
-        elif outcomes >= _OUTCOMES_MIN and _exceed(this.failures, outcomes):
-            floor = max(self._floor, self.maximum * _FLOOR_SHARE_OF_MESSAGES)
-            self._lower(floor, this.sent / age_s, now_s)
+        elif is_enough and this.failures > _FALL_SHARE * outcomes + _FALL_CHANCE:
+            self._decrease(now_s)
         else:
             is_calm = this.failures <= _RISE_SHARE * outcomes + _RISE_CHANCE
-            if is_calm and (outcomes >= _OUTCOMES_MIN or not this.failures):
+            if is_calm and (is_enough or not this.failures):
                 self._increase(now_s)
             else:
                 self._is_slow_start = False
             self._begin_round(now_s)
 
-    def _yield(self, taken_per_s: float, sent_per_s: float, now_s: float) -> None:
-        """Most fails: send what the endpoint takes, or a probe if that is next to nothing."""
-        if min(self.rate, taken_per_s) > self._floor:
-            self._lower(self._floor, min(taken_per_s / _DECREASE, sent_per_s), now_s)
-        else:
+    def _decrease(self, now_s: float) -> None:
+        this = self._round
+        outcomes, floor = this.failures + this.successes, self._floor
+        if this.failures > this.successes and self.rate <= floor:
+            # Most fails, however little is sent.
             self._fall(Level.SLOW, now_s)
-
-    def _lower(self, floor: float, sent_per_s: float, now_s: float) -> None:
-        self._is_slow_start = False
+            return
+        is_pressed = this.pressed > _FALL_SHARE * outcomes + _FALL_CHANCE
+        if not is_pressed and this.failures <= this.successes:
+            floor = max(floor, self.maximum * _FLOOR_SHARE_OF_MESSAGES)
         # To allow less than before, but more than is sent, would change nothing (RFC 7661).
-        rate = max(min(floor, self.rate), min(self.rate, sent_per_s) * _DECREASE)
+        sent_per_s = this.sent / (now_s - this.begun_s)
+        self._lower(max(min(floor, self.rate), min(self.rate, sent_per_s) * _DECREASE), now_s)
+
+    def _lower(self, rate: float, now_s: float) -> None:
+        self._is_slow_start = False
         if self.level is Level.FULL:
             self._move(Level.ADAPTING, rate, now_s)
         else:
@@ -350,7 +349,7 @@ class RateControl:
             # A tenth of a distant maximum is many times what a small endpoint can take.
             step = min(self.rate / 2, self.maximum / _INCREASES)
             rate = self.rate + (self.rate if self._is_slow_start else step)
-            self._set_rate(min(self.maximum, max(rate, _START_PER_S)), now_s)
+            self._set_rate(max(rate, _START_PER_S), now_s)
 
     def _set_rate(self, rate: float, now_s: float) -> None:
         """Set another rate of the level ADAPTING, which ends at the maximum."""
@@ -361,7 +360,7 @@ class RateControl:
             self._limit.change(rate)
 
     def _open(self, now_s: float) -> None:
-        self._is_pushing = self._is_connecting = False
+        self._is_pushing = False
         self._is_slow_start = True
         self.epoch += 1
         start = min(self.maximum, max(_START_PER_S, self._floor))
@@ -369,10 +368,8 @@ class RateControl:
         self._move(level, start, now_s)
 
     def _fall(self, level: Level, now_s: float) -> None:
-        self._is_pushing = self._is_connecting = self._is_slow_start = False
-        self._has_connected = False
-        self._unanswered = 0
-        self._round = Round(now_s)
+        self._is_pushing = self._is_slow_start = False
+        self._unanswered = self._row = 0
         self.epoch += 1
         self._move(level, 1 / _SLOW_S if level is Level.SLOW else 1 / _HEARTBEAT_S, now_s)
         self._next_s = now_s + self._pause_s
@@ -391,7 +388,7 @@ class RateControl:
             self._fall(Level.HEARTBEAT, now_s)
 
     def _begin_round(self, now_s: float) -> None:
-        self._round.begin(now_s)
+        self._round = _Round(now_s)
         # At full rate successes alone could change nothing: nobody need count them.
         self.is_watching = not self.is_full
 
@@ -405,38 +402,24 @@ class RateControl:
             self._limit.change(rate)
 
 
-def _exceed(failures: int, outcomes: int) -> bool:
-    return failures > _FALL_SHARE * outcomes + _FALL_CHANCE
-
-
-class _Kept(NamedTuple):
-    identity: object
-    epoch: int
-    control: RateControl
-
-
 class RateControls:
-    """The rate control of each subscription, by name.
+    """The rate control that each subscription's last consumer on this node had, by name.
 
     Bounded by the subscriptions that exist: call `forget` for one that is gone.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, tuple[object, RateControl]] = {}
 
-    def find(self, name: str, identity: object, *, epoch: int = 0) -> RateControl | None:
-        """The rate control of the subscription; None for another endpoint or grant (`epoch`)."""
+    def find(self, name: str, identity: object) -> RateControl | None:
+        """The rate control of the subscription; None where it was another endpoint's or grant's."""
         kept = self._kept.get(name)
-        is_same = kept is not None and (kept.identity, kept.epoch) == (identity, epoch)
-        return kept.control if kept is not None and is_same else None
+        return kept[1] if kept is not None and kept[0] == identity else None
 
-    def keep(self, name: str, identity: object, control: RateControl, *, epoch: int = 0) -> None:
+    def keep(self, name: str, identity: object, control: RateControl) -> None:
         """Keep the rate control as that of this identity."""
-        self._kept[name] = _Kept(identity, epoch, control)
+        self._kept[name] = identity, control
 
     def forget(self, name: str) -> None:
         """Forget a subscription that is no more."""
         self._kept.pop(name, None)
-
-
-_LEVELS = {level.value: level for level in Level}

@@ -8,7 +8,8 @@ keep a message from being delivered. Nothing that holds a line break gets onto t
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from hermes_actors import __version__
-from hermes_actors.model.message import Headers, Message
+from hermes_actors.model.message import Message
 from hermes_actors.model.redaction import hidden_bytes, redacted
 from hermes_actors.model.schema import WriterSchema
 from hermes_actors.model.subscription import Subscription
@@ -28,80 +29,10 @@ _KEY = "partitionkey"
 _NAME = re.compile(r"[a-z0-9]+")
 # What may stand in a header as it is: all that can be seen but `"` and `%` (the HTTP binding).
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
-_LINE_BREAKS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # A record that others wrote says not when it was published.
 _UNKNOWN_TIME_MS = 1
 # The year 10000, which RFC 3339 cannot write: records of others may say anything.
 _TIME_MS_END = 253_402_300_800_000
-
-
-class CloudEvents:
-    """Renders one subscription's messages. `instead` are attributes without prefix that take the
-    place of those made here (`type`, say); they never change what was published as an event.
-    """
-
-    def __init__(self, topic: str, content_type: str, instead: Mapping[str, str]) -> None:
-        self._content_type = content_type
-        self._instead = dict(instead)
-        self._source = f"/topics/{topic}"
-        self._type = topic
-
-    def lines(self, message: Message) -> bytes:
-        """The message's Content-Type and `ce-` header lines, each ended by CRLF."""
-        attributes = self._made(message)
-        content_type = self._content_type
-        if message.attributes:
-            attributes = self._published(message.attributes, attributes)
-            content_type = attributes.pop(_DATA_TYPE, content_type)
-        if message.key is not None and _KEY not in attributes:
-            key = _text(message.key)
-            if key:
-                attributes[_KEY] = key
-        lines = [b"Content-Type: %b\r\n" % _one_line(content_type)]
-        lines += [
-            b"ce-%b: %b\r\n" % (name.encode("ascii"), _encoded(value))
-            for name, value in attributes.items()
-        ]
-        return b"".join(lines)
-
-    def _made(self, message: Message) -> dict[str, str]:
-        made = {
-            "specversion": "1.0",
-            "id": message.id,
-            "source": self._source,
-            "type": self._type,
-        }
-        if _UNKNOWN_TIME_MS < message.published_at_ms < _TIME_MS_END:
-            made["time"] = _time(message.published_at_ms)
-        return {**made, **self._instead}
-
-    def _published(self, attributes: Headers, made: dict[str, str]) -> dict[str, str]:
-        own = {name: value for name, value in attributes if _NAME.fullmatch(name) and value}
-        # An event that others wrote into the log may lack what every event has.
-        required = {name: made[name] for name in ("specversion", "id", "source", "type")}
-        return {**required, **own}
-
-
-def _time(ms: int) -> str:
-    moment = datetime.fromtimestamp(ms / 1_000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1_000:03d}Z"
-
-
-def _text(key: bytes) -> str:
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return ""
-
-
-def _encoded(value: str) -> bytes:
-    if value.isascii() and value.isalnum():
-        return value.encode("ascii")
-    return quote(value, safe=_SAFE, errors="replace").encode("ascii")
-
-
-def _one_line(value: str) -> bytes:
-    return _LINE_BREAKS.sub(" ", value).strip().encode("utf-8", "replace")
 
 
 USER_AGENT = f"hermes_actors/{__version__}"
@@ -141,6 +72,59 @@ _FRAMING = frozenset(
         "upgrade",
     )
 )
+
+
+class CloudEvents:
+    """Renders one subscription's messages. `instead` are attributes without prefix that take the
+    place of those made here (`type`, say); they never change what was published as an event.
+    """
+
+    def __init__(self, topic: str, content_type: str, instead: Mapping[str, str]) -> None:
+        self._content_type = content_type
+        self._instead = dict(instead)
+        self._source = f"/topics/{topic}"
+        self._type = topic
+
+    def lines(self, message: Message) -> bytes:
+        """The message's Content-Type and `ce-` header lines, each ended by CRLF."""
+        attributes = {
+            "specversion": "1.0",
+            "id": message.id,
+            "source": self._source,
+            "type": self._type,
+        }
+        if message.attributes:
+            # An event that others wrote into the log may lack what every event has.
+            attributes |= {
+                name: value for name, value in message.attributes if _NAME.fullmatch(name) and value
+            }
+        else:
+            if _UNKNOWN_TIME_MS < message.published_at_ms < _TIME_MS_END:
+                attributes["time"] = _time(message.published_at_ms)
+            attributes |= self._instead
+        content_type = attributes.pop(_DATA_TYPE, self._content_type)
+        if message.key and _KEY not in attributes:
+            with suppress(UnicodeDecodeError):
+                attributes[_KEY] = message.key.decode()
+        lines = [b"Content-Type: %b\r\n" % _one_line(content_type)]
+        lines += [
+            b"ce-%b: %b\r\n" % (name.encode("ascii"), _encoded(value))
+            for name, value in attributes.items()
+        ]
+        return b"".join(lines)
+
+
+def _time(ms: int) -> str:
+    moment = datetime.fromtimestamp(ms / 1_000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1_000:03d}Z"
+
+
+def _encoded(value: str) -> bytes:
+    return quote(value, safe=_SAFE, errors="replace").encode("ascii")
+
+
+def _one_line(value: str) -> bytes:
+    return _FORBIDDEN_IN_VALUE.sub(" ", value).strip().encode("utf-8", "replace")
 
 
 class RequestHead(Struct, frozen=True):
@@ -251,9 +235,15 @@ def request_head(
     fixed = [(header.name, header.value) for header in subscription.headers]
     events = None
     if subscription.cloud_events_enabled:
-        # The content type is the event's.
+        # The content type is the event's, and so are fixed headers that name its attributes.
         ours = [each for each in ours if each[0] != "Content-Type"]
-        events, fixed = _events(subscription, fixed, content_type)
+        attributes = {
+            name.lower()[len(PREFIX) :]: value
+            for name, value in fixed
+            if name.lower().startswith(PREFIX) and _is_allowed(name, value, ())
+        }
+        fixed = [each for each in fixed if not each[0].lower().startswith(PREFIX)]
+        events = CloudEvents(subscription.topic_name, content_type, attributes)
     kept = [(name, value) for name, value in fixed if _is_allowed(name, value, taken)]
     return RequestHead(
         before=_render(ours),
@@ -262,21 +252,6 @@ def request_head(
         taken=frozenset(taken | {"user-agent"}),
         events=events,
         has_trace=any(name.lower() in _TRACE for name, _ in kept),
-    )
-
-
-def _events(
-    subscription: Subscription, fixed: list[tuple[str, str]], content_type: str
-) -> tuple[CloudEvents, list[tuple[str, str]]]:
-    """Return the maker of events and the fixed headers that are none of their attributes."""
-    attributes = {
-        name.lower()[len(PREFIX) :]: value
-        for name, value in fixed
-        if name.lower().startswith(PREFIX) and _is_allowed(name, value, ())
-    }
-    return (
-        CloudEvents(subscription.topic_name, content_type, attributes),
-        [each for each in fixed if not each[0].lower().startswith(PREFIX)],
     )
 
 
@@ -295,7 +270,7 @@ def _is_allowed(name: str, value: str, taken: Iterable[str]) -> bool:
     )
 
 
-def _render(headers: Iterable[tuple[str, str]] | Sequence[tuple[str, str]] | Headers) -> bytes:
+def _render(headers: Iterable[tuple[str, str]]) -> bytes:
     return b"".join(
         b"%b: %b\r\n" % (name.encode("ascii"), value.strip().encode("utf-8", "surrogateescape"))
         for name, value in headers

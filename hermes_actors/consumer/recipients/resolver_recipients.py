@@ -4,9 +4,8 @@ Addresses come from a resolver of the operator's, or else from the endpoint itse
 and, with `{"resolve": "dns"}` in endpointAddressResolverMetadata, each address of their hosts.
 """
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache, partial
 
 import trio
 from msgspec import Struct
@@ -30,10 +29,7 @@ from hermes_actors.model.message import Message
 from hermes_actors.model.redaction import HIDDEN, redacted, without_secrets
 from hermes_actors.security.address_guard import literal_address
 
-_logger = logging.getLogger(__name__)
-
 _PARSED_MAX = 1_000
-_SAID_EACH_S = 60.0
 RESOLVE, DNS, HOSTS = "resolve", "dns", "hosts"
 """The keys that the built-in resolver reads in endpointAddressResolverMetadata."""
 
@@ -96,22 +92,21 @@ class Recipients:
         other_schemes: tuple[str, ...] = (),
         is_proxied: Callable[[str], bool] | None = None,
         addresses_max: int,
-        now_s: Callable[[], float],
     ) -> None:
-        self._live = live
         self._subscription = str(live.name)
         self._resolver = resolver
         self._names = names
         self._is_proxied = is_proxied
         self._addresses_max = addresses_max
-        self._now_s = now_s
-        self._said_s = float("-inf")
+        self._addresses_said = (
+            f"at most {addresses_max} are pushed to (consumers.recipients.addresses_max)"
+        )
         self._turn = 0
-        self._parsed: dict[str, Endpoint] = {}
         subscription = live.subscription
         scheme = subscription.endpoint.partition("://")[0].lower()
         self._schemes = (scheme,) if scheme in other_schemes else SCHEMES
         self._metadata = subscription.endpoint_address_resolver_metadata
+        self._parse = lru_cache(_PARSED_MAX)(self._parse_anew)
         self._problem = ""
         self._endpoints: tuple[Endpoint, ...] = ()
         self._settings = Settings()
@@ -121,10 +116,7 @@ class Recipients:
                 subscription.endpoint, self._subscription, self._settings.hosts, self._schemes
             )
             if len(self._endpoints) > addresses_max:
-                raise Refused(
-                    f"endpoint: {len(self._endpoints)} addresses; at most {addresses_max} are "
-                    "pushed to (consumers.recipients.addresses_max)"
-                )
+                raise Refused(f"endpoint: {len(self._endpoints)} addresses; {self._addresses_said}")
         except Refused as error:
             # It may mean something to the operator's resolver.
             if resolver is None:
@@ -143,149 +135,120 @@ class Recipients:
         return any(each.is_template for each in self._endpoints)
 
     def find_all(self, message: Message, timeout_s: float, done: OnFound) -> None:
-        """Tell `done` all recipients now, or when their names have been looked up, or that they
-        have not been within the time.
+        """Call `done` with all recipients, now or when their names have been looked up, or with why
+        they are not known within the time.
         """
         self._find(message, timeout_s, done, is_all=True)
 
     def find_one(self, message: Message, last_key: str, timeout_s: float, done: OnFound) -> None:
-        """Tell `done` one recipient in a list: the one whose turn it is, and at a retry the one
-        behind `last_key`, that of the attempt before.
+        """Call `done` with one recipient in a list: the next in turn, or at a retry the one behind
+        `last_key`, the recipient of the attempt before.
         """
-        self._find(
-            message, timeout_s, lambda found: done(self._pick(found, last_key)), is_all=False
-        )
 
-    def _pick(
-        self, found: "list[Recipient] | Unresolved", last_key: str
-    ) -> "list[Recipient] | Unresolved":
-        if isinstance(found, Unresolved) or not found:
-            return found
-        keys = [each.key for each in found]
-        if last_key in keys:
-            first = keys.index(last_key) + 1
-        else:
-            first = self._turn
-            self._turn += 1
-        ordered = [found[(first + step) % len(found)] for step in range(len(found))]
-        return [next((each for each in ordered if each.route is not None), ordered[0])]
+        def pick(found: "list[Recipient] | Unresolved") -> None:
+            if isinstance(found, list) and found:
+                keys = [each.key for each in found]
+                if last_key in keys:
+                    first = keys.index(last_key) + 1
+                else:
+                    first = self._turn
+                    self._turn += 1
+                ordered = [found[(first + step) % len(found)] for step in range(len(found))]
+                found = [next((each for each in ordered if each.route is not None), ordered[0])]
+            done(found)
+
+        self._find(message, timeout_s, pick, is_all=False)
 
     def _find(self, message: Message, timeout_s: float, done: OnFound, *, is_all: bool) -> None:
         try:
-            resolved = self._resolved(message, is_all=is_all)
+            resolved = None if self._resolver is None else self._resolved(message, is_all=is_all)
         except Unresolved as error:
             done(error)
             return
-        recipients = (
-            [_recipient(each, message, "") for each in self._endpoints]
-            if resolved is None
-            else [_recipient(each, message, self._authorization) for each in resolved]
-        )
-        if self._settings.is_dns and self._names is not None:
-            self._expand(recipients, self._names, timeout_s, done)
+        # An address of a resolver's without credentials gets those of the endpoint.
+        authorization = "" if resolved is None else self._authorization
+        endpoints = self._endpoints if resolved is None else resolved
+        recipients = [_recipient(each, message, authorization) for each in endpoints]
+
+        def tell(answers: Mapping[str, Found] | Unresolved) -> None:
+            if isinstance(answers, Unresolved):
+                done(answers)
+                return
+            unique = list({each.key: each for each in _expanded(recipients, answers)}.values())
+            if is_all and len(unique) > self._addresses_max:
+                done(Unresolved(f"too many addresses; {self._addresses_said}"))
+            else:
+                done(unique[: self._addresses_max])
+
+        hosts = {each.route.origin.host for each in recipients if each.route is not None}
+        hosts = {each for each in hosts if self._is_looked_up(each)}
+        if self._names is None or not hosts:
+            tell({})
         else:
-            done(self._bounded(recipients))
+            _look_up(hosts, self._names, timeout_s, tell)
 
     def _resolved(self, message: Message, *, is_all: bool) -> Sequence[Endpoint] | None:
         """Ask the operator's resolver; None leaves it to the endpoint. Raises Unresolved."""
-        if self._resolver is None:
-            return None
-        addresses = self._ask(self._resolver, message, is_all=is_all)
-        if addresses is not None:
-            return [self._parse(each) for each in addresses[: self._addresses_max + 1]]
-        if self._problem:
-            raise Unresolved(self._problem)
-        return None
-
-    def _ask(
-        self, resolver: EndpointResolver, message: Message, *, is_all: bool
-    ) -> Sequence[str] | None:
+        assert self._resolver is not None, "there is one to ask"
         asked = Asked(self._subscription, self._plain_endpoint, self._metadata, message)
         try:
             if is_all:
-                found = resolver.resolve_all(asked)
-                addresses = None if found is None else list(found)
+                found = self._resolver.resolve_all(asked)
             else:
-                address = resolver.resolve(asked)
-                addresses = None if address is None else [address]
-        except Unresolved as error:
+                address = self._resolver.resolve(asked)
+                found = None if address is None else [address]
+            if found is not None:
+                return [self._parse(each) for each in list(found)[: self._addresses_max + 1]]
+        except (Unresolved, Refused) as error:
             # It may quote an address, with its password.
             raise Unresolved(without_secrets(str(error))) from None
         # It is not our code, and no message may end the subscription's consumer.
         except Exception as error:
-            self._say(
-                "the resolver failed: %s", f"{type(error).__name__}: {without_secrets(str(error))}"
-            )
-            raise Unresolved(f"the resolver failed: {type(error).__name__}") from error
-        if addresses is not None and not all(isinstance(each, str) for each in addresses):
-            raise Unresolved("the resolver gave something else than addresses")
-        return addresses
+            said = without_secrets(f"{type(error).__name__}: {error}")
+            raise Unresolved(f"the resolver failed: {said}") from error
+        if self._problem:
+            raise Unresolved(self._problem)
+        return None
 
-    def _parse(self, address: str) -> Endpoint:
-        parsed = self._parsed.get(address)
-        if parsed is None:
-            try:
-                parsed = parse_endpoint(
-                    address, self._subscription, self._settings.hosts, self._schemes
-                )
-            except Refused as error:
-                raise Unresolved(f"the resolver's address: {error.message}") from error
-            while len(self._parsed) >= _PARSED_MAX:
-                del self._parsed[next(iter(self._parsed))]
-            self._parsed[address] = parsed
-        return parsed
-
-    def _expand(
-        self, recipients: list[Recipient], names: Resolver, timeout_s: float, done: OnFound
-    ) -> None:
-        """Each address of each host for the host itself, once all are known."""
-        hosts = dict.fromkeys(
-            each.route.origin.host
-            for each in recipients
-            if each.route is not None and self._is_looked_up(each.route.origin.host)
-        )
-        answers: dict[str, Found] = {}
-        is_told = False
-
-        def tell() -> None:
-            nonlocal is_told
-            if is_told:
-                return
-            is_told = True
-            missing = [each for each in hosts if each not in answers]
-            if missing:
-                done(Unresolved(f"no answer of the name servers for {', '.join(missing[:5])}"))
-            else:
-                done(self._bounded(_expanded(recipients, answers)))
-
-        def on_answer(host: str, answer: Found) -> None:
-            answers[host] = answer
-            if len(answers) == len(hosts):
-                tell()
-
-        for host in hosts:
-            names.resolve(host, partial(on_answer, host))
-        if not hosts:
-            tell()
-        elif not is_told:
-            trio.lowlevel.spawn_system_task(_after, timeout_s, tell)
+    def _parse_anew(self, address: str) -> Endpoint:
+        return parse_endpoint(address, self._subscription, self._settings.hosts, self._schemes)
 
     def _is_looked_up(self, host: str) -> bool:
         is_proxied = self._is_proxied is not None and self._is_proxied(host)
-        return literal_address(host) is None and not is_proxied
+        return self._settings.is_dns and literal_address(host) is None and not is_proxied
 
-    def _bounded(self, recipients: list[Recipient]) -> list[Recipient]:
-        unique = list({each.key: each for each in recipients}.values())
-        if len(unique) > self._addresses_max:
-            self._say("more than %d addresses; the others get nothing", self._addresses_max)
-        return unique[: self._addresses_max]
 
-    def _say(self, text: str, value: object) -> None:
-        """Log a warning, at most one a minute: it may come with each message."""
-        now_s = self._now_s()
-        if now_s - self._said_s >= _SAID_EACH_S:
-            self._said_s = now_s
-            _logger.warning("%s: " + text, self._subscription, value)
+def _look_up(
+    hosts: Collection[str],
+    names: Resolver,
+    timeout_s: float,
+    done: Callable[[Mapping[str, Found] | Unresolved], None],
+) -> None:
+    """Call `done` once, with the answers for all hosts, or with who has none within the time."""
+    answers: dict[str, Found] = {}
+    is_over = False
+
+    def end() -> None:
+        nonlocal is_over
+        if not is_over:
+            is_over = True
+            missing = sorted(set(hosts) - answers.keys())
+            said = f"no answer of the name servers for {', '.join(missing[:5])}"
+            done(Unresolved(said) if missing else answers)
+
+    async def end_in_time() -> None:
+        await trio.sleep(timeout_s)
+        end()
+
+    def on_answer(host: str, answer: Found) -> None:
+        answers[host] = answer
+        if len(answers) == len(hosts):
+            end()
+
+    for host in hosts:
+        names.resolve(host, partial(on_answer, host))
+    if not is_over:
+        trio.lowlevel.spawn_system_task(end_in_time)
 
 
 def _recipient(endpoint: Endpoint, message: Message, authorization: str) -> Recipient:
@@ -295,11 +258,6 @@ def _recipient(endpoint: Endpoint, message: Message, authorization: str) -> Reci
     except Unresolved as error:
         return Recipient(endpoint.template, None, "", str(error))
     return Recipient(_key(route), route, endpoint.authorization or authorization)
-
-
-async def _after(delay_s: float, callback: Callable[[], None]) -> None:
-    await trio.sleep(delay_s)
-    callback()
 
 
 def _expanded(recipients: list[Recipient], answers: Mapping[str, Found]) -> list[Recipient]:

@@ -1,29 +1,22 @@
-"""The sending half of a serial consumer, which never waits: queue → rate → window → sender →
-outcome → settled, waiting again, or a dead letter. How fast is decided in `pacing.py`.
+"""The sending half of a serial consumer, which never waits: queue → rate → window → sender. How
+fast is decided in `pacing.py`, and what follows from an answer in `delivery/dispatching.py`.
 
 No task and no timer for each message: the sender's callback settles one message and sends the next,
 on the same thread. The actor around it (`push_consumer.py`) waits, reads and commits.
 """
 
-import logging
 from functools import partial
 
 from hermes_actors.consumer.delivery.delivery import Delivery, Settlement
 from hermes_actors.consumer.delivery.dispatching import FILL_MAX, Dispatching, Surroundings
-from hermes_actors.consumer.delivery.retry import Decision, ending_detail
-from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.pacing import Pacing
 from hermes_actors.consumer.serial.queue import SerialQueue
-from hermes_actors.coordination.commands import RateState
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import SerialPolicy
-from hermes_actors.model.trace_context import trace_ids
 from hermes_actors.status.reasons import Reason
-
-_logger = logging.getLogger(__name__)
 
 # An alarm that is that little too late is not worth a waking.
 _ALARM_SLACK_S = 1e-4
@@ -37,11 +30,11 @@ class SerialDispatch(Dispatching[Delivery]):
     def __init__(self, live: LiveSubscription, around: Surroundings) -> None:
         policy, parts = _policy(live), around.parts
         queue = SerialQueue(1, parts.config.waiting_retries_max, is_ordered=policy.ordered)
-        super().__init__(live, around, queue)
+        self._pacing = Pacing(live, policy.rate, parts, around.owned)
+        super().__init__(live, around, queue, self._pacing)
         self._monotonic_s = parts.clock.monotonic_s
         self._queue = queue
         self._is_filling = False
-        self._pacing = Pacing(live, policy.rate, parts, around.owned)
         self._limit, self._control = self._pacing.limit, self._pacing.control
         self.adopt(live)
 
@@ -61,29 +54,6 @@ class SerialDispatch(Dispatching[Delivery]):
         """How many fresh messages are worth having at hand."""
         return max(self._queue.window, self.policy.rate)
 
-    @property
-    def level(self) -> Level:
-        """How much the endpoint is trusted with."""
-        return self._pacing.level
-
-    @property
-    def rate_now(self) -> float:
-        """How many messages a second may be sent now."""
-        return self._pacing.rate_now
-
-    @property
-    def allowed(self) -> float:
-        """The owner's share of the rate, in messages a second."""
-        return self._pacing.limit.rate_per_s
-
-    def divide(self) -> None:
-        """Put another share of the rate in force at once."""
-        self._pacing.divide()
-
-    def known(self) -> RateState:
-        """Return the endpoint's rate for the next owner to begin with."""
-        return self._pacing.known()
-
     def _held_back(self) -> list[Reason]:
         """What keeps the queue from being sent faster."""
         return self._pacing.reasons(self._queue)
@@ -94,14 +64,7 @@ class SerialDispatch(Dispatching[Delivery]):
         """Messages have been read; True if there is room to send one."""
         return self._queue.inflight < self._queue.window
 
-    def fill(self, now_s: float) -> int:
-        """Attempt what may be attempted now; how many messages were looked at."""
-        if self._is_halted:
-            return 0
-        if not self._is_lease_open():
-            # The actor waits for it.
-            self._around.wake()
-            return 0
+    def _fill(self, now_s: float) -> int:
         queue, limit, control = self._queue, self._limit, self._control
         sent = looked_at = 0
         self._is_filling = True
@@ -122,11 +85,7 @@ class SerialDispatch(Dispatching[Delivery]):
             if delivery is None:
                 break
             looked_at += 1
-            if delivery.ending is not None:
-                self._end(delivery, *delivery.ending, now_s)
-                if self._is_halted:
-                    break
-            elif delivery.taken_up_s is not None or self._take_up(delivery, now_s):
+            if delivery.taken_up_s is not None or self._take_up(delivery, now_s):
                 sent += 1
                 if not control.is_full:
                     control.take(now_s)
@@ -154,7 +113,7 @@ class SerialDispatch(Dispatching[Delivery]):
             last = delivery.last
             status, reason = (0, "none") if last is None else (last.status, last.reason())
             detail = f"while the endpoint is not well; last answer: {reason}"
-            self._discard(delivery, DiscardReason.EXPIRED, status, detail)
+            self._give_up(delivery, DiscardReason.EXPIRED, status, detail)
         return FILL_MAX
 
     def _age_ms(self, delivery: Delivery, now_s: float) -> float:
@@ -190,7 +149,7 @@ class SerialDispatch(Dispatching[Delivery]):
             try:
                 delivery.message = from_record(delivery.record, self._parts.ids.message_id)
             except UndecodableRecord as error:
-                self._discard(delivery, DiscardReason.UNDECODABLE, 0, str(error))
+                self._give_up(delivery, DiscardReason.UNDECODABLE, 0, str(error))
                 return False
         delivery.taken_up_s = now_s
         return self._is_of_age(delivery, now_s) if self._is_age_asked else True
@@ -202,7 +161,7 @@ class SerialDispatch(Dispatching[Delivery]):
         age_ms = self._clock.now_ms() - delivery.record.timestamp_ms
         if self._retry_policy.is_too_old(age_ms):
             detail = "older than its time to live before its first attempt"
-            self._discard(delivery, DiscardReason.EXPIRED, 0, detail)
+            self._give_up(delivery, DiscardReason.EXPIRED, 0, detail)
             return False
         # A timestamp in the future delays by no more than the delay.
         delay_ms = min(self.policy.sending_delay, self.policy.sending_delay - age_ms)
@@ -231,19 +190,21 @@ class SerialDispatch(Dispatching[Delivery]):
         """Take in an attempt's outcome, and use the room that it makes."""
         transitions, control = self._transitions, self._control
         now_s = self._monotonic_s()
-        if outcome.recipients is None:
+        is_single = outcome.recipients is None
+        if is_single:
             transitions.answered((delivery,), outcome, now_s - delivery.sent_s)
-        else:
-            self._pacing.on_answers(outcome.recipients, self._retry_policy, delivery, now_s)
         if outcome.is_success:
             delivery.settled()
             self._queue.remove(delivery)
             transitions.settled((delivery,), Settlement.DELIVERED)
             self.last_success_ms = self._clock.now_ms()
-            if outcome.recipients is None:
+            if not is_single:
+                self._learn(delivery, outcome, now_s)
+            else:
                 control.success_s = now_s
                 if control.is_watching:
-                    self._pacing.on_success(delivery, now_s)
+                    control.on_success(now_s, delivery.epoch)
+                    self._pacing.note_level(outcome)
             self._around.note_settled()
         else:
             self._on_failure(delivery, outcome, now_s)
@@ -252,43 +213,12 @@ class SerialDispatch(Dispatching[Delivery]):
         elif not self._is_filling:
             self._refill(now_s)
 
-    def _learn(
-        self, delivery: Delivery, decision: Decision, outcome: SendOutcome, now_s: float
-    ) -> None:
-        self._pacing.last_failure = outcome
-        if outcome.recipients is None:
-            self._pacing.on_failure(decision, delivery, outcome, now_s)
+    def _learn(self, delivery: Delivery, outcome: SendOutcome, now_s: float) -> None:
+        self._pacing.on_answers(delivery, outcome, self._retry_policy, now_s)
 
     def _repeat(self, delivery: Delivery, now_s: float) -> None:
         self._pacing.on_neutral(delivery, now_s)
         super()._repeat(delivery, now_s)
-
-    def _wait(self, delivery: Delivery, due_s: float) -> None:
-        self._queue.wait(delivery, due_s)
-
-    def _let_go(self, delivery: Delivery, decision: Decision, outcome: SendOutcome) -> None:
-        delivery.forgotten()
-        self._queue.remove(delivery)
-
-    def _give_up(self, delivery: Delivery, reason: DiscardReason, outcome: SendOutcome) -> None:
-        self._discard(delivery, reason, outcome.status, ending_detail(reason, outcome))
-
-    def _discard(self, delivery: Delivery, reason: DiscardReason, status: int, detail: str) -> None:
-        """Give a message up: counted, logged and kept as a dead letter, never silently."""
-        self._queue.bury(delivery)
-        record, message = delivery.record, delivery.message
-        _logger.info(
-            "%s: discarded %s at %d/%d after %d attempts: %s: %s",
-            self.live.name,
-            "a record" if message is None else message.id or "a record",
-            record.partition,
-            record.offset,
-            delivery.attempts,
-            reason.value,
-            detail,
-            extra=None if message is None else trace_ids(message.traceparent),
-        )
-        self._write_off(delivery, reason, status, detail, delivery.attempts)
 
 
 def _policy(live: LiveSubscription) -> SerialPolicy:

@@ -160,6 +160,11 @@ class SerialQueue(Buffer):
             self.inflight -= 1
             self.buffered_bytes -= delivery.size_bytes
 
+    def let_go(self, delivery: Delivery) -> None:
+        """Drop a message in flight whose partition a retransmission has taken elsewhere."""
+        delivery.forgotten()
+        self.remove(delivery)
+
     def bury(self, delivery: Delivery) -> None:
         """Give up a message in flight; `forget` follows when its dead letter is kept."""
         self._land(delivery)

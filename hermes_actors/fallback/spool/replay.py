@@ -18,7 +18,6 @@ from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.index import TopicQueue, Waiting
 from hermes_actors.fallback.spool.spool import Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
-from hermes_actors.log.backoff import Backoff
 from hermes_actors.log.base import (
     Log,
     LogUnavailable,
@@ -32,6 +31,7 @@ from hermes_actors.metadata.catalog import LiveTopic
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.message import Envelope, to_record
 from hermes_actors.model.partitioner import partition_of
+from hermes_actors.runtime.backoff import Backoff
 
 _REST_MIN_S = 0.1
 _REST_MAX_S = 10.0
@@ -214,6 +214,6 @@ class Replayer:
         """Return the topic's number of partitions in that log; 0 when it does not say."""
         # A log that hangs must not keep what waits from another one that works.
         with trio.move_on_after(_LOOKUP_MAX_S), suppress(LogUnavailable):
-            settings = await log.describe_topic(queue.log_topic)
+            settings = await log.topics.describe(queue.log_topic)
             return 0 if settings is None else settings.partitions
         return 0

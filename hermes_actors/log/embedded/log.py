@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import trio
 
 from hermes_actors.log.base import (
+    EARLIEST,
     Commit,
+    Edge,
     LogUnavailable,
     Outcome,
     TopicSettings,
@@ -95,6 +97,7 @@ class EmbeddedLog:
         self.accepted_missing = store.accepted_missing
         self._limits = limits
         self._view = View(store.topics.values(), limits.tail_bytes_max)
+        self.topics = EmbeddedTopics(self, self._view)
         self._clock = clock
         self._jobs: dict[Job[Any], None] = {}
         self._queued_bytes = 0
@@ -205,38 +208,7 @@ class EmbeddedLog:
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """As `Log.commit`."""
         check_commits(commits)
-        await self._change(lambda store: store.put_commits(group, topic, commits))
-
-    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
-        """As `Log.create_topic`; raises ValueError for settings no log can keep."""
-        check_settings(settings)
-
-        def change(store: Store) -> TopicView | None:
-            return TopicView(store.topics[topic]) if store.create_topic(topic, settings) else None
-
-        def show(created: TopicView | None) -> None:
-            if created is not None:
-                self._view.topics[topic] = created
-
-        return await self._change(change, show) is not None
-
-    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
-        """As `Log.alter_topic`."""
-
-        def change(store: Store) -> TopicView:
-            store.alter_topic(topic, settings)
-            return TopicView(store.topics[topic])
-
-        await self._change(change, lambda altered: self._view.altered(topic, altered))
-
-    async def delete_topic(self, topic: str) -> bool:
-        """As `Log.delete_topic`; the space is used again soon after."""
-
-        def show(was_there: bool) -> None:
-            if was_there:
-                self._view.remove(topic)
-
-        return await self._change(lambda store: store.delete_topic(topic), show)
+        await self.change(lambda store: store.put_commits(group, topic, commits))
 
     async def expire(self, now_ms: int) -> None:
         """Do now, at once, what retention does at its interval. Raises LogUnavailable."""
@@ -247,11 +219,12 @@ class EmbeddedLog:
             store.plan_expiry(now_ms)
             return store.expire(None)
 
-        await self._change(change, self._view.moved)
+        await self.change(change, self._view.moved)
 
-    async def _change(
+    async def change(
         self, change: Callable[[Store], T], show: Callable[[T], None] | None = None
     ) -> T:
+        """Make a change in the writer's thread, then `show` it. Raises LogUnavailable."""
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._is_closed:
             raise LogUnavailable(f"{self._path}: the log is closed")
@@ -271,15 +244,18 @@ class EmbeddedLog:
         """As `Log.reader`; the first `next_batch` is the first to raise."""
         yield _EmbeddedReader(self, topic, positions)
 
-    async def start_positions(self, topic: str) -> dict[int, int]:
-        """As `Log.start_positions`."""
+    async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
+        """As `Log.positions`."""
         await trio.lowlevel.checkpoint()
-        return {view.row.number: view.row.start for view in self.view_of(topic).partitions}
+        rows = [copy(view.row) for view in self.view_of(topic).partitions]
+        if isinstance(at, Edge):
+            return {row.number: row.start if at is EARLIEST else row.end for row in rows}
+        time_ms = at
 
-    async def end_positions(self, topic: str) -> dict[int, int]:
-        """As `Log.end_positions`."""
-        await trio.lowlevel.checkpoint()
-        return {view.row.number: view.row.end for view in self.view_of(topic).partitions}
+        def look_up(connection: sqlite3.Connection) -> dict[int, int]:
+            return {row.number: read_position_at(connection, row, time_ms) for row in rows}
+
+        return await self.in_thread(look_up)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """As `Log.bounds`."""
@@ -288,16 +264,6 @@ class EmbeddedLog:
             if view.row.number == partition:
                 return view.row.start, view.row.end
         raise UnknownTopic(no_such_partition(topic, partition, len(self.view_of(topic).partitions)))
-
-    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """As `Log.position_at`."""
-        await trio.lowlevel.checkpoint()
-        rows = [copy(view.row) for view in self.view_of(topic).partitions]
-
-        def look_up(connection: sqlite3.Connection) -> dict[int, int]:
-            return {row.number: read_position_at(connection, row, timestamp_ms) for row in rows}
-
-        return await self.in_thread(look_up)
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
         """As `Log.committed`."""
@@ -308,17 +274,6 @@ class EmbeddedLog:
         topic_id = view.id
         rows = await self.in_thread(lambda connection: read_commits(connection, group, topic_id))
         return {partition: Commit(position, metadata) for partition, position, metadata in rows}
-
-    async def describe_topic(self, topic: str) -> TopicSettings | None:
-        """As `Log.describe_topic`."""
-        await trio.lowlevel.checkpoint()
-        view = self._view.topics.get(topic)
-        return None if view is None else view.settings
-
-    async def topics(self) -> list[str]:
-        """As `Log.topics`."""
-        await trio.lowlevel.checkpoint()
-        return sorted(self._view.topics)
 
     def view_of(self, topic: str) -> TopicView:
         """Give the topic's settings and positions of now, and its readers. Raises UnknownTopic, and
@@ -332,7 +287,7 @@ class EmbeddedLog:
         return view
 
     async def in_thread(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Read the file in a thread, with a connection of its own. Raises LogUnavailable."""
+        """Read the file in a thread, over a separate connection. Raises LogUnavailable."""
 
         def work() -> T:
             connection = self._connections.pop() if self._connections else None
@@ -355,6 +310,56 @@ class EmbeddedLog:
     def _close_connections(self) -> None:
         while self._connections:
             self._connections.pop().close()
+
+
+class EmbeddedTopics:
+    """The topics of an embedded log; satisfies `LogTopics`."""
+
+    def __init__(self, log: EmbeddedLog, view: View) -> None:
+        self._log = log
+        self._view = view
+
+    async def create(self, topic: str, settings: TopicSettings) -> bool:
+        """As `LogTopics.create`."""
+        check_settings(settings)
+
+        def change(store: Store) -> TopicView | None:
+            return TopicView(store.topics[topic]) if store.create_topic(topic, settings) else None
+
+        def show(created: TopicView | None) -> None:
+            if created is not None:
+                self._view.topics[topic] = created
+
+        return await self._log.change(change, show) is not None
+
+    async def alter(self, topic: str, settings: TopicSettings) -> None:
+        """As `LogTopics.alter`."""
+
+        def change(store: Store) -> TopicView:
+            store.alter_topic(topic, settings)
+            return TopicView(store.topics[topic])
+
+        await self._log.change(change, lambda altered: self._view.altered(topic, altered))
+
+    async def delete(self, topic: str) -> bool:
+        """As `LogTopics.delete`; the space is used again soon after."""
+
+        def show(was_there: bool) -> None:
+            if was_there:
+                self._view.remove(topic)
+
+        return await self._log.change(lambda store: store.delete_topic(topic), show)
+
+    async def describe(self, topic: str) -> TopicSettings | None:
+        """As `LogTopics.describe`."""
+        await trio.lowlevel.checkpoint()
+        view = self._view.topics.get(topic)
+        return None if view is None else view.settings
+
+    async def names(self) -> list[str]:
+        """As `LogTopics.names`."""
+        await trio.lowlevel.checkpoint()
+        return sorted(self._view.topics)
 
 
 class _EmbeddedReader:

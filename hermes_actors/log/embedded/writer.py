@@ -70,8 +70,8 @@ class Job(Generic[T]):
         records: int = 0,
         size_bytes: int = 0,
     ) -> None:
-        """`records` may be written; how many are says `written`, asked of the result. None of these
-        functions may refer to the job: it would keep its records until the collector runs.
+        """`records` is the most that may be written; `written(result)` is how many were. None of
+        the functions may refer to the job, which would keep its records in memory.
         """
         self.records = records
         self.size_bytes = size_bytes
@@ -196,7 +196,7 @@ class Writer:
             timeout_s = 0.0
 
     def _idle_s(self) -> float:
-        """How long the thread may wait for a job: until the next work of its own."""
+        """How long the thread may wait for a job: until retention or a look at the files is due."""
         if self._is_stopping:
             return 0.0
         if self.trouble:

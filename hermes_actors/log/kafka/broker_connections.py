@@ -1,4 +1,4 @@
-"""Connections for producing to one broker: who waits for a slow partition waits there alone.
+"""Connections for producing to one broker: a slow partition delays no other.
 
 A broker answers the requests of one connection one after the other, and one request with several
 partitions only when the slowest is done. So a connection carries one request at a time, and what
@@ -190,7 +190,7 @@ class BrokerConnections:
         for channel in list(self._busy):
             age_s = now_s - channel.started_s
             if age_s >= self._timeout_s:
-                # What it owes fails with it: _answered is told.
+                # `_answered` gets the error.
                 channel.connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
             elif age_s >= OVERDUE_S and not channel.is_overdue:
                 channel.is_overdue = True
@@ -214,7 +214,7 @@ class BrokerConnections:
         self._free.clear()
 
     async def close(self) -> None:
-        """End all connections: what is on its way is Lost, what waits is NotSent."""
+        """End all connections: batches under way are Lost, waiting ones are NotSent."""
         self.retire("the log is closed")
         if self._opening is not None:
             self._opening.cancel()
@@ -246,7 +246,7 @@ class BrokerConnections:
                 self._write(channel, self._take(self._fresh, len(self._fresh)))
 
     def _may_spread(self) -> bool:
-        """False while an answer may come soon; what waits is looked at again if it does not."""
+        """False while an answer may come soon; a timer looks again if it does not."""
         youngest_s = max(channel.started_s for channel in self._busy)
         wait_s = youngest_s + SPREAD_S - self._clock.monotonic_s()
         if wait_s <= 0:

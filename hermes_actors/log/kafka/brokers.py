@@ -5,8 +5,9 @@ all known addresses are silent, the configured ones are asked again.
 """
 
 import asyncio
+import math
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
 import aiokafka.errors as kafka_errors
@@ -14,7 +15,7 @@ from aiokafka.conn import CloseReason
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.base import LogUnavailable, UnknownTopic, no_such_partition
 from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.session import Session
 
@@ -43,8 +44,8 @@ _HOPELESS = (
 class Brokers:
     """The known brokers and partition leaders of one cluster, learned when they are needed.
 
-    Requests of one purpose to one broker share one connection, in order: a broker answers a
-    connection's requests one after the other, so what may wait long has a purpose of its own.
+    Requests of one purpose to one broker share one connection. A broker answers a connection's
+    requests one after the other, so requests that may take long have a separate purpose.
     """
 
     def __init__(self, connection: KafkaCluster, rng: random.Random) -> None:
@@ -72,9 +73,6 @@ class Brokers:
     def addresses(self) -> dict[int, Address]:
         """The addresses, by id, of the brokers that were up when one was last asked."""
         return dict(self._nodes)
-
-    async def open(self) -> None:
-        """Do nothing: connections are made when they are needed."""
 
     async def close(self) -> None:
         """End all connections; what is asked from now on is unavailable."""
@@ -219,14 +217,15 @@ class Brokers:
         await self.describe([])
         return sorted(self._nodes)
 
-    async def leaders(self, topic: str, *, fresh: bool = False) -> dict[int, int]:
+    async def leaders(self, topic: str, *, age_max_s: float = math.inf) -> dict[int, int]:
         """Partition → its leader's id, -1 while it has none; empty when there is no such topic.
 
-        Known for metadata_max_age_ms, or until `forget`. Raises FAILURES.
+        As it was at most so long ago, and at most metadata_max_age_ms. Raises FAILURES.
         """
         now_s = asyncio.get_running_loop().time()
         known = self._leaders.get(topic)
-        if known is not None and not fresh and known[0] > now_s:
+        age_max_s = min(age_max_s, self.settings.metadata_max_age_ms / 1_000)
+        if known is not None and now_s - known[0] < age_max_s:
             return known[1]
         (described,) = await self.describe([topic])
         code, _, _, partitions = described
@@ -238,7 +237,19 @@ class Brokers:
         leaders = {number: leader for _, number, leader, *_ in sorted(partitions)}
         if len(self._leaders) >= _TOPICS_MAX:
             del self._leaders[next(iter(self._leaders))]
-        self._leaders[topic] = (now_s + self.settings.metadata_max_age_ms / 1_000, leaders)
+        self._leaders[topic] = (now_s, leaders)
+        return leaders
+
+    async def leaders_of(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
+        """As `leaders`, of a topic that has these partitions. Raises FAILURES, UnknownTopic."""
+        leaders = await self.leaders(topic)
+        if not leaders or any(number not in leaders for number in partitions):
+            leaders = await self.leaders(topic, age_max_s=0)
+        if not leaders:
+            raise UnknownTopic(topic)
+        for number in partitions:
+            if number not in leaders:
+                raise UnknownTopic(no_such_partition(topic, number, len(leaders)))
         return leaders
 
     def forget(self, topic: str) -> None:

@@ -19,6 +19,7 @@ from aiokafka.conn import AIOKafkaConnection
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
 from hermes_actors.errors import StartupError
 from hermes_actors.log.kafka.session import Session
+from hermes_actors.runtime.backoff import backoff_s
 from hermes_actors.runtime.network_causes import name_cause
 
 _logger = logging.getLogger(__name__)
@@ -108,10 +109,8 @@ class KafkaCluster:
     def reconnect_delay_s(self, attempt: int, rng: random.Random) -> float:
         """How long to wait before attempt `attempt` (from 1 on): doubling, jittered, bounded."""
         first_s = self.settings.reconnect_backoff_ms / 1_000
-        bound_s = max(RECONNECT_BACKOFF_MAX_S, first_s)
-        # The exponent has a bound of its own: attempts are counted for as long as Kafka is away.
-        delay_s = min(first_s * 2.0 ** min(attempt - 1, 20), bound_s)
-        return delay_s * rng.uniform(0.5, 1.0)
+        max_s = max(RECONNECT_BACKOFF_MAX_S, first_s)
+        return backoff_s(attempt - 1, rng.random(), first_s, max_s)
 
     def explain(self, error: BaseException, address: str = "") -> str:
         """One line for an operator: the datacentre, what failed, and the field to look at."""

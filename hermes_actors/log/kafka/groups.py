@@ -17,7 +17,6 @@ from hermes_actors.log.base import (
     LogUnavailable,
     UnknownTopic,
     check_commits,
-    no_such_partition,
 )
 from hermes_actors.log.kafka.brokers import FAILURES, Brokers
 
@@ -58,7 +57,7 @@ class GroupOffsets:
         """
         check_commits(commits)
         what = f"the commit of {group} in {topic} was not stored"
-        await self._brokers.persist(what, lambda: self._check_partitions(topic, commits))
+        await self._brokers.persist(what, lambda: self._brokers.leaders_of(topic, commits))
         if commits:
             await self._brokers.persist(what, lambda: self._commit(group, topic, commits))
 
@@ -68,16 +67,6 @@ class GroupOffsets:
             f"the commits of {group} in {topic} cannot be read",
             lambda: self._committed(group, topic),
         )
-
-    async def _check_partitions(self, topic: str, commits: Mapping[int, Commit]) -> None:
-        leaders = await self._brokers.leaders(topic)
-        if not leaders or any(number not in leaders for number in commits):
-            leaders = await self._brokers.leaders(topic, fresh=True)
-        if not leaders:
-            raise UnknownTopic(topic)
-        for number in commits:
-            if number not in leaders:
-                raise UnknownTopic(no_such_partition(topic, number, len(leaders)))
 
     async def _commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         partitions = [

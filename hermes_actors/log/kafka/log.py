@@ -12,11 +12,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import trio
 
 from hermes_actors.config import KafkaClusterConfig, KafkaConfig
-from hermes_actors.log.base import Commit, Outcome, Reader, TopicSettings
+from hermes_actors.log.base import Commit, Edge, Outcome, Reader, TopicSettings
 from hermes_actors.log.kafka.brokers import Brokers
 from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.log.kafka.groups import GroupOffsets
-from hermes_actors.log.kafka.limits import LimitedAppend
 from hermes_actors.log.kafka.positions import Positions
 from hermes_actors.log.kafka.producers import Producers, ProducerStatistics
 from hermes_actors.log.kafka.reader import open_reader
@@ -43,7 +42,6 @@ async def open_kafka_log(
     positions = Positions(brokers)
     topics = TopicAdmin(brokers, positions)
     try:
-        await guest.call(brokers.open)
         await guest.call(producers.open)
         yield KafkaLog(connection, producers, brokers, positions, topics)
     finally:
@@ -67,9 +65,8 @@ class KafkaLog:
         self._producers = producers
         self._brokers = brokers
         self._positions = positions
-        self._topics = topics
+        self.topics = KafkaTopics(topics, producers)
         self._groups = GroupOffsets(brokers)
-        self._limited = LimitedAppend(topics, producers.append)
 
     @property
     def dc(self) -> str:
@@ -84,7 +81,7 @@ class KafkaLog:
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:
         """Append in order; see Log. Never raises for an operating error."""
-        return await self._limited.append(topic, partition, batch, ack)
+        return await self._producers.append(topic, partition, batch, ack)
 
     def reader(
         self, topic: str, positions: Mapping[int, int]
@@ -92,21 +89,13 @@ class KafkaLog:
         """A reader of the partitions named in `positions`, starting there."""
         return open_reader(self._brokers, self._positions, topic, positions)
 
-    async def start_positions(self, topic: str) -> dict[int, int]:
-        """For each partition its first offset still held."""
-        return await guest.call(self._positions.start, topic)
-
-    async def end_positions(self, topic: str) -> dict[int, int]:
-        """For each partition the next offset to be written."""
-        return await guest.call(self._positions.end, topic)
+    async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
+        """As `Log.positions`."""
+        return await guest.call(self._positions.find, topic, at)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """One partition's start and end."""
         return await guest.call(self._positions.bounds, topic, partition)
-
-    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end."""
-        return await guest.call(self._positions.at, topic, timestamp_ms)
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """Store a group's progress; see Log for what it raises."""
@@ -116,25 +105,33 @@ class KafkaLog:
         """A group's progress; partitions without a commit are absent."""
         return await guest.call(self._groups.committed, group, topic)
 
-    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
-        """Create the topic; False when it exists already (its settings are left alone)."""
-        return await guest.call(self._topics.create, topic, settings)
 
-    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
-        """Replace the topic's settings; the number of partitions goes upwards only."""
-        await guest.call(self._topics.alter, topic, settings)
+class KafkaTopics:
+    """Satisfies `LogTopics`."""
 
-    async def delete_topic(self, topic: str) -> bool:
-        """Delete the topic, its records and its commits; False when there is none."""
+    def __init__(self, admin: TopicAdmin, producers: Producers) -> None:
+        self._admin = admin
+        self._producers = producers
+
+    async def create(self, topic: str, settings: TopicSettings) -> bool:
+        """As `LogTopics.create`."""
+        return await guest.call(self._admin.create, topic, settings)
+
+    async def alter(self, topic: str, settings: TopicSettings) -> None:
+        """As `LogTopics.alter`."""
+        await guest.call(self._admin.alter, topic, settings)
+
+    async def delete(self, topic: str) -> bool:
+        """As `LogTopics.delete`."""
         try:
-            return await guest.call(self._topics.delete, topic)
+            return await guest.call(self._admin.delete, topic)
         finally:
             self._producers.forget(topic)
 
-    async def describe_topic(self, topic: str) -> TopicSettings | None:
-        """The topic's settings, or None when there is no such topic."""
-        return await guest.call(self._topics.describe, topic)
+    async def describe(self, topic: str) -> TopicSettings | None:
+        """As `LogTopics.describe`."""
+        return await guest.call(self._admin.describe, topic)
 
-    async def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return await guest.call(self._topics.names)
+    async def names(self) -> list[str]:
+        """As `LogTopics.names`."""
+        return await guest.call(self._admin.names)

@@ -8,11 +8,13 @@ import asyncio
 import aiokafka.errors as kafka_errors
 from aiokafka.protocol.offset import OffsetRequest
 
-from hermes_actors.log.base import UnknownTopic
+from hermes_actors.log.base import EARLIEST, LATEST, Edge
 from hermes_actors.log.kafka.brokers import FAILURES, Brokers
 
 START = -2
 END = -1
+_EDGES = {EARLIEST: START, LATEST: END}
+_PARTITIONS_AGE_MAX_S = 5.0
 _REPLICA_ID = -1
 _READ_UNCOMMITTED = 0
 
@@ -23,19 +25,13 @@ class Positions:
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
-    async def start(self, topic: str) -> dict[int, int]:
-        """For each partition its first offset still held."""
-        return await self._ask(topic, START)
-
-    async def end(self, topic: str) -> dict[int, int]:
-        """For each partition the next offset to be written, as far as readers may see."""
-        return await self._ask(topic, END)
-
-    async def at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """For each partition the first offset with a timestamp ≥ `timestamp_ms`, else its end."""
+    async def find(self, topic: str, at: Edge | int) -> dict[int, int]:
+        """As `Log.positions`; the end is what readers may see."""
+        if isinstance(at, Edge):
+            return await self._ask(topic, _EDGES[at])
         # The end comes first: what is appended between the two questions lies behind it.
         ends = await self._ask(topic, END)
-        found = await self._ask(topic, max(0, timestamp_ms))
+        found = await self._ask(topic, max(0, at))
         return {
             number: offset if offset >= 0 else ends.get(number, 0)
             for number, offset in found.items()
@@ -60,11 +56,10 @@ class Positions:
         self, topic: str, timestamp_ms: int | None = None, partition: int | None = None
     ) -> dict[int, int]:
         """One attempt at a question, None: the end. Raises FAILURES, UnknownTopic."""
-        leaders = await self._brokers.leaders(topic)
-        if not leaders or (partition is not None and partition not in leaders):
-            leaders = await self._brokers.leaders(topic, fresh=True)
-        if not leaders or (partition is not None and partition not in leaders):
-            raise UnknownTopic(topic)
+        if partition is None:
+            # Partitions that were added are known soon.
+            await self._brokers.leaders(topic, age_max_s=_PARTITIONS_AGE_MAX_S)
+        leaders = await self._brokers.leaders_of(topic, () if partition is None else (partition,))
         if partition is not None:
             leaders = {partition: leaders[partition]}
         by_leader: dict[int, list[int]] = {}

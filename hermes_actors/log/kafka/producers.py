@@ -37,6 +37,7 @@ from hermes_actors.model.record import Record
 from hermes_actors.model.run import size_of
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
+from hermes_actors.runtime.backoff import backoff_s
 from hermes_actors.runtime.clock import Clock
 
 _logger = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class Producers:
         self._sweeper.start()
 
     async def close(self) -> None:
-        """End all connections; what is on its way is unknown, what waits is unavailable."""
+        """End all connections; batches under way are unknown, waiting ones are unavailable."""
         await self._sweeper.close()
         await self._leaders.close()
         await self._identities.close()
@@ -251,8 +252,7 @@ class Producers:
     async def _deliver(self, part: AppendPart, limits: _Limits) -> Sequence[Outcome] | Fate:
         """Send one part until its outcome is known or time is up; a fate: it is to be halved."""
         place, leaders = part.place, self._leaders
-        lookups = 0
-        pause_s = _PAUSE_FIRST_S
+        lookups = tries = 0
         while True:
             limit_s = limits.end_s if part.is_perhaps_stored else limits.patience_s
             leader = leaders.leader(place.topic, place.partition)
@@ -287,8 +287,9 @@ class Producers:
                     continue
                 if is_denied:
                     leaders.doubt()
-            await trio.sleep(min(pause_s * self._rng.uniform(0.5, 1.0), max(left_s, 0.001)))
-            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+            pause_s = backoff_s(tries, self._rng.random(), _PAUSE_FIRST_S, _PAUSE_MAX_S)
+            tries += 1
+            await trio.sleep(min(pause_s, max(left_s, 0.001)))
 
     def _ended(self, part: AppendPart, verdict: BatchVerdict) -> list[Outcome] | None:
         """Give the outcomes if the verdict settles them, else None. Marks what may be stored."""

@@ -24,7 +24,6 @@ from hermes_actors.log.base import (
     LogUnavailable,
     OffsetOutOfRange,
     UnknownTopic,
-    no_such_partition,
 )
 from hermes_actors.log.cursor import Cursor, Room
 from hermes_actors.log.kafka import fetch
@@ -220,27 +219,22 @@ class KafkaReader:
     async def _learn(self) -> None:
         """Ask who leads the partitions."""
         try:
-            leaders = await self._brokers.leaders(self._topic)
-            if any(number not in leaders for number in self._partitions):
-                leaders = await self._brokers.leaders(self._topic, fresh=True)
+            leaders = await self._brokers.leaders_of(self._topic, self._partitions)
         except FAILURES as error:
             self._learning = None
             self._failed(list(self._partitions.values()), error, None)
             return
+        except UnknownTopic as error:
+            self._learning = None
+            self._fail(error)
+            return
         self._learning = None
-        missing = [number for number in self._partitions if number not in leaders]
-        if not leaders:
-            self._fail(UnknownTopic(self._topic))
-        elif missing:
-            text = no_such_partition(self._topic, missing[0], len(leaders))
-            self._fail(UnknownTopic(text))
-        else:
-            if self._led:
-                changed = {n for n in self._partitions if leaders[n] != self._led[n]}
-                self._doubtful |= changed | self._unheard
-            self._unheard.clear()
-            self._leaders = self._led = leaders
-            self._fetch()
+        if self._led:
+            changed = {n for n in self._partitions if leaders[n] != self._led[n]}
+            self._doubtful |= changed | self._unheard
+        self._unheard.clear()
+        self._leaders = self._led = leaders
+        self._fetch()
 
     async def _open(self, flight: _Flight, wait_ms: int) -> None:
         """Ask over a new connection."""
@@ -373,7 +367,7 @@ class KafkaReader:
     # Failing.
 
     def _failed(self, partitions: list[Fetched], error: Exception, since_s: float | None) -> None:
-        """Try again soon; after request_timeout_ms without success the waiting caller is told."""
+        """Try again soon; after request_timeout_ms without success the waiting caller fails."""
         now_s = self._loop.time()
         self._leaders = None
         self._brokers.forget(self._topic)

@@ -94,7 +94,7 @@ class Session(AIOKafkaConnection):  # type: ignore[misc]
         """Send a request that is encoded already; what becomes of it is `told` once. Raises
         KafkaError when the connection has ended.
 
-        After `timeout_s` a TimeoutError is told, and the connection ends.
+        After `timeout_s` the answer is a TimeoutError, and the connection ends.
         """
         if self._writer is None:
             raise errors.KafkaConnectionError("the connection has ended")

@@ -4,9 +4,8 @@ For the host loop.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiokafka.errors as kafka_errors
@@ -35,13 +34,12 @@ from hermes_actors.log.kafka.settings import (
     losses_of,
     settings_of,
 )
+from hermes_actors.runtime.backoff import backoff_s
 
 _logger = logging.getLogger(__name__)
 
 _TOPIC = 2
-_DESCRIBED_FOR_S = 1.0
-_DESCRIBED_MAX = 20_000
-_LIMIT_REFRESHED_AFTER_S = 10.0
+_TOLD_MAX = 20_000
 _CHANGES_MAX = 8
 """Changes on their way at a time: each takes a controller some 20 ms, and a thousand topics may be
 wished for at once."""
@@ -55,11 +53,8 @@ class TopicAdmin:
     def __init__(self, brokers: Brokers, positions: Positions) -> None:
         self._brokers = brokers
         self._positions = positions
-        self._described: dict[str, tuple[float, TopicSettings]] = {}
-        self._refreshing: set[str] = set()
         self._losing: set[str] = set()
         self._changes = asyncio.Semaphore(_CHANGES_MAX)
-        self._failure: tuple[float, LogUnavailable] | None = None
 
     async def create(self, topic: str, settings: TopicSettings) -> bool:
         """Create the topic; it can be written to and read when this returns. False: it exists.
@@ -71,12 +66,11 @@ class TopicAdmin:
         Raises ValueError for settings or a name that Kafka does not take, LogUnavailable.
         """
         check_settings(settings)
-        async with self._change():
+        async with self._changes:
             if not await self._brokers.persist(
                 f"topic {topic} was not created", lambda: self._create(topic, settings)
             ):
                 return False
-            self._forget(topic)
             await self._settle(topic, lambda: self._is_usable(topic, settings.partitions))
             return True
 
@@ -84,8 +78,7 @@ class TopicAdmin:
         """Replace the settings. Raises UnknownTopic, ValueError for fewer partitions,
         LogUnavailable.
         """
-        async with self._change():
-            self._forget(topic)
+        async with self._changes:
             old = await self.describe(topic)
             if old is None:
                 raise UnknownTopic(topic)
@@ -99,66 +92,27 @@ class TopicAdmin:
                 await self._brokers.persist(
                     f"topic {topic} was not altered", lambda: self._alter_configs(topic, changes)
                 )
-            self._forget(topic)
             await self._settle(topic, lambda: self._shows(topic, settings))
-            self._forget(topic)
 
     async def delete(self, topic: str) -> bool:
         """Delete the topic with its records and commits; False when there is none.
 
         Raises LogUnavailable.
         """
-        async with self._change():
+        async with self._changes:
             deleted = await self._brokers.persist(
                 f"topic {topic} was not deleted", lambda: self._delete(topic)
             )
-            self._forget(topic)
+            self._brokers.forget(topic)
             if deleted:
                 await self._settle(topic, lambda: self._is_gone(topic))
-                self._forget(topic)
             return deleted
 
     async def describe(self, topic: str) -> TopicSettings | None:
-        """The topic's settings, at most one second old; None when there is no such topic.
-
-        Raises LogUnavailable.
-        """
-        now_s = asyncio.get_running_loop().time()
-        known = self._described.get(topic)
-        if known is not None and now_s - known[0] < _DESCRIBED_FOR_S:
-            return known[1]
-        found = await self._brokers.persist(
+        """The topic's settings; None when there is no such topic. Raises LogUnavailable."""
+        return await self._brokers.persist(
             f"topic {topic} cannot be described", lambda: self._describe(topic)
         )
-        self._described.pop(topic, None)
-        if found is not None:
-            if len(self._described) >= _DESCRIBED_MAX:
-                del self._described[next(iter(self._described))]
-            self._described[topic] = (now_s, found)
-        return found
-
-    def record_bytes_max(self, topic: str) -> int | None:
-        """The topic's limit without waiting, for each append; None: `describe` it first.
-
-        An alteration by another node is known some 10 s later.
-        """
-        known = self._described.get(topic)
-        if known is None:
-            return None
-        described_s, settings = known
-        age_s = asyncio.get_running_loop().time() - described_s
-        if age_s > _LIMIT_REFRESHED_AFTER_S and topic not in self._refreshing:
-            self._refreshing.add(topic)
-            self._brokers.start(self._refresh(topic))
-        return settings.record_bytes_max
-
-    async def _refresh(self, topic: str) -> None:
-        # What is known is good enough until Kafka answers again.
-        try:
-            with contextlib.suppress(LogUnavailable):
-                await self.describe(topic)
-        finally:
-            self._refreshing.discard(topic)
 
     async def names(self) -> list[str]:
         """All topics but Kafka's own, sorted. Raises LogUnavailable."""
@@ -166,19 +120,6 @@ class TopicAdmin:
             "topics cannot be listed", lambda: self._brokers.describe(None)
         )
         return sorted(name for code, name, is_internal, _ in described if not (code or is_internal))
-
-    @contextlib.asynccontextmanager
-    async def _change(self) -> AsyncIterator[None]:
-        """Wait for a turn; who waited while another change failed for want of Kafka fails too."""
-        asked_s = asyncio.get_running_loop().time()
-        async with self._changes:
-            if self._failure is not None and self._failure[0] >= asked_s:
-                raise LogUnavailable(str(self._failure[1]))
-            try:
-                yield
-            except LogUnavailable as failure:
-                self._failure = (asyncio.get_running_loop().time(), failure)
-                raise
 
     # One attempt each.
 
@@ -217,10 +158,9 @@ class TopicAdmin:
         )
         answer = await self._brokers.ask_any(request, purpose="topics")
         ((_, code, message),) = answer.topic_errors
-        if code == kafka_errors.InvalidPartitionsError.errno:
-            self._forget(topic)
-            if len(await self._brokers.leaders(topic, fresh=True)) == count:
-                return  # An attempt before this one has done it.
+        is_refused = code == kafka_errors.InvalidPartitionsError.errno
+        if is_refused and len(await self._brokers.leaders(topic, age_max_s=0)) == count:
+            return  # An attempt before this one has done it.
         _raise_for(code, message, topic)
 
     async def _alter_configs(self, topic: str, changes: dict[str, str]) -> None:
@@ -259,7 +199,7 @@ class TopicAdmin:
         """Tell once of a topic that something else made, or altered, to lose messages."""
         if not losses:
             self._losing.discard(topic)
-        elif topic not in self._losing and len(self._losing) < _DESCRIBED_MAX:
+        elif topic not in self._losing and len(self._losing) < _TOLD_MAX:
             self._losing.add(topic)
             wanted = ",".join(f"{name}={value}" for name, value in losses.items())
             _logger.warning(
@@ -277,7 +217,7 @@ class TopicAdmin:
         """Wait until what was done shows; what a broker that is away shows cannot be waited for."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._brokers.request_timeout_s
-        delay_s = _SETTLE_FIRST_S
+        tries = 0
         while loop.time() < deadline:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -285,8 +225,8 @@ class TopicAdmin:
                         return
             except FAILURES:
                 pass
-            await asyncio.sleep(delay_s)
-            delay_s = min(delay_s * 1.5, _SETTLE_MAX_S)
+            await asyncio.sleep(backoff_s(tries, 0.5, _SETTLE_FIRST_S, _SETTLE_MAX_S))
+            tries += 1
         raise LogUnavailable(
             f"topic {topic}: Kafka of {self._brokers.connection.dc} has taken the change but does "
             f"not show it after {self._brokers.settings.request_timeout_ms} ms"
@@ -318,10 +258,6 @@ class TopicAdmin:
             if found != settings:
                 return False
         return await self._is_usable(topic, settings.partitions)
-
-    def _forget(self, topic: str) -> None:
-        self._described.pop(topic, None)
-        self._brokers.forget(topic)
 
 
 _NO_SUCH_TOPIC = (

@@ -33,11 +33,11 @@ class AccessMode:
         self._mode = Mode.READ_WRITE
 
     async def get(self) -> str:
-        """The mode as text."""
+        """The mode: readWrite, readOnly or readOnlyAdmin."""
         return self._mode.value
 
     async def set(self, caller: Caller, mode: str) -> None:
-        """Switch it, for administrators. Raises Refused."""
+        """Switch the mode, for administrators. Raises Refused."""
         require_admin(caller, "switch the mode")
         if mode not in tuple(each.value for each in Mode):
             raise Refused(

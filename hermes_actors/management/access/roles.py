@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Protocol
 
-import msgspec
-
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.model.group import Group
@@ -138,29 +136,10 @@ def _forbidden(caller: Caller, action: str, wanted: str) -> Refused:
     )
 
 
-NOBODY = Owner("", "")
-"""The owner of a group whose owner cannot be read: administrators alone have rights there."""
-
-
 def group_named(catalog: Catalog, name: str) -> Group:
-    """The group as it is now; one without an owner when it is not there.
-
-    What cannot be read, written by a later version or by hand, gives nobody a right: an owner is
-    then NOBODY, since a group without one is open to all.
-    """
+    """The group as it is now; one without an owner when it is not there."""
     live = catalog.groups.get(name)
-    if live is None:
-        return Group(name)
-    owner, subscribers = live.attributes.get("owner"), live.attributes.get("subscribers")
-    try:
-        known_owner = msgspec.convert(owner, Owner | None)
-    except msgspec.ValidationError:
-        known_owner = NOBODY
-    try:
-        known_subscribers = msgspec.convert(subscribers or [], list[Owner])
-    except msgspec.ValidationError:
-        known_subscribers = []
-    return Group(name, known_owner, known_subscribers)
+    return Group(name) if live is None else live.group
 
 
 def owners_of(catalog: Catalog, topic: TopicName, *owners: Owner) -> tuple[Owner, ...]:

@@ -16,6 +16,7 @@ from hermes_actors.model.names import (
     is_name_part,
     subscription_problem,
 )
+from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.signing_secrets import signing_violations
 from hermes_actors.model.subscription import (
     BatchPolicy,
@@ -52,6 +53,12 @@ _RETRYING = {
     "attempts_max": (1,),
 }
 _RANGES: dict[type[Struct], dict[str, tuple[int, ...]]] = {
+    OAuthProvider: {
+        "token_request_initial_delay": (0, 3_600_000),
+        "token_request_max_delay": (0, 3_600_000),
+        "request_timeout": (100, 60_000),
+        "socket_timeout": (0, 60_000),
+    },
     Topic: {"max_message_size": (MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX)},
     RetentionTime: {"duration": (-INTEGER_MAX,)},
     ChaosPolicy: {"probability": (0, 100), "delay_to": (-INTEGER_MAX,)},
@@ -127,14 +134,14 @@ def topic_violations(topic: Topic) -> Iterator[str]:
         yield f"Topic.name {_NAME_RULE}"
     if len(topic.name) > TOPIC_CHARACTERS_MAX:
         yield f"Topic.name size must be between 1 and {TOPIC_CHARACTERS_MAX}"
-    yield from _within_ranges("Topic", topic)
+    yield from within_ranges("Topic", topic)
     if topic.retention_time.duration < 1:
         yield (
             "Topic.retentionTime.duration must be greater than or equal to 1, in retentionUnit "
             "SECONDS, MINUTES, HOURS or DAYS: with less the topic keeps nothing of what it "
             "acknowledges"
         )
-    yield from _within_ranges("Topic.retentionTime", topic.retention_time)
+    yield from within_ranges("Topic.retentionTime", topic.retention_time)
     chaos = topic.chaos
     if chaos.global_policy is not None:
         yield from _chaos("Topic.chaos.globalPolicy", chaos.global_policy)
@@ -143,7 +150,7 @@ def topic_violations(topic: Topic) -> Iterator[str]:
 
 
 def _chaos(path: str, policy: ChaosPolicy) -> Iterator[str]:
-    yield from _within_ranges(path, policy)
+    yield from within_ranges(path, policy)
     if not 0 <= policy.delay_from <= policy.delay_to:
         # Without its path: conformance tests compare the sentence.
         yield _CHAOS_DELAYS
@@ -158,7 +165,7 @@ def subscription_violations(
     if len(subscription.name) > TOPIC_CHARACTERS_MAX:
         yield f"Subscription.name size must be between 1 and {TOPIC_CHARACTERS_MAX}"
     policy_path, policy = "Subscription.subscriptionPolicy", subscription.subscription_policy
-    yield from _within_ranges(policy_path, policy)
+    yield from within_ranges(policy_path, policy)
     yield from _statuses(policy_path, policy)
     if (
         subscription.delivery_type is DeliveryType.BATCH
@@ -172,12 +179,12 @@ def subscription_violations(
     yield from _oauth(subscription)
     if subscription.signing is not None:
         yield from signing_violations("Subscription.signing.secrets", subscription.signing.secrets)
-    yield from _within_ranges("Subscription", subscription)
+    yield from within_ranges("Subscription", subscription)
     yield from _thresholds(subscription.metrics_config.message_processing.thresholds_milliseconds)
 
 
-def _within_ranges(path: str, value: Struct) -> Iterator[str]:
-    """Give the numbers that are out of their ranges; None is no limit."""
+def within_ranges(path: str, value: Struct) -> Iterator[str]:
+    """The numbers that are out of their ranges; None is no limit."""
     for each in fields_of(type(value)):
         number = getattr(value, each.name)
         bounds = _RANGES[type(value)].get(each.name)

@@ -84,7 +84,7 @@ def require_valid_endpoint(endpoint: str, additional_protocols: Iterable[str] = 
             f"{ENDPOINT_CHARACTERS_MAX} are taken"
         )
     for each in split_addresses(endpoint):
-        problem = _problem(_FIELD.sub("dummy", each), (*PROTOCOLS, *additional_protocols))
+        problem = address_problem(_FIELD.sub("dummy", each), (*PROTOCOLS, *additional_protocols))
         if problem:
             # What is refused may not follow the grammar, so more is hidden here than in an answer.
             raise _refused(_ANY_USER_INFO.sub(rf"\1:{MASKED_PASSWORD}@", endpoint), problem)
@@ -137,7 +137,8 @@ def has_password_at_template(endpoint: str) -> bool:
     return any(each.password and _FIELD.search(each.authority) for each in addresses_of(endpoint))
 
 
-def _problem(filled: str, allowed: tuple[str, ...]) -> str:
+def address_problem(filled: str, allowed: Iterable[str]) -> str:
+    """What is wrong with an address whose template is filled in, "" if nothing is."""
     unfit = _UNFIT.search(filled)
     if unfit is not None:
         return f"the character {unfit.group()!r} cannot stand in a URI"

@@ -2,6 +2,7 @@
 from what is stored.
 """
 
+import base64
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from hermes_actors.model.subscription import (
     SubscriptionState,
 )
 from hermes_actors.model.topic import Topic
+from hermes_actors.schema.reading import ShownBody
 
 
 def topic_view(topic: Topic) -> dict[str, Any]:
@@ -49,6 +51,25 @@ def subscription_view(
     if suspension:
         view["suspensionReason"] = suspension
     return view
+
+
+def body_fields(name: str, body: bytes | None, shown: ShownBody | None) -> dict[str, str | None]:
+    """A body as fields of JSON: text, the JSON of Avro, or base64; of Avro with an `error`."""
+    if shown is None or body is None:
+        return as_text(name, body)
+    if not shown.problem:
+        return as_text(name, shown.json)
+    return {"error": shown.problem, f"{name}Base64": base64.b64encode(body).decode()}
+
+
+def as_text(name: str, value: bytes | None) -> dict[str, str | None]:
+    """Return bytes as a field of JSON: text, or in base64 under a name that says so."""
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(value).decode()}
 
 
 def _drop_unused(value: Struct, view: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.management.access.roles import Caller, group_named, require_owner
+from hermes_actors.management.access.roles import Caller, require_owner
 from hermes_actors.management.bodies.decoding import decode_plain, merge, required_text
 from hermes_actors.management.catalog.rules import require_known_source
 from hermes_actors.management.changes import Changes
@@ -21,7 +21,6 @@ from hermes_actors.model.names import group_problem
 from hermes_actors.model.topic import Owner
 
 _SHOWN_MAX = 100
-_FIELDS = frozenset(each.encode_name for each in msgspec.structs.fields(Group))
 
 
 class Groups:
@@ -38,8 +37,7 @@ class Groups:
 
     async def get(self, name: str) -> dict[str, Any]:
         """One group's JSON object. Raises Refused with GROUP_NOT_EXISTS."""
-        self._live(name)
-        view: dict[str, Any] = msgspec.to_builtins(group_named(self._metadata.catalog, name))
+        view: dict[str, Any] = msgspec.to_builtins(self._live(name).group)
         return view
 
     async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
@@ -67,7 +65,7 @@ class Groups:
                 )
             _require_manageable(group, caller, self._config.owner_sources)
             key = group_key(name)
-            return put(key, group_body(msgspec.to_builtins(group)), Absent(key))
+            return put(key, group_body(group), Absent(key))
 
         await self._changes.make(decide)
 
@@ -79,7 +77,7 @@ class Groups:
 
         def decide() -> Change | None:
             live = self._live(name)
-            old = group_named(self._metadata.catalog, name)
+            old = live.group
             require_owner(caller, f"change group {name}", *_owners(old))
             new = decode_plain(Group, merge(msgspec.to_builtins(old), patch))
             if new.group_name != name:
@@ -88,9 +86,7 @@ class Groups:
             if new == old:
                 return None
             key = group_key(name)
-            kept = {k: v for k, v in live.attributes.items() if k not in _FIELDS}
-            body = group_body({**kept, **msgspec.to_builtins(new)})
-            return put(key, body, StampIs(key, live.stamp))
+            return put(key, group_body(new), StampIs(key, live.stamp))
 
         await self._changes.make(decide)
 
@@ -101,9 +97,8 @@ class Groups:
         """
 
         def decide() -> Change:
-            group = self._live(name)
-            owners = _owners(group_named(self._metadata.catalog, name))
-            if owners:
+            live = self._live(name)
+            if owners := _owners(live.group):
                 require_owner(caller, f"remove group {name}", *owners)
             topics = self._metadata.catalog.topics_of(name)
             if topics:
@@ -114,7 +109,7 @@ class Groups:
                     ErrorCode.GROUP_NOT_EMPTY,
                 )
             key = group_key(name)
-            return delete(key, Alive(key, group.incarnation), Childless(topics_below(name)))
+            return delete(key, Alive(key, live.incarnation), Childless(topics_below(name)))
 
         await self._changes.make(decide)
 

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller, require_admin
+from hermes_actors.management.bodies.constraints import within_ranges
 from hermes_actors.management.bodies.decoding import decode_plain, merge
+from hermes_actors.management.bodies.endpoint import address_problem
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import oauth_body
 from hermes_actors.metadata.catalog import LiveOAuthProvider
@@ -23,9 +25,6 @@ from hermes_actors.model.oauth import OAuthProvider
 from hermes_actors.model.redaction import MASK
 from hermes_actors.security.address_guard import AddressGuard
 
-DELAY_MS_MAX = 3_600_000
-REQUEST_TIMEOUT_MS = (100, 60_000)
-SOCKET_TIMEOUT_MS_MAX = 60_000
 _NAMED_MAX = 3
 
 
@@ -38,7 +37,7 @@ class OAuthProviders:
         self._guard = guard
 
     async def names(self) -> list[str]:
-        """All names, sorted."""
+        """The names of all providers of OAuth tokens, sorted."""
         return sorted(self._metadata.catalog.oauth_providers)
 
     async def get(self, name: str) -> dict[str, Any]:
@@ -150,33 +149,15 @@ def _violations(provider: OAuthProvider, guard: AddressGuard) -> Iterator[str]:
             f"OAuthProvider.clientSecret: {MASK} stands for a secret that is there "
             "already, and there is none; give the secret"
         )
-    low, high = REQUEST_TIMEOUT_MS
-    for field, value, least, most in (
-        ("tokenRequestInitialDelay", provider.token_request_initial_delay, 0, DELAY_MS_MAX),
-        ("tokenRequestMaxDelay", provider.token_request_max_delay, 0, DELAY_MS_MAX),
-        ("requestTimeout", provider.request_timeout, low, high),
-        ("socketTimeout", provider.socket_timeout, 0, SOCKET_TIMEOUT_MS_MAX),
-    ):
-        if not least <= value <= most:
-            yield f"OAuthProvider.{field} must be between {least} and {most}"
+    yield from within_ranges("OAuthProvider", provider)
 
 
 def _endpoint_problem(endpoint: str, guard: AddressGuard) -> str:
-    """Return what is wrong with a token endpoint, "" if nothing is.
-
-    The endpoint is not repeated in it, for it may hold a password.
-    """
-    if any(ord(char) <= 0x20 or ord(char) == 0x7F for char in endpoint):
-        return "must not hold spaces or control characters; percent-encode them"
-    try:
-        parts = urlsplit(endpoint)
-        host, port = parts.hostname or "", parts.port
-        host.encode("idna")
-    except ValueError:
-        return "has a host or a port that cannot be read"
-    if parts.scheme not in ("http", "https") or not host or port == 0:
-        return "must be an address such as https://id.example.com/token"
+    """What is wrong with a token endpoint. It is not repeated, for it may hold a password."""
+    if problem := address_problem(endpoint, ("http", "https")):
+        return f"is not valid: {problem}"
+    parts = urlsplit(endpoint)
     if parts.username is not None or parts.password is not None:
         return "must not hold user and password; they are clientId and clientSecret"
-    refusal = guard.refusal_of_host(host)
+    refusal = guard.refusal_of_host(parts.hostname or "")
     return f"is not allowed: {refusal}" if refusal else ""

@@ -45,7 +45,7 @@ class Owners:
         return {"id": owner_id, "name": owner_id}
 
     async def found(self, source: str, search: str = "") -> list[dict[str, Any]]:
-        """Owners that match a search: no source built in can search. Raises Refused."""
+        """Search a directory for owners. No source built in can. Raises Refused."""
         self._require_source(source)
         raise Refused(
             f"Owner source {source} cannot search for '{search}'; give the id",

@@ -21,7 +21,7 @@ class DatacenterReadiness:
         self._datacenters = frozenset((metadata.dc, *datacenters))
 
     async def all(self, caller: Caller) -> list[dict[str, Any]]:
-        """Each datacentre and READY or NOT_READY. Raises Refused."""
+        """Which datacentres are ready. Raises Refused."""
         require_admin(caller, "see which datacentres are ready")
         catalog = self._metadata.catalog
         names = sorted(self._datacenters.union(catalog.marked_datacenters()))
@@ -31,7 +31,7 @@ class DatacenterReadiness:
         ]
 
     async def set(self, caller: Caller, dc: str, body: Mapping[str, Any]) -> None:
-        """Mark a datacentre. Raises Refused and Unavailable."""
+        """Mark a datacentre as ready, or not. Raises Refused and Unavailable."""
         require_admin(caller, f"mark datacentre {dc}")
         is_ready = body.get("isReady")
         if not isinstance(is_ready, bool):

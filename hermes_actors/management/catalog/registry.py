@@ -14,6 +14,7 @@ from hermes_actors.management.catalog.subjects import Incompatible, Subjects
 from hermes_actors.management.catalog.topics import Topics
 from hermes_actors.model.schema import Compatibility, Schema, SchemaKind
 from hermes_actors.model.topic import Owner, Topic
+from hermes_actors.schema.source import SchemaVersion
 
 LATEST = ("latest", "-1")
 
@@ -57,16 +58,16 @@ class SchemaRegistry:
 
     async def version(self, subject: str, version: str) -> dict[str, Any]:
         """One version of a subject: a number, `latest` or -1."""
-        return self._shown(subject, *self._version(self._own_name(subject), version))
+        return _shown(subject, self._version(self._own_name(subject), version))
 
     async def lookup(self, subject: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The version of a subject that says the same as the body's schema."""
         name = self._own_name(subject)
-        versions = self._found(name)
+        self._found(name)
         found = self._subjects.find(name, _schema_in(body))
         if found is None:
             raise RegistryError(40403, "Schema not found")
-        return self._shown(subject, found[0], versions[found[0]])
+        return _shown(subject, found)
 
     async def register(
         self, caller: Caller, subject: str, body: Mapping[str, Any]
@@ -91,7 +92,7 @@ class SchemaRegistry:
     async def delete_version(self, caller: Caller, subject: str, version: str) -> int:
         """Delete one version of a subject; its number."""
         name = self._own_name(subject)
-        number, _ = self._version(name, version)
+        number = self._version(name, version).number
         self._require_removable(caller, name)
         await self._subjects.delete_version(name, number)
         return number
@@ -125,11 +126,11 @@ class SchemaRegistry:
         schema = _schema_in(body)
         versions = self._subjects.compared(name, schema.kind)
         if version and (self._subjects.latest(name) or version not in LATEST):
-            number, known = self._version(name, version)
-            versions = {number: known}
+            known = self._version(name, version)
+            versions = {known.number: known.schema}
         try:
             await self._subjects.require_valid(name, schema, self._topic(name))
-            found = await self._subjects.incompatibilities(name, schema, versions)
+            found = await self._subjects.disagreements(name, schema, versions)
         except Incompatible as error:
             found = [error.message]
         except Refused as error:
@@ -180,23 +181,18 @@ class SchemaRegistry:
         """The topic whose subject it is."""
         return self._topics.live(name).topic if self._topics.exists(name) else None
 
-    def _found(self, name: str) -> dict[int, Schema]:
+    def _found(self, name: str) -> Mapping[int, SchemaVersion]:
         versions = self._subjects.versions(name)
         if not versions:
             raise RegistryError(40401, f"Subject '{name}' not found.")
         return versions
 
-    def _version(self, name: str, version: str) -> tuple[int, Schema]:
+    def _version(self, name: str, version: str) -> SchemaVersion:
         versions = self._found(name)
         number = max(versions) if version in LATEST else _number(version)
         if number not in versions:
             raise RegistryError(40402, f"Version {number} not found.")
-        return number, versions[number]
-
-    def _shown(self, subject: str, version: int, schema: Schema) -> dict[str, Any]:
-        own_id = self._subjects.id_of(self._own_name(subject), version)
-        named = {"subject": subject, "version": version, "id": own_id}
-        return {**named, **_kind_of(schema), "schema": schema.text}
+        return versions[number]
 
     def _require_changeable(self, caller: Caller, name: str) -> None:
         """Raises Refused (403) unless the caller owns the subject's topic, or is administrator."""
@@ -224,6 +220,11 @@ def _schema_in(body: Mapping[str, Any]) -> Schema:
     if body.get("references"):
         raise RegistryError(42201, "references are not supported: put all into one schema")
     return Schema(SchemaKind(kind), text)
+
+
+def _shown(subject: str, found: SchemaVersion) -> dict[str, Any]:
+    named = {"subject": subject, "version": found.number, "id": found.id}
+    return {**named, **_kind_of(found.schema), "schema": found.schema.text}
 
 
 def _kind_of(schema: Schema) -> dict[str, Any]:

@@ -36,8 +36,8 @@ class SigningSecrets:
     async def rotate(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any] = MappingProxyType({})
     ) -> dict[str, Any]:
-        """Sign with another secret too, from now on: the body's `secret`, or else a new one, which
-        is in the answer and in no later one. Raises Refused and Unavailable.
+        """Sign with another secret too. It is the body's `secret`, or else a new one, which only
+        this answer shows. Raises Refused and Unavailable.
 
         The older ones go on signing until `retire`; of more than five the oldest is dropped.
         """

@@ -4,7 +4,7 @@ A topic's subject is its qualified name. Subjects of other names are whoever els
 registry.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import trio
@@ -42,16 +42,17 @@ from hermes_actors.model.schema import (
 from hermes_actors.model.topic import ContentType, Topic
 from hermes_actors.runtime.workers import TooCostly, WorkerPool
 from hermes_actors.schema.avro import BodyForm
-from hermes_actors.schema.avro_validation import without_schema
 from hermes_actors.schema.client import RegistryClient
-from hermes_actors.schema.source import SchemaSource
+from hermes_actors.schema.compatibility import disagreements
+from hermes_actors.schema.source import SchemaSource, SchemaVersion
+from hermes_actors.schema.validation import without_schema
 from hermes_actors.schema.work import (
+    COMPARING_CPU_S,
     SCHEMA_CPU_S,
     compiles,
-    converts,
     decodes,
     message_cpu_s,
-    reads,
+    takes,
 )
 
 VERSIONS_MAX = 1_000
@@ -61,11 +62,6 @@ SUBJECT_CHARACTERS_MAX = 249
 
 _ANSWER_TIMEOUT_S = 30.0
 _LOOK_UP_TIMEOUT_S = 10.0
-_COMPARING_TIMEOUT_S = 60.0
-_DISAGREEMENTS_MAX = 10
-_BACKWARD = {each for each in Compatibility if each.startswith(("BACKWARD", "FULL"))}
-_FORWARD = {each for each in Compatibility if each.startswith(("FORWARD", "FULL"))}
-_TRANSITIVE = {each for each in Compatibility if each.endswith("_TRANSITIVE")}
 
 
 class Incompatible(Refused):
@@ -114,25 +110,18 @@ class Subjects:
         with trio.move_on_after(_LOOK_UP_TIMEOUT_S):
             await asked.wait()
 
-    def versions(self, subject: str) -> dict[int, Schema]:
+    def versions(self, subject: str) -> Mapping[int, SchemaVersion]:
         """The versions of a subject, oldest first; none for one that is not there."""
-        return {number: each.schema for number, each in self._source.versions_of(subject).items()}
+        return self._source.versions_of(subject)
 
     def latest(self, subject: str) -> Schema | None:
         """The newest version of a subject."""
-        return next(reversed(self.versions(subject).values()), None)
+        versions = self.versions(subject)
+        return versions[max(versions)].schema if versions else None
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """The schema with this id, also when no version is that any more."""
+        """The schema with this id, also when no version has it any more."""
         return self._source.by_id(schema_id)
-
-    def id_of(self, subject: str, version: int) -> int:
-        """The id of the schema that this version of a subject is; the version is there."""
-        return self._metadata.catalog.subjects[subject][version]
-
-    def has_version(self, subject: str, schema_id: int) -> bool:
-        """True if a version of the subject is the schema with this id."""
-        return any(each.id == schema_id for each in self._source.versions_of(subject).values())
 
     def versions_with(self, schema_id: int) -> list[tuple[str, int]]:
         """The subjects and versions that are this schema."""
@@ -143,19 +132,12 @@ class Subjects:
             if each == schema_id
         ]
 
-    def find(self, subject: str, schema: Schema) -> tuple[int, int] | None:
-        """The version of a subject that says the same as this schema, and its id."""
-        ids = self._metadata.catalog.subjects.get(subject, {})
-        for attempt in range(ATTEMPTS_MAX):
-            # The id is drawn from what the schema says: many versions need not be compared.
-            own_id = schema_id(schema, attempt)
-            held = self.by_id(own_id)
-            if held is None:
-                return None
-            if held.is_same_as(schema):
-                found = max((each for each in ids if ids[each] == own_id), default=None)
-                return None if found is None else (found, own_id)
-        return None
+    def find(self, subject: str, schema: Schema) -> SchemaVersion | None:
+        """The newest version of a subject that says the same as this schema."""
+        # The id is drawn from what the schema says: many versions need not be compared.
+        ids = {schema_id(schema, attempt) for attempt in range(ATTEMPTS_MAX)}
+        same = [each for each in self.versions(subject).values() if each.id in ids]
+        return next((each for each in reversed(same) if each.schema.is_same_as(schema)), None)
 
     def own_level(self, subject: str) -> Compatibility | None:
         """The compatibility level that was set for the subject; for "" that of all others."""
@@ -197,7 +179,7 @@ class Subjects:
                 raise Refused(f"Topic {subject} does not exist", ErrorCode.TOPIC_NOT_EXISTS)
             known = self.find(subject, schema)
             if known is not None:
-                return known[1]
+                return known.id
             # What is there may change meanwhile: then the next version is another's.
             key = self._next_version(subject)
             if len(self.versions(subject)) >= VERSIONS_MAX:
@@ -267,61 +249,24 @@ class Subjects:
         elif self.own_level(subject) is not None:
             await self._changes.attempt(delete(key))
 
-    async def incompatibilities(
-        self, subject: str, schema: Schema, compared: dict[int, Schema]
+    async def disagreements(
+        self, subject: str, schema: Schema, compared: Mapping[int, Schema]
     ) -> list[str]:
-        """Sentences on where the schema does not agree with these versions, as the subject's level
-        demands; none where it does.
+        """Where the schema disagrees with these versions, by the subject's level; empty where it
+        does not.
         """
-        found: list[str] = []
-        with trio.move_on_after(_COMPARING_TIMEOUT_S):
-            for version, known in compared.items():
-                if len(found) < _DISAGREEMENTS_MAX:
-                    found += await self._disagreements(subject, schema, version, known)
-            return found
-        raise Refused(
-            f"Comparing the schema with {len(compared)} versions of subject {subject} takes more "
-            f"than {_COMPARING_TIMEOUT_S:g} s; make it simpler, or choose a level that is not "
-            "transitive"
-        )
-
-    async def _disagreements(
-        self, subject: str, schema: Schema, version: int, known: Schema
-    ) -> list[str]:
-        if known.kind is not schema.kind:
-            return [f"version {version} is {known.kind}, this is {schema.kind}"]
-        found: list[str] = []
-        level, is_avro = self.level(subject), schema.kind is SchemaKind.AVRO
-        if level in _BACKWARD and (
-            why := await self._ask(subject, SCHEMA_CPU_S, reads, schema, known)
-        ):
-            found.append(
-                f"it cannot read messages of version {version}: {why}"
-                if is_avro
-                else f"it refuses messages that version {version} allows"
-            )
-        if level in _FORWARD and (
-            why := await self._ask(subject, SCHEMA_CPU_S, reads, known, schema)
-        ):
-            found.append(
-                f"version {version} cannot read its messages: {why}"
-                if is_avro
-                else f"it allows messages that version {version} refuses"
-            )
+        args = (self.level(subject), schema, dict(compared))
+        found: list[str] = await self._ask(subject, COMPARING_CPU_S, disagreements, *args)
         return found
 
     def compared(self, subject: str, kind: SchemaKind) -> dict[int, Schema]:
         """The versions that the subject's level compares a new one of this kind with."""
-        versions = {
-            number: each for number, each in self.versions(subject).items() if each.kind is kind
-        }
         level = self.level(subject)
-        if level is Compatibility.NONE or not versions:
+        if level is Compatibility.NONE:
             return {}
-        if level in _TRANSITIVE:
-            return versions
-        newest = max(versions)
-        return {newest: versions[newest]}
+        versions = [each for each in self.versions(subject).values() if each.schema.kind is kind]
+        first = 0 if level.endswith("_TRANSITIVE") else -1
+        return {each.number: each.schema for each in versions[first:]}
 
     def _require_kind(self, subject: str, schema: Schema, topic: Topic | None) -> None:
         """Raises Refused for a schema of another kind than the subject's versions have, but where
@@ -361,7 +306,7 @@ class Subjects:
 
     async def _require_compatible(self, subject: str, schema: Schema) -> None:
         compared = self.compared(subject, schema.kind)
-        found = await self.incompatibilities(subject, schema, compared)
+        found = await self.disagreements(subject, schema, compared) if compared else []
         if found:
             raise Incompatible(
                 f"The schema is not compatible with subject {subject}, whose level is "
@@ -376,9 +321,9 @@ class Subjects:
         await self.look_up(subject)
         schema = self.latest(subject)
         if schema is None or schema.kind is not SchemaKind.AVRO:
-            raise without_schema(subject)
+            raise without_schema(subject, self._source)
         cpu_s = message_cpu_s(body)
-        stored = await self._ask(subject, cpu_s, converts, schema.text, BodyForm.JSON, body, {})
+        stored = await self._ask(subject, cpu_s, takes, schema, body, BodyForm.JSON, {})
         seen: bytes = await self._ask(subject, cpu_s, decodes, schema.text, stored, True)
         return seen
 

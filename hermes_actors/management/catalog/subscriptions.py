@@ -36,7 +36,7 @@ from hermes_actors.management.catalog.rules import (
 )
 from hermes_actors.management.changes import Changes
 from hermes_actors.metadata.bodies import subscription_body
-from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic, Orphan
+from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
 from hermes_actors.metadata.creation import Creation, read_creation
 from hermes_actors.metadata.keys import subscription_key, topic_key
@@ -98,13 +98,13 @@ class Subscriptions:
         ]
 
     async def get(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        """One subscription's JSON object, secrets masked; those in its fixed headers are shown to
-        its owners and administrators. Raises Refused.
+        """One subscription's JSON object, its secrets masked. Owners and administrators see those
+        in its fixed headers. Raises Refused.
         """
         return self._view(caller, self.live(topic, name))
 
     async def of_owner(self, caller: Caller, source: str, owner_id: str) -> list[dict[str, Any]]:
-        """The same of all subscriptions of one owner, sorted by name."""
+        """The JSON objects of all subscriptions of one owner, sorted by name."""
         known, owner = self._metadata.catalog.subscriptions, Owner(source, owner_id)
         names = sorted(name for name, each in known.items() if each.subscription.owner == owner)
         return [
@@ -115,8 +115,8 @@ class Subscriptions:
         ]
 
     async def create(self, caller: Caller, topic: str, body: Mapping[str, Any]) -> None:
-        """Create a subscription to the topic that path and body name; it starts at the topic's ends
-        of now. Raises Refused.
+        """Create a subscription, which gets what is published from now on. Raises Refused and
+        Unavailable.
         """
         in_body = required_text(body, "topicName", "Subscription")
         _require_same("topicName", in_body, topic)
@@ -131,6 +131,11 @@ class Subscriptions:
             live = self._live_topic(topic)
             require_fitting_filters(new.filters, live.topic)
             self._require_open_topic(new, None, live, caller)
+            if str(name) in self._metadata.catalog.orphans:
+                raise Unavailable(
+                    f"Subscription {name.name} of another life of topic {topic} is being removed; "
+                    "try again in a minute"
+                )
             if str(name) in self._metadata.catalog.subscriptions:
                 raise Refused(
                     f"Subscription {name.name} of topic {topic} already exists",
@@ -147,7 +152,6 @@ class Subscriptions:
                 Alive(topic_key(live.name), live.incarnation),
             )
 
-        await self._clear_orphan(name)
         ends = await self._ends(topic)
         await self._changes.make(decide)
 
@@ -162,22 +166,6 @@ class Subscriptions:
             except (LogUnavailable, UnknownTopic, OffsetOutOfRange):
                 return {}
         return {}
-
-    async def _clear_orphan(self, name: SubscriptionName) -> None:
-        """Remove what an earlier life of the topic has left behind under this name."""
-
-        def decide() -> Change | None:
-            orphan: Orphan | None = self._metadata.catalog.orphans.get(str(name))
-            if orphan is None or str(name.topic) not in self._metadata.catalog.topics:
-                return None
-            if not orphan.is_final:
-                raise Unavailable(
-                    f"Topic {name.topic} is being created anew in another datacentre; try again"
-                )
-            key = subscription_key(name)
-            return delete(key, StampIs(key, orphan.stamp))
-
-        await self._changes.make(decide)
 
     async def update(self, caller: Caller, topic: str, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. Raises Refused and Unavailable."""
@@ -218,7 +206,7 @@ class Subscriptions:
         await self._changes.make(decide)
 
     async def state(self, topic: str, name: str) -> str:
-        """Return the state that is shown. Raises Refused."""
+        """PENDING, ACTIVE or SUSPENDED. Raises Refused."""
         return self.live(topic, name).state.value
 
     async def set_state(self, caller: Caller, topic: str, name: str, state: object) -> None:

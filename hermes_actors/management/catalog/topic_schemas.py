@@ -1,10 +1,13 @@
 """The schemas of topics, by Hermes' rules: what a topic's messages must fit."""
 
+from collections.abc import Callable
+
 from hermes_actors.config import ManagementConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.catalog.subjects import Subjects
 from hermes_actors.management.catalog.topics import Topics, schema_for
+from hermes_actors.schema.source import SchemaVersion
 
 
 class TopicSchemas:
@@ -17,23 +20,20 @@ class TopicSchemas:
 
     async def newest(self, topic: str) -> str | None:
         """The text of a topic's newest schema; None when it has none, or there is no such topic."""
-        await self._subjects.look_up(topic)
-        schema = self._subjects.latest(topic)
-        return None if schema is None else schema.text
+        return await self._text(topic, lambda _: True)
 
     async def version(self, topic: str, version: int) -> str | None:
         """The text of one version of a topic's schema; None when there is no such version."""
-        await self._subjects.look_up(topic)
-        schema = self._subjects.versions(topic).get(version)
-        return None if schema is None else schema.text
+        return await self._text(topic, lambda each: each.number == version)
 
     async def by_id(self, topic: str, schema_id: int) -> str | None:
-        """The text of the schema with this id, if a version of the topic's is it; else None."""
+        """The text of the topic's version with this id; None when there is none."""
+        return await self._text(topic, lambda each: each.id == schema_id)
+
+    async def _text(self, topic: str, is_it: Callable[[SchemaVersion], bool]) -> str | None:
         await self._subjects.look_up(topic)
-        if not self._subjects.has_version(topic, schema_id):
-            return None
-        schema = self._subjects.by_id(schema_id)
-        return None if schema is None else schema.text
+        found = [each for each in self._subjects.versions(topic).values() if is_it(each)]
+        return found[-1].schema.text if found else None
 
     async def save(self, caller: Caller, topic: str, schema: str) -> None:
         """Make the schema the newest version of the topic's schema, which publishers' messages must

@@ -5,12 +5,11 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-import trio
 from msgspec.structs import replace
 
 from hermes_actors.config import Config
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.base import Log, UnknownTopic
+from hermes_actors.log.base import Log
 from hermes_actors.management.access.roles import Caller, group_named, owners_of, require_owner
 from hermes_actors.management.bodies.constraints import require_valid_topic
 from hermes_actors.management.bodies.decoding import decode_topic, merge, required_text
@@ -50,8 +49,6 @@ from hermes_actors.model.schema import Schema, SchemaKind
 from hermes_actors.model.topic import ContentType, Owner, Topic
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import each_in_turns
-
-_TAKE_BACK_S = 5.0
 
 
 class Topics:
@@ -117,48 +114,29 @@ class Topics:
         return sorted(owners)
 
     async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
-        """Create a topic, its schema and its log topic first. Raises Refused and Unavailable."""
-        taken_back: list[Change] = []
+        """Create a topic, after its schema and its log topic. Raises Refused and Unavailable."""
+        self._changes.require_current()
+        topic, _ = self._creation(caller, body)
+        self._subjects.require_none(topic.name)
+        versions: list[Change] = []
         try:
-            await self._create(caller, body, taken_back)
+            if schema := schema_in(body):
+                # Before its topic, so that no message comes in unchecked.
+                wanted = schema_for(topic, schema)
+                await self._subjects.register(topic.name, wanted, topic, is_first=True)
+                versions = self._subjects.deletions(topic.name)
+            await self._create_log_topic(topic)
+            await self._changes.make(lambda: self._creation(caller, body)[1])
         except OutcomeUnknown:
             # The topic may be there, and be checked by the schema.
             raise
         except (Refused, Unavailable):
-            # Also where another's topic has won the name: it is not checked by this schema.
-            for each in taken_back:
+            # Another's topic may have won the name: this schema must not check its messages.
+            for each in versions:
                 await self._changes.attempt(each)
             raise
 
-    async def _create(
-        self, caller: Caller, body: Mapping[str, Any], taken_back: list[Change]
-    ) -> None:
-        """Create it; what `taken_back` holds then undoes the rest if the topic was not made."""
-        schema = schema_in(body)
-        for _ in range(ATTEMPTS_MAX):
-            self._changes.require_current()
-            name, topic, change = self._plan_creation(caller, body)
-            if not taken_back:
-                self._subjects.require_none(str(name))
-                if schema:
-                    # Before its topic, so that no message comes in unchecked.
-                    wanted = schema_for(topic, schema)
-                    await self._subjects.register(str(name), wanted, topic, is_first=True)
-                    taken_back += self._subjects.deletions(str(name))
-            register = self._metadata.register(topic_key(name))
-            # A new life of an old topic goes on in the incarnation that its tombstone holds.
-            log_topic = log_topic_of(
-                name,
-                register.incarnation if register is not None else 0,
-                self._metadata.namespace,
-            )
-            if await self._create_with_log_topic(topic, change, log_topic):
-                return
-        raise contended()
-
-    def _plan_creation(
-        self, caller: Caller, body: Mapping[str, Any]
-    ) -> tuple[TopicName, Topic, Change]:
+    def _creation(self, caller: Caller, body: Mapping[str, Any]) -> tuple[Topic, Change]:
         name = TopicName.parse(required_text(body, "name", "Topic"))
         incarnation = self._require_group(name.group)
         topic = self._decoded(body)
@@ -171,45 +149,24 @@ class Topics:
         now_s = self._clock.now_ms() / 1_000
         key = topic_key(name)
         stored = topic_body(replace(topic, created_at=now_s, modified_at=now_s))
-        return name, topic, put(key, stored, Absent(key), Alive(group_key(name.group), incarnation))
+        return topic, put(key, stored, Absent(key), Alive(group_key(name.group), incarnation))
 
     def _decoded(self, body: Mapping[str, Any]) -> Topic:
         default = self._config.management.default_fallback_to_remote_datacenter
         return decode_topic(body, default_fallback=default)
 
-    async def _create_with_log_topic(self, topic: Topic, change: Change, log_topic: str) -> bool:
-        """True when the topic was made; the log topic is taken back when it certainly was not."""
+    async def _create_log_topic(self, topic: Topic) -> None:
+        """Create the log topic of the topic's next life. It stays if the topic is not made then."""
+        name = TopicName.parse(topic.name)
+        register = self._metadata.register(topic_key(name))
+        # A new life of an old topic goes on in the incarnation that its tombstone holds.
+        incarnation = 0 if register is None else register.incarnation
+        log_topic = log_topic_of(name, incarnation, self._metadata.namespace)
         try:
-            is_ours = await self._log.create_topic(log_topic, settings_for(topic, self._config))
+            await self._log.topics.create(log_topic, settings_for(topic, self._config))
         except ValueError as error:
             # A name that collides with another topic's in Kafka, or a policy of the cluster.
-            raise Refused(f"Topic {topic.name} cannot be stored: {error}") from error
-        try:
-            if isinstance(await self._changes.attempt(change), Accepted):
-                return True
-        except OutcomeUnknown:
-            # It stays: the topic may be there, and hold messages already.
-            raise
-        except (Refused, Unavailable):
-            if is_ours:
-                await self._take_back(log_topic)
-            raise
-        if is_ours:
-            await self._take_back(log_topic)
-        return False
-
-    async def _take_back(self, log_topic: str) -> None:
-        """Delete an empty log topic that no topic came for; another may have won it meanwhile."""
-        with trio.move_on_after(_TAKE_BACK_S, shield=True):
-            try:
-                ends = await self._log.end_positions(log_topic)
-            except UnknownTopic:
-                return
-            # Asked in this order: who won it may publish before this catalog shows the topic.
-            topics = self._metadata.catalog.topics.values()
-            if any(ends.values()) or any(each.log_topic == log_topic for each in topics):
-                return
-            await self._log.delete_topic(log_topic)
+            raise Refused(f"Topic {name} cannot be stored: {error}") from error
 
     async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
         """Change the fields that the patch names. Raises Refused and Unavailable."""
@@ -268,8 +225,9 @@ class Topics:
             self._changes.require_current()
             topic = self.owned(caller, name, "remove topic")
             self._require_removable(topic)
-            for child in self._children(topic.name):
-                await self._changes.attempt(child)
+            for child in self._metadata.catalog.subscriptions_of(topic.name):
+                child_key = subscription_key(child.name)
+                await self._changes.attempt(delete(child_key, StampIs(child_key, child.stamp)))
             key = topic_key(topic.name)
             # Noted before: a topic that is made again at once may have versions of its own.
             versions = self._subjects.deletions(name)
@@ -298,20 +256,6 @@ class Topics:
                 f"autoDeleteWithTopicEnabled, {keeping[0]} for one; remove them first",
                 ErrorCode.TOPIC_NOT_EMPTY,
             )
-
-    def _children(self, topic: TopicName) -> list[Change]:
-        """The removals that must come before the topic's: its subscriptions, dead ones too."""
-        catalog = self._metadata.catalog
-        live = [(each.name, each.stamp) for each in catalog.subscriptions_of(topic)]
-        dead = [
-            (catalog.orphans[name].name, catalog.orphans[name].stamp)
-            for name in sorted(catalog.orphans)
-            if catalog.orphans[name].name.topic == topic and catalog.orphans[name].is_final
-        ]
-        return [
-            delete(subscription_key(name), StampIs(subscription_key(name), stamp))
-            for name, stamp in live + dead
-        ]
 
     def live(self, name: str) -> LiveTopic:
         """The topic as it is now, without waiting. Raises Refused with TOPIC_NOT_EXISTS."""

@@ -1,80 +1,57 @@
 """A subscription's dead letters in all datacentres that answer: listed, shown, and expired."""
 
 import base64
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.base import Log, LogUnavailable
 from hermes_actors.log.letters import SEARCH_TIMEOUT_S, LetterBox, OpenLetter
 from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.bodies.views import as_text, body_fields
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.dead_letters.selection import LetterSelection, check_id, selection_in
-from hermes_actors.management.offsets.asking import Logs, SilentLog
+from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.metadata.catalog import LiveSubscription
-from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.dead_letter import MARK_IDS_MAX, Letter, LetterFilter, Mark, MarkKind
 from hermes_actors.model.message import UndecodableRecord, from_record, header_text, is_avro
 from hermes_actors.model.moments import iso_ms
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.schema.reading import AvroReader, ShownBody
-
-T = TypeVar("T")
+from hermes_actors.schema.reading import AvroReader
 
 PAGE_MAX = 500
 COUNT_MAX = 100_000
 """The most letters that one request counts or closes in a datacentre; it says if there are more."""
 
-OUTLOOK_MAX = 1_000
-OUTLOOK_TIMEOUT_S = 2.0
+TIMEOUT_S = 2 * SEARCH_TIMEOUT_S
+EVERY = LetterFilter()
+SEE = "see the dead letters of subscription"
 
 
 class Newest(Struct, frozen=True):
-    """The newest open letters of all datacentres; `is_whole` when there are no more."""
+    """The newest open letters of all datacentres that answered; `is_whole` when there are no more
+    there. `silent`: why the others did not.
+    """
 
     letters: list[OpenLetter]
     is_whole: bool
-    unreachable: list[dict[str, Any]]
+    silent: dict[str, str]
 
 
 class Letters:
-    """Finds the letters of all subscriptions in the logs of all datacentres."""
+    """Finds the letters of subscriptions in the logs of all datacentres."""
 
-    def __init__(self, metadata: Metadata, subscriptions: Subscriptions, logs: Logs) -> None:
-        self._metadata = metadata
-        self._subscriptions = subscriptions
+    def __init__(self, logs: Logs, namespace: str) -> None:
         self.logs = logs
+        self._namespace = namespace
 
-    def owned(self, caller: Caller, topic: str, name: str, action: str) -> LiveSubscription:
-        """The subscription, for its owners and administrators. Raises Refused."""
-        return self._subscriptions.owned(caller, topic, name, f"{action} of subscription")
-
-    def live(self, topic: str, name: str) -> LiveSubscription:
-        """The subscription, for everybody. Raises Refused."""
-        return self._subscriptions.live(topic, name)
-
-    async def ask(
-        self,
-        live: LiveSubscription,
-        work: Callable[[LetterBox], Awaitable[T]],
-        datacenters: Sequence[str] | None = None,
-        timeout_s: float = 2 * SEARCH_TIMEOUT_S,
-    ) -> tuple[dict[str, T], list[dict[str, Any]]]:
-        """What `work` gives for each datacentre, and which of them did not answer, and why."""
-        namespace = self._metadata.namespace
-        answers = await self.logs.ask(
-            lambda log: work(LetterBox(log, live.name, live.incarnation, namespace)),
-            datacenters,
-            timeout_s,
-        )
-        known = {dc: each for dc, each in answers.items() if not isinstance(each, SilentLog)}
-        silent = {dc: each for dc, each in answers.items() if isinstance(each, SilentLog)}
-        return known, [{"datacenter": dc, "reason": each.reason} for dc, each in silent.items()]
+    def box(self, log: Log, live: LiveSubscription) -> LetterBox:
+        """The subscription's letters in one of the logs."""
+        return LetterBox(log, live.name, live.incarnation, self._namespace)
 
     async def newest(
         self,
@@ -82,32 +59,35 @@ class Letters:
         wanted: LetterFilter,
         most: int,
         *,
-        below: Mapping[str, int] = MappingProxyType({}),
+        below: Mapping[str, int] | None = None,
         datacenters: Sequence[str] | None = None,
-        timeout_s: float = 2 * SEARCH_TIMEOUT_S,
     ) -> Newest:
         """The newest open letters that are wanted; in a datacentre of `below` only older ones."""
 
-        async def look(box: LetterBox) -> tuple[list[OpenLetter], bool]:
-            return await matching(box, wanted, most, below.get(box.log.dc))
+        async def look(log: Log) -> tuple[list[OpenLetter], bool]:
+            return await matching(self.box(log, live), wanted, most, (below or {}).get(log.dc))
 
-        known, unreachable = await self.ask(live, look, datacenters, timeout_s)
-        letters = [each for found, _ in known.values() for each in found]
+        answers = await self.logs.ask(look, datacenters, TIMEOUT_S)
+        letters = [each for found, _ in answers.known.values() for each in found]
         letters.sort(key=lambda e: (e.timestamp_ms, e.letter.dc, e.offset), reverse=True)
-        is_whole = len(letters) <= most and all(whole for _, whole in known.values())
-        return Newest(letters[:most], is_whole, unreachable)
+        is_whole = len(letters) <= most and all(whole for _, whole in answers.known.values())
+        return Newest(letters[:most], is_whole, answers.silent)
 
     async def whole(self, live: LiveSubscription, held: OpenLetter) -> Letter | None:
         """An open letter with its message; None where no log holds that any more."""
-        known, _ = await self.ask(live, lambda box: box.read(held), [held.letter.dc])
-        return known.get(held.letter.dc)
+        dc = held.letter.dc
+        answers = await self.logs.ask(lambda log: self.box(log, live).read(held), [dc], TIMEOUT_S)
+        return answers.known.get(dc)
 
 
 class DeadLetters:
     """Lists, shows and closes dead letters. Methods are trio coroutines; the caller comes first."""
 
-    def __init__(self, letters: Letters, clock: Clock, reader: AvroReader) -> None:
+    def __init__(
+        self, letters: Letters, subscriptions: Subscriptions, clock: Clock, reader: AvroReader
+    ) -> None:
         self._letters = letters
+        self._subscriptions = subscriptions
         self._clock = clock
         self._reader = reader
 
@@ -125,11 +105,11 @@ class DeadLetters:
         limit: int = 50,
         before: str | None = None,
     ) -> dict[str, Any]:
-        """One page of the open letters that are meant, newest first. Raises Refused.
+        """One page of open dead letters, newest first. Raises Refused.
 
         `next` is what to give as `before` for the page after it, None at the end.
         """
-        live = self._letters.owned(caller, topic, name, "see the dead letters")
+        live = self._subscriptions.owned(caller, topic, name, SEE)
         wanted = LetterSelection(
             reason=reason, status=status, message_id=message_id or "", since=since, until=until
         ).filter(self._clock.now_ms())
@@ -146,32 +126,17 @@ class DeadLetters:
             "next": _cursor(below) if has_next else None,
             "isComplete": found.is_whole or has_next,
         }
-        return with_unreachable(answer, found.unreachable)
-
-    async def outlook(self, topic: str, name: str) -> dict[str, Any]:
-        """How many letters are open, counted up to OUTLOOK_MAX, and why the newest was given up."""
-        found = await self._letters.newest(
-            self._letters.live(topic, name),
-            LetterFilter(),
-            OUTLOOK_MAX,
-            timeout_s=OUTLOOK_TIMEOUT_S,
-        )
-        is_complete = found.is_whole and not found.unreachable
-        answer: dict[str, Any] = {"open": len(found.letters), "isComplete": is_complete}
-        for held in found.letters[:1]:
-            view = letter_view(held)
-            answer["newest"] = {key: view[key] for key in ("id", "discardedAt", "reason", "detail")}
-        return {"deadLetters": answer}
+        return with_unreachable(answer, found.silent)
 
     async def one(self, caller: Caller, topic: str, name: str, letter_id: str) -> dict[str, Any]:
-        """One open letter with its message. Raises Refused (404 when there is none)."""
-        live = self._letters.owned(caller, topic, name, "see the dead letters")
+        """One open dead letter with its message. Raises Refused (404 when there is none)."""
+        live = self._subscriptions.owned(caller, topic, name, SEE)
         dc = check_id(letter_id).partition(":")[0]
         if dc not in self._letters.logs.datacenters:
             raise Refused(f"There is no datacentre '{dc}' here", ErrorCode.OTHER, 404)
         wanted = LetterFilter(ids=(letter_id,))
         found = await self._letters.newest(live, wanted, 1, datacenters=[dc])
-        with_unreachable({}, found.unreachable, is_useless=True)
+        with_unreachable({}, found.silent, is_useless=True)
         if not found.letters:
             raise Refused(
                 f"Subscription {live.name} has no open dead letter {letter_id}: it was re-driven, "
@@ -196,12 +161,14 @@ class DeadLetters:
     async def expire(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Close the open letters that the body means; `dryRun` only counts. Raises Refused."""
-        live = self._letters.owned(caller, topic, name, "expire the dead letters")
+        """Close the dead letters that the body names; `dryRun` only counts. Raises Refused."""
+        action = "expire the dead letters of subscription"
+        live = self._subscriptions.owned(caller, topic, name, action)
         selection = selection_in(LetterSelection, body, "expire")
         wanted = selection.filter(self._clock.now_ms())
 
-        async def close(box: LetterBox) -> tuple[int, bool]:
+        async def close(log: Log) -> tuple[int, bool]:
+            box = self._letters.box(log, live)
             found, is_whole = await matching(box, wanted, COUNT_MAX)
             ids = [held.letter.id for held in found]
             for first in range(0, 0 if selection.dry_run else len(ids), MARK_IDS_MAX):
@@ -214,26 +181,26 @@ class DeadLetters:
                     ) from error
             return len(ids), is_whole
 
-        results, unreachable = await self._letters.ask(live, close)
+        answers = await self._letters.logs.ask(close, timeout_s=TIMEOUT_S)
+        results = answers.known
         answer: dict[str, Any] = {
             "expired": sum(count for count, _ in results.values()),
             "dryRun": selection.dry_run,
-            "isComplete": all(whole for _, whole in results.values()) and not unreachable,
+            "isComplete": all(whole for _, whole in results.values()) and not answers.silent,
             "datacenters": [
                 {"datacenter": dc, "expired": count} for dc, (count, _) in results.items()
             ],
         }
-        return with_unreachable(answer, unreachable, is_useless=not results)
+        return with_unreachable(answer, answers.silent, is_useless=not results)
 
 
 def with_unreachable(
-    answer: dict[str, Any], unreachable: Sequence[dict[str, Any]], *, is_useless: bool = False
+    answer: dict[str, Any], silent: Mapping[str, str], *, is_useless: bool = False
 ) -> dict[str, Any]:
-    """The answer with the datacentres that said nothing. Raises Unavailable if they make it
-    useless.
-    """
-    if unreachable and is_useless:
-        raise Unavailable("; ".join(f"{e['datacenter']}: {e['reason']}" for e in unreachable))
+    """The answer with the datacentres that gave none. Raises Unavailable if it is useless then."""
+    if silent and is_useless:
+        raise Unavailable("; ".join(f"{dc}: {reason}" for dc, reason in silent.items()))
+    unreachable = [{"datacenter": dc, "reason": reason} for dc, reason in silent.items()]
     return {**answer, "unreachable": unreachable} if unreachable else answer
 
 
@@ -276,25 +243,6 @@ def letter_view(held: OpenLetter) -> dict[str, Any]:
         "isTruncated": bool(letter.missing_bytes),
         **({"missedBy": list(letter.missed)} if letter.missed else {}),
     }
-
-
-def body_fields(name: str, body: bytes | None, shown: ShownBody | None) -> dict[str, str | None]:
-    """A body as fields of JSON: text, the JSON of Avro, or base64; of Avro with an `error`."""
-    if shown is None or body is None:
-        return as_text(name, body)
-    if not shown.problem:
-        return as_text(name, shown.json)
-    return {"error": shown.problem, f"{name}Base64": base64.b64encode(body).decode()}
-
-
-def as_text(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Return bytes as a field of JSON: text, or in base64 under a name that says so."""
-    if value is None:
-        return {name: None}
-    try:
-        return {name: value.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}Base64": base64.b64encode(value).decode()}
 
 
 def _cursor(below: Mapping[str, int]) -> str:

@@ -4,18 +4,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hermes_actors.errors import ErrorCode, Refused
-from hermes_actors.log.base import UnknownTopic
-from hermes_actors.log.letters import LetterBox
+from hermes_actors.log.base import Log, UnknownTopic
 from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.dead_letters.letters import (
     COUNT_MAX,
+    TIMEOUT_S,
     Letters,
     matching,
     with_unreachable,
 )
 from hermes_actors.management.dead_letters.selection import RedriveRequest, selection_in
-from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, put
 from hermes_actors.metadata.keys import subscription_key
@@ -44,44 +44,44 @@ class Redrives:
         metadata: Metadata,
         letters: Letters,
         changes: Changes,
-        statuses: Statuses,
+        subscriptions: Subscriptions,
         clock: Clock,
     ) -> None:
         self._metadata = metadata
-        self._statuses = statuses
         self._letters = letters
         self._changes = changes
+        self._subscriptions = subscriptions
         self._clock = clock
 
     async def start(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Ask for a re-drive of the open letters that the body means; `dryRun` only counts them.
+        """Deliver dead letters again, to this subscription only; `dryRun` only counts them.
 
-        Raises Refused: also while an earlier one is not done. Raises Unavailable.
+        Raises Refused, also while an earlier re-drive is not done, and Unavailable.
         """
-        live = self._letters.owned(caller, topic, name, "re-drive the dead letters")
+        action = "re-drive the dead letters of subscription"
+        live = self._subscriptions.owned(caller, topic, name, action)
         request = selection_in(RedriveRequest, body, "re-drive")
         wanted = request.filter(self._clock.now_ms())
 
-        async def count(box: LetterBox) -> tuple[LetterRange, int, bool]:
+        async def count(log: Log) -> tuple[LetterRange, int, bool]:
+            box = self._letters.box(log, live)
             place = await box.place()
             found, is_whole = await matching(box, wanted, COUNT_MAX)
             span = LetterRange(0, 0) if place is None else LetterRange(place.start, place.end)
             return span, len(found), is_whole
 
-        results, unreachable = await self._letters.ask(live, count)
-        meant = {dc: result for dc, result in results.items() if result[1] or not result[2]}
+        answers = await self._letters.logs.ask(count, timeout_s=TIMEOUT_S)
+        meant = {dc: each for dc, each in answers.known.items() if each[1] or not each[2]}
         answer: dict[str, Any] = {
             "dryRun": request.dry_run,
-            "matching": sum(result[1] for result in meant.values()),
-            "isComplete": all(result[2] for result in meant.values()) and not unreachable,
+            "matching": sum(each[1] for each in meant.values()),
+            "isComplete": all(each[2] for each in meant.values()) and not answers.silent,
             "ratePerSecond": request.rate_per_second,
-            "datacenters": [
-                {"datacenter": dc, "matching": result[1]} for dc, result in meant.items()
-            ],
+            "datacenters": [{"datacenter": dc, "matching": each[1]} for dc, each in meant.items()],
         }
-        answer = with_unreachable(answer, unreachable, is_useless=not results)
+        answer = with_unreachable(answer, answers.silent, is_useless=not answers.known)
         if request.dry_run:
             return answer
         if not meant:
@@ -90,27 +90,23 @@ class Redrives:
                 "nothing was asked for"
             )
         await self._require_none_running(live)
-        number = 0
 
         def renewed(before: Redrive | None) -> Redrive:
-            nonlocal number
-            number = 1 if before is None else before.number + 1
             return Redrive(
-                number=number,
+                number=1 if before is None else before.number + 1,
                 incarnation=live.incarnation,
                 rate_per_s=request.rate_per_second,
                 requested_at_ms=self._clock.now_ms(),
                 requested_by=caller.name,
-                ranges={dc: result[0] for dc, result in meant.items()},
+                ranges={dc: each[0] for dc, each in meant.items()},
                 letters=wanted,
             )
 
-        await self._store(live, renewed)
-        return {"number": number, **answer}
+        return {"number": (await self._store(live, renewed)).number, **answer}
 
     async def progress(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
         """How far the subscription's last re-drive has come. Raises Refused, 404 without one."""
-        live = self._letters.owned(caller, topic, name, "see the re-drive")
+        live = self._subscriptions.owned(caller, topic, name, "see the re-drive of subscription")
         redrive = self._last(live)
         datacenters = await self._progress(live, redrive)
         cancelled = redrive.cancelled
@@ -130,7 +126,7 @@ class Redrives:
 
     async def cancel(self, caller: Caller, topic: str, name: str) -> None:
         """Stop the re-drive; what is under way still ends. Raises Refused, 404 without one."""
-        live = self._letters.owned(caller, topic, name, "cancel the re-drive")
+        live = self._subscriptions.owned(caller, topic, name, "cancel the re-drive of subscription")
 
         def cancelled(before: Redrive | None) -> Redrive:
             redrive = self._last(live) if before is None else before
@@ -150,20 +146,24 @@ class Redrives:
 
     async def _store(
         self, live: LiveSubscription, decide: Callable[[Redrive | None], Redrive]
-    ) -> None:
+    ) -> Redrive:
+        """Store what is decided in the light of the last re-drive, and return it."""
         key = redrive_key(live.name, live.incarnation)
+        decided: Redrive
 
         def change() -> Change:
+            nonlocal decided
             held = self._metadata.catalog.others.get(key)
-            before = redrive_of(self._metadata.catalog, live.name, live.incarnation)
+            decided = decide(redrive_of(self._metadata.catalog, live.name, live.incarnation))
             return put(
                 key,
-                redrive_body(decide(before)),
+                redrive_body(decided),
                 Absent(key) if held is None else StampIs(key, held.stamp),
                 Alive(subscription_key(live.name), live.incarnation),
             )
 
         await self._changes.make(change)
+        return decided
 
     async def _require_none_running(self, live: LiveSubscription) -> None:
         redrive = redrive_of(self._metadata.catalog, live.name, live.incarnation)
@@ -183,45 +183,37 @@ class Redrives:
         """For each datacentre of the re-drive how far it has come, or why that is not known."""
         group = redrive_group(live.name, self._metadata.namespace)
 
-        async def look(box: LetterBox) -> RedriveProgress:
+        async def look(log: Log) -> RedriveProgress:
             try:
-                commits = await box.log.committed(group, box.topic)
+                commits = await log.committed(group, self._letters.box(log, live).topic)
             except UnknownTopic:
                 commits = {}
             found = [progress_of(commit, redrive) for commit in commits.values()]
             # The letters of one subscription lie in one partition.
             return max(found, key=lambda each: each.total, default=progress_of(None, redrive))
 
-        there_are = self._letters.logs.datacenters
-        asked = [dc for dc in redrive.datacenters if dc in there_are]
-        known, unreachable = await self._letters.ask(live, look, asked)
-        unknown = {each["datacenter"]: each["reason"] for each in unreachable}
-        return [
-            self._view(live, redrive, dc, known[dc])
-            if dc in known
-            else {
-                "datacenter": dc,
-                "state": "UNKNOWN",
-                "reason": unknown.get(dc, "there is no such datacentre"),
-            }
-            for dc in redrive.datacenters
-        ]
+        logs = self._letters.logs
+        answers = await logs.ask(look, {*redrive.datacenters} & {*logs.datacenters}, TIMEOUT_S)
+        shown: list[dict[str, Any]] = []
+        for dc in redrive.datacenters:
+            if dc in answers.known:
+                shown.append(_view(redrive, dc, answers.known[dc]))
+            else:
+                reason = answers.silent.get(dc, "there is no such datacentre")
+                shown.append({"datacenter": dc, "state": "UNKNOWN", "reason": reason})
+        return shown
 
-    def _view(
-        self, live: LiveSubscription, redrive: Redrive, dc: str, progress: RedriveProgress
-    ) -> dict[str, Any]:
-        cancelled = redrive.cancelled
-        state, reason = "RUNNING" if progress.total else "WAITING", ""
-        if progress.is_done:
-            state = "DONE"
-        elif cancelled is not None:
-            at = iso_ms(cancelled.at_ms, "seconds")
-            state, reason = "CANCELLED", f"cancelled by {cancelled.by or 'nobody known'} at {at}"
-        else:
-            reason = self._statuses.hold_up(live, dc)
-        figures = {figure: getattr(progress, figure) for figure in _FIGURES}
-        why = {"reason": reason} if reason else {}
-        return {"datacenter": dc, "state": state, **figures, **why}
+
+def _view(redrive: Redrive, dc: str, progress: RedriveProgress) -> dict[str, Any]:
+    cancelled = redrive.cancelled
+    view = {"datacenter": dc, "state": "RUNNING" if progress.total else "WAITING"}
+    if progress.is_done:
+        view["state"] = "DONE"
+    elif cancelled is not None:
+        at = iso_ms(cancelled.at_ms, "seconds")
+        view["state"] = "CANCELLED"
+        view["reason"] = f"cancelled by {cancelled.by or 'nobody known'} at {at}"
+    return view | {figure: getattr(progress, figure) for figure in _FIGURES}
 
 
 def _missing(message: str) -> Refused:

@@ -5,32 +5,42 @@ from typing import Any
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.log.letters import OpenLetter
 from hermes_actors.management.access.roles import Caller
-from hermes_actors.management.dead_letters.letters import Letters
+from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.management.dead_letters.letters import EVERY, TIMEOUT_S, Letters
 from hermes_actors.management.status.statuses import Statuses
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.dead_letter import LetterFilter
 from hermes_actors.status.record import LastUndelivered
 
 TRACES_MAX = 100
 MESSAGE_BYTES_MAX = 16_384
 """The most that a trace in the list shows of its message; the last one alone is shown whole."""
 
+_SEE = "see the undelivered messages of subscription"
+
 
 class UndeliveredMessages:
-    """Traces made of open dead letters, and of what consumers report: those without dead letters
-    too. Methods are trio coroutines; the caller comes first.
+    """Traces of open dead letters, and of what consumers report where dead letters are off.
+
+    Methods are trio coroutines; the caller comes first.
     """
 
-    def __init__(self, metadata: Metadata, letters: Letters, statuses: Statuses) -> None:
+    def __init__(
+        self,
+        metadata: Metadata,
+        letters: Letters,
+        subscriptions: Subscriptions,
+        statuses: Statuses,
+    ) -> None:
         self._metadata = metadata
         self._letters = letters
+        self._subscriptions = subscriptions
         self._statuses = statuses
 
     async def last(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        """The trace of the last message that was given up. Raises Refused, 404 when none was."""
-        live = self._letters.owned(caller, topic, name, "see the undelivered messages")
-        found = (await self._letters.newest(live, LetterFilter(), 1)).letters
+        """The message that was given up last. Raises Refused, 404 when none was."""
+        live = self._subscriptions.owned(caller, topic, name, _SEE)
+        found = (await self._letters.newest(live, EVERY, 1)).letters
         reported = self._statuses.last_undelivered(str(live.name))
         if reported is not None:
             dc, last = reported
@@ -43,9 +53,9 @@ class UndeliveredMessages:
         return await self._of_letter(live, found[0], bytes_max=None)
 
     async def latest(self, caller: Caller, topic: str, name: str) -> list[dict[str, Any]]:
-        """Traces of the newest messages that were given up, at most `TRACES_MAX`."""
-        live = self._letters.owned(caller, topic, name, "see the undelivered messages")
-        found = await self._letters.newest(live, LetterFilter(), TRACES_MAX)
+        """The newest messages that were given up, at most 100."""
+        live = self._subscriptions.owned(caller, topic, name, _SEE)
+        found = await self._letters.newest(live, EVERY, TRACES_MAX)
         return [
             {"messageId": held.letter.message_id or None}
             | await self._of_letter(live, held, bytes_max=MESSAGE_BYTES_MAX)
@@ -57,15 +67,15 @@ class UndeliveredMessages:
     ) -> dict[str, Any]:
         """The trace of a message that is no open letter; its topic may hold it yet."""
         log_topic = self._metadata.catalog.topics[str(live.name.topic)].log_topic
-        record = None
-        if dc in self._letters.logs.datacenters:
-            known, _ = await self._letters.ask(
-                live, lambda box: box.record(log_topic, last.partition, last.offset), [dc]
-            )
-            record = known.get(dc)
+        logs, place = self._letters.logs, (last.partition, last.offset)
+        answers = await logs.ask(
+            lambda log: self._letters.box(log, live).record(log_topic, *place),
+            {dc} & {*logs.datacenters},
+            TIMEOUT_S,
+        )
+        record = answers.known.get(dc)
         message = b"" if record is None else record.value
-        place = last.partition, last.offset, dc
-        return _trace(live, last.at_ms, last.reason, message, place)
+        return _trace(live, last.at_ms, last.reason, message, (*place, dc))
 
     async def _of_letter(
         self, live: LiveSubscription, held: OpenLetter, *, bytes_max: int | None

@@ -11,7 +11,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
 from hermes_actors.errors import ErrorCode, HermesError, Refused, Unavailable
-from hermes_actors.management.http.intake import BodyIntake
+from hermes_actors.management.http.intake import RequestBody
 from hermes_actors.management.http.origins import Hosts
 from hermes_actors.runtime.bridge import BridgeClosed
 
@@ -80,29 +80,21 @@ def on_http_error(request: AnyRequest, error: HTTPException) -> Answer:
     elif isinstance(error, NotFoundException):
         text = f"There is nothing at {request.url.path}"
     else:
-        text = _with_reasons(request, error)
+        text = _with_reasons(error)
     is_invalid = error.status_code == 400
     code = ErrorCode.VALIDATION_ERROR if is_invalid else ErrorCode.OTHER
     return error_answer(text, code, error.status_code)
 
 
-def _with_reasons(request: AnyRequest, error: HTTPException) -> str:
-    """A bad parameter's name and reason, which the framework keeps beside its text."""
-    extra = error.extra
-    if not isinstance(extra, list):
-        return error.detail
-    reasons = [_reason(request, each) for each in extra if isinstance(each, Mapping)]
+def _with_reasons(error: HTTPException) -> str:
+    """The bad parameters with their reasons, which the framework keeps beside its text."""
+    extra = error.extra if isinstance(error.extra, list) else []
+    reasons = [
+        f"query parameter {each.get('key')}: {each.get('message')}"
+        for each in extra
+        if isinstance(each, Mapping)
+    ]
     return "; ".join(reasons) or error.detail
-
-
-def _reason(request: AnyRequest, found: Mapping[str, Any]) -> str:
-    """One bad parameter as its client calls it: the framework knows it by the argument's name."""
-    argument = str(found.get("key"))
-    parameter = request.route_handler.parsed_fn_signature.parameters.get(argument)
-    name = getattr(parameter and parameter.kwarg_definition, "name", None) or argument
-    problem = str(found.get("message"))
-    given = request.query_params.get(name)
-    return f"query parameter {name}{'' if given is None else f'={given}'}: {problem}"
 
 
 def on_stop(_: AnyRequest, error: BridgeClosed) -> Answer:
@@ -121,14 +113,16 @@ def on_fault(request: AnyRequest, error: Exception) -> Answer:
 
 
 class WireRules:
-    """The outermost layer: CORS headers on every answer, preflights, HEAD where GET is, and the
-    names by which it may be asked, and bounded bodies.
+    """The outermost layer: CORS headers on every answer, preflights, HEAD wherever GET is, the
+    host names that are answered, and bounded bodies.
     """
 
-    def __init__(self, app: AsgiApp, allowed_origin: str, hosts: Hosts, intake: BodyIntake) -> None:
+    def __init__(
+        self, app: AsgiApp, allowed_origin: str, hosts: Hosts, body_timeout_s: float
+    ) -> None:
         self._app = app
         self._hosts = hosts
-        self._intake = intake
+        self._body_timeout_s = body_timeout_s
         self._headers = [
             (b"access-control-allow-origin", allowed_origin.encode()),
             (b"access-control-allow-methods", _METHODS),
@@ -152,12 +146,13 @@ class WireRules:
             await self._refuse(error, send)
             return
         is_head = scope["method"] == "HEAD"
-        body = self._intake.body(receive, scope["headers"], scope["http_version"])
+        version = scope["http_version"]
+        body = RequestBody(receive, scope["headers"], version, self._body_timeout_s)
 
         async def send_by_the_rules(message: Event) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *self._headers]
-                if not body.is_whole and scope["http_version"] < "2":
+                if not body.is_whole and version < "2":
                     # What is still to come would be taken for the next request.
                     message["headers"].append((b"connection", b"close"))
             elif message["type"] == "http.response.body" and is_head:
@@ -167,10 +162,7 @@ class WireRules:
         # A stream that is followed has no end, so a HEAD of it would have none either.
         if is_head and not scope["path"].rstrip("/").endswith("/messages"):
             scope = {**scope, "method": "GET"}
-        try:
-            await self._app(scope, body.receive, send_by_the_rules)
-        finally:
-            body.close()
+        await self._app(scope, body.receive, send_by_the_rules)
 
     async def _refuse(self, error: Refused, send: Send) -> None:
         """Answer in the framework's place."""

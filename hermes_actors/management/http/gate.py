@@ -41,16 +41,18 @@ class Gate:
         self._security = security
         self._require_readable = require_readable
 
-    async def read(self, async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
+    async def read(
+        self,
+        async_fn: Callable[[Unpack[A]], Awaitable[T]],
+        *args: *A,
+        needs_metadata: bool = True,
+    ) -> T:
         """Await `async_fn(*args)` in trio, for what everybody may see.
 
-        Raises Unavailable while the metadata has not been read yet.
+        Raises Unavailable for what needs the metadata before they have been read.
         """
-        self._require_readable()
-        return await self._bridge.call(async_fn, *args)
-
-    async def look(self, async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
-        """Await `async_fn(*args)` in trio, for what does not need the metadata."""
+        if needs_metadata:
+            self._require_readable()
         return await self._bridge.call(async_fn, *args)
 
     async def act(

@@ -1,6 +1,6 @@
 """Tries filters on a message without a subscription: what delivery would make of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +14,6 @@ from hermes_actors.management.bodies.decoding import decode_base64, decode_plain
 from hermes_actors.management.catalog.rules import require_fitting_filters
 from hermes_actors.management.catalog.subjects import Subjects
 from hermes_actors.management.catalog.topics import Topics
-from hermes_actors.management.catalog.warnings import filter_warnings
 from hermes_actors.model.subscription import Filter
 from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.workers import TooCostly, WorkerPool
@@ -40,7 +39,9 @@ class FilterTrials:
         self._pool = pool
 
     async def make(self, _caller: Caller, topic: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """`status` MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long,
+        """Whether a message passes filters.
+
+        `status` is MATCHED, NOT_MATCHED, or ERROR with `errorMessage`: filters that take too long,
         or a message that does not fit its AVRO topic, where it is JSON as for publishers.
         `warnings`, if there are, of filters that no message can pass as the frontends are
         configured.
@@ -73,8 +74,26 @@ class FilterTrials:
             return {"status": "NOT_MATCHED"}
         if found.failure:
             return {"status": "ERROR", "errorMessage": found.failure}
-        warnings = list(filter_warnings(asked.filters, self._propagation))
+        warnings = list(_warnings(asked.filters, self._propagation))
         return {
             "status": "NOT_MATCHED" if found.rejected_by else "MATCHED",
             **({"warnings": warnings} if warnings else {}),
         }
+
+
+def _warnings(filters: Iterable[Filter], propagation: PropagationConfig) -> Iterator[str]:
+    """Give warnings of header filters whose header no message can bear."""
+    allowed = {name.lower() for name in propagation.allowed}
+    for each in filters:
+        if each.type != "header":
+            continue
+        if not propagation.enabled:
+            yield (
+                f"the filter by header {each.header} lets nothing pass: headers are not stored "
+                "with messages unless frontend.propagation.enabled is on"
+            )
+        elif allowed and str(each.header).lower() not in allowed:
+            yield (
+                f"the filter by header {each.header} lets nothing pass: it is not among "
+                "frontend.propagation.allowed"
+            )

@@ -1,48 +1,77 @@
-"""The previews of a topic's messages, of all datacentres, for those who may read them."""
+"""The preview of a topic: its newest messages in this datacentre's log, in Hermes' envelope."""
 
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from hermes_actors.errors import ErrorCode, Refused
+from hermes_actors.log.base import LATEST, Log, UnknownTopic
 from hermes_actors.management.access.roles import Caller
+from hermes_actors.management.bodies.views import body_fields
 from hermes_actors.management.catalog.topics import Topics
-from hermes_actors.status.previews import Preview, PreviewRegister
+from hermes_actors.management.messages.newest import newest
+from hermes_actors.model.message import UndecodableRecord, enveloped, from_record
+from hermes_actors.model.record import StoredRecord
+from hermes_actors.schema.reading import AvroReader
+
+PREVIEWS_MAX = 10
+PREVIEW_BYTES_MAX = 10_240
 
 
 class MessagePreviews:
-    """The previews in the register, by topic.
+    """Previews for owners and administrators. Methods are trio coroutines, the caller first."""
 
-    Methods are trio coroutines; the caller comes first.
-    """
-
-    def __init__(self, topics: Topics, register: PreviewRegister | None) -> None:
-        """Without a register nobody gathers previews, and there are none."""
+    def __init__(self, topics: Topics, log: Log, reader: AvroReader) -> None:
         self._topics = topics
-        self._register = register
+        self._log = log
+        self._reader = reader
 
     async def of_topic(self, caller: Caller, topic: str) -> list[dict[str, Any]]:
-        """All of them as JSON; bytes that are no UTF-8 are shown as U+FFFD. Raises Refused."""
+        """The newest messages as JSON; bytes that are not UTF-8 are shown as U+FFFD.
+
+        Raises Refused and Unavailable.
+        """
         return [
-            {"content": _text(preview), "truncated": preview.is_truncated}
-            for preview in self._find(caller, topic)
+            {"content": _text(each), "truncated": len(each) > PREVIEW_BYTES_MAX}
+            for each in await self._contents(caller, topic)
         ]
 
     async def one(self, caller: Caller, topic: str, index: int) -> bytes:
         """The bytes of one of them, counted from 0. Raises Refused, 404 when there is none."""
-        previews = self._find(caller, topic)
-        if not 0 <= index < len(previews):
+        contents = await self._contents(caller, topic)
+        if not 0 <= index < len(contents):
             raise Refused(
-                f"Topic {topic} has {len(previews)} previews, none with index {index}",
+                f"Topic {topic} has {len(contents)} previews, none with index {index}",
                 ErrorCode.OTHER,
                 404,
             )
-        return previews[index].content
+        return contents[index][:PREVIEW_BYTES_MAX]
 
-    def _find(self, caller: Caller, topic: str) -> list[Preview]:
+    async def _contents(self, caller: Caller, topic: str) -> list[bytes]:
         live = self._topics.owned(caller, topic, "see messages of topic")
-        return [] if self._register is None else self._register.of_topic(live.log_topic)
+        try:
+            ends = await self._log.positions(live.log_topic, LATEST)
+            records = await newest(self._log, live.log_topic, ends, PREVIEWS_MAX)
+        except UnknownTopic:
+            return []
+        return [await self._content(topic, each) for each in records]
+
+    async def _content(self, topic: str, record: StoredRecord) -> bytes:
+        try:
+            message = from_record(record, str)
+        except UndecodableRecord:
+            return record.value
+        if message.written_with is not None:
+            shown = await self._reader.shown(topic, message)
+            body = shown.json
+            if shown.problem:
+                body = msgspec.json.encode(body_fields("body", message.body, shown))
+            message = replace(message, body=body, written_with=None)
+        return enveloped(message)
 
 
-def _text(preview: Preview) -> str:
-    text = preview.content.decode("utf-8", "replace")
+def _text(content: bytes) -> str:
+    text = content[:PREVIEW_BYTES_MAX].decode("utf-8", "replace")
     # A character that was cut in two is not shown.
-    return text.rstrip("\ufffd") if preview.is_truncated else text
+    return text.rstrip("\ufffd") if len(content) > PREVIEW_BYTES_MAX else text

@@ -9,13 +9,7 @@ from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.names import TopicName
 from hermes_actors.tracking.events import EventKind, TrackingEvent, terminal_of
-from hermes_actors.tracking.index import (
-    LOOKED_AT_MAX,
-    IndexRestarted,
-    IndexUnavailable,
-    MessageLife,
-    TrackedEvent,
-)
+from hermes_actors.tracking.index import IndexUnavailable, MessageLife, TrackedEvent
 from hermes_actors.tracking.reader import TrackingFollowing
 
 _HERMES = {
@@ -27,21 +21,17 @@ _HERMES = {
     EventKind.FILTERED: "FILTERED",
 }
 
-_SHOWN_MAX = 400
-"""Of a message with more events the first and the last are shown, and all ends of it."""
-
 
 class MessageTracking:
-    """Looks messages up in the index that follows all datacentres' tracking logs.
+    """Looks messages up in the index of all datacentres' tracking logs.
 
-    Methods are trio coroutines; the caller comes first, and sees what he may: the messages of the
-    topics and subscriptions that he owns.
+    Methods are trio coroutines. A caller sees the events of topics and subscriptions that he owns.
     """
 
     def __init__(
         self, metadata: Metadata, subscriptions: Subscriptions, following: TrackingFollowing | None
     ) -> None:
-        """Without a following nothing is tracked, and nothing is found."""
+        """Without a following nothing is found."""
         self._metadata = metadata
         self._subscriptions = subscriptions
         self._following = following
@@ -52,17 +42,10 @@ class MessageTracking:
         may_see = partial(self._sees, caller)
         events = [each for each in found.events if may_see(each.event)]
         ended = terminal_of([each.event for each in events])
-        shown = events
-        if len(events) > _SHOWN_MAX:
-            first, last = events[: _SHOWN_MAX // 2], events[-_SHOWN_MAX // 2 :]
-            between = events[_SHOWN_MAX // 2 : -_SHOWN_MAX // 2]
-            shown = [*first, *(each for each in between if each.event.is_terminal), *last]
         troubles = [] if self._following is None else self._following.troubles()
-        if found.is_cut:
-            troubles.append(f"only {LOOKED_AT_MAX:,} events of the message were looked at")
         return {
             "messageId": message_id,
-            "events": [_shown(each) for each in shown],
+            "events": [_shown(each) for each in events],
             "ended": [_ended(each) for each in ended.values()],
             "gaps": [
                 {
@@ -75,7 +58,7 @@ class MessageTracking:
                 }
                 for gap in found.gaps
             ],
-            "leftOut": len(events) - len(shown),
+            "leftOut": found.left_out,
             "troubles": troubles,
         }
 
@@ -104,8 +87,6 @@ class MessageTracking:
             return await self._following.find(message_id)
         except IndexUnavailable as error:
             raise Unavailable(str(error)) from error
-        except IndexRestarted as error:
-            raise Unavailable("the tracking index is being made anew; try again later") from error
 
     def _sees(self, caller: Caller, event: TrackingEvent) -> bool:
         if caller.is_admin:

@@ -1,7 +1,7 @@
-"""One question to the logs of all datacentres at once; none of them holds up another's answer."""
+"""One question to the logs of all datacentres at once; a slow one does not delay the others."""
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import trio
 from msgspec import Struct
@@ -13,10 +13,11 @@ ASK_TIMEOUT_S = 5.0
 T = TypeVar("T")
 
 
-class SilentLog(Struct, frozen=True):
-    """Why a datacentre's log did not answer, for people."""
+class Answers(Struct, Generic[T], frozen=True):
+    """The answers by datacentre, and of each other datacentre why its log gave none; sorted."""
 
-    reason: str
+    known: dict[str, T]
+    silent: dict[str, str]
 
 
 class Logs:
@@ -35,28 +36,23 @@ class Logs:
         question: Callable[[Log], Awaitable[T]],
         datacenters: Iterable[str] | None = None,
         timeout_s: float = ASK_TIMEOUT_S,
-    ) -> dict[str, T | SilentLog]:
-        """For each datacentre (None: all), sorted, its log's answer, or why there was none."""
-        wanted = self.datacenters if datacenters is None else sorted(datacenters)
-        answers: dict[str, T | SilentLog] = {}
+    ) -> Answers[T]:
+        """Ask the logs of these datacentres (None: all)."""
+        known: dict[str, T] = {}
+        silent: dict[str, str] = {}
 
         async def ask_one(dc: str) -> None:
-            answers[dc] = await _answer(question, self._by_dc[dc], timeout_s)
+            try:
+                with trio.fail_after(timeout_s):
+                    known[dc] = await question(self._by_dc[dc])
+            except LogUnavailable as error:
+                silent[dc] = f"its log cannot be reached: {error.message}"
+            except UnknownTopic:
+                silent[dc] = "its log does not hold the topic yet"
+            except trio.TooSlowError:
+                silent[dc] = f"its log did not answer within {timeout_s:.0f} s"
 
         async with trio.open_nursery() as nursery:
-            for dc in wanted:
+            for dc in self.datacenters if datacenters is None else datacenters:
                 nursery.start_soon(ask_one, dc)
-        return {dc: answers[dc] for dc in wanted}
-
-
-async def _answer(
-    question: Callable[[Log], Awaitable[T]], log: Log, timeout_s: float
-) -> T | SilentLog:
-    try:
-        with trio.move_on_after(timeout_s):
-            return await question(log)
-    except LogUnavailable as error:
-        return SilentLog(f"its log cannot be reached: {error.message}")
-    except UnknownTopic:
-        return SilentLog("its log does not hold the topic yet")
-    return SilentLog(f"its log did not answer within {timeout_s:.0f} s")
+        return Answers(dict(sorted(known.items())), dict(sorted(silent.items())))

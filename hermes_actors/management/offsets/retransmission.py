@@ -1,32 +1,49 @@
 """Retransmission: a subscription is taken elsewhere in its topic, in all datacentres, durably."""
 
 from collections.abc import Mapping
-from functools import partial
+from enum import StrEnum
 from typing import Annotated, Any
 
-import msgspec
 import trio
 from msgspec import Meta, Struct
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
-from hermes_actors.log.base import Commit, Log
+from hermes_actors.log.base import EARLIEST, LATEST, Commit, Log
 from hermes_actors.log.commits import decode
 from hermes_actors.management.access.roles import Caller, require_admin
+from hermes_actors.management.bodies.decoding import decode_plain
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.changes import Changes
-from hermes_actors.management.offsets.asking import Logs, SilentLog
+from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Alive, Change, put
 from hermes_actors.metadata.keys import seek_key, subscription_key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.model.moments import FORMS, is_of_some_zone, moment_ms
-from hermes_actors.model.places import explained
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 
-_WAYS = ("retransmissionDate", "offsets", "to")
 _END_MS = 2**53
+_Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+Positions = dict[str, dict[int, int]]
+"""Datacentre → partition → offset."""
+
+
+class Place(StrEnum):
+    """The ends of a topic."""
+
+    START = "start"
+    END = "end"
+
+
+class Retransmission(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a subscription is to go on: one of the three."""
+
+    retransmission_date: str | None = None
+    to: Place | None = None
+    offsets: dict[str, dict[int, _Offset]] | None = None
 
 
 class Moment(Struct, frozen=True):
@@ -36,21 +53,12 @@ class Moment(Struct, frozen=True):
     is_end: bool = False
 
 
-class Offsets(Struct, frozen=True):
-    """For each datacentre named and each partition named an offset; the others stay."""
-
-    by_dc: dict[str, dict[int, int]]
-
-
-Target = Moment | Offsets
-
-_Offset = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_decode_offsets = partial(msgspec.convert, type=dict[str, dict[int, _Offset]], str_keys=True)
-
-
-def target_of(body: Mapping[str, Any], now_ms: int) -> Target:
-    """The target of a retransmission that is asked for at `now_ms`. Raises Refused: 400."""
-    given = [way for way in _WAYS if body.get(way) is not None]
+def target_of(body: Mapping[str, Any], now_ms: int) -> Moment | Positions:
+    """The target of a retransmission that is asked for at `now_ms`. Positions move what they name
+    and nothing else. Raises Refused: 400.
+    """
+    asked = decode_plain(Retransmission, body)
+    given = [way for way in ("retransmissionDate", "to", "offsets") if body.get(way) is not None]
     if len(given) != 1:
         found = f"it has {' and '.join(given)}" if given else "it has none of them"
         raise Refused(
@@ -58,16 +66,17 @@ def target_of(body: Mapping[str, Any], now_ms: int) -> Target:
             '{"to": "start"}, {"to": "end"} and {"offsets": {datacentre: {partition: offset}}}; '
             f"{found}"
         )
-    (way,) = given
-    if way == "retransmissionDate":
-        return _at_date(body[way], now_ms)
-    return _to(body[way]) if way == "to" else _offsets(body[way])
+    if asked.to is not None:
+        return Moment(_END_MS, is_end=True) if asked.to is Place.END else Moment(0)
+    if asked.retransmission_date is not None:
+        return _at_date(asked.retransmission_date, now_ms)
+    positions = {dc: at for dc, at in (asked.offsets or {}).items() if at}
+    if not positions:
+        raise Refused("offsets names no partition, so nothing would be moved")
+    return positions
 
 
-def _at_date(date: object, now_ms: int) -> Moment:
-    example = "2030-01-31T12:00:00Z"
-    if not isinstance(date, str):
-        raise Refused(f"retransmissionDate must be a string: {FORMS}", ErrorCode.FORMAT_ERROR)
+def _at_date(date: str, now_ms: int) -> Moment:
     try:
         time_ms = moment_ms(date, now_ms)
     except ValueError as error:
@@ -77,32 +86,10 @@ def _at_date(date: object, now_ms: int) -> Moment:
     if is_of_some_zone(date):
         raise Refused(
             f"retransmissionDate '{date}' says no zone, so it could be any of 24 hours; give "
-            f"one with its zone, such as {example}",
+            "one with its zone, such as 2030-01-31T12:00:00Z",
             ErrorCode.FORMAT_ERROR,
         )
     return Moment(time_ms)
-
-
-def _to(where: object) -> Moment:
-    if where == "start":
-        return Moment(0)
-    if where == "end":
-        return Moment(_END_MS, is_end=True)
-    raise Refused(f'to \'{where}\' is neither "start" nor "end"', ErrorCode.FORMAT_ERROR)
-
-
-def _offsets(value: object) -> Offsets:
-    try:
-        by_dc = _decode_offsets(value)
-    except msgspec.ValidationError as error:
-        path, problem = explained(value, _decode_offsets, error)
-        raise Refused(
-            f'offsets{path}: {problem}; offsets are like {{"dc1": {{"0": 4200}}}}, 0 and above',
-            ErrorCode.FORMAT_ERROR,
-        ) from error
-    if not any(by_dc.values()):
-        raise Refused("offsets names no partition, so nothing would be moved")
-    return Offsets({dc: at for dc, at in by_dc.items() if at})
 
 
 TAKEN_UP_WITHIN_S = 30.0
@@ -110,9 +97,6 @@ TAKEN_UP_WITHIN_S = 30.0
 
 _POLL_FIRST_S = 0.02
 _POLL_MAX_S = 0.5
-
-Positions = dict[str, dict[int, int]]
-"""Datacentre → partition → offset."""
 
 
 class Retransmissions:
@@ -135,7 +119,7 @@ class Retransmissions:
     async def move(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any], dry_run: bool = False
     ) -> dict[str, Any]:
-        """Take a subscription where the body says; for each datacentre the offsets, as in Hermes.
+        """Move a subscription in its topic. Returns each datacentre's offsets, as Hermes does.
 
         `dry_run` only tells them. A datacentre whose log does not answer has none (a time is then
         resolved there, when its log is back). Returns when all consumers that can be reached have
@@ -146,14 +130,14 @@ class Retransmissions:
         return await self._move(live, target_of(body, self._clock.now_ms()), dry_run)
 
     async def move_to_the_end(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
-        """Skip everything; for administrators, by the route of old versions of Hermes."""
+        """Skip everything. For administrators; old versions of Hermes have only this."""
         require_admin(caller, f"move subscription {name} of topic {topic} to the end")
         return await self._move(
             self._subscriptions.live(topic, name), target_of({"to": "end"}, self._clock.now_ms())
         )
 
     async def _move(
-        self, live: LiveSubscription, target: Target, dry_run: bool = False
+        self, live: LiveSubscription, target: Moment | Positions, dry_run: bool = False
     ) -> dict[str, Any]:
         log_topic = self._metadata.catalog.topics[str(live.name.topic)].log_topic
         # Read first: where there is no answer, nothing of what comes meanwhile is skipped.
@@ -173,22 +157,25 @@ class Retransmissions:
             await self._wait(live, log_topic, reached)
         return answer
 
-    async def _resolve(self, target: Target, log_topic: str) -> tuple[Positions, set[str]]:
+    async def _resolve(
+        self, target: Moment | Positions, log_topic: str
+    ) -> tuple[Positions, set[str]]:
         """The offsets to go on at, and the datacentres whose logs did not answer."""
         if isinstance(target, Moment):
             answers = await self._logs.ask(lambda log: _at(log, log_topic, target))
-            found = {dc: at for dc, at in answers.items() if not isinstance(at, SilentLog)}
-            return found, answers.keys() - found.keys()
-        unknown = sorted(target.by_dc.keys() - set(self._logs.datacenters))
+            return answers.known, {*answers.silent}
+        unknown = sorted(target.keys() - set(self._logs.datacenters))
         if unknown:
             raise Refused(
                 f"offsets: there is no datacentre {', '.join(unknown)}; there are "
                 f"{', '.join(self._logs.datacenters)}",
                 ErrorCode.BROKERS_CLUSTER_NOT_FOUND_EXCEPTION,
             )
-        bounds = await self._logs.ask(lambda log: _bounds(log, log_topic), target.by_dc)
-        unreached = {dc for dc, held in bounds.items() if isinstance(held, SilentLog)}
-        return {dc: _within(dc, target, held) for dc, held in bounds.items()}, unreached
+        bounds = await self._logs.ask(lambda log: _bounds(log, log_topic), target)
+        found = {dc: _within(dc, target[dc], held) for dc, held in bounds.known.items()}
+        # Recorded as they are: those consumers keep to what their log holds then.
+        asked = {dc: dict(target[dc]) for dc in bounds.silent}
+        return found | asked, {*bounds.silent}
 
     async def _write(
         self, live: LiveSubscription, positions: Positions, time_ms: int | None
@@ -228,11 +215,8 @@ class Retransmissions:
         with trio.move_on_after(TAKEN_UP_WITHIN_S):
             while behind:
                 commits = await self._logs.ask(lambda log: log.committed(group, log_topic), behind)
-                for dc, found in commits.items():
-                    if not isinstance(found, SilentLog) and all(
-                        _has_taken_up(found.get(partition), live, number)
-                        for partition in behind[dc]
-                    ):
+                for dc, found in commits.known.items():
+                    if all(_has_taken_up(found.get(each), live, number) for each in behind[dc]):
                         del behind[dc]
                 if behind:
                     await trio.sleep(pause_s)
@@ -250,26 +234,22 @@ class Retransmissions:
 
 async def _at(log: Log, log_topic: str, moment: Moment) -> dict[int, int]:
     if moment.is_end:
-        return await log.end_positions(log_topic)
+        return await log.positions(log_topic, LATEST)
     if moment.time_ms <= 0:
-        return await log.start_positions(log_topic)
-    return await log.position_at(log_topic, moment.time_ms)
+        return await log.positions(log_topic, EARLIEST)
+    return await log.positions(log_topic, moment.time_ms)
 
 
 async def _bounds(log: Log, log_topic: str) -> dict[int, tuple[int, int]]:
-    starts = await log.start_positions(log_topic)
-    ends = await log.end_positions(log_topic)
+    starts = await log.positions(log_topic, EARLIEST)
+    ends = await log.positions(log_topic, LATEST)
     return {partition: (start, ends.get(partition, start)) for partition, start in starts.items()}
 
 
 def _within(
-    dc: str, target: Offsets, bounds: dict[int, tuple[int, int]] | SilentLog
+    dc: str, asked: Mapping[int, int], bounds: dict[int, tuple[int, int]]
 ) -> dict[int, int]:
     """The asked offsets of one datacentre, none of them outside of what its log holds."""
-    asked = target.by_dc[dc]
-    if isinstance(bounds, SilentLog):
-        # Recorded as they are: its consumers keep to what their log holds then.
-        return dict(asked)
     unknown = sorted(asked.keys() - bounds.keys())
     if unknown:
         raise Refused(

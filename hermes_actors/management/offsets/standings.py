@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import Struct
 
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.base import Commit, Log
+from hermes_actors.log.base import EARLIEST, LATEST, Commit, Log
 from hermes_actors.log.commits import Progress, decode
 from hermes_actors.management.catalog.subscriptions import Subscriptions
-from hermes_actors.management.offsets.asking import Logs, SilentLog
+from hermes_actors.management.offsets.asking import Answers, Logs
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
@@ -27,6 +27,9 @@ class _Found(Struct, frozen=True):
     starts: dict[int, int]
     ends: dict[int, int]
     commits: dict[int, Commit]
+
+
+_NOTHING = _Found({}, {}, {})
 
 
 class Standings:
@@ -51,14 +54,18 @@ class Standings:
         self._clock = clock
 
     async def lag(self, topic: str, name: str) -> dict[str, Any]:
-        """Return, for each datacentre and partition, where it stands and what is not settled yet.
+        """Where each partition of each datacentre stands, and what is not settled there.
 
         A message that waits for its retry counts as one, whatever was delivered after it. Raises
         Refused.
         """
         live = self._subscriptions.live(topic, name)
         answers = await self._ask(live)
-        shown = [_datacenter(dc, found, live) for dc, found in answers.items()]
+        shown = [_datacenter(dc, found, live) for dc, found in answers.known.items()]
+        for dc, reason in answers.silent.items():
+            unknown = {"isKnown": False, "reason": reason, "lag": UNKNOWN, "partitions": []}
+            shown.append({"datacenter": dc, **unknown})
+        shown.sort(key=lambda each: str(each["datacenter"]))
         return {
             "topic": topic,
             "subscription": name,
@@ -80,21 +87,23 @@ class Standings:
             for place in places(self._fold, str(live.name), now_s)
             if place.view.is_there and live.subscription.state is not SubscriptionState.SUSPENDED
         ]
+        answers = await self._ask(live)
         groups = []
-        for dc, found in (await self._ask(live)).items():
+        for dc in sorted({*answers.known, *answers.silent}):
             here = [place for place in members if place.view.header.dc == dc]
-            unknown = isinstance(found, SilentLog)
+            found = answers.known.get(dc)
+            state = "Unknown" if found is None else "Stable" if here else "Empty"
             groups.append(
                 {
                     "clusterName": dc,
                     "groupId": live.name.consumer_group(),
-                    "state": "Unknown" if unknown else "Stable" if here else "Empty",
+                    "state": state,
                     "members": [
-                        _member(place, found, live, log_topic, self._owned(place, live))
+                        _member(place, found or _NOTHING, live, log_topic, self._owned(place, live))
                         for place in here
                     ],
-                    "empty": not unknown and not here,
-                    "stable": not unknown and bool(here),
+                    "empty": state == "Empty",
+                    "stable": state == "Stable",
                 }
             )
         return groups
@@ -116,22 +125,20 @@ class Standings:
     def _log_topic(self, live: LiveSubscription) -> str:
         return self._metadata.catalog.topics[str(live.name.topic)].log_topic
 
-    async def _ask(self, live: LiveSubscription) -> dict[str, _Found | SilentLog]:
+    async def _ask(self, live: LiveSubscription) -> Answers[_Found]:
         group, log_topic = live.name.consumer_group(), self._log_topic(live)
 
         async def question(log: Log) -> _Found:
             # The commits first: a position above the end would be a lag below nothing.
             commits = await log.committed(group, log_topic)
-            starts = await log.start_positions(log_topic)
-            return _Found(starts, await log.end_positions(log_topic), commits)
+            starts = await log.positions(log_topic, EARLIEST)
+            return _Found(starts, await log.positions(log_topic, LATEST), commits)
 
         return await self._logs.ask(question)
 
 
-def _datacenter(dc: str, found: _Found | SilentLog, live: LiveSubscription) -> dict[str, Any]:
-    shown: dict[str, Any] = {"datacenter": dc, "isKnown": not isinstance(found, SilentLog)}
-    if isinstance(found, SilentLog):
-        return {**shown, "reason": found.reason, "lag": UNKNOWN, "partitions": []}
+def _datacenter(dc: str, found: _Found, live: LiveSubscription) -> dict[str, Any]:
+    shown: dict[str, Any] = {"datacenter": dc, "isKnown": True}
     partitions = [_partition(each, dc, found, live) for each in sorted(found.ends)]
     if any(each["position"] is None for each in partitions):
         shown["reason"] = "no consumer of it has committed in each partition yet"
@@ -160,13 +167,12 @@ def _partition(partition: int, dc: str, found: _Found, live: LiveSubscription) -
 
 def _member(
     place: ConsumingNode,
-    found: _Found | SilentLog,
+    found: _Found,
     live: LiveSubscription,
     log_topic: str,
     owned: tuple[int, ...] | None,
 ) -> dict[str, Any]:
     node = place.view.header.node
-    found = _Found({}, {}, {}) if isinstance(found, SilentLog) else found
     partitions = []
     for partition, end in sorted(found.ends.items()):
         if owned is not None and partition not in owned:

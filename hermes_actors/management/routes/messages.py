@@ -32,37 +32,19 @@ _Start = Annotated[
 def message_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     """/topics/{topic}/preview, /filters and /tracking, and Hermes' traces of a message."""
     previews, tracking = parts.previews, parts.tracking
-    preview = "GET /topics/{topic:str}/preview"
+    preview, trace = "GET /topics/{topic:str}/preview", "GET /events/{message_id:str}/trace"
 
     async def of_message(caller: Caller, message_id: str) -> dict[str, Any]:
+        """What became of a message, in all datacentres."""
         # A path begins with its slash.
         return await tracking.of_message(caller, str(message_id)[1:])
 
     return [
-        add(preview, previews.of_topic, "Messages that were published lately"),
-        add(
-            f"{preview}/{{index:int}}",
-            previews.one,
-            "One of them, as its bytes",
-            answering=_bytes,
-        ),
-        add(
-            "POST /filters/{topic:str}",
-            parts.filter_trials.make,
-            "Whether a message passes filters",
-            takes=FilterTest,
-        ),
-        add(
-            "GET /tracking/{message_id:path}",
-            of_message,
-            "What became of a message, in all datacentres",
-        ),
-        add(
-            "GET /events/{message_id:str}/trace",
-            tracking.of_subscription,
-            "A message's published and sent",
-            below=SUBSCRIPTION,
-        ),
+        add(preview, previews.of_topic),
+        add(f"{preview}/{{index:int}}", previews.one, answering=_bytes),
+        add("POST /filters/{topic:str}", parts.filter_trials.make, takes=FilterTest),
+        add("GET /tracking/{message_id:path}", of_message),
+        add(trace, tracking.of_subscription, below=SUBSCRIPTION),
     ]
 
 

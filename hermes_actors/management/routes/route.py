@@ -50,7 +50,7 @@ def route(
     gate: Gate,
     where: str,
     call: Callable[..., Awaitable[Any]],
-    summary: str,
+    summary: str = "",
     *,
     below: str = "",
     status: int = 200,
@@ -69,7 +69,8 @@ def route(
     it returns is the answer as JSON with `status`; None is one without a body, and an answer is
     itself one.
 
-    What `is_for_guests` may be asked without credentials; what `needs_metadata` is refused until
+    OpenAPI's `summary` is by default the first sentence of what `call` says of itself. What
+    `is_for_guests` may be asked without credentials; what `needs_metadata` is refused until
     they have been read. OpenAPI describes that the route `takes` and `gives` values of these
     types; None: what `call` returns.
     """
@@ -87,11 +88,11 @@ def route(
             read = _BODIES[body.name]
             found[body.name] = read(await answers.body_of(request)) if is_there else {}
         args = [found.pop(each) for each, _ in in_path]
-        target = partial(call, **found)
+        target = partial(call, **{names.get(each, each): value for each, value in found.items()})
         if takes_caller:
             asked = gate.act(request, target, *args, takes_guests=is_for_guests)
         else:
-            asked = (gate.read if needs_metadata else gate.look)(target, *args)
+            asked = gate.read(target, *args, needs_metadata=needs_metadata)
         if answering is not None:
             return await answering(asked)
         result = await asked
@@ -105,15 +106,17 @@ def route(
         )
         for each, kind in in_path
     ]
+    in_query = [each for each in others if each is not body and has_query]
+    # Called as in the query: by this name the framework says what is wrong with one.
+    names = {_camel(each.name): each.name for each in in_query}
     parameters += [
-        each.replace(kind=_BY_NAME, annotation=_in_query(each))
-        for each in (others if has_query else ())
-        if each is not body
+        each.replace(name=_camel(each.name), kind=_BY_NAME, annotation=_in_query(each))
+        for each in in_query
     ]
     words = [verb.lower(), *(each[0].upper() + each[1:] for each in _PATH_WORD.findall(path))]
     settings: dict[str, Any] = {
         "http_method": HttpMethod(verb),
-        "summary": summary,
+        "summary": summary or _first_sentence(call),
         "status_code": status,
         "operation_id": "".join(words),
         "responses": REFUSALS,
@@ -147,10 +150,18 @@ def _signed(
     return function
 
 
+def _first_sentence(call: Callable[..., Any]) -> str:
+    text = " ".join((call.__doc__ or "").split())
+    return text.partition(". ")[0].removesuffix(".")
+
+
 def _in_query(parameter: inspect.Parameter) -> Any:
-    """The type of a parameter that stands in the query, with its name there."""
+    """The type of a parameter that stands in the query."""
     if get_origin(parameter.annotation) is Annotated:
         return parameter.annotation
-    first, *others = parameter.name.split("_")
-    name = first + "".join(map(str.title, others))
-    return Annotated[parameter.annotation, QueryParameter(name=name)]
+    return Annotated[parameter.annotation, QueryParameter()]
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))

@@ -39,21 +39,21 @@ def overview_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
     async def rows(
         topic_name: _Text = None, unhealthy: bool = False, sort: str = "name", limit: _Limit = None
     ) -> dict[str, Any]:
+        """How all subscriptions fare, a row for each."""
         wanted = OverviewQuery(topics=[topic_name] if topic_name else (), is_unhealthy=unhealthy)
         return await overview.rows(wanted, _known(sort), limit)
 
     async def topics(sort: str = "name", limit: _Limit = None) -> dict[str, Any]:
+        """How all topics fare, a row for each."""
         return await overview.topics(_known(sort), limit)
 
-    # Of nodes also while the metadata cannot be read: that is when they are wanted most.
-    nodes = "GET /status/nodes", parts.statuses.nodes
-    health = "GET /status/health", parts.health.shown
     return [
-        add("GET /status/subscriptions", rows, "How all subscriptions fare, a row for each"),
-        add("GET /status/topics", topics, "How all topics fare, a row for each"),
-        add("GET /stats", overview.stats, "How many topics and subscriptions there are"),
-        add(*nodes, "All nodes of all datacentres, and how they fare", needs_metadata=False),
-        add(*health, "Whether the node can administer", answering=_up_or_down),
+        add("GET /status/subscriptions", rows),
+        add("GET /status/topics", topics),
+        add("GET /stats", overview.stats),
+        # Nodes are wanted most while the metadata cannot be read.
+        add("GET /status/nodes", parts.statuses.nodes, needs_metadata=False),
+        add("GET /status/health", parts.health.shown, needs_metadata=False, answering=_up_or_down),
     ]
 
 
@@ -80,7 +80,7 @@ def unhealthy_route(gate: Gate, overview: Overview) -> HTTPRouteHandler:
         request: AnyRequest,
         owner_source: _OwnerSource = None,
         owner_id: _OwnerId = None,
-        respects_severity: _Severity = True,
+        respectMonitoringSeverity: _Severity = True,  # noqa: N803 -- as errors name it
         names: _Names = None,
         topics: _Topics = None,
     ) -> Answer:
@@ -90,7 +90,7 @@ def unhealthy_route(gate: Gate, overview: Overview) -> HTTPRouteHandler:
             owner_source=owner_source,
             owner_id=owner_id,
             is_unhealthy=True,
-            leaves_out_unimportant=respects_severity,
+            leaves_out_unimportant=respectMonitoringSeverity,
         )
         found = await gate.read(overview.unhealthy, wanted)
         if not request.headers.get("accept", "").startswith("text/plain"):

@@ -38,8 +38,10 @@ class NodeHealth:
             raise Unavailable(f"The metadata is not there yet: {self._metadata.health.reason}")
 
     async def shown(self) -> dict[str, Any]:
-        """`{"status":"UP"}`, with `notices` if an operator should know of something. Raises
-        Unavailable while the metadata does not follow its log.
+        """Whether the node can administer.
+
+        `notices` are what an operator should know. Raises Unavailable while the metadata does not
+        follow its log.
         """
         health = self._metadata.health
         if not health.is_current:

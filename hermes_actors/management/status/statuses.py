@@ -8,12 +8,13 @@ from hermes_actors.management.status.problems import health_of
 from hermes_actors.management.status.why import camel, explained, latency_shown, node_shown
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.registry import Metadata
-from hermes_actors.model.moments import span
+from hermes_actors.model.moments import iso_ms, span
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
-from hermes_actors.status.reasons import Code, Reason, because, sentence, sentences
+from hermes_actors.status.lag import UNKNOWN
+from hermes_actors.status.reasons import Code, Reason, because, sentence
 from hermes_actors.status.record import LastUndelivered
 from hermes_actors.status.sums import (
     ConsumingNode,
@@ -57,9 +58,10 @@ class Statuses:
     # Nodes and datacentres.
 
     async def nodes(self) -> dict[str, Any]:
-        """All nodes of all datacentres, whether each datacentre's status is known, how many
-        different subscriptions are ill on nodes that are there, and what is to be noticed of who
-        runs what.
+        """All nodes of all datacentres, and how they fare.
+
+        Also which datacentres' status is known, how many different subscriptions are ill, and
+        notices of who runs what.
         """
         now_s = self._clock.monotonic_s()
         found = ill(self._fold, now_s)
@@ -138,8 +140,9 @@ class Statuses:
     # Topics.
 
     async def topic_metrics(self, topic: str) -> dict[str, Any]:
-        """A topic's metrics as Hermes shows them, with the latency of its publishes and of which
-        datacentres this is known; zeros for one that does not exist.
+        """A topic's metrics as Hermes shows them. One that does not exist has zeros.
+
+        Beyond Hermes: the latency of its publishes, and the datacentres that this is known of.
         """
         now_s = self._clock.monotonic_s()
         found = topic_sum(self._fold, topic, now_s)
@@ -173,8 +176,9 @@ class Statuses:
     # Subscriptions.
 
     async def subscription_metrics(self, topic: str, name: str) -> dict[str, Any]:
-        """A subscription's metrics as Hermes shows them, with the latency of its pushes and of
-        which datacentres this is known. Raises Refused.
+        """A subscription's metrics as Hermes shows them. Raises Refused.
+
+        Beyond Hermes: the latency of its pushes, and the datacentres that this is known of.
         """
         found = self._sum(topic, name)
         rates, is_known = found.rates, found.is_known
@@ -203,6 +207,21 @@ class Statuses:
             if place.status.last_undelivered is not None
         ]
         return max(found, key=lambda each: (each[1].at_ms, each[0]), default=None)
+
+    def dead_letters(self, topic: str, name: str) -> dict[str, Any]:
+        """How many dead letters are open as far as consumers tell, and the cause of the newest.
+
+        Raises Refused.
+        """
+        found = self._sum(topic, name)
+        answer: dict[str, Any] = {
+            "open": max(0, found.open_letters),
+            "isComplete": found.is_whole and found.open_letters != UNKNOWN,
+        }
+        last = found.last_undelivered
+        if found.open_letters > 0 and last is not None:
+            answer["newest"] = {"discardedAt": iso_ms(last.at_ms), "reason": last.reason}
+        return {"deadLetters": answer}
 
     async def health(self, topic: str, name: str) -> dict[str, Any]:
         """HEALTHY, UNHEALTHY with its problems, or NO_DATA. Raises Refused."""
@@ -257,25 +276,6 @@ class Statuses:
         if not nodes:
             return (because(Code.NO_CONSUMERS, dc=dc),)
         return (because(Code.NOBODY_RUNS, dc=dc, nodes=nodes),)
-
-    def hold_up(self, live: LiveSubscription, dc: str) -> str:
-        """What keeps the subscription from being delivered there; "" if nothing is known."""
-        if live.state is SubscriptionState.SUSPENDED:
-            return sentence(_suspended(live))
-        found = [
-            place
-            for place in places(self._fold, str(live.name), self._clock.monotonic_s())
-            if place.view.header.dc == dc
-        ]
-        if not found:
-            return sentences(self._reasons(dc, live)) if dc in self._fold.readings else ""
-        waits = Code.REDRIVE_WAITS.name
-        return sentences(
-            reason
-            for place in found
-            for reason in place.reasons
-            if not place.is_delivering or reason.code == waits
-        )
 
     def summary(self, live: LiveSubscription) -> dict[str, Any]:
         """How a subscription fares over all datacentres, in one row."""

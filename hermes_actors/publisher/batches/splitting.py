@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 import msgspec
 
 _LINES_AT_ONCE = 1_000
-_SIZE_MIN = 256
+_SIZES = (262_144, 65_536, 16_384, 4_096, 1_024)
 ARRAY_MESSAGES_MAX = 10_000
 """Elements of one JSON array; more come as lines."""
 
@@ -50,15 +50,9 @@ class LineSplitter(Splitter):
         self._room = self._room_max = bytes_max + len(b"\r") + 1
 
     def size_at_once(self, data: bytes) -> int:
-        """As many bytes as have a thousand lines at most, or hardly more."""
-        size = _SIZE_MIN
-        lines = data.count(b"\n", 0, size)
-        while size < len(data):
-            lines += data.count(b"\n", size, 2 * size)
-            if lines > _LINES_AT_ONCE:
-                return size
-            size *= 2
-        return len(data)
+        """As many bytes as have a thousand lines at most, or few."""
+        fitting = (size for size in _SIZES if data.count(b"\n", 0, size) <= _LINES_AT_ONCE)
+        return next(fitting, _SIZES[-1])
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that end in this piece."""

@@ -1,5 +1,6 @@
 """The parts that all connections of a listener share, and the network that they need."""
 
+import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
@@ -27,33 +28,8 @@ its way by then is answered, after which its client moves on.
 
 Fields = list[tuple[bytes, bytes]]
 
-
-class Wire(Protocol):
-    """The way to the client; asyncio's transports are such."""
-
-    def write(self, data: bytes) -> None:
-        """Send these bytes. May call `Connection.paused`, then `resumed` later."""
-
-    def can_write_eof(self) -> bool:
-        """Whether `write_eof` may be called: not over TLS."""
-
-    def write_eof(self) -> None:
-        """Send no more after what has been written."""
-
-    def close(self) -> None:
-        """Close after what has been written. `Connection.lost` is called later."""
-
-    def abort(self) -> None:
-        """Close at once. `Connection.lost` is called later."""
-
-    def pause_reading(self) -> None:
-        """Stop reading: `Connection.received` is not called until `resume_reading`."""
-
-    def resume_reading(self) -> None:
-        """Read again."""
-
-    def get_write_buffer_size(self) -> int:
-        """How many bytes have not gone."""
+Wire = asyncio.Transport
+"""The way to the client."""
 
 
 class Host(Protocol):
@@ -187,22 +163,14 @@ class Edge:
         """Begin a request whose head is within the limits."""
         raise NotImplementedError
 
-    def needs_turn(self, request: Request) -> bool:
-        """Whether it begins when all before it on its connection have been answered."""
-        return True
-
     @property
     def is_leaving(self) -> bool:
         """True when clients should move their connections elsewhere."""
         return False
 
-    def answer_to(self, pending: Pending) -> Answer:
-        """The answer to a pending that has its outcome."""
-        return pending.answer
-
     def rendered(self, pending: Pending, *, closes: bool) -> bytes:
-        """The same as the bytes of HTTP/1.1."""
-        return self.renderer.answer(self.answer_to(pending), is_of_publish=True, closes=closes)
+        """The answer to a pending that has its outcome, as the bytes of HTTP/1.1."""
+        return self.renderer.answer(pending.answer, is_of_publish=True, closes=closes)
 
     def tick(self, now_s: float, now_ms: int) -> None:
         """Set the time, monotonic and by the wall clock."""

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from hermes_actors.fallback.account import Cause, HedgeBudget
+from hermes_actors.fallback.budget import Cause, HedgeBudget
 from hermes_actors.fallback.node import Path
 from hermes_actors.log.base import Outcome, RefusedRecord, UnknownRecord
-from hermes_actors.publisher.hedging.flight import Attempts, Flight, Part
+from hermes_actors.publisher.hedging.flight import Attempts, Flight
 
 _END_MARGIN_S = 0.001
-"""So much before the limit a message is given up; whoever sweeps deadlines calls `hurry` first."""
+"""So much before the limit a message is given up, with the reason of each datacentre."""
 _LOOK_AGAIN_MIN_S = 0.005
 
 
@@ -105,16 +105,11 @@ class Decision:
         again.
         """
         some = [each for each in self.attempts(flight) if each.is_open]
-        over = [each for each in some if self._end_s(each.pending.started_s) <= now_s]
-        # If no remote was asked, their timer says so.
-        told = [each for each in over if each.is_idle or (each.tried and flight.went_remote)]
-        # What may be stored yet is kept, if it can be, rather than told to be unknown.
-        told = [each for each in told if not (each.is_running and each.pending.keep())]
-        yield from self._tell(self.own.name, told)
-        waiting = [
-            each for each in some if each.is_open and now_s < self._end_s(each.pending.started_s)
-        ]
-        yield from self._go_on([each for each in waiting if each.is_idle], now_s)
+        waiting = [each for each in some if now_s < self._end_s(each.pending.started_s)]
+        if flight.went_remote and len(waiting) < len(some):
+            # If no remote was asked, the publish's own deadline answers it.
+            over = [each for each in some if now_s >= self._end_s(each.pending.started_s)]
+            yield from self._tell(self.own.name, over)
         yield from self._sends(self._late(waiting, now_s), now_s)
         # Silence is looked for once in each hedge delay.
         flight.wake_s = now_s + max(min(self.own.delay_s(now_s), self.limit_s), _LOOK_AGAIN_MIN_S)
@@ -137,34 +132,27 @@ class Decision:
     def ended(
         self,
         path: Path,
-        parts: Sequence[Part],
+        some: Sequence[Attempts],
         found: Sequence[Outcome],
         now_s: float,
         took_s: float,
-        *,
-        may_go_on: bool = True,
     ) -> Orders:
-        """Decide what follows an append's end, with an outcome for each of the messages.
-        `may_go_on` False: what is refused here is refused everywhere.
-        """
-        told: dict[Attempts, None] = {}
-        failed: dict[Attempts, None] = {}
+        """Decide what follows an append's end, with an outcome for each of the messages."""
+        told: list[Attempts] = []
+        failed: list[Attempts] = []
         at = 0
-        for part in parts:
-            each = part.attempts
-            own = found[at : at + part.count]
-            at += part.count
-            again = each.learn(path.name, part.places, own)
-            self._count_copies(each, path.name, own, again)
-            is_over = not may_go_on and all(type(outcome) is RefusedRecord for outcome in own)
+        for each in some:
+            own = found[at : at + each.count]
+            at += each.count
+            self._count_copies(each, path.name, own, each.learn(path.name, own))
             if each.is_told:
                 continue
-            if each.is_stored or is_over:
-                told[each] = None
-            elif not (each.unanswered if each.is_open else each.is_running):
-                failed[each] = None
-        yield from self._tell(path.name, list(told), took_s)
-        yield from self._go_on(list(failed), now_s)
+            if each.is_stored or all(map(_is_too_large, own)):
+                told.append(each)
+            elif not (each.running or (each.is_open and each.queued)):
+                failed.append(each)
+        yield from self._tell(path.name, told, took_s)
+        yield from self._go_on(failed, now_s)
 
     def opened(self, path: Path, now_s: float) -> Orders:
         """Send what waits for a datacentre that does not work to the next one at once."""
@@ -180,19 +168,11 @@ class Decision:
         picks = [(target, Cause.BREAKER, each) for target, each in targets if target is not None]
         yield from self._sends(picks, now_s)
 
-    def looked_up(self, now_s: float) -> Orders:
-        """Send what waited for a remote's partitions, which was asked for them now."""
-        for flight in list(self._flights):
-            yield from self._go_on([each for each in flight.attempts or () if each.is_idle], now_s)
-        for path in self.paths:
-            if path.is_open:
-                yield from self.opened(path, now_s)
-
     def leave(self, flight: Flight) -> Orders:
         """Forget a flight that nobody waits for any more: what never began has failed."""
         del self._flights[flight]
         some = flight.attempts or ()
-        unsent = [each for each in some if not each.is_told and not each.is_running]
+        unsent = [each for each in some if not each.is_told and not each.running]
         yield from self._tell(self.own.name, unsent)
 
     # What publishers do not hear of.
@@ -260,7 +240,7 @@ class Decision:
             target = self._any_left(each.tried, now_s) if is_in_time else None
             if target is not None:
                 picks.append((target, Cause.ERROR, each))
-            elif not (is_in_time and self._may_have_another(each.tried)):
+            else:
                 over.append(each)
         yield from self._tell(self.own.name, over)
         yield from self._sends(picks, now_s)
@@ -300,6 +280,7 @@ class Decision:
                 each.due_s = due_s
                 if is_sent:
                     each.sent(self.own.name)
+                    each.began(self.own.name)
         return flight.attempts
 
     # Which datacentre is the next.
@@ -326,14 +307,7 @@ class Decision:
             return self.own
         return next(self._left(tried), None)
 
-    def _may_have_another(self, tried: Iterable[str]) -> bool:
-        """True when some other remote might be used as soon as it has told its partitions, and is
-        asked.
-        """
-        return any(
-            path.partitions is None
-            and path.is_asked
-            and path.name not in tried
-            and path.dc.is_ready(path.name)
-            for path in self.remotes
-        )
+
+def _is_too_large(outcome: Outcome) -> bool:
+    """It would be so in each datacentre."""
+    return type(outcome) is RefusedRecord and outcome.is_too_large

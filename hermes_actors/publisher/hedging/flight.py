@@ -1,15 +1,14 @@
-"""One batch on its way, and what each of its pendings has tried so far. Pure."""
+"""One batch on its way, and the datacentres that each of its pendings has tried. Pure."""
 
 import math
 from collections.abc import Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from hermes_actors.fallback.account import Cause
+from hermes_actors.fallback.budget import Cause
 from hermes_actors.fallback.chaos import Strike
 from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.model.message import Via
-from hermes_actors.model.partitioner import partition_of
 from hermes_actors.publisher.pending import Pending
 
 NO_ANSWER = "no acknowledgement in time"
@@ -18,10 +17,10 @@ NO_ANSWER = "no acknowledgement in time"
 class Flight(Struct, eq=False):
     """A batch that the producer waits for.
 
-    `attempts` is None as long as the first append concerns all of it and nothing else was tried,
-    which is nearly always. `is_told`: the fate of all was told at once. `is_probe`: it went to the
-    own log though that does not work, to find out. `strikes` are those of a chaos experiment, by
-    datacentre. At `wake_s` it has to be looked at again.
+    `attempts` is None while the first append carries all of it and nothing else was tried, which is
+    nearly always. `is_told`: the fate of all was told at once. `is_probe`: it went to the own log
+    although that log's breaker is open. `strikes` are those of a chaos experiment, by datacentre.
+    It is looked at again at `wake_s`.
     """
 
     pendings: Sequence[Pending]
@@ -45,22 +44,22 @@ class Flight(Struct, eq=False):
 
 
 class Attempts(Struct, eq=False):
-    """The datacentres that one pending was sent to.
+    """The datacentres that one pending was sent to: what a remote's batch is made of.
 
-    `tried` has each with the reason why it is not known to be there, "" while there is none;
-    `unanswered` counts the messages that have no answer yet there, `queued` those of them that wait
-    for their turn, `unknown` those that nobody knows of. At `due_s` another one is asked.
+    `tried` has each with the reason why the message is not known to be there, "" while there is
+    none. `queued` are those where its append has not begun, `running` those where it has. Another
+    datacentre is asked at `due_s`. `unknown` counts the messages whose fate a datacentre does not
+    know.
     """
 
     pending: Pending
     flight: Flight
     tried: dict[str, str] = {}
-    unanswered: dict[str, int] = {}
-    queued: dict[str, int] = {}
+    queued: set[str] = field(default_factory=set)
+    running: set[str] = field(default_factory=set)
     unknown: dict[str, int] = {}
     outcomes: list[Outcome | None] = []
     cause: Cause = Cause.HEDGE
-    is_stored: bool = False
     is_told: bool = False
     was_refused: bool = False
     due_s: float = math.inf
@@ -75,9 +74,29 @@ class Attempts(Struct, eq=False):
         return self.pending.count
 
     @property
+    def key(self) -> bytes | None:
+        """The key that says where all of its messages go."""
+        return self.pending.key
+
+    @property
+    def body_bytes(self) -> int:
+        """The bytes of its messages' bodies."""
+        return self.pending.body_bytes
+
+    @property
     def is_open(self) -> bool:
         """True while somebody waits for it."""
         return not (self.pending.is_done or self.is_told)
+
+    @property
+    def is_done(self) -> bool:
+        """True when nothing more is begun for it."""
+        return not self.is_open
+
+    @property
+    def is_stored(self) -> bool:
+        """True when each of its messages is stored somewhere."""
+        return all(type(each) is Stored for each in self.outcomes)
 
     @property
     def latest(self) -> str:
@@ -85,53 +104,33 @@ class Attempts(Struct, eq=False):
         return next(reversed(self.tried), "")
 
     @property
-    def is_idle(self) -> bool:
-        """True while it is waited for, and all datacentres that it was sent to have failed it."""
-        return self.is_open and bool(self.tried) and not self.unanswered
-
-    @property
-    def is_running(self) -> bool:
-        """True while some append of it runs. What only waits for its turn never begins once it is
-        done, and nobody answers then.
-        """
-        return any(count > self.queued.get(dc, 0) for dc, count in self.unanswered.items())
-
-    @property
     def via(self) -> str:
-        """The way of its records, as they say it: HEDGE or FALLBACK."""
+        """How its records say that they came: HEDGE or FALLBACK."""
         is_second = self.cause in (Cause.HEDGE, Cause.RESCUE, Cause.PROBE)
         return (Via.HEDGE if is_second else Via.FALLBACK).value
 
     def joins_kept(self) -> bool:
-        """True: an older message of its key waits in the spool, and it has just been put behind
-        that one; what came before it in its batch and waits for the same was put there first.
-        """
-        pending = self.pending
-        spool = pending.route.spool
+        """Put it behind an older message of its key that waits in the spool; False if none does."""
+        pending, spool = self.pending, self.pending.route.spool
         if spool is None or pending.is_done or not pending.is_behind(spool):
             return False
-        for each in self.flight.attempts or ():
-            if each.is_open and each.pending.is_behind(spool):
-                each.pending.join_kept()
-            if each is self:
-                break
+        pending.join_kept()
         return True
 
     def sent(self, dc: str) -> None:
-        """Record that it is given to this datacentre."""
+        """Record that it waits for an append to this datacentre."""
         self.tried[dc] = ""
-        self.unanswered[dc] = self.count
+        self.queued.add(dc)
 
-    def queue(self, dc: str, count: int) -> None:
-        """Record that so many of its messages wait for their turn there; less than 0: it came."""
-        self.queued[dc] = self.queued.get(dc, 0) + count
+    def began(self, dc: str) -> None:
+        """Record that its append to this datacentre has begun."""
+        self.queued.discard(dc)
+        self.running.add(dc)
 
-    def learn(self, dc: str, places: Sequence[int], outcomes: Sequence[Outcome]) -> int:
-        """Record the outcomes there of an append of its messages at `places`; return how many of
-        these were stored elsewhere already.
-        """
+    def learn(self, dc: str, outcomes: Sequence[Outcome]) -> int:
+        """Record how its append there ended; return how many messages were stored elsewhere too."""
         again = 0
-        for place, new in zip(places, outcomes, strict=True):
+        for place, new in enumerate(outcomes):
             old = self.outcomes[place]
             if old is None or _RANKS[type(new)] > _RANKS[type(old)]:
                 self.outcomes[place] = new
@@ -139,77 +138,26 @@ class Attempts(Struct, eq=False):
                 self.tried[dc] = new.reason
             elif isinstance(old, Stored):
                 again += 1
-        left = self.unanswered.pop(dc, 0) - len(places)
-        if left > 0:
-            self.unanswered[dc] = left
-        self.is_stored = all(type(each) is Stored for each in self.outcomes)
+        self.running.discard(dc)
         return again
 
     def verdict(self) -> list[Outcome]:
         """One outcome for each message. What is not stored names each datacentre and its reason,
-        and is unknown as long as some datacentre has not answered.
+        and is unknown while some datacentre has not answered.
         """
-        if len(self.tried) < 2 and not self.unanswered:
+        waits = bool(self.queued or self.running)
+        if len(self.tried) < 2 and not waits:
             return [each or UnavailableRecord("not sent") for each in self.outcomes]
         reason = ", ".join(f"[{dc}: {why or NO_ANSWER}]" for dc, why in self.tried.items())
-        return [self._judged(each, reason) for each in self.outcomes]
+        return [self._judged(each, reason, waits=waits) for each in self.outcomes]
 
-    def _judged(self, outcome: Outcome | None, reason: str) -> Outcome:
+    def _judged(self, outcome: Outcome | None, reason: str, *, waits: bool) -> Outcome:
         if isinstance(outcome, Stored):
             return outcome
-        if self.unanswered or outcome is None:
+        if waits or outcome is None:
             return UnknownRecord(reason)
         return type(outcome)(reason)
 
 
 _RANKS: dict[type, int] = {RefusedRecord: 0, UnavailableRecord: 1, UnknownRecord: 2, Stored: 3}
 """Which of two outcomes says what became of a message."""
-
-
-class Part(Struct, eq=False):
-    """The messages of a pending, at `places` in it, that go to one partition."""
-
-    attempts: Attempts
-    key: bytes | None
-    places: Sequence[int]
-
-    @property
-    def count(self) -> int:
-        """How many messages it is."""
-        return len(self.places)
-
-    @property
-    def body_bytes(self) -> int:
-        """The bytes of their bodies, estimated as their share of the pending's."""
-        return self.attempts.pending.body_bytes * self.count // self.attempts.count
-
-    @property
-    def is_done(self) -> bool:
-        """True when nothing more is begun for it."""
-        return not self.attempts.is_open
-
-    @property
-    def is_whole(self) -> bool:
-        """True when it is all messages of the pending."""
-        return self.count == self.attempts.count
-
-
-def whole(attempts: Attempts) -> Part:
-    """All messages of a pending."""
-    return Part(attempts, attempts.pending.key, range(attempts.count))
-
-
-def parts_of(attempts: Attempts, partitions: int) -> list[Part]:
-    """A pending in parts, one for each of so many partitions that its messages' keys lead to.
-
-    A datacentre may have another number of partitions than the own one: then the keys of a batch,
-    which share a partition at home, part there.
-    """
-    keys = attempts.pending.keys
-    if keys is None:
-        return [whole(attempts)]
-    known = {key: partition_of(key, partitions) for key in set(keys) if key is not None}
-    places: dict[int | None, list[int]] = {}
-    for at, key in enumerate(keys):
-        places.setdefault(None if key is None else known[key], []).append(at)
-    return [Part(attempts, keys[where[0]], where) for where in places.values()]

@@ -14,14 +14,11 @@ import trio
 from msgspec import Struct, field
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.fallback.account import OwnAppend
 from hermes_actors.fallback.chaos import roll
 from hermes_actors.fallback.node import Fallback, Path
 from hermes_actors.log.base import (
     LogUnavailable,
     Outcome,
-    RefusedRecord,
-    TopicSettings,
     UnavailableRecord,
     UnknownRecord,
     stored_count,
@@ -31,48 +28,43 @@ from hermes_actors.model.message import Via
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import ChaosMode
 from hermes_actors.publisher.hedging.decision import Decision, Orders, Send, Told
-from hermes_actors.publisher.hedging.flight import Flight, Part, parts_of, whole
+from hermes_actors.publisher.hedging.flight import Attempts, Flight
 from hermes_actors.publisher.pending import Pending, Route
 
 _logger = logging.getLogger(__name__)
 
 _RELEASE_POLL_S = 0.05
 _WAKE_MIN_S = 0.0002
-_TOPIC_LOOKUP_MAX_S = 0.1
 _LOOKUP_FIRST_S = 0.05
 _LOOKUP_MAX_S = 1.0
 _LOOK_AGAIN_S = 30.0
 _CHAOS = UnavailableRecord("a chaos experiment")
 
-Records = Callable[[Sequence[Pending], str, str, Sequence[int] | None], Sequence[Record]]
-"""The records of these, which are sent to this datacentre now, with this `via`; of one of them
-those at these places, None for all.
-"""
+Records = Callable[[Sequence[Pending], str, str], Sequence[Record]]
+"""Makes the records of pendings that are sent to this datacentre now, with this `via`."""
 
 Settle = Callable[[str, Sequence[Pending], Sequence[Outcome], float], None]
-"""Told once of each pending: the datacentre, pendings, an outcome for each of their messages, in
+"""Called once for each pending: the datacentre, pendings, an outcome for each of their messages, in
 order, and how long the append took in seconds."""
 
 
 class _Waiting(Struct, eq=False):
-    """The wait of a flight's producer for `released`.
-
-    `error`: what an append failed with when it should not; `appends`: those to the own log that
-    run.
+    """The wait of a flight's producer for `released`. `error` is an append's that should not fail;
+    `own_appends` counts those to the own log that run.
     """
 
     released: trio.Event = field(default_factory=trio.Event)
     error: BaseException | None = None
-    appends: dict[OwnAppend, None] = {}
+    own_appends: int = 0
 
 
 class Remote(Struct, eq=False):
-    """A way into a remote, which is usable when its partitions are known, and what waits there: one
-    batch in flight for each partition, a key's messages behind those that were sent before.
+    """A way into a remote, and the queue for it: one batch in flight for each partition, a key's
+    messages in the order in which they were sent there.
     """
 
     path: Path
-    batcher: Batcher[Part]
+    batcher: Batcher[Attempts]
     used: trio.Event = field(default_factory=trio.Event)
 
 
@@ -138,18 +130,11 @@ class Hedge:
             self._step(flight, waiting)
             await waiting.released.wait()
         finally:
+            # What still runs ends by itself: a log's append has a time limit.
             del self._waiting[flight]
-            # The producer goes on: what runs still belongs to nobody.
-            for append in waiting.appends:
-                self._fallback.losers.adopt(append)
             self._follow(self.decision.leave(flight))
         if waiting.error is not None:
             raise waiting.error
-
-    def hurry(self) -> None:
-        """Do at once what is due: somebody else is about to answer what is over."""
-        for flight, waiting in list(self._waiting.items()):
-            self._step(flight, waiting)
 
     def _step(self, flight: Flight, waiting: _Waiting) -> None:
         """Do what is due now."""
@@ -163,7 +148,7 @@ class Hedge:
     def _release(self, flight: Flight, waiting: _Waiting) -> None:
         """Let the producer go on, or say when to look again."""
         is_over = flight.is_over
-        may_end = not waiting.appends or flight.went_remote or self.decision.has_remote
+        may_end = not waiting.own_appends or flight.went_remote or self.decision.has_remote
         if waiting.error or (is_over and may_end):
             waiting.released.set()
             return
@@ -203,9 +188,7 @@ class Hedge:
             remote.used.set()
             asked[remote] = None
             for attempts in order.some:
-                for part in parts_of(attempts, order.path.partitions):
-                    attempts.queue(order.path.name, part.count)
-                    remote.batcher.add(part)
+                remote.batcher.add(attempts)
         for remote in asked:
             self._start(remote)
 
@@ -219,16 +202,9 @@ class Hedge:
                 self._release(flight, self._waiting[flight])
 
     def _ended(
-        self,
-        path: Path,
-        parts: Sequence[Part],
-        found: Sequence[Outcome],
-        took_s: float,
-        *,
-        may_go_on: bool = True,
+        self, path: Path, some: Sequence[Attempts], found: Sequence[Outcome], took_s: float
     ) -> None:
-        now_s = self._now_s()
-        self._follow(self.decision.ended(path, parts, found, now_s, took_s, may_go_on=may_go_on))
+        self._follow(self.decision.ended(path, some, found, self._now_s(), took_s))
 
     # The own log. Appends run in the node's nursery.
 
@@ -237,56 +213,30 @@ class Hedge:
         pendings = send.flight.pendings
         if send.some is not None:
             pendings = [attempts.pending for attempts in send.some]
-        append = OwnAppend(sum([pending.body_bytes for pending in pendings]))
+            for attempts in send.some:
+                attempts.began(send.path.name)
         waiting = self._waiting[send.flight]
-        waiting.appends[append] = None
+        waiting.own_appends += 1
         # Made at once: a message that is answered meanwhile has no body any more.
-        records = self._records(pendings, send.path.name, Via.LOCAL.value, None)
-        self._fallback.nursery.start_soon(
-            self._append_to_own, send, pendings, records, append, waiting
-        )
+        records = self._records(pendings, send.path.name, Via.LOCAL.value)
+        self._fallback.nursery.start_soon(self._append_to_own, send, pendings, records, waiting)
 
     async def _append_to_own(
-        self,
-        send: Send,
-        pendings: Sequence[Pending],
-        records: Sequence[Record],
-        append: OwnAppend,
-        waiting: _Waiting,
+        self, send: Send, pendings: Sequence[Pending], records: Sequence[Record], waiting: _Waiting
     ) -> None:
         path, flight = send.path, send.flight
-        found: Sequence[Outcome] = [UnknownRecord("given up before the log answered")] * len(
-            records
-        )
         sent = path.send(len(records), self._now_s())
-        with append.scope:
-            found = await self._call(path, flight.partition, records, [flight])
+        found = await self._call(path, flight.partition, pendings, records, [flight])
         took_s = self._now_s() - sent.sent_s
-        if found[0] is not _CHAOS:
-            # A chaos experiment that kept them from the log is no answer of the log.
-            self._route.answered(pendings, path.name, flight.partition, found, took_s)
+        waiting.own_appends -= 1
         is_stored = stored_count(found) == len(records)
-        may_go_on = is_stored or await self._may_go_on(path, found)
-        self._fallback.losers.ended(append)
-        del waiting.appends[append]
         if is_stored and send.some is None and self.decision.stored(flight):
             self._settle(path.name, pendings, found, took_s)
         else:
             some = send.some if send.some is not None else self.decision.attempts(flight)
-            parts = [whole(attempts) for attempts in some]
-            self._ended(path, parts, found, took_s, may_go_on=may_go_on)
-        path.ended(sent, found, self._now_s(), is_given_up=append.scope.cancelled_caught)
+            self._ended(path, some, found, took_s)
+        path.ended(sent, found, self._now_s())
         self._wake([flight])
-
-    async def _may_go_on(self, path: Path, found: Sequence[Outcome]) -> bool:
-        """Whether what was refused may be tried elsewhere: this log has not got the topic (yet), or
-        does not say. A record that is too large is so everywhere.
-        """
-        if not any(type(each) is RefusedRecord for each in found):
-            return True
-        with trio.move_on_after(_TOPIC_LOOKUP_MAX_S), suppress(LogUnavailable):
-            return await path.dc.log.describe_topic(self._route.log_topic) is None
-        return True
 
     # The others.
 
@@ -308,86 +258,70 @@ class Hedge:
         path = remote.path
         delay_s = _LOOKUP_FIRST_S
         while True:
-            was_known = path.partitions is not None
-            path.is_asked = True
-            settings: TopicSettings | None = None
             with suppress(LogUnavailable):
-                settings = await path.dc.log.describe_topic(self._route.log_topic)
-            path.is_asked = False
-            if settings is not None:
-                remote.batcher.grow(settings.partitions)
-                path.partitions = remote.batcher.partitions
-            if not was_known:
-                self._follow(self.decision.looked_up(self._now_s()))
-            if settings is None:
-                await trio.sleep(delay_s)
-                delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
-                continue
-            await trio.sleep(_LOOK_AGAIN_S)
-            remote.used = trio.Event()
-            await remote.used.wait()
+                settings = await path.dc.log.topics.describe(self._route.log_topic)
+                if settings is not None:
+                    remote.batcher.grow(settings.partitions)
+                    path.partitions = remote.batcher.partitions
+                    await trio.sleep(_LOOK_AGAIN_S)
+                    remote.used = trio.Event()
+                    await remote.used.wait()
+                    continue
+            await trio.sleep(delay_s)
+            delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
 
     def _start(self, remote: Remote) -> None:
         """Begin the remote's appends that may begin now."""
-        batcher = remote.batcher
+        batcher, dc = remote.batcher, remote.path.name
         while (batch := batcher.next_batch(self._now_s())) is not None:
-            for part in batch.items:
-                if not part.is_done:
-                    part.attempts.joins_kept()
+            for attempts in batch.items:
+                if attempts.is_open:
+                    attempts.joins_kept()
             batch.drop_answered()
             if not batch.items:
                 batcher.release(batch)
                 continue
-            for part in batch.items:
-                part.attempts.queue(remote.path.name, -part.count)
-            # Built at once: a message that is answered meanwhile has no body any more.
-            records = self._records_of(remote.path, batch.items)
+            for attempts in batch.items:
+                attempts.began(dc)
+            # Made at once: a message that is answered meanwhile has no body any more.
+            records = self._records_of(dc, batch.items)
             self._fallback.nursery.start_soon(self._append_remotely, remote, batch, records)
 
-    def _records_of(self, path: Path, parts: Sequence[Part]) -> Sequence[Record]:
-        if _are_sent_together(parts):
-            via = parts[0].attempts.via
-            return self._records([part.attempts.pending for part in parts], path.name, via, None)
-        records: list[Record] = []
-        for part in parts:
-            attempts = part.attempts
-            records += self._records([attempts.pending], path.name, attempts.via, part.places)
-        return records
+    def _records_of(self, dc: str, some: Sequence[Attempts]) -> Sequence[Record]:
+        vias = {attempts.via for attempts in some}
+        if len(vias) == 1:
+            return self._records([attempts.pending for attempts in some], dc, vias.pop())
+        made = [self._records([attempts.pending], dc, attempts.via) for attempts in some]
+        return [record for records in made for record in records]
 
     async def _append_remotely(
-        self, remote: Remote, batch: PartitionBatch[Part], records: Sequence[Record]
+        self, remote: Remote, batch: PartitionBatch[Attempts], records: Sequence[Record]
     ) -> None:
         """Append one batch to a remote log, and start what may follow it."""
-        path, parts = remote.path, batch.items
-        flights = dict.fromkeys([part.attempts.flight for part in parts])
+        path, some = remote.path, batch.items
+        flights = dict.fromkeys([attempts.flight for attempts in some])
+        pendings = [attempts.pending for attempts in some]
         sent = path.send(len(records), self._now_s())
-        found = await self._call(path, batch.partition, records, list(flights))
-        took_s = self._now_s() - sent.sent_s
-        if _are_sent_together(parts):
-            pendings = [part.attempts.pending for part in parts]
-            self._route.answered(pendings, path.name, batch.partition, found, took_s)
-        else:
-            at = 0
-            for part in parts:
-                some = found[at : at + part.count]
-                self._route.answered(
-                    [part.attempts.pending], path.name, batch.partition, some, took_s, part.places
-                )
-                at += part.count
-        self._ended(path, parts, found, took_s)
+        found = await self._call(path, batch.partition, pendings, records, list(flights))
+        self._ended(path, some, found, self._now_s() - sent.sent_s)
         path.ended(sent, found, self._now_s())
         self._wake(flights)
         remote.batcher.release(batch)
         self._start(remote)
 
     async def _call(
-        self, path: Path, partition: int, records: Sequence[Record], flights: Sequence[Flight]
+        self,
+        path: Path,
+        partition: int,
+        pendings: Sequence[Pending],
+        records: Sequence[Record],
+        flights: Sequence[Flight],
     ) -> Sequence[Outcome]:
         """Append, after what a chaos experiment does to these flights. A failure that is no outcome
         is raised by the producers that wait for it, whose supervisor knows what to do; here it
         would end all topics.
         """
-        route = self._route
+        route, started_s = self._route, self._now_s()
         strikes = [flight.strikes[path.name] for flight in flights if path.name in flight.strikes]
         if strikes:
             await trio.sleep(max([strike.delay_s for strike in strikes]))
@@ -404,9 +338,6 @@ class Hedge:
                 if flight in self._waiting:
                     self._waiting[flight].error = result.error
             return [UnknownRecord(f"the append failed: {result.error!r}")] * len(records)
-        return result.unwrap()
-
-
-def _are_sent_together(parts: Sequence[Part]) -> bool:
-    """True for whole pendings whose records go the same way."""
-    return len({part.attempts.via for part in parts}) == 1 and all(part.is_whole for part in parts)
+        found: Sequence[Outcome] = result.unwrap()
+        route.answered(pendings, path.name, partition, found, self._now_s() - started_s)
+        return found

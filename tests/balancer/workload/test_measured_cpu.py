@@ -82,9 +82,8 @@ class Machines:
         return {boot: host.cpu / host.available for boot, host in self.hosts.items()}
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
 def test_nothing_moves_on_a_steady_day_whatever_noise_there_is(seed: int) -> None:
     machines = Machines(seed, 4, 40)
     # It begins with what the first minute of each node looks like.

@@ -254,6 +254,7 @@ def test_reasons_are_what_a_person_would_say() -> None:
     assert all("owners: 0 (decided by: nodes)" in each for each in words(none))
 
 
+@pytest.mark.slow
 def test_the_default_budget_is_small_and_rounds_go_on_until_all_is_even() -> None:
     settings = PlannerSettings()
     problem = Problem(nodes_of(2), works_of([1.0] * 200), NOW_S, settings)

@@ -42,6 +42,7 @@ def completed(line: str) -> list[str]:
     return result.stdout.split()
 
 
+@pytest.mark.slow
 async def test_a_real_management_is_asked(monkeypatch):
     clock = SimulatedClock()
     config = Config(roles=["management"])

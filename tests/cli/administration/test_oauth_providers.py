@@ -62,15 +62,3 @@ def test_a_file_without_a_secret_is_refused_before_anything_is_sent(
     assert "--client-secret-file" in result.stderr
     assert hermes("oauth-provider", "update", "sso").exit_code == 2
     assert server.calls == []
-
-
-def test_a_provider_without_a_needed_option_is_told_all_that_miss_before_anything_is_sent(
-    hermes, server
-):
-    result = hermes("oauth-provider", "create", "sso", "--client-id", "me")
-    assert result.exit_code == 2
-    assert result.stderr == (
-        "hermes: a provider needs --token-endpoint and --client-secret-file, or --from-file "
-        "with tokenEndpoint and clientSecret\n"
-    )
-    assert server.calls == []

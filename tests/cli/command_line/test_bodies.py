@@ -82,7 +82,7 @@ def test_merging_twice_changes_nothing_more(under, over):
     assert bodies.merged(once, over) == once
 
 
-@pytest.mark.parametrize(("text", "why"), [("[1]", "an array"), ("nope", "not JSON")])
+@pytest.mark.parametrize(("text", "why"), [("[1]", "expected a JSON object"), ("nope", "not JSON")])
 def test_a_file_that_is_no_object_is_refused(tmp_path, text, why):
     file = tmp_path / "x.json"
     file.write_text(text)
@@ -107,5 +107,5 @@ def test_what_nests_too_deep_is_refused(tmp_path):
 
 def test_a_text_whose_file_is_not_there_is_refused_without_the_system_s_number():
     with pytest.raises(UsageWrong) as wrong:
-        bodies.text_from_file("/nowhere")
-    assert wrong.value.message == "/nowhere: cannot be read: No such file or directory"
+        bodies.text_from_file("--schema", "/nowhere")
+    assert wrong.value.message == "--schema /nowhere: cannot be read: No such file or directory"

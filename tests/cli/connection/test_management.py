@@ -28,7 +28,7 @@ def asking(server: httpx.BaseTransport) -> ManagementClient:
     "ask", [lambda client: client.get("/topics"), lambda client: [*client.stream_lines("/m", {})]]
 )
 def test_a_server_that_falls_silent_is_not_waited_for_for_ever(ask) -> None:
-    with asking(Silent()) as client, pytest.raises(CommandFailed, match=r"within 30 s|for 60 s"):
+    with asking(Silent()) as client, pytest.raises(CommandFailed, match=r"within [36]0 s"):
         ask(client)
 
 

@@ -6,7 +6,7 @@ import pytest
 import trustme
 from cryptography import x509
 
-from hermes_actors.cli.doctor.certificates import judged
+from hermes_actors.cli.doctor.findings import certificate_finding as judged
 from hermes_actors.cli.doctor.kafka import judge_clocks, judge_cluster
 from hermes_actors.log.kafka.survey import ClusterSeen
 

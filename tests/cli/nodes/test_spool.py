@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from hermes_actors.cli.output.render import age
 from hermes_actors.fallback.spool.format import SpoolEntry, encode_entry
 from hermes_actors.fallback.spool.opening import open_segment_store
 from hermes_actors.model.message import Message
@@ -65,16 +64,6 @@ def test_a_folder_that_is_not_there_is_no_empty_spool(hermes, tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == [], "looking makes nothing"
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"), [("HERMES_SPOOL_ENABLED", "false"), ("HERMES_ROLES", "consumers")]
-)
-def test_a_node_that_keeps_nothing_is_told_as_such(hermes, folder, monkeypatch, variable, value):
-    monkeypatch.setenv(variable, value)
-    result = hermes("spool", "status")
-    assert result.exit_code == 1
-    assert "it keeps nothing" in result.stderr
-
-
 def test_status_lists_what_waits_by_topic_and_what_was_set_aside(hermes, folder):
     trio.run(fill, folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -121,17 +110,3 @@ def test_draining_a_folder_in_which_nothing_waits_needs_no_log(hermes, folder):
     folder.mkdir(parents=True)
     result = hermes("spool", "drain")
     assert (result.exit_code, result.stdout) == (0, "nothing waits\n")
-
-
-@pytest.mark.parametrize(
-    ("duration_ms", "text"),
-    [
-        (-5, "0.0 s"),
-        (1_500, "1.5 s"),
-        (61_000, "1 min 1 s"),
-        (3_600_000, "1 h 0 min"),
-        (90_000_000, "1 d 1 h"),
-    ],
-)
-def test_ages_read_as_people_say_them(duration_ms, text):
-    assert age(duration_ms) == text

@@ -63,26 +63,6 @@ def test_only_what_was_busy_or_unanswered_is_sent_again(hermes, server):
     assert "VALIDATION_ERROR: no" in told[1]["error"]
 
 
-def test_an_error_for_the_whole_request_is_that_of_each_message(hermes, server):
-    refused = {"message": "no such topic", "code": "TOPIC_NOT_EXISTS"}
-    server.on("POST /topics/a.b/batch", (404, refused))
-    result = hermes("publish", "a.b", "--batch", "10", "--connections", "1", stdin="1\n2\n")
-    assert result.exit_code == 1
-    assert result.stderr.count("TOPIC_NOT_EXISTS") == 2
-    assert len(server.calls) == 1
-
-
-@pytest.mark.parametrize("status", [401, 403, 404, 413, 415])
-def test_the_first_refusal_of_a_whole_request_ends_the_run(hermes, server, status):
-    server.on("POST /topics/a.b/batch", (status, b""))
-    lines = "1\n" * 100
-    result = hermes("publish", "a.b", "--batch", "10", "--connections", "1", stdin=lines)
-    assert result.exit_code == 1
-    assert len(server.calls) == 1
-    assert "not accepted 10," in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("hermes: stopped: ")
-
-
 @pytest.mark.slow
 def test_a_batch_waits_as_long_as_retry_after_asks(hermes, server):
     server.headers[429] = {"Retry-After": "1"}
@@ -105,11 +85,3 @@ def test_messages_kept_on_the_nodes_disk_are_counted_apart(hermes, server):
     assert [each["isKept"] for each in told] == [False, True, True]
     assert {each["topic"] for each in told} == {"a.b"}
     assert all(each["sentMs"] > 1_700_000_000_000 for each in told)
-
-
-@pytest.mark.parametrize("source", [["1"], ["--file", "x.json"]])
-def test_one_message_is_no_batch(hermes, server, source):
-    result = hermes("publish", "a.b", *source, "--batch", "10")
-    assert result.exit_code == 2
-    assert "--lines" in result.stderr
-    assert not server.calls

@@ -41,6 +41,7 @@ def test_a_sink_answers_with_its_status():
     assert take(sink(status=503)).status == 503
 
 
+@pytest.mark.slow
 @given(st.floats(0, 100), st.text(max_size=40))
 def test_whether_a_message_is_picked_depends_on_its_id_alone(percent, message_id):
     rules = SinkRules(fail_first_percent=percent)

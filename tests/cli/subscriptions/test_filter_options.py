@@ -18,11 +18,6 @@ SUBSCRIPTIONS = "POST /topics/a.b/subscriptions"
     [
         ("jsonpath:$.country=PL|DE", [{"path": "$.country", "matcher": "PL|DE"}]),
         ("jsonpath: $.a.b =x=y", [{"path": "$.a.b", "matcher": "x=y"}]),
-        (
-            "jsonpath:$.lines[?(@.sku=='a=b')].n=1",
-            [{"path": "$.lines[?(@.sku=='a=b')].n", "matcher": "1"}],
-        ),
-        ("jsonpath:$['a]=']=x", [{"path": "$['a]=']", "matcher": "x"}]),
         ("avropath:a.xs[*].n=x=y", [{"path": "a.xs[*].n", "matcher": "x=y"}]),
         ("header:Channel=web=.*", [{"header": "Channel", "matcher": "web=.*"}]),
         (
@@ -39,33 +34,6 @@ def test_a_filter_is_taken_in_short_or_as_json(text, filters):
     path_type = "avropath" if text.startswith("avropath") else "jsonpath"
     kinds = [{"type": "header" if "header" in each else path_type} for each in filters]
     assert filters_of([text]) == [a | b for a, b in zip(kinds, filters, strict=True)]
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("country=PL", "expected jsonpath:$.country=PL, header:Channel=web, or JSON"),
-        ("xpath:/a=b", "expected jsonpath:$.country=PL"),
-        ("jsonpath:$.country", "expected jsonpath:PATH=REGEX, for example jsonpath:$.country=PL"),
-        ("jsonpath:=PL", "expected jsonpath:PATH=REGEX"),
-        ("header:Channel=", "expected header:HEADER=REGEX, for example header:Channel=web"),
-        ("jsonpath:$.a[?(@.b==1)]", "expected jsonpath:PATH=REGEX"),
-        ('{"type":', "not JSON: Expecting value"),
-        ("[1]", "expected a JSON object"),
-        ('{"type":"header","name":"A","matcher":"x"}', "unknown field name; there are header, "),
-        ("avropath:order.country", "expected avropath:PATH=REGEX, for example avropath:order.c"),
-        ("jsonpath:$.a[=x", "'[=x' is not closed before an ="),
-    ],
-)
-def test_what_is_no_filter_is_refused_with_the_reason_and_what_was_meant(
-    hermes, server, text, reason
-):
-    options = ["--endpoint", "http://x/", "--filter", text]
-    result = hermes("subscription", "create", "a.b", "s", *options)
-    assert result.exit_code == 2
-    assert "--filter" in result.stderr
-    assert reason in result.stderr
-    assert server.made() == []
 
 
 @given(st.text(), st.sampled_from(["jsonpath:", "header:"]))
@@ -91,18 +59,3 @@ def test_filters_are_created_with_the_subscription_and_win_over_the_files(hermes
         {"type": "header", "header": "B", "matcher": "2"},
     ]
     assert sent == [theirs, ours]
-
-
-def test_without_the_option_nothing_is_said_of_filters(hermes, server):
-    server.on(SUBSCRIPTIONS, (201, b""))
-    hermes("subscription", "create", "a.b", "s", "--endpoint", "http://x/")
-    assert "filters" not in server.calls[0].json()
-
-
-def test_filters_in_short_can_be_tried_first(hermes, server):
-    server.on("POST /filters/a.b", (200, {"status": "MATCHED"}))
-    arguments = ("a.b", "-m", "{}", "--filter", "jsonpath:$.a=1")
-    assert hermes("subscription", "filter-test", *arguments).stdout == "MATCHED\n"
-    assert server.calls[0].json()["filters"] == [
-        {"type": "jsonpath", "path": "$.a", "matcher": "1"}
-    ]

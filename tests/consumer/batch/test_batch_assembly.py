@@ -1,6 +1,7 @@
 """Batches over random messages, bounds, answers and changes: bounded, in order, nothing lost."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -8,34 +9,45 @@ from hypothesis import strategies as st
 
 from hermes_actors.consumer.batch.assembly import (
     BatchAssembly,
-    Bounds,
     array_of,
     element_of,
     require_json,
 )
+from hermes_actors.consumer.batch.pacing import BatchPacing
 from hermes_actors.consumer.delivery.delivery import OVERHEAD_BYTES, Delivery
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
-from hermes_actors.consumer.rates.limit import BatchRate, messages_max
+from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.message import Message, UndecodableRecord
 from hermes_actors.model.record import StoredRecord
-from hermes_actors.model.subscription import BatchBody
+from hermes_actors.model.subscription import BatchBody, BatchPolicy
 
-BOUNDS = Bounds(size=3, time_s=10.0, volume_bytes=1_000, body=BatchBody.MESSAGES)
+
+def bounded(size=3, time_s=10.0, volume_bytes=1_000):
+    return BatchPolicy(
+        batch_size=size,
+        batch_time=int(time_s * 1_000),
+        batch_volume=volume_bytes,
+        body=BatchBody.MESSAGES,
+    )
+
+
+THREE = bounded()
 
 
 class Line:
     """An assembly fed from two partitions, with what has been read and what became of it."""
 
-    def __init__(self, bounds=BOUNDS, *, bytes_max=1_000_000, buried_max=1_000):
+    def __init__(self, policy=THREE, *, bytes_max=1_000_000, buried_max=1_000):
         self.now_s = 0.0
-        self.bounds = bounds
+        self.policy = policy
+        self.rejected = []
         self.partitions = {0: PartitionOffsets(0), 1: PartitionOffsets(0)}
         self.read = []
         self.ended = []
         self.taken = []
         self.assembly = BatchAssembly(
-            bounds,
+            policy,
             lambda delivery, _form: self.render(delivery),
             lambda: self.now_s,
             bytes_max=bytes_max,
@@ -61,10 +73,16 @@ class Line:
         self.ended += [(each.record.partition, each.record.offset) for each in deliveries]
 
     def fill(self):
-        for rejected in self.assembly.fill(100):
-            self.end([rejected.delivery])
-            rejected.delivery.settled()
-            self.assembly.forget(rejected.delivery)
+        self.assembly.fill(100, self.reject)
+
+    def reject(self, delivery, reason, detail):
+        self.rejected.append((reason, detail))
+        self.bury(delivery)
+
+    def bury(self, delivery):
+        self.end([delivery])
+        delivery.settled()
+        self.assembly.forget(delivery)
 
     def step(self, answer):
         """Send the batch that is due, if one is, and take the answer in."""
@@ -76,21 +94,19 @@ class Line:
         if batch is None:
             return
         self.fly(batch)
-        assembly.inflight = 0
         if answer == "taken":
             self.end(batch.deliveries)
             self.taken += [(d.record.partition, d.record.offset) for d in batch.deliveries]
-            assembly.settle()
+            batch.settled()
+            assembly.remove(batch)
         elif answer == "given up":
-            assembly.bury()
-            self.end(batch.deliveries)
+            assembly.bury(batch)
             for each in batch.deliveries:
-                each.settled()
-                assembly.forget(each)
+                self.bury(each)
         elif batch.is_superseded:
-            assembly.dissolve()
+            assembly.let_go(batch)
         else:
-            batch.wait(self.now_s)
+            assembly.wait(batch, self.now_s)
 
     def fly(self, batch):
         if not self.assembly.inflight:
@@ -98,8 +114,8 @@ class Line:
             self.assembly.inflight = len(batch.deliveries)
 
     def check(self, batch):
-        assert 1 <= len(batch.deliveries) <= self.bounds.size
-        assert len(batch.body) <= self.bounds.volume_bytes
+        assert 1 <= len(batch.deliveries) <= self.policy.batch_size
+        assert len(batch.body) <= self.policy.batch_volume
         assert len(json.loads(batch.body)) == len(batch.deliveries)
 
 
@@ -112,11 +128,10 @@ def bodies():
 
 
 bounds = st.builds(
-    Bounds,
+    bounded,
     size=st.integers(1, 5),
-    time_s=st.sampled_from([0.0, 1.0, 10.0]),
+    time_s=st.sampled_from([0.001, 1.0, 10.0]),
     volume_bytes=st.integers(1, 100),
-    body=st.just(BatchBody.MESSAGES),
 )
 steps = st.one_of(
     st.tuples(st.just("add"), bodies(), st.integers(0, 1)),
@@ -139,16 +154,16 @@ def test_batches_keep_to_their_bounds_and_lose_nothing_in_any_order(first, story
         elif step == "sleep":
             line.now_s += arguments[0]
         elif step == "change":
-            line.bounds = arguments[0]
+            line.policy = arguments[0]
             line.assembly.change(*arguments)
         elif line.assembly.current is not None:
             line.fly(line.assembly.current)
             if not arguments[0]:
                 line.step("failed")
         held = line.assembly
-        assert held.fresh + held.gathered + held.inflight + held.waiting + held.buried == len(
-            line.read
-        ) - len(line.ended)
+        gathered = 0 if held.current else held.due[1]
+        if not held.current:
+            assert held.fresh + gathered + held.buried == len(line.read) - len(line.ended)
     # Once answers are good, everything ends, each message once, each partition in order.
     for _ in range(3 * len(line.read) + 3):
         line.now_s += 10.0
@@ -176,7 +191,7 @@ def test_a_batch_is_complete_by_size_by_volume_and_by_time():
     assert line.assembly.ready_s == float("-inf")
     assert line.assembly.close("a", 7.0).body == b"[1,2,3]"
 
-    line = Line(Bounds(size=9, time_s=10.0, volume_bytes=7, body=BatchBody.MESSAGES))
+    line = Line(bounded(size=9, volume_bytes=7))
     for body in (b"11", b"222", b"3"):
         line.add(body)
         line.fill()
@@ -184,39 +199,30 @@ def test_a_batch_is_complete_by_size_by_volume_and_by_time():
     first = line.assembly.close("a", 0.0)
     assert first.body == b"[11]"
     first.sent(0.0)
-    line.assembly.settle()
+    first.settled()
+    line.assembly.remove(first)
     line.fill()
     assert line.assembly.close("b", 0.0).body == b"[222,3]"
 
 
-def test_the_time_of_what_waited_behind_a_full_batch_counts_since_it_was_read():
-    line = Line()
-    for n in range(4):
-        line.add(b"%d" % n)
-    line.fill()
-    line.assembly.close("a", 0.0)
-    line.now_s = 9.0
-    line.fill()
-    assert (line.assembly.gathered, line.assembly.ready_s) == (1, 10.0)
-
-
 def test_a_message_that_fits_into_no_batch_is_rejected_with_its_sizes():
-    line = Line(Bounds(size=9, time_s=10.0, volume_bytes=7, body=BatchBody.MESSAGES))
+    line = Line(bounded(size=9, volume_bytes=7))
     for body in (b"123456", b"{", b"12345"):
         line.add(body)
-    large, broken = line.assembly.fill(100)
-    assert (large.reason, broken.reason) == (DiscardReason.TOO_LARGE, DiscardReason.UNDECODABLE)
-    assert large.detail == "6 bytes do not fit into a batchVolume of 7"
-    assert (line.assembly.gathered, line.assembly.buried) == (1, 2)
+    line.fill()
+    (too_large, detail), (undecodable, _) = line.rejected
+    assert (too_large, undecodable) == (DiscardReason.TOO_LARGE, DiscardReason.UNDECODABLE)
+    assert detail == "6 bytes do not fit into a batchVolume of 7"
+    assert line.assembly.due[1] == 1
 
 
 def test_nothing_is_taken_up_while_too_many_dead_letters_are_on_their_way():
-    line = Line(buried_max=2)
+    line, rejected = Line(buried_max=2), []
     for body in (b"{", b"{", b"{", b"1"):
         line.add(body)
-    first, _ = line.assembly.fill(100)
+    line.assembly.fill(100, lambda delivery, _reason, _detail: rejected.append(delivery))
     assert (line.assembly.can_fill, line.assembly.fresh) == (False, 2)
-    line.assembly.forget(first.delivery)
+    line.assembly.forget(rejected[0])
     assert line.assembly.can_fill
 
 
@@ -232,7 +238,7 @@ def test_a_batch_goes_when_nothing_more_can_be_read():
 
 @pytest.mark.parametrize("is_inflight", [False, True])
 def test_what_a_retransmission_moves_leaves_queue_open_and_current_batch(is_inflight):
-    line = Line(Bounds(size=4, time_s=10.0, volume_bytes=1_000, body=BatchBody.MESSAGES))
+    line = Line(bounded(size=4))
     for n in range(12):
         line.add(b"%d" % n, partition=n % 2)
     line.fill()
@@ -245,9 +251,8 @@ def test_what_a_retransmission_moves_leaves_queue_open_and_current_batch(is_infl
     if is_inflight:
         # What is in flight cannot be changed; it is made anew if it fails.
         assert (line.assembly.inflight, line.assembly.fresh) == (4, 4)
-        line.assembly.inflight = 0
         assert batch.is_superseded
-        line.assembly.dissolve()
+        line.assembly.let_go(batch)
     line.fill()
     assert line.assembly.close("b", 0.0).body == b"[0,2,4,6]"
     assert line.assembly.fresh == 2
@@ -260,39 +265,44 @@ def test_what_a_retransmission_moves_leaves_queue_open_and_current_batch(is_infl
     st.lists(st.tuples(st.floats(0, 0.7), st.integers(1, 100)), max_size=30),
 )
 def test_no_second_sees_more_than_the_rate_and_every_batch_gets_its_turn(rate, size, sends):
-    limit, now_s = BatchRate(rate), 0.0
-    size_max = messages_max(size, rate)
+    pacing, now_s = paced(size, rate), 1.0
     taken = []
     for pause_s, count in sends:
         now_s += pause_s
-        count = min(count, size_max)
+        count = min(count, pacing.size_max)
         for _ in range(1_000):
-            wait_s = limit.wait_s(now_s, count)
+            wait_s = pacing.wait_s(now_s, count)
             if wait_s == 0.0:
                 break
             now_s += wait_s
         assert wait_s == 0.0
-        limit.take(now_s, count)
+        pacing.take(now_s, count)
         taken.append((now_s, count))
     for at_s, _ in taken:
         assert sum(n for each_s, n in taken if at_s <= each_s < at_s + 1 - 1e-6) <= rate
 
 
+def paced(size, rate):
+    """The pacing of a batch consumer that began at 0."""
+    clock = SimpleNamespace(monotonic_s=lambda: 0.0)
+    return BatchPacing(BatchPolicy(batch_size=size, message_rate=rate), Owned(), clock)
+
+
 @given(st.integers(1, 10_000), st.integers(1, 10_000))
 def test_whole_batches_fill_a_second(size, rate):
-    most = messages_max(size, rate)
+    most = paced(size, rate).size_max
     assert 1 <= most <= size
     # Less than one message of each batch is given away.
     assert rate - rate // most * most <= rate // most
-    assert messages_max(size, None) == size
+    assert paced(size, None).size_max == size
 
 
 def test_a_lowered_rate_does_not_hold_a_larger_batch_for_ever():
-    limit = BatchRate(10)
-    assert limit.wait_s(0.0, 50) == 0.0
-    limit.take(0.0, 50)
-    assert limit.wait_s(0.0, 1) == pytest.approx(1.0)
-    assert limit.wait_s(1.0, 1) == 0.0
+    pacing = paced(100, 10)
+    assert pacing.wait_s(1.0, 50) == 0.0
+    pacing.take(1.0, 50)
+    assert pacing.wait_s(1.0, 1) == pytest.approx(1.0)
+    assert pacing.wait_s(2.0, 1) == 0.0
 
 
 json_values = st.recursive(

@@ -3,40 +3,11 @@
 import msgspec
 import trio
 
-from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.metadata.seek import Seek, SeekBody
-from hermes_actors.telemetry.metrics import render
-from tests.consumer.hand_net import HandNet
 
 OK = SendOutcome(200)
 BUSY = SendOutcome(503)
-
-
-async def test_a_client_error_leaves_counters_and_gauge_right_d3(batches, autojump_clock):
-    batches.world.sender.script = lambda push: SendOutcome(400) if b"0" in push.body else OK
-    await batches.world.publish(*batches.numbers(6))
-    async with batches.consuming({"batch_size": 3}) as consumer:
-        await trio.sleep(3)
-        status = consumer.status()
-        assert (status.inflight, status.waiting_retries, status.buffered_bytes) == (0, 0, 0)
-    world = batches.world
-    assert batches.sent == [[0, 1, 2], [3, 4, 5]]
-    assert world.count("discarded") == 3
-    assert world.count("delivered") == 3
-    shown = render([world.metrics]).decode().splitlines()
-    gauges = [line for line in shown if line.startswith("hermes_consumers_subscription_inflight{")]
-    assert [line.rpartition(" ")[2] for line in gauges] == ["0.0"]
-
-
-async def test_the_next_offset_is_committed_and_nothing_comes_twice_d4(batches, autojump_clock):
-    await batches.world.publish(*batches.numbers(10))
-    for _ in range(3):
-        async with batches.consuming({"batch_size": 10}) as consumer:
-            await trio.sleep(5)
-            assert consumer.status().positions == {0: 10}
-        assert (await batches.world.committed()).position == 10
-    assert batches.sent == [list(range(10))]
 
 
 async def test_failed_batches_are_retried_after_any_change_of_the_subscription_d5(
@@ -108,96 +79,6 @@ async def test_an_idle_or_waiting_subscription_stops_at_once_d6(batches, autojum
     assert batches.sent == [[1]]
 
 
-async def test_a_stop_does_not_wait_for_a_retry(batches, autojump_clock):
-    batches.world.sender.script = lambda _push: BUSY
-    await batches.world.publish(b"1")
-    policy = {"batch_time": 1, "message_backoff": 100_000, "message_ttl": 7_200}
-    async with batches.consuming(policy) as consumer:
-        await trio.sleep(5)
-        at_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - at_s < 0.1
-    assert len(batches.sent) == 1
-    assert (await batches.world.committed()).position == 0
-
-
-async def test_a_stop_waits_for_the_answer_and_commits_it(batches, autojump_clock):
-    batches.world.sender.script = lambda _push: (2.0, OK)
-    await batches.world.publish(*batches.numbers(4))
-    async with batches.consuming({"batch_size": 2}) as consumer:
-        await trio.sleep(1)
-        await consumer.stop()
-    assert batches.sent == [[0, 1]]
-    assert (await batches.world.committed()).position == 2
-
-
-async def test_a_batch_given_up_while_stopping_keeps_its_dead_letters(batches, autojump_clock):
-    batches.world.sender.script = lambda _push: (2.0, SendOutcome(400))
-    await batches.world.publish(*batches.numbers(300))
-    async with batches.consuming({"batch_size": 300}, keeps_letters=True) as consumer:
-        await trio.sleep(1)
-        await consumer.stop()
-    assert batches.world.count("dead_letters") == 300
-    assert (await batches.world.committed()).position == 300
-
-
-async def test_an_answer_that_never_comes_holds_a_stop_no_longer_than_the_grace(
-    batches, autojump_clock
-):
-    batches.world.sender.script = lambda _push: None
-    await batches.world.publish(b"1")
-    async with batches.consuming({"batch_time": 1}) as consumer:
-        await trio.sleep(1)
-        at_s = trio.current_time()
-        await consumer.stop()
-        assert 5 <= trio.current_time() - at_s < 6
-    # The late answer is nobody's.
-    batches.world.sender.unanswered[0](OK)
-    assert batches.world.count("delivered") == 0
-
-
-async def test_a_failed_consumer_is_started_again_and_delivers_d7(batches, autojump_clock):
-    def script(push):
-        if len(batches.world.sender.pushes) == 1:
-            raise RuntimeError("a bug")
-        return OK
-
-    batches.world.sender.script = script
-    await batches.world.publish(b"1", b"2")
-    async with batches.consuming({"batch_size": 2}) as consumer:
-        await trio.sleep(60)
-        assert len(consumer.made) == 2
-        assert consumer.status().inflight == 0
-    assert [type(crash.error) for crash in batches.world.crashes] == [ExceptionGroup]
-    assert batches.sent == [[1, 2], [1, 2]]
-    assert (await batches.world.committed()).position == 2
-
-
-async def test_a_batch_of_a_failed_consumer_that_waits_for_a_connection_is_not_sent(
-    batches, autojump_clock
-):
-    net = HandNet()
-    batches.world.sender = Http1Sender(net, PoolLimits(connections_max=1))
-    await batches.world.publish(b"1")
-    async with batches.consuming({"batch_time": 1}) as consumer:
-        await trio.sleep(1)
-        assert batches.world.sender.statistics() == (0, 0, 1)
-        consumer.supervisor.crash("consumer")
-        await trio.sleep(30)
-        assert len(consumer.made) == 2
-        assert batches.world.sender.statistics() == (0, 0, 1)
-
-
-async def test_a_failure_in_an_answer_is_the_actors_failure_d7(batches, autojump_clock):
-    async with batches.consuming({"batch_size": 2}) as consumer:
-        consumer.made[0]._measures.batches = None
-        await batches.world.publish(b"1", b"2")
-        await trio.sleep(60)
-        assert len(consumer.made) == 2
-    assert len(batches.world.crashes) == 1
-    assert batches.world.count("batches") == 1
-
-
 async def test_a_retransmission_takes_waiting_messages_out_of_their_batch(
     batches_of_three_partitions, autojump_clock
 ):
@@ -236,21 +117,6 @@ async def test_a_gone_endpoint_suspends_and_keeps_the_batch(batches, autojump_cl
     assert world.count("delivered") == 1
 
 
-async def test_a_late_410_of_the_endpoint_before_suspends_nothing(batches, autojump_clock):
-    world = batches.world
-    gone = (2.0, SendOutcome(410))
-    world.sender.script = lambda push: gone if push.route.target == "/in" else OK
-    await world.publish(b"1")
-    async with batches.consuming({"batch_time": 1}) as consumer:
-        await trio.sleep(1)
-        consumer.ref.tell(batches.live(stamp=2, endpoint="http://sink/new"))
-        await trio.sleep(4)
-        assert consumer.status().why == ""
-    assert world.suspensions == []
-    assert [push.route.target for push in world.sender.pushes] == ["/in", "/new"]
-    assert world.count("delivered") == 1
-
-
 async def test_a_late_410_does_not_keep_what_a_retransmission_has_taken_elsewhere(
     batches_of_three_partitions, autojump_clock
 ):
@@ -272,13 +138,3 @@ async def test_a_late_410_does_not_keep_what_a_retransmission_has_taken_elsewher
         assert consumer.status().buffered_bytes == 0
     assert batches.sent[1:] == [[11, 12]]
     assert world.suspensions == []
-
-
-async def test_an_idle_subscription_hardly_wakes_its_actor(batches, autojump_clock):
-    looks = []
-    async with batches.consuming() as consumer:
-        sending = consumer.made[0]._dispatch
-        fill = sending.fill
-        sending.fill = lambda now_s: (looks.append(now_s), fill(now_s))[1]
-        await trio.sleep(1_000)
-    assert len(looks) <= 3

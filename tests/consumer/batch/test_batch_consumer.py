@@ -12,7 +12,6 @@ from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 from hermes_actors.model.record import Record
 from hermes_actors.model.subscription import (
     BatchBody,
-    Filter,
     Header,
     SigningPolicy,
 )
@@ -39,13 +38,6 @@ async def test_full_batches_go_at_once_and_the_rest_when_its_time_has_come(batch
     assert consumer.made[-1].figures().counts.batches == 3
     assert world.count("http_status_codes", status_code="200") == 3
     assert world.crashes == []
-
-
-async def test_a_message_that_does_not_fit_goes_into_the_next_batch(batches, autojump_clock):
-    await batches.world.publish(b'"aaaa"', b'"bbbb"', b'"cccc"')
-    async with batches.consuming({"batch_volume": 2 + 6 + 1 + 6}):
-        await trio.sleep(3)
-    assert batches.sent == [["aaaa", "bbbb"], ["cccc"]]
 
 
 async def test_a_message_too_large_for_any_batch_is_a_dead_letter_and_blocks_nobody(
@@ -141,43 +133,6 @@ async def test_a_failed_batch_is_sent_again_as_it_was_before_anything_else(batch
     assert (await batches.world.committed()).position == 7
 
 
-async def test_the_order_of_a_partition_holds_over_retries(
-    batches_of_three_partitions, autojump_clock
-):
-    batches = batches_of_three_partitions
-    world = batches.world
-    tries = iter(range(1_000))
-    world.sender.script = lambda _push: BUSY if next(tries) % 3 else OK
-    for n in range(60):
-        await world.publish(b"[%d,%d]" % (n % 3, n), partition=n % 3)
-    async with batches.consuming({"batch_size": 7, "message_backoff": 50}):
-        await trio.sleep(30)
-    delivered = [
-        each
-        for n, each in enumerate(batches.sent)
-        if n + 1 == len(batches.sent)
-        or batches.headers(n)["Hermes-Batch-Id"] != batches.headers(n + 1)["Hermes-Batch-Id"]
-    ]
-    for partition in range(3):
-        got = [n for each in delivered for p, n in each if p == partition]
-        assert got == list(range(partition, 60, 3))
-    assert any(len({p for p, _ in each}) > 1 for each in delivered)
-    assert world.sender.inflight_high == 1
-
-
-@pytest.mark.parametrize("status", [429, 503])
-@pytest.mark.parametrize("asked", ["7", "Tue, 14 Nov 2023 22:13:27 GMT"])
-async def test_retry_after_is_honoured(batches, autojump_clock, status, asked):
-    answers = [SendOutcome(status, asked)]
-    batches.world.sender.script = lambda _push: answers.pop() if answers else OK
-    await batches.world.publish(b"1")
-    policy = {"retry_client_errors": True, "batch_size": 1, "batch_time": 1}
-    async with batches.consuming(policy):
-        await trio.sleep(20)
-    assert len(batches.times_s) == 2
-    assert batches.times_s[1] == pytest.approx(7, abs=0.1)
-
-
 async def test_a_batch_past_its_time_to_live_leaves_a_dead_letter_of_each_message(
     batches, autojump_clock
 ):
@@ -196,47 +151,6 @@ async def test_a_batch_past_its_time_to_live_leaves_a_dead_letter_of_each_messag
     assert world.count("discarded") == world.count("dead_letters") == 5
     assert world.count("delivered") == 1
     assert (await world.committed()).position == 6
-
-
-async def test_a_time_to_live_of_0_means_one_attempt(batches, autojump_clock):
-    batches.world.sender.script = lambda _push: BUSY
-    await batches.world.publish(b"1")
-    async with batches.consuming({"message_ttl": 0}):
-        await trio.sleep(10)
-    assert len(batches.sent) == 1
-    assert batches.world.count("discarded") == 1
-
-
-async def test_attempts_and_statuses_end_as_the_policy_says(batches, autojump_clock):
-    answers = {b"[1]": SendOutcome(409), b"[2]": SendOutcome(500), b"[3]": BUSY}
-    batches.world.sender.script = lambda push: answers[push.body]
-    await batches.world.publish(b"1", b"2", b"3")
-    policy = {"batch_size": 1, "retry_on": [409], "discard_on": [500], "attempts_max": 3}
-    async with batches.consuming(policy):
-        await trio.sleep(20)
-    assert batches.sent == [[1]] * 3 + [[2]] + [[3]] * 3
-    assert batches.world.count("discarded") == 3
-
-
-async def test_no_second_sees_more_messages_than_the_rate(batches, autojump_clock):
-    await batches.world.publish(*batches.numbers(1_000))
-    async with batches.consuming({"batch_size": 40, "message_rate": 100}):
-        await trio.sleep(8.5)
-    # 33 at a time fill the second as well as whole batches can.
-    assert {len(each) for each in batches.sent} == {33}
-    taken = list(zip(batches.times_s, map(len, batches.sent), strict=True))
-    for at_s, _ in taken:
-        assert sum(count for each_s, count in taken if at_s <= each_s < at_s + 1 - 1e-9) <= 100
-    assert len(batches.sent) == 8 * 3
-
-
-async def test_a_batch_size_above_the_rate_makes_batches_of_the_rate(batches, autojump_clock):
-    await batches.world.publish(*batches.numbers(25))
-    async with batches.consuming({"batch_size": 100, "message_rate": 10}) as consumer:
-        await trio.sleep(1.5)
-        assert "its rate of 10.0 messages a second is used up" in consumer.status().held_back
-        await trio.sleep(5)
-    assert [len(each) for each in batches.sent] == [10, 10, 5]
 
 
 async def test_a_full_buffer_completes_a_batch(batches, autojump_clock):
@@ -289,13 +203,3 @@ async def test_each_attempt_at_a_batch_is_signed(batches, autojump_clock):
         assert headers["webhook-signature"] == f"v1,{mac}"
         times.append(int(at_s))
     assert times[1] - times[0] >= 2
-
-
-async def test_filtered_messages_are_in_no_batch(batches, autojump_clock):
-    await batches.world.publish(*(b'{"n": %d}' % n for n in range(10)))
-    wanted = Filter(type="jsonpath", path="$.n", matcher="[13579]")
-    async with batches.consuming({"batch_size": 5}, filters=[wanted]) as consumer:
-        await trio.sleep(3)
-        assert consumer.status().positions == {0: 10}
-    assert batches.sent == [[{"n": n} for n in (1, 3, 5, 7, 9)]]
-    assert batches.world.count("filtered_out") == 5

@@ -1,20 +1,16 @@
 """A message that is given up settles only when its dead letter is in the log."""
 
 import msgspec
-import pytest
 import trio
 
 from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
 from hermes_actors.consumer.delivery.delivery import Settlement
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.owned import Unfenced
-from hermes_actors.log.base import RefusedRecord
+from hermes_actors.log.base import LATEST, RefusedRecord
 from hermes_actors.model.dead_letter import DiscardReason, Letter, OpenLetters, read_entry
 from hermes_actors.model.partitioner import partition_of
-from hermes_actors.model.record import Record
-from hermes_actors.model.topic import Ack
 from hermes_actors.status.reasons import sentences
-from tests.consumer.hand_lease import HandLease
 
 DLQ = "_hermes.dlq.shop"
 PARTITION = partition_of(b"shop.orders$push", 4)
@@ -23,7 +19,7 @@ REFUSED = SendOutcome(400)
 
 async def stored(world, topic=DLQ):
     """All entries of the subscription's partition, in order."""
-    end = (await world.log.end_positions(topic))[PARTITION]
+    end = (await world.log.positions(topic, LATEST))[PARTITION]
     entries = []
     async with world.log.reader(topic, {PARTITION: 0}) as reader:
         while len(entries) < end:
@@ -51,7 +47,7 @@ async def test_a_discarded_message_is_kept_with_its_cause_and_settles(world, aut
     assert dict(letter.headers)["id"] == b"id-bad"
     assert letter.id == "dc1:7:0:1"
     assert world.count("dead_letters") == 1
-    settings = await world.log.describe_topic(DLQ)
+    settings = await world.log.topics.describe(DLQ)
     assert (settings.partitions, settings.retention_ms) == (4, 604_800_000)
 
 
@@ -76,29 +72,6 @@ async def test_a_stopped_consumer_holds_no_letters_any_more(world, autojump_cloc
     assert sorted(letter.value for letter in await stored(world)) == [b"bad", b"worse"]
 
 
-async def test_a_poison_record_becomes_a_letter_and_delivery_goes_on(world, autojump_clock):
-    poison = Record(None, b'{"_w":true,"metadata":7,"message":1}', (), world.clock.now_ms())
-    await world.log.append(world.topic, 0, [poison], Ack.LEADER)
-    await world.publish(b"next")
-    async with world.consuming(keeps_letters=True):
-        await trio.sleep(3)
-        assert world.sender.bodies == [b"next"]
-    (letter,) = await stored(world)
-    assert (letter.reason, letter.value) == ("undecodable", poison.value)
-
-
-async def test_without_dead_letters_nothing_is_kept_and_the_message_settles(world, autojump_clock):
-    world.sender.script = lambda _push: REFUSED
-    await world.publish(b"bad")
-    live = world.live(dead_letters_enabled=False)
-    async with world.consuming(live, keeps_letters=True) as consumer:
-        await trio.sleep(3)
-        assert (await world.committed()).position == 1
-        last = consumer.made[-1].figures().last_undelivered
-        assert (last.partition, last.offset, last.reason) == (0, 0, "client-error: HTTP 400")
-    assert await world.log.describe_topic(DLQ) is None
-
-
 async def test_who_wants_no_dead_letters_has_none(world, autojump_clock):
     letters = KeptDeadLetters(
         world.live(dead_letters_enabled=False), world.topic, world.parts, Unfenced()
@@ -118,22 +91,7 @@ async def test_the_switch_is_followed_without_a_restart(world, autojump_clock):
         await world.publish(b"bad")
         await trio.sleep(3)
         assert (await world.committed()).position == 1
-    assert await world.log.describe_topic(DLQ) is None
-
-
-async def test_a_node_may_keep_no_dead_letters_at_all(make_world, autojump_clock):
-    world = make_world()
-    await world.create()
-    config = msgspec.structs.replace(
-        world.config, dead_letters=msgspec.structs.replace(world.config.dead_letters, enabled=False)
-    )
-    world.parts = msgspec.structs.replace(world.parts, config=config)
-    world.sender.script = lambda _push: REFUSED
-    await world.publish(b"bad")
-    async with world.consuming(keeps_letters=True):
-        await trio.sleep(3)
-        assert (await world.committed()).position == 1
-    assert await world.log.describe_topic(DLQ) is None
+    assert await world.log.topics.describe(DLQ) is None
 
 
 async def test_while_the_log_takes_nothing_for_minutes_nothing_is_lost_and_nothing_grows(
@@ -157,25 +115,6 @@ async def test_while_the_log_takes_nothing_for_minutes_nothing_is_lost_and_nothi
         assert consumer.status().why == ""
     assert sorted(int(each.value) for each in await stored(world)) == list(range(100))
     assert world.count("dead_letter_failures") > 20
-
-
-@pytest.mark.parametrize("fault", ["acknowledgement_lost_rate", "partial_rate", "unavailable_rate"])
-async def test_under_faults_each_message_is_settled_and_its_letter_counts_once(
-    world, fault, autojump_clock
-):
-    world.sender.script = lambda _push: REFUSED
-    async with world.consuming(keeps_letters=True):
-        for first in range(0, 300, 30):
-            await world.publish(*[b"%d" % n for n in range(first, first + 30)])
-            setattr(world.log.faults, fault, 0.5)
-            await trio.sleep(10)
-            world.log.faults.heal()
-        await trio.sleep(10)
-        assert (await world.committed()).position == 300
-    entries = await stored(world)
-    if fault == "acknowledgement_lost_rate":
-        assert len(entries) > 300
-    assert sorted(int(each.value) for each in open_letters(entries)) == list(range(300))
 
 
 async def test_a_crash_between_append_and_settling_makes_a_double_that_counts_once(
@@ -208,7 +147,7 @@ class Narrow:
 
 
 async def test_above_its_topics_limit_a_letter_is_kept_without_its_message(world, autojump_clock):
-    await world.log.alter_topic(
+    await world.log.topics.alter(
         world.topic, msgspec.structs.replace(world.settings, record_bytes_max=20_000_000)
     )
     world.sender.script = lambda _push: REFUSED
@@ -246,7 +185,7 @@ def a_letter(offset=0, value=b"bad", headers=(), reason=DiscardReason.EXPIRED):
 async def test_a_letter_whose_head_is_refused_waits_and_says_why(world, nursery, autojump_clock):
     settings = msgspec.structs.replace(world.settings, partitions=4, record_bytes_max=10)
     settings = msgspec.structs.replace(settings, retention_ms=604_800_000)
-    await world.log.create_topic(DLQ, settings)
+    await world.log.topics.create(DLQ, settings)
     keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []
@@ -254,25 +193,8 @@ async def test_a_letter_whose_head_is_refused_waits_and_says_why(world, nursery,
     await trio.sleep(60)
     assert kept == []
     assert "the topic takes at most 10" in sentences(keeper.reasons)
-    await world.log.alter_topic(DLQ, msgspec.structs.replace(settings, record_bytes_max=10_000))
+    await world.log.topics.alter(DLQ, msgspec.structs.replace(settings, record_bytes_max=10_000))
     await trio.sleep(10)
-    assert kept == [Settlement.DEAD_LETTER]
-
-
-async def test_letters_wait_while_another_owner_may_have_their_messages(
-    world, nursery, autojump_clock
-):
-    lease = HandLease()
-    keeper = KeptDeadLetters(world.live(), world.topic, world.parts, lease)
-    nursery.start_soon(keeper.run)
-    kept = []
-    lease.is_closed = True
-    keeper.add(a_letter(), kept.append)
-    await trio.sleep(10)
-    assert kept == []
-    assert DLQ not in await world.log.topics() or await stored(world) == []
-    lease.open()
-    await trio.sleep(1)
     assert kept == [Settlement.DEAD_LETTER]
 
 
@@ -282,7 +204,7 @@ async def test_a_topic_that_is_deleted_is_made_again(world, nursery, autojump_cl
     kept = []
     keeper.add(a_letter(0), lambda _: kept.append(0))
     await trio.sleep(1)
-    await world.log.delete_topic(DLQ)
+    await world.log.topics.delete(DLQ)
     keeper.add(a_letter(1), lambda _: kept.append(1))
     await trio.sleep(10)
     assert kept == [0, 1]
@@ -314,23 +236,22 @@ async def test_a_topic_that_not_every_broker_knows_yet_costs_no_message(
 
 async def test_the_topics_retention_follows_the_configuration(world, nursery, autojump_clock):
     settings = msgspec.structs.replace(world.settings, partitions=4, retention_ms=1_000)
-    await world.log.create_topic(DLQ, settings)
+    await world.log.topics.create(DLQ, settings)
     keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     keeper.add(a_letter(), lambda _: None)
     await trio.sleep(1)
-    assert (await world.log.describe_topic(DLQ)).retention_ms == 604_800_000
+    assert (await world.log.topics.describe(DLQ)).retention_ms == 604_800_000
 
 
 async def test_a_log_that_takes_no_such_topic_is_named_and_tried_again(
     world, nursery, autojump_clock
 ):
-    class Refusing(Narrow):
-        async def create_topic(self, topic, settings):
-            await trio.lowlevel.checkpoint()
-            raise ValueError("names with a dot are forbidden")
+    async def refuse(_topic, _settings):
+        await trio.lowlevel.checkpoint()
+        raise ValueError("names with a dot are forbidden")
 
-    world.parts = msgspec.structs.replace(world.parts, log=Refusing(world.log))
+    world.log.topics.create = refuse
     keeper = KeptDeadLetters(world.live(), world.topic, world.parts, Unfenced())
     nursery.start_soon(keeper.run)
     kept = []

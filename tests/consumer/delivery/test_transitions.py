@@ -6,15 +6,12 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
 from hermes_actors.consumer.delivery.delivery import Settlement, Transitions
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.coordination.owned import Owned
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.record import Record
 from hermes_actors.model.subscription import Filter
 from hermes_actors.model.topic import Ack
-from tests.consumer.hand_lease import HandLease
 
 OK, BROKEN, REFUSED = SendOutcome(200), SendOutcome(500), SendOutcome(400)
 NOT_X = Filter(type="jsonpath", path="$.a", matcher="[^x]")
@@ -143,29 +140,3 @@ async def test_every_message_that_was_read_is_settled_once(world, heard, autojum
     assert endings == Counter(bodies)
     assert world.count("delivered") + world.count("dead_letters") == 60
     assert world.count("discarded") == world.count("dead_letters") > 0
-
-
-async def test_dead_letters_of_a_batch_are_handed_over_under_an_open_lease_only(
-    world, batches, monkeypatch, autojump_clock
-):
-    lease, letters, add = HandLease(), [], KeptDeadLetters.add
-
-    def add_and_stop(self, letter, kept):
-        letters.append(letter)
-        # The process is stopped for a while after the third.
-        lease.is_closed |= len(letters) == 3
-        add(self, letter, kept)
-
-    monkeypatch.setattr(KeptDeadLetters, "add", add_and_stop)
-    world.sender.script = lambda _push: REFUSED
-    await world.publish(*batches.numbers(300))
-    async with world.consuming(
-        batches.live(policy={"batch_size": 300}),
-        owned=Owned(lease=lease),
-    ):
-        await trio.sleep(60)
-        assert len(letters) == 3, "another owner may have the others by now"
-        lease.open()
-        await trio.sleep(5)
-        assert len(letters) == 300
-        assert (await world.committed()).position == 300

@@ -141,7 +141,7 @@ async def test_the_first_look_goes_back_no_further_than_its_bound(
     world, autojump_clock, monkeypatch
 ):
     monkeypatch.setattr(open_counts, "RECORDS_MAX", 4)
-    await world.log.create_topic(DLQ, TopicSettings(partitions=4))
+    await world.log.topics.create(DLQ, TopicSettings(partitions=4))
     records = [letter_record(letter(number)) for number in range(10)]
     await world.log.append(DLQ, PARTITION, records, Ack.ALL)
     async with counting(world) as counts:
@@ -151,7 +151,7 @@ async def test_the_first_look_goes_back_no_further_than_its_bound(
 
 @pytest.mark.parametrize("incarnation", [6, 8])
 async def test_letters_of_another_life_are_not_its_own(world, autojump_clock, incarnation):
-    await world.log.create_topic(DLQ, TopicSettings(partitions=4))
+    await world.log.topics.create(DLQ, TopicSettings(partitions=4))
     record = letter_record(letter(1, incarnation=incarnation))
     await world.log.append(DLQ, PARTITION, [record], Ack.ALL)
     async with counting(world) as counts:

@@ -289,8 +289,8 @@ async def test_a_letter_kept_without_its_message_is_delivered_from_its_topic(sce
 async def test_what_retention_took_meanwhile_is_skipped(scene, monkeypatch, autojump_clock):
     await scene.with_letters(*[b"%d" % n for n in range(400)], seconds=30)
     log = scene.world.log
-    await log.alter_topic(
-        DLQ, msgspec.structs.replace(await log.describe_topic(DLQ), retention_ms=1_000)
+    await log.topics.alter(
+        DLQ, msgspec.structs.replace(await log.topics.describe(DLQ), retention_ms=1_000)
     )
     async with scene.world.consuming(keeps_letters=True):
         await scene.ask(rate=10)

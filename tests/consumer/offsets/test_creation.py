@@ -14,7 +14,7 @@ from hermes_chaos.sim.environment.clock import EPOCH_MS
 
 
 def partition_of(world):
-    return world.log.topic_or_raise(world.topic).partitions[0]
+    return world.log.topics.known(world.topic).partitions[0]
 
 
 async def created(world, **changes):
@@ -64,7 +64,7 @@ async def test_one_of_an_older_node_starts_by_its_time(world, autojump_clock):
 async def test_a_partition_that_is_added_later_is_read_from_its_start(world, autojump_clock):
     await world.publish(b"before")
     live = await created(world)
-    await world.log.alter_topic(world.topic, TopicSettings(partitions=2))
+    await world.log.topics.alter(world.topic, TopicSettings(partitions=2))
     await world.publish(b"new", partition=1)
     async with world.consuming(live):
         await trio.sleep(1)

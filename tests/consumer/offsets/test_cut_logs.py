@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.consumer.offsets.partition import PartitionOffsets, Trail
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
+from hermes_actors.log.base import EARLIEST, Commit, LogUnavailable, TopicSettings
 from hermes_actors.log.commits import CommitOwner, decode, encode
 from hermes_actors.model.record import StoredRecord
 from hermes_chaos.sim.environment.clock import EPOCH_MS
@@ -20,7 +20,7 @@ def bodies(first, end):
 
 
 def partition_of(world):
-    return world.log.topic_or_raise(world.topic).partitions[0]
+    return world.log.topics.known(world.topic).partitions[0]
 
 
 @pytest.mark.parametrize("new", range(1, 9))
@@ -104,7 +104,7 @@ async def test_what_came_instead_in_one_partition_hides_not_what_came_in_another
         await trio.sleep(3)
     wanted = [bodies(100, 100 + had[0]), bodies(200, 200 + had[1])]
     for partition, new in enumerate(wanted):
-        world.log.topic_or_raise(world.topic).partitions[partition].cut(0)
+        world.log.topics.known(world.topic).partitions[partition].cut(0)
         await world.publish(*new, partition=partition)
     async with world.consuming():
         await trio.sleep(60)
@@ -149,14 +149,14 @@ async def test_what_came_instead_of_the_last_record_alone_is_delivered(world, au
 
 async def test_that_retention_was_there_too_hides_not_what_came_instead(world, autojump_clock):
     await world.publish(*bodies(0, 20))
-    await world.log.alter_topic(world.topic, TopicSettings(retention_ms=1_000_000))
+    await world.log.topics.alter(world.topic, TopicSettings(retention_ms=1_000_000))
     async with world.consuming():
         await trio.sleep(3)
     await trio.sleep(1_000)
     partition_of(world).cut(18)
     await world.publish(*bodies(100, 103))
     world.log.expire(world.clock.now_ms())
-    assert (await world.log.start_positions(world.topic)) == {0: 18}
+    assert (await world.log.positions(world.topic, EARLIEST)) == {0: 18}
     async with world.consuming():
         await trio.sleep(30)
     assert world.sender.bodies[20:] == bodies(100, 103)
@@ -206,7 +206,7 @@ async def test_while_one_partition_has_no_leader_the_others_are_delivered(
     monkeypatch.setattr(world.log, "bounds", bounds_of_those_with_a_leader)
     async with world.consuming() as consumer:
         await trio.sleep(3)
-        world.log.topic_or_raise(world.topic).partitions[1].cut(3)
+        world.log.topics.known(world.topic).partitions[1].cut(3)
         await world.publish(*bodies(20, 25))
         await world.publish(b"30", partition=1)
         await trio.sleep(30)
@@ -231,7 +231,7 @@ async def test_that_one_partition_ends_too_early_hides_not_that_another_was_cut(
         await trio.sleep(3)
         world.log.faults.read_delay_s = (1.0, 1.0)
         for partition, new in ((0, bodies(100, 103)), (1, bodies(200, 201))):
-            world.log.topic_or_raise(world.topic).partitions[partition].cut(7)
+            world.log.topics.known(world.topic).partitions[partition].cut(7)
             await world.publish(*new, partition=partition)
         await trio.sleep(60)
         assert sorted(world.sender.bodies[20:]) == [*bodies(100, 103), b"200"]
@@ -252,7 +252,7 @@ async def test_a_cut_of_a_partition_that_is_not_read_since_too_much_is_unsettled
         await world.publish(*bodies(0, 10))
         await trio.sleep(3)
         assert "unsettled_span_max" in consumer.status().why
-        world.log.topic_or_raise(world.topic).partitions[0].cut(7)
+        world.log.topics.known(world.topic).partitions[0].cut(7)
         await world.publish(*bodies(100, 100 + new))
         await trio.sleep(3)
         stuck.clear()
@@ -266,7 +266,7 @@ async def test_what_lies_before_the_place_to_begin_may_be_gone(world, autojump_c
     await world.publish(*bodies(0, 10))
     async with world.consuming():
         await trio.sleep(3)
-    await world.log.alter_topic(world.topic, TopicSettings(retention_ms=0))
+    await world.log.topics.alter(world.topic, TopicSettings(retention_ms=0))
     world.log.expire(EPOCH_MS + 3_600_000)
     async with world.consuming():
         await trio.sleep(3)
@@ -415,7 +415,7 @@ class Held:
         self._at = positions[0]
         return self
 
-    async def position_at(self, _topic, timestamp_ms):
+    async def positions(self, _topic, timestamp_ms):
         assert timestamp_ms <= 1_000
         return {0: 0}
 

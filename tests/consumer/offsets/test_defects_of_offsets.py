@@ -3,6 +3,7 @@
 import trio
 
 from hermes_actors.consumer.senders.sender import SendOutcome
+from hermes_actors.log.base import LATEST
 from hermes_actors.status.lag import Ends
 
 OK = SendOutcome(200)
@@ -20,7 +21,7 @@ async def test_the_commit_after_the_last_message_is_the_next_offset(world, autoj
         async with world.consuming():
             await trio.sleep(2)
         assert (await world.committed()).position == 3
-        assert (await world.log.end_positions(world.topic))[0] == 3
+        assert (await world.log.positions(world.topic, LATEST))[0] == 3
     assert world.sender.bodies == numbers(0, 3)
 
 
@@ -63,7 +64,7 @@ async def test_a_message_that_waits_for_its_retry_is_a_lag_of_one(world, autojum
     ends = Ends()
     ends.follow([world.topic])
     ends.due(0.0)
-    ends.note(world.topic, await world.log.end_positions(world.topic), 0.0)
+    ends.note(world.topic, await world.log.positions(world.topic, LATEST), 0.0)
     assert ends.lag(topic, reached, 1.0) == 1
     # A restart knows it from the commit.
     async with world.consuming() as consumer:

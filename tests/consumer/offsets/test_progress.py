@@ -38,7 +38,7 @@ def progress_of(log, owned=None):
 
 async def test_a_slow_commit_never_lands_on_top_of_a_later_one(trio_clock, autojump_clock):
     log = SlowFirstCommit("dc1", trio_clock)
-    await log.create_topic("t", TopicSettings())
+    await log.topics.create("t", TopicSettings())
     progress = progress_of(log)
     await progress.load()
     offsets = progress.partitions[0]
@@ -53,7 +53,7 @@ async def test_a_slow_commit_never_lands_on_top_of_a_later_one(trio_clock, autoj
 
 async def test_nothing_new_is_not_committed_again_but_after_an_hour(trio_clock):
     log = MemoryLog("dc1", trio_clock)
-    await log.create_topic("t", TopicSettings(partitions=2))
+    await log.topics.create("t", TopicSettings(partitions=2))
     progress = progress_of(log)
     await progress.load()
     assert await progress.commit(0.0)
@@ -67,7 +67,7 @@ async def test_nothing_new_is_not_committed_again_but_after_an_hour(trio_clock):
 
 async def test_a_commit_from_before_a_retransmission_is_ignored_one_of_it_counts(trio_clock):
     log = MemoryLog("dc1", trio_clock)
-    await log.create_topic("t", TopicSettings())
+    await log.topics.create("t", TopicSettings())
     await log.append("t", 0, RECORDS, Ack.ALL)
     for seek, position in ((1, 0), (2, 5), (3, 5)):
         metadata = f"h1:0:7:9:{seek}:"
@@ -79,12 +79,12 @@ async def test_a_commit_from_before_a_retransmission_is_ignored_one_of_it_counts
 
 async def test_loading_again_finds_only_new_partitions(trio_clock):
     log = MemoryLog("dc1", trio_clock)
-    await log.create_topic("t", TopicSettings(partitions=2))
+    await log.topics.create("t", TopicSettings(partitions=2))
     progress = progress_of(log)
     assert await progress.load()
     first = dict(progress.partitions)
     assert not await progress.load()
-    await log.alter_topic("t", TopicSettings(partitions=3))
+    await log.topics.alter("t", TopicSettings(partitions=3))
     assert await progress.load()
     assert sorted(progress.partitions) == [0, 1, 2]
     assert all(progress.partitions[number] is first[number] for number in first)
@@ -102,7 +102,7 @@ async def test_many_that_begin_together_do_not_look_at_their_commits_together(
     trio_clock, autojump_clock
 ):
     log = MemoryLog("dc1", trio_clock)
-    await log.create_topic("t", TopicSettings())
+    await log.topics.create("t", TopicSettings())
     looks, committed, rng = [], log.committed, random.Random(1)
 
     async def counted(group, topic):
@@ -126,7 +126,7 @@ async def test_a_commit_of_ours_that_went_through_unheard_is_no_strangers(
     trio_clock, autojump_clock, caplog
 ):
     log = AnswerLost("dc1", trio_clock)
-    await log.create_topic("t", TopicSettings())
+    await log.topics.create("t", TopicSettings())
     progress = progress_of(log)
     await MemoryLog.commit(log, GROUP, "t", {0: Commit(0, "h1:0:7:0:2:")})
     await progress.load()

@@ -87,14 +87,14 @@ async def test_the_group_of_a_subscription_that_was_never_consumed_here_is_left_
 
 async def test_one_whose_log_does_not_answer_holds_up_no_other(world, autojump_clock):
     await world.publish(b"0", b"1", b"2")
-    start_positions = world.log.start_positions
+    positions = world.log.positions
 
-    async def silent(topic):
+    async def silent(topic, at):
         if topic == "shop.silent":
             await trio.sleep_forever()
-        return await start_positions(topic)
+        return await positions(topic, at)
 
-    world.log.start_positions = silent
+    world.log.positions = silent
     async with resting_in(world) as resting:
         for number in range(3):
             name = SubscriptionName.parse(f"shop.silent$push{number}")

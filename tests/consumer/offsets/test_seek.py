@@ -233,8 +233,8 @@ async def test_a_partition_added_after_a_seek_is_read_from_its_beginning(
     for seek in (seek_to(100, {0: 4}), seek_to(200, time_ms=world.clock.now_ms() + 1_000)):
         async with world.consuming(sought(live, seek)):
             await trio.sleep(2)
-            partitions = (await world.log.describe_topic("shop.orders")).partitions
-            await world.log.alter_topic("shop.orders", TopicSettings(partitions=partitions + 1))
+            partitions = (await world.log.topics.describe("shop.orders")).partitions
+            await world.log.topics.alter("shop.orders", TopicSettings(partitions=partitions + 1))
             await world.publish(b"added", partition=partitions)
             await trio.sleep(40)
         assert world.sender.bodies.pop() == b"added"

@@ -48,11 +48,6 @@ def test_after_the_wait_there_is_something_to_take(rate, now_s):
     assert limit.available(now_s) >= 1
 
 
-def test_time_without_takes_is_not_saved_up():
-    limit = RateLimit(400)
-    assert limit.available(0) == limit.available(3_600) == 8
-
-
 def test_a_new_limit_holds_from_now_on():
     limit = RateLimit(1_000)
     limit.take(0, limit.available(0))

@@ -15,11 +15,12 @@ from hermes_actors.consumer.delivery.bodies import (
 )
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.errors import Refused, Unavailable
+from hermes_actors.log.base import LATEST
 from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
-from hermes_actors.model.schema import Schema, SchemaKind
+from hermes_actors.model.schema import SchemaKind
 from hermes_actors.model.subscription import BatchBody, BatchPolicy, DeliveryType, Filter
 from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.workers import InlinePool
@@ -39,7 +40,7 @@ def scene(world):
 
 async def letters(world, count=100):
     topic = "_hermes.dlq.shop"
-    ends = await world.log.end_positions(topic)
+    ends = await world.log.positions(topic, LATEST)
     (partition,) = [p for p, end in ends.items() if end]
     async with world.log.reader(topic, {partition: 0}) as reader:
         return [read_entry(record) for record in await reader.next_batch(count, 10**7)]
@@ -190,33 +191,6 @@ async def test_a_retransmission_takes_a_partition_past_a_message_that_waits_for_
     assert scene.world.crashes == []
 
 
-async def test_a_consumer_stops_while_a_schema_is_waited_for_and_the_next_goes_on_there(
-    scene, autojump_clock
-):
-    await scene.publish(avro(PLAIN, n=1), 9, 99)
-    async with scene.consuming() as consumer:
-        await trio.sleep(2)
-        before_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - before_s < 1
-    scene.source.add(9, 99, PLAIN)
-    async with scene.consuming():
-        await trio.sleep(2)
-    assert scene.bodies == [b'{"n":1}']
-
-
-async def test_a_thousand_messages_of_an_unknown_schema_wait_no_longer_than_one(
-    scene, autojump_clock
-):
-    for _ in range(1_000):
-        await scene.publish(avro(PLAIN, n=1), 9, 99)
-    await scene.publish(avro(PLAIN, n=2), 1, 11)
-    async with scene.consuming():
-        await trio.sleep(PATIENCE_S + 5)
-        assert scene.bodies == [b'{"n":2}']
-    assert len(await letters(scene.world, 2_000)) == 1_000
-
-
 async def test_records_with_a_new_unknown_id_each_hold_their_partition_for_a_bounded_time(
     scene, autojump_clock
 ):
@@ -230,20 +204,6 @@ async def test_records_with_a_new_unknown_id_each_hold_their_partition_for_a_bou
         assert scene.bodies == [b'{"n":2}']
 
 
-async def test_schemas_that_are_found_when_they_are_asked_for_cost_no_message(
-    scene, autojump_clock
-):
-    for number in range(6):
-        await scene.publish(avro(PLAIN, n=number), 9, 100 + number)
-    async with scene.consuming():
-        for number in range(6):
-            await trio.sleep(0.05)
-            scene.source.others[100 + number] = Schema(SchemaKind.AVRO, PLAIN)
-            await trio.sleep(2)
-    assert [json.loads(body)["n"] for body in scene.bodies] == list(range(6))
-    assert scene.world.crashes == []
-
-
 async def test_nothing_is_given_up_while_the_registry_is_away(scene, autojump_clock):
     await scene.publish(avro(PLAIN, n=1), 9, 99)
     scene.source.trouble = "the registry is away"
@@ -255,17 +215,6 @@ async def test_nothing_is_given_up_while_the_registry_is_away(scene, autojump_cl
         await trio.sleep(3)
     assert scene.bodies == [b'{"n":1}']
     assert scene.world.crashes == []
-
-
-async def test_what_others_wrote_in_json_before_a_migration_goes_out_as_it_is(
-    scene, autojump_clock
-):
-    scene.source.add(1, 11, PLAIN)
-    await scene.append(b'{"n": 1}')
-    await scene.append(Record(None, b' {"n":2}'.strip(), (("id", b"x"),), 5))
-    async with scene.consuming():
-        await trio.sleep(1)
-    assert scene.bodies == [b'{"n": 1}', b'{"n":2}']
 
 
 async def test_on_a_json_topic_without_a_schema_others_headers_make_no_avro(scene, autojump_clock):
@@ -367,15 +316,6 @@ async def test_a_jsonpath_of_before_the_migration_leaves_avro_out_and_is_told(
     assert scene.world.count("filter_errors") == 1
 
 
-async def test_a_header_filter_needs_no_schema_for_a_subscriber_of_avro(scene, autojump_clock):
-    wanted = Filter(type="header", header="Channel", matcher="web")
-    await scene.publish(b"any bytes", 9, 99, propagated=(("Channel", "web"),))
-    await scene.publish(b"any bytes", 9, 99, propagated=(("Channel", "app"),))
-    async with scene.consuming(scene.live(ContentType.AVRO, filters=[wanted])):
-        await trio.sleep(1)
-    assert scene.bodies == [b"any bytes"]
-
-
 # What is too large for the loop.
 
 
@@ -423,14 +363,6 @@ async def test_a_large_body_is_read_beside_the_loop(world, autojump_clock, match
     assert len(process.asked) == {None: 1, "x*": 3, "other": 2}[matcher]
 
 
-async def test_a_large_body_goes_to_a_subscriber_of_avro_without_being_read(world, autojump_clock):
-    scene, process = large_scene(world)
-    await scene.publish(LARGE, 2, 22)
-    async with scene.consuming(scene.live(ContentType.AVRO)):
-        await trio.sleep(1)
-    assert (scene.bodies, process.asked) == ([LARGE], [])
-
-
 async def test_what_cannot_be_read_beside_the_loop_is_given_up(world, autojump_clock):
     answer = Refused("takes more than 100 ms of CPU")
     scene, process = large_scene(world, lambda: answer)
@@ -467,21 +399,6 @@ async def test_a_consumer_stops_while_a_body_is_read_beside_the_loop_and_loses_n
     async with scene.consuming():
         await trio.sleep(1)
     assert len(scene.bodies) == 1
-
-
-async def test_json_that_is_larger_than_its_avro_counts_against_the_bytes_that_may_wait(
-    make_world, autojump_clock
-):
-    world = make_world(buffered_bytes_max=300_000)
-    await world.create()
-    scene, _ = large_scene(world)
-    for _ in range(50):
-        await scene.publish(LARGE, 2, 22)
-    world.sender.script = lambda _push: None
-    async with scene.consuming() as consumer:
-        await trio.sleep(5)
-        assert 300_000 <= consumer.status().buffered_bytes < 300_000 + 145_000
-        assert "buffered_bytes_max" in consumer.status().why
 
 
 async def test_json_that_is_too_large_is_given_up(world, autojump_clock, monkeypatch):

@@ -15,6 +15,7 @@ from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.coordination.owned import Owned
+from hermes_actors.log.base import LATEST
 from hermes_actors.model.dead_letter import read_entry
 from hermes_actors.model.message import Envelope, Message, to_record
 from hermes_actors.model.record import Record
@@ -116,7 +117,7 @@ async def test_d8_delivery_goes_on_after_a_poison_record_at_the_head_of_each_par
 
 async def dead_letters(world):
     topic = "_hermes.dlq.shop"
-    ends = await world.log.end_positions(topic)
+    ends = await world.log.positions(topic, LATEST)
     (partition,) = [p for p, end in ends.items() if end]
     async with world.log.reader(topic, {partition: 0}) as reader:
         for record in await reader.next_batch(100, 10**6):

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 import trio
 
-from hermes_actors.config import RecipientsConfig
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 from hermes_actors.model.signing_secrets import hmac_secret
 from hermes_actors.model.subscription import Header, SigningPolicy
@@ -23,30 +22,6 @@ from tests.consumer.recipients_scene import (
     hosts,
     where,
 )
-
-
-async def test_a_broadcast_reaches_every_address_once(world, autojump_clock):
-    async with world.consuming(broadcast(world)):
-        await world.publish(b"1", b"2")
-        await trio.sleep(1)
-    assert hosts(world, b"1") == ["a", "b", "c"]
-    assert hosts(world, b"2") == ["a", "b", "c"]
-    assert world.count("delivered") == 2
-    assert world.count("http_status_codes", status_code="200") == 6
-    assert await world.committed() is not None
-
-
-async def test_a_retry_goes_only_to_those_who_do_not_have_it(world, autojump_clock):
-    world.sender.script = Script(b=[SendOutcome(500)] * 3)
-    async with world.consuming(broadcast(world)):
-        await world.publish(b"1")
-        await trio.sleep(5)
-    assert hosts(world) == ["a", "b", "c", "b", "b", "b"]
-    assert [headers_of(push)["Hermes-Retry-Count"] for push in world.sender.pushes] == [
-        "0", "0", "0", "1", "2", "3",
-    ]  # fmt: skip
-    assert world.count("delivered") == 1
-    assert world.count("failures") == 3
 
 
 async def test_a_client_error_of_one_is_served_and_told_of_at_the_end(
@@ -101,19 +76,6 @@ async def test_one_message_counts_once_against_the_rate(world, autojump_clock):
     assert all(after - before >= 1.0 for before, after in zip(seconds, seconds[11:], strict=False))
 
 
-async def test_pushes_of_one_message_are_bounded(make_world, autojump_clock):
-    world = make_world(recipients=RecipientsConfig(pushes_max=2))
-    await world.create()
-    world.sender.script = lambda _push: (0.1, OK)
-    endpoint = ";".join(f"http://h{each}/" for each in range(7))
-    async with world.consuming(broadcast(world, endpoint)):
-        await world.publish(b"1")
-        await trio.sleep(5)
-    assert len(world.sender.pushes) == 7
-    assert world.sender.inflight_high == 2
-    assert world.count("delivered") == 1
-
-
 async def test_anycast_takes_turns_and_tries_the_next_one_at_a_retry(world, autojump_clock):
     world.sender.script = Script(b=[SendOutcome(500)] * 9)
     async with world.consuming(world.live(endpoint=LIST)):
@@ -152,15 +114,6 @@ async def test_whatever_is_answered_each_recipient_takes_each_message_once(
     assert world.crashes == []
 
 
-async def test_a_template_in_a_list_is_filled_for_each_address(world, autojump_clock):
-    endpoint = "http://a/{id};http://b/{missing}"
-    async with world.consuming(broadcast(world, endpoint, policy={"message_ttl": 1})):
-        await world.publish(b'{"id":7}')
-        await trio.sleep(5)
-    assert [push.route.target for push in world.sender.pushes] == ["/7"]
-    assert world.count("discarded") == 1
-
-
 # Signatures and events.
 
 
@@ -197,33 +150,3 @@ async def test_a_rotation_takes_effect_without_a_restart(world, autojump_clock):
     counts = [len(headers_of(push)["webhook-signature"].split()) for push in world.sender.pushes]
     assert counts == [1, 2]
     assert len(consumer.made) == 1
-
-
-async def test_a_trace_reaches_the_subscriber(world, autojump_clock):
-    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-    async with world.consuming():
-        await world.publish(b"1", traceparent=trace)
-        await trio.sleep(1)
-    assert headers_of(world.sender.pushes[0])["traceparent"] == trace
-
-
-async def test_an_event_reaches_the_subscriber_as_it_was_published(world, autojump_clock):
-    attributes = (
-        ("specversion", "1.0"),
-        ("id", "e 1"),
-        ("source", "/shop"),
-        ("type", "order.made"),
-        ("datacontenttype", "application/vnd.order+json"),
-    )
-    async with world.consuming(world.live(cloud_events_enabled=True)):
-        await world.publish(b"{}", attributes=attributes, key=b"k")
-        await trio.sleep(1)
-    headers = headers_of(world.sender.pushes[0])
-    assert headers["Content-Type"] == "application/vnd.order+json"
-    assert {name: value for name, value in headers.items() if name.startswith("ce-")} == {
-        "ce-specversion": "1.0",
-        "ce-id": "e%201",
-        "ce-source": "/shop",
-        "ce-type": "order.made",
-        "ce-partitionkey": "k",
-    }

@@ -162,7 +162,7 @@ async def test_a_resolver_that_knows_nothing_yet_slows_nothing(world, autojump_c
     assert world.crashes == []
 
 
-async def test_no_fault_of_a_resolver_ends_the_consumer(world, autojump_clock, caplog):
+async def test_no_fault_of_a_resolver_ends_the_consumer(world, autojump_clock):
     faults = iter([ZeroDivisionError(), 7, [7], ["nonsense"], ["ftp://a/"], [], None])
 
     def answer(_asked):
@@ -177,10 +177,9 @@ async def test_no_fault_of_a_resolver_ends_the_consumer(world, autojump_clock, c
         await trio.sleep(5)
     assert hosts(world) == ["a"]
     assert world.crashes == []
-    assert sum("the resolver failed" in each.message for each in caplog.records) == 1
 
 
-async def test_what_a_resolver_says_of_an_error_shows_no_secret(world, autojump_clock, caplog):
+async def test_what_a_resolver_says_of_an_error_shows_no_secret(world, autojump_clock):
     told = iter(
         [
             Unresolved("no route to http://u:s3cret p@ss@a/in?token=s3cret, Bearer s3cret"),
@@ -200,6 +199,5 @@ async def test_what_a_resolver_says_of_an_error_shows_no_secret(world, autojump_
         await trio.sleep(1)
         second = consumer.status().last_undelivered.reason
     assert first == "attempts: unresolved: no route to http://***@a/in?*** Bearer ***"
-    assert second == "attempts: unresolved: the resolver failed: OSError"
-    assert "OSError: https://***@registry/x" in caplog.text
-    assert "s3cret" not in caplog.text
+    assert second.startswith("attempts: unresolved: the resolver failed: OSError: https://***@reg")
+    assert "s3cret" not in second

@@ -53,16 +53,6 @@ def test_a_resolver_that_cannot_be_used_is_named_with_the_field(name, reason, ac
     assert raised.value.message.startswith(f"consumers.recipients.resolver: '{name}' {reason}")
 
 
-def test_what_lacks_a_question_is_no_resolver(acme):
-    acme.half = lambda _context: object()
-    with pytest.raises(StartupError, match="which has no resolve, resolve_all, run"):
-        open_resolver("acme_hermes:half", CONTEXT)
-
-
-def test_without_a_name_there_is_none():
-    assert open_resolver("", CONTEXT) is None
-
-
 def test_the_configuration_says_where_it_is(tmp_path):
     file = tmp_path / "node.toml"
     file.write_text(block("toml", "consumers.recipients"))
@@ -119,12 +109,3 @@ async def test_with_a_resolver_an_endpoint_may_be_anything(world, live_topic, ac
 @pytest.fixture
 def live_topic():
     return a_live_topic(a_topic())
-
-
-async def test_a_scheme_with_a_sender_of_its_own_is_taken(make_world, live_topic):
-    world = make_world(senders=["jms=acme:jms"])
-    factory = ConsumerFactory(world.parts)
-    assert factory.refusal(world.live(endpoint="jms://broker/queue"), live_topic) == ""
-    assert factory.refusal(world.live(endpoint="http://a/"), live_topic) == ""
-    mixed = world.live(endpoint="http://a/;jms://broker/queue")
-    assert "one of http, https" in factory.refusal(mixed, live_topic)

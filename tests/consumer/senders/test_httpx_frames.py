@@ -60,6 +60,7 @@ def test_a_goaway_with_an_error_or_without_sense_is_passed_on(frame):
     assert frames.received(frame) == frame
 
 
+@pytest.mark.slow
 def test_frames_that_answer_no_request_are_bounded_and_requests_earn_more():
     frames, ping = FrameFilter(lambda: None), PingFrame(0, b"12345678").serialize()
     for stream_id in range(1, 20_001, 2):

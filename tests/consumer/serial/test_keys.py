@@ -44,10 +44,6 @@ def test_a_key_has_one_message_under_way_and_others_pass_it():
     assert second.record.offset == 1
 
 
-def test_messages_without_a_key_wait_for_nobody():
-    assert offsets_of(taken(ordered(None, b"a", None, None, b"a"))) == [0, 1, 2, 3]
-
-
 def test_equal_keys_of_two_partitions_are_two_sequences():
     queue = SerialQueue(10, 100, is_ordered=True)
     queue.add(delivery(0, b"a", partition=0))

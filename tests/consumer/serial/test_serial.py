@@ -36,36 +36,6 @@ async def test_the_window_is_never_exceeded_and_is_used_fully(world, autojump_cl
     assert world.sender.inflight_high == 7
 
 
-async def test_a_window_of_one_delivers_one_after_the_other(world, autojump_clock):
-    world.sender.script = lambda _push: (0.01, OK)
-    await world.publish(*(b"%d" % n for n in range(20)))
-    async with world.consuming(world.live(policy={"inflight_size": 1})):
-        await trio.sleep(5)
-    assert world.sender.bodies == [b"%d" % n for n in range(20)]
-    assert world.sender.inflight_high == 1
-
-
-async def test_no_second_sees_more_attempts_than_the_rate(world, autojump_clock):
-    await world.publish(*(b"%d" % n for n in range(1_000)))
-    async with world.consuming(world.live(policy={"rate": 100})):
-        await trio.sleep(8)
-    times_s = world.sender.times_s
-    assert 750 < len(times_s) <= 800
-    for n in range(len(times_s) - 100):
-        assert times_s[n + 100] - times_s[n] > 1 - 1e-6
-
-
-async def test_no_second_sees_more_than_the_rate_across_a_restart(world, autojump_clock):
-    await world.publish(*(b"%d" % n for n in range(30)))
-    for _ in range(6):
-        async with world.consuming(world.live(policy={"rate": 2})):
-            await trio.sleep(0.7)
-    times_s = world.sender.times_s
-    assert len(times_s) > 3
-    for n in range(len(times_s) - 2):
-        assert times_s[n + 2] - times_s[n] > 1 - 1e-6
-
-
 async def test_a_failed_message_is_tried_again_and_does_not_block_the_fresh(world, autojump_clock):
     attempts = []
 
@@ -102,33 +72,6 @@ async def test_a_failed_message_is_tried_again_and_does_not_block_the_fresh(worl
     assert world.count("retries") == 3
 
 
-async def test_a_message_past_its_time_to_live_is_discarded_and_counted(world, autojump_clock):
-    world.sender.script = lambda push: BUSY if push.body == b"bad" else OK
-    await world.publish(b"bad", b"good")
-    async with world.consuming(world.live(policy={"message_ttl": 2, "message_backoff": 500})) as c:
-        await trio.sleep(10)
-        assert c.status().last_undelivered.reason == "expired: HTTP 503"
-        assert c.status().last_undelivered.offset == 0
-    assert world.count("discarded") == 1
-    assert 3 <= world.sender.bodies.count(b"bad") <= 5
-    assert (await world.committed()).position == 2
-
-
-async def test_a_client_error_is_discarded_at_once_unless_it_is_to_be_retried(
-    make_world, autojump_clock
-):
-    for retry, attempts in ((False, 1), (True, 3)):
-        world = make_world()
-        await world.create()
-        answers = [SendOutcome(400), SendOutcome(404), OK]
-        world.sender.script = lambda _push, answers=answers: answers.pop(0)
-        await world.publish(b"1")
-        async with world.consuming(world.live(policy={"retry_client_errors": retry})):
-            await trio.sleep(5)
-        assert len(world.sender.pushes) == attempts
-        assert world.count("discarded") == (0 if retry else 1)
-
-
 async def test_a_busy_endpoint_stops_reading_at_the_bound_and_says_why(make_world, autojump_clock):
     world = make_world(waiting_retries_max=50, read_batch_records_max=20)
     await world.create()
@@ -148,17 +91,6 @@ async def test_a_busy_endpoint_stops_reading_at_the_bound_and_says_why(make_worl
     assert (await world.committed()).position == 500
 
 
-async def test_the_bytes_that_wait_are_bounded(make_world, autojump_clock):
-    world = make_world(buffered_bytes_max=100_000)
-    await world.create()
-    world.sender.script = lambda _push: None
-    await world.publish(*(b"x" * 10_000 for n in range(100)))
-    async with world.consuming() as consumer:
-        await trio.sleep(5)
-        assert consumer.status().buffered_bytes <= 120_000
-        assert "buffered_bytes_max" in consumer.status().why
-
-
 async def test_reading_goes_on_as_soon_as_half_of_the_bytes_are_free(make_world, autojump_clock):
     world = make_world(buffered_bytes_max=100_000)
     await world.create()
@@ -168,24 +100,6 @@ async def test_reading_goes_on_as_soon_as_half_of_the_bytes_are_free(make_world,
         # Twenty refills of the bytes that may wait, none of which waits for the next commit.
         await trio.sleep(1.0)
         assert len(world.sender.bodies) == 200
-
-
-async def test_one_stuck_partition_does_not_stop_the_others(make_world, autojump_clock):
-    world = make_world(partitions=2, unsettled_span_max=100, inflight_max=10)
-    await world.create()
-    world.sender.script = lambda push: BUSY if push.body == b"stuck" else OK
-    await world.publish(b"stuck", *(b"%d" % n for n in range(300)), partition=0)
-    async with world.consuming() as consumer:
-        await trio.sleep(5)
-        assert "unsettled_span_max" in consumer.status().why
-        await world.publish(*(b"o%d" % n for n in range(300)), partition=1)
-        await trio.sleep(5)
-        assert len([body for body in world.sender.bodies if body.startswith(b"o")]) == 300
-        assert len(world.sender.bodies) < 10_000
-        world.sender.script = lambda _push: OK
-        await trio.sleep(10)
-    assert {b"%d" % n for n in range(300)} <= {*world.sender.bodies}
-    assert (await world.committed(0)).position == 301
 
 
 async def test_a_new_version_takes_effect_without_a_restart(world, autojump_clock):
@@ -214,37 +128,6 @@ async def test_a_record_that_cannot_be_decoded_is_discarded_and_does_not_block(
     assert (await world.committed()).position == 3
 
 
-async def test_a_delayed_subscription_gets_messages_no_younger_than_the_delay(
-    world, autojump_clock
-):
-    async with world.consuming(world.live(policy={"sending_delay": 3_000})):
-        before_s = trio.current_time()
-        await world.publish(b"0")
-        await trio.sleep(10)
-    assert 2.9 < world.sender.times_s[0] - before_s < 3.1
-
-
-async def test_retry_after_is_waited_for(world, autojump_clock):
-    answers = [SendOutcome(503, "7"), OK]
-    world.sender.script = lambda _push: answers.pop(0)
-    await world.publish(b"0")
-    async with world.consuming():
-        await trio.sleep(20)
-    first_s, second_s = world.sender.times_s
-    assert 7 <= second_s - first_s < 7.1
-
-
-async def test_a_message_without_the_templates_field_is_a_failed_delivery(world, autojump_clock):
-    await world.publish(b'{"user":"a b/c"}', b'{"other":1}')
-    live = world.live(endpoint="http://sink/u/{user}", policy={"message_ttl": 1})
-    async with world.consuming(live) as consumer:
-        await trio.sleep(5)
-        assert "unresolved: the message has no value" in (consumer.status().last_undelivered.reason)
-    assert [push.route.target for push in world.sender.pushes] == ["/u/a%20b%2Fc"]
-    assert world.count("discarded") == 1
-    assert (await world.committed()).position == 2
-
-
 async def test_slow_retries_leave_fresh_messages_half_of_the_window(world, autojump_clock):
     world.sender.script = lambda push: (
         (1.0, SendOutcome(503, "0")) if push.body.startswith(b"slow") else (0.01, OK)
@@ -257,15 +140,6 @@ async def test_slow_retries_leave_fresh_messages_half_of_the_window(world, autoj
         # Five slots at 10 ms each: two seconds and some waking up.
         await trio.sleep(4)
         assert sum(not body.startswith(b"slow") for body in world.sender.bodies) == 1_000
-
-
-async def test_pushes_that_hang_leave_the_rest_of_the_window_to_others(world, autojump_clock):
-    world.sender.script = lambda push: None if push.body.startswith(b"hang") else (0.001, OK)
-    await world.publish(*(b"hang%d" % n for n in range(7)))
-    await world.publish(*(b"%d" % n for n in range(1_000)))
-    async with world.consuming(world.live(policy={"inflight_size": 10})):
-        await trio.sleep(4)
-        assert world.count("delivered") == 1_000
 
 
 async def test_a_waiting_retry_is_attempted_when_due_while_fresh_messages_flow(
@@ -301,21 +175,6 @@ async def test_an_idle_or_hanging_subscription_hardly_wakes_its_actor(world, aut
         assert len(looks) < 5
 
 
-async def test_a_body_that_cannot_be_read_never_stops_a_templated_subscription(
-    world, autojump_clock
-):
-    bad = b'{"id":"\xff"}'
-    deep = b"[" * 20_000 + b"]" * 20_000
-    await world.publish(bad, deep, b'{"id":1}')
-    live = world.live(policy={"message_ttl": 1}, endpoint="http://sink/{id}")
-    async with world.consuming(live):
-        await trio.sleep(5)
-    assert [push.route.target for push in world.sender.pushes] == ["/1"]
-    assert world.count("discarded") == 2
-    assert world.crashes == []
-    assert (await world.committed()).position == 3
-
-
 async def test_figures_tell_what_was_done_what_is_under_way_and_the_last_failure(
     world, autojump_clock
 ):
@@ -337,23 +196,6 @@ async def test_figures_tell_what_was_done_what_is_under_way_and_the_last_failure
     assert 0 < figures.last_failure_at_ms - 1_700_000_000_000 < 1_000
     assert 1_700_000_000_000 < figures.last_success_at_ms < figures.last_failure_at_ms
     assert reached == ("shop.orders", {0: 2})
-
-
-async def test_an_attempt_that_failed_here_is_repeated_and_not_held_against_the_endpoint(
-    world, autojump_clock
-):
-    busy = SendOutcome(0, "", Failure.OVERLOADED, "no connection was free in time")
-    answers = iter([busy, busy, SendOutcome(200)])
-    world.sender.script = lambda _push: (0.01, next(answers))
-    await world.publish(b"a")
-    async with world.consuming(world.live(policy={"message_backoff": 100})) as c:
-        await trio.sleep(2)
-        figures = c.made[-1].figures()
-    assert figures.counts == Flow(delivered=1, size_bytes=1, codes_2xx=1)
-    assert figures.last_failure == "overloaded: no connection was free in time"
-    assert world.count("local_failures") == 2
-    assert world.count("failures") == 0
-    assert all(b"Hermes-Retry-Count: 0" in push.lines for push in world.sender.pushes)
 
 
 async def test_the_status_tells_attempts_of_what_failed_last_and_how_long_pushes_took(

@@ -1,14 +1,9 @@
 """Ordered delivery: one message of each partition key at a time, also over retries and crashes."""
 
-import itertools
-import random
-
-import pytest
 import trio
 
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.owned import Owned
-from hermes_actors.model.subscription import Header
 
 OK = SendOutcome(200)
 BUSY = SendOutcome(503, "0")
@@ -59,16 +54,6 @@ async def test_each_push_says_its_place_in_the_log(world, autojump_clock):
     assert header(world.sender.pushes[-1], b"Hermes-Sequence") is None
 
 
-async def test_nobody_else_says_a_place_in_the_log(world, autojump_clock):
-    await world.publish(b"0", key=b"a", propagated=(("Hermes-Sequence", "9 9 9"),))
-    live = world.live(policy={"ordered": True}, headers=[Header("hermes-sequence", "8 8 8")])
-    async with world.consuming(live):
-        await trio.sleep(1)
-    lines = world.sender.pushes[0].lines.lower()
-    assert lines.count(b"hermes-sequence") == 1
-    assert b"hermes-sequence: 0 0 0\r\n" in lines
-
-
 async def test_a_message_that_is_given_up_leaves_a_gap_and_its_key_goes_on(world, autojump_clock):
     world.sender.script = lambda push: (0.01, SendOutcome(500) if push.body == b"a:1" else OK)
     await publish(world, b"a:0", b"a:1", b"a:2")
@@ -89,58 +74,3 @@ async def test_a_record_that_cannot_be_pushed_at_all_frees_its_key(world, autoju
     async with world.consuming(live):
         await trio.sleep(1)
     assert world.count("discarded") == 3
-
-
-async def test_a_hot_key_that_fails_does_not_hold_up_the_others(world, autojump_clock):
-    world.sender.script = lambda push: (0.001, BUSY if push.body.startswith(b"hot") else OK)
-    await publish(world, *(b"hot:%d" % n for n in range(1_000)))
-    await publish(world, *(b"%d:x" % n for n in range(200)))
-    live = world.live(policy={"ordered": True, "message_backoff": 100})
-    async with world.consuming(live) as consumer:
-        await trio.sleep(5)
-        assert world.count("delivered") == 200
-        assert "999 messages wait for an earlier one of their key" in consumer.status().held_back
-    assert {*bodies_of(world, b"hot")} == {b"hot:0"}
-
-
-@pytest.mark.parametrize("seed", range(6))
-async def test_no_key_goes_backwards_over_retries_and_crashes(make_world, autojump_clock, seed):
-    rng = random.Random(seed)
-    world = make_world(
-        partitions=2,
-        waiting_retries_max=rng.choice([20, 1_000]),
-        inflight_max=rng.choice([4, 16]),
-        stop_grace_ms=1_000,
-    )
-    await world.create()
-    taken = {}
-    lives = [0]
-
-    def script(push):
-        outcome = OK if rng.random() < 0.6 else BUSY
-        if outcome.is_success:
-            key, number = push.body.split(b":")
-            taken.setdefault(key, []).append((lives[0], int(number)))
-        return rng.random() * 0.1, outcome
-
-    world.sender.script = script
-    for partition in range(2):
-        for n in range(80):
-            await publish(world, b"%d%d:%d" % (partition, n % 5, n), partition=partition)
-    live = world.live(policy={"ordered": True, "message_backoff": 100})
-    async with world.consuming(live) as consumer:
-        for _ in range(6):
-            await trio.sleep(rng.random() * 2)
-            lives[0] += 1
-            consumer.supervisor.crash("consumer")
-        await trio.sleep(400)
-    assert sum(len({n for _, n in numbers}) for numbers in taken.values()) == 160
-    for numbers in taken.values():
-        for (life, n), (later_life, later) in itertools.pairwise(numbers):
-            # Within one life of the consumer a key never repeats what is behind it.
-            assert later >= n or later_life > life
-        # Whatever a crash repeats: nobody is ahead of one that was never taken.
-        seen = -5
-        for _, n in numbers:
-            assert n <= seen + 5 or seen < 0, "a message was passed over"
-            seen = max(seen, n)

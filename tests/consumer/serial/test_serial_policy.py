@@ -31,16 +31,6 @@ async def test_statuses_are_tried_again_or_given_up_as_the_subscription_says(wor
     assert reason == "discard-status: HTTP 500"
 
 
-async def test_attempts_are_limited_in_number(world, autojump_clock):
-    world.sender.script = lambda _push: BUSY
-    await world.publish(b"0")
-    async with world.consuming(world.live(policy={"attempts_max": 3})) as consumer:
-        await trio.sleep(5)
-        assert consumer.status().last_undelivered.reason == "attempts: HTTP 503"
-    assert len(world.sender.pushes) == 3
-    assert (await world.committed()).position == 1
-
-
 async def test_a_time_to_live_from_publication_counts_what_a_message_waited_in_the_log(
     world, autojump_clock
 ):
@@ -60,16 +50,6 @@ async def test_a_time_to_live_from_publication_counts_what_a_message_waited_in_t
     assert 4 <= len(world.sender.bodies) <= 5
     assert world.sender.times_s[-1] - 8 <= 5
     assert world.count("discarded") == 2
-
-
-async def test_a_time_to_live_of_nothing_from_publication_is_one_attempt(world, autojump_clock):
-    await world.publish(b"0")
-    await trio.sleep(60)
-    world.sender.script = lambda _push: BUSY
-    live = world.live(policy={"message_ttl": 0, "ttl_from": TtlFrom.PUBLICATION})
-    async with world.consuming(live):
-        await trio.sleep(2)
-    assert len(world.sender.pushes) == 1
 
 
 async def test_an_endpoint_that_is_gone_gets_nothing_more_and_its_message_is_kept(
@@ -140,58 +120,6 @@ async def test_the_time_to_live_begins_when_the_sending_delay_has_passed(world, 
     assert world.count("discarded") == 1
 
 
-async def test_410_is_like_any_other_status_where_the_policy_or_the_operator_says_so(
-    make_world, autojump_clock
-):
-    for policy, config, attempts in (
-        ({"discard_on": [410]}, {}, 1),
-        ({"retry_on": [410], "attempts_max": 3}, {}, 3),
-        ({}, {"gone_suspends": False}, 1),
-    ):
-        world = make_world(**config)
-        await world.create()
-        world.sender.script = lambda _push: SendOutcome(410)
-        await world.publish(b"0")
-        async with world.consuming(world.live(policy=policy)):
-            await trio.sleep(3)
-        assert world.suspensions == []
-        assert len(world.sender.pushes) == attempts
-        assert world.count("discarded") == 1
-
-
-async def test_a_stop_takes_in_what_is_in_flight_and_commits_it(world, autojump_clock):
-    """D9: Hermes throws results of a stopping consumer away, and commits only each minute."""
-    world.sender.script = lambda _push: (0.3, OK)
-    await world.publish(*(b"%d" % n for n in range(1_000)))
-    for _ in range(5):
-        async with world.consuming(world.live(policy={"inflight_size": 20})) as consumer:
-            await trio.sleep(1)
-            await consumer.stop()
-    pushed = len(world.sender.bodies)
-    assert pushed >= 300
-    assert len({*world.sender.bodies}) == pushed
-    assert (await world.committed()).position == pushed
-
-
-async def test_a_stopped_consumer_begins_no_attempt_however_many_are_due(world, autojump_clock):
-    """hermes#1047, hermes#766: retries went on after a stop; a pause lost messages."""
-    world.sender.script = lambda _push: (0.1, BUSY)
-    await world.publish(*(b"%d" % n for n in range(200)))
-    live = world.live(policy={"inflight_size": 10, "message_backoff": 10})
-    async with world.consuming(live) as consumer:
-        await trio.sleep(5)
-        asked_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - asked_s < 1
-        await trio.sleep(30)
-        assert max(world.sender.times_s) <= asked_s
-    world.sender.script = lambda _push: OK
-    async with world.consuming(live):
-        await trio.sleep(1)
-        assert world.count("delivered") == 200
-    assert world.count("discarded") == 0
-
-
 async def test_a_resumed_subscription_gets_its_first_message_at_once(world, autojump_clock):
     """Hermes needs 29 to 41 seconds."""
     world.sender.script = lambda _push: SendOutcome(500)
@@ -205,17 +133,6 @@ async def test_a_resumed_subscription_gets_its_first_message_at_once(world, auto
         await trio.sleep(2)
     assert world.sender.times_s[-1] - resumed_s < 0.1
     assert world.count("delivered") == 1
-
-
-async def test_a_changed_policy_holds_for_messages_that_wait_already(world, autojump_clock):
-    world.sender.script = lambda _push: SendOutcome(503)
-    await world.publish(b"0")
-    async with world.consuming(world.live(policy={"message_backoff": 2_000})) as consumer:
-        await trio.sleep(1)
-        consumer.ref.tell(world.live(policy={"message_backoff": 2_000, "attempts_max": 2}))
-        await trio.sleep(10)
-        assert world.count("discarded") == 1
-    assert len(world.sender.pushes) == 2
 
 
 async def test_a_sending_delay_is_from_publication_and_changes_while_it_runs(world, autojump_clock):

@@ -16,21 +16,6 @@ OK = SendOutcome(200)
 BUSY = SendOutcome(503)
 
 
-async def test_a_crash_sends_again_only_what_the_commit_does_not_name(world, autojump_clock):
-    world.sender.script = lambda push: BUSY if push.body in (b"5", b"9") else OK
-    await world.publish(*(b"%d" % n for n in range(20)))
-    live = world.live(policy={"message_backoff": 600_000})
-    async with world.consuming(live) as consumer:
-        await trio.sleep(3)
-        assert len(world.sender.pushes) == 20
-        world.sender.script = lambda _push: OK
-        consumer.supervisor.crash("consumer")
-        await trio.sleep(5)
-        assert len(consumer.made) == 2
-    assert world.sender.bodies[20:] == [b"5", b"9"]
-    assert (await world.committed()).position == 20
-
-
 async def test_a_crash_ends_what_is_under_way_so_that_no_window_is_exceeded(world, autojump_clock):
     """Over the pools: the dead life's pushes would be under way beside the next life's."""
     net = HandNet()
@@ -48,22 +33,6 @@ async def test_a_crash_ends_what_is_under_way_so_that_no_window_is_exceeded(worl
             assert [wire.is_closed for wire in wires] == [True, True]
             assert world.sender.statistics() == (0, 0, 10)
         assert len(consumer.made) == 4
-
-
-async def test_stopping_starts_nothing_new_waits_for_what_is_in_flight_and_commits(
-    world, autojump_clock
-):
-    world.sender.script = lambda _push: (1.0, OK)
-    await world.publish(*(b"%d" % n for n in range(50)))
-    async with world.consuming(world.live(policy={"inflight_size": 5})) as consumer:
-        await trio.sleep(0.5)
-        assert len(world.sender.pushes) == 5
-        before_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - before_s < 0.6
-    assert len(world.sender.pushes) == 5
-    assert (await world.committed()).position == 5
-    assert world.crashes == []
 
 
 async def test_a_last_commit_that_the_log_does_not_take_is_told_of(
@@ -108,31 +77,6 @@ async def test_stopping_waits_no_longer_than_the_grace(make_world, autojump_cloc
     assert world.count("delivered") == 2
 
 
-async def test_a_message_waiting_for_a_retry_does_not_delay_a_stop(world, autojump_clock):
-    world.sender.script = lambda _push: BUSY
-    await world.publish(b"0")
-    async with world.consuming(world.live(policy={"message_backoff": 60_000})) as consumer:
-        await trio.sleep(1)
-        before_s = trio.current_time()
-        await consumer.stop()
-        assert trio.current_time() - before_s < 0.1
-    assert (await world.committed()).position == 0
-
-
-async def test_a_new_subscription_starts_at_its_creation_and_not_at_the_beginning(
-    world, autojump_clock
-):
-    await world.publish(b"old")
-    await trio.sleep(60)
-    await world.publish(b"just before")
-    await trio.sleep(2)
-    live = world.live(created_at=world.clock.now_ms() / 1_000)
-    async with world.consuming(live):
-        await world.publish(b"new")
-        await trio.sleep(2)
-    assert world.sender.bodies == [b"just before", b"new"]
-
-
 async def test_the_commit_of_another_incarnation_is_ignored(world, autojump_clock):
     await world.publish(b"0", b"1", b"2")
     async with world.consuming(world.live(incarnation=7)):
@@ -172,15 +116,6 @@ async def test_what_retention_removed_unread_is_counted_as_expired(make_world, a
     assert (await world.committed()).position == 101
 
 
-async def test_partitions_that_are_added_are_picked_up(world, autojump_clock):
-    async with world.consuming():
-        await trio.sleep(1)
-        await world.log.alter_topic(world.topic, type(world.settings)(partitions=3))
-        await world.publish(b"0", partition=2)
-        await trio.sleep(60)
-    assert world.sender.bodies == [b"0"]
-
-
 async def test_a_consumer_of_stated_partitions_reads_no_others(make_world, autojump_clock):
     world = make_world(partitions=3)
     await world.create()
@@ -210,18 +145,6 @@ async def test_a_log_that_is_not_there_yet_is_waited_for(make_world, autojump_cl
         await trio.sleep(5)
     assert world.sender.bodies == [b"0", b"1"]
     assert world.crashes == []
-
-
-async def test_commits_that_fail_are_made_up_for(world, autojump_clock):
-    await world.publish(b"0", b"1")
-    async with world.consuming():
-        world.log.faults.commits_failing = True
-        await trio.sleep(10)
-        assert await world.committed() is None
-        assert world.count("commit_failures") > 2
-        world.log.faults.commits_failing = False
-        await trio.sleep(3)
-        assert (await world.committed()).position == 2
 
 
 async def test_an_idle_subscription_commits_its_position_again_each_hour(world, autojump_clock):

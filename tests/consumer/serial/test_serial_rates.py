@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 import trio
-from msgspec.structs import replace
 
-from hermes_actors.consumer.rates.control import Level, RateControls
+from hermes_actors.consumer.rates.control import Level
 from hermes_actors.consumer.senders.sender import Failure, SendOutcome
 
 OK = SendOutcome(200)
@@ -115,34 +114,6 @@ async def test_a_dead_endpoint_that_comes_back_has_its_full_rate_within_ten_seco
     assert all(times_s[n + 1_000] - times_s[n] > 1 - 1e-6 for n in range(len(times_s) - 1_000))
 
 
-async def test_a_sender_that_cannot_probe_pushes_a_message_in_the_place_of_each_probe(
-    world, autojump_clock
-):
-    world.sender.script = lambda _push: DEAD
-    await world.publish(*(b"%d" % n for n in range(500)))
-    async with world.consuming() as consumer:
-        await trio.sleep_until(200)
-        assert consumer.status().level is Level.HEARTBEAT
-        assert 18 <= sent_between(world, 60, 160) <= 21
-        world.sender.script = lambda _push: OK
-        await trio.sleep_until(206)
-        assert world.count("delivered") == 500
-        # Little was pushed since, and nothing failed.
-        await trio.sleep_until(222)
-        assert consumer.status().level is Level.FULL
-
-
-async def test_a_new_consumer_begins_at_its_full_rate(world, autojump_clock):
-    """D10: Hermes begins at 0.36 messages a second after each start and each move."""
-    await world.publish(*(b"%d" % n for n in range(1_000)))
-    async with world.consuming(world.live(policy={"rate": 400})):
-        started_s = trio.current_time()
-        await trio.sleep(1)
-        first_s = world.sender.times_s[0] - started_s
-        assert first_s < 0.05
-        assert len(world.sender.pushes) > 350
-
-
 async def test_a_level_survives_a_crash_of_the_consumer(world, autojump_clock):
     world.sender.script = lambda _push: SICK
     await world.publish(*(b"%d" % n for n in range(500)))
@@ -173,26 +144,6 @@ async def test_another_endpoint_begins_at_its_full_rate(world, autojump_clock):
     assert len(consumer.made) == 1
 
 
-async def test_one_percent_of_failing_messages_does_not_slow_the_others(world, autojump_clock):
-    """Each of them is tried ten times a second for half a minute, and counts once."""
-    world.sender.script = lambda push: (0.001, SICK if push.body.endswith(b"00") else OK)
-    async with world.consuming(world.live(policy={"message_ttl": 30})) as consumer:
-        for second in range(12):
-            await world.publish(*(b"%d" % (500 * second + n) for n in range(500)))
-            await trio.sleep(1)
-            assert consumer.status().level is Level.FULL
-        assert world.count("delivered") == 12 * 500 - 59
-
-
-async def test_a_busy_endpoint_that_says_so_is_not_slowed(world, autojump_clock):
-    """hermes#412: 503 with Retry-After is no failure of the subscriber's."""
-    world.sender.script = lambda _push: SendOutcome(503, "1")
-    await world.publish(*(b"%d" % n for n in range(300)))
-    async with world.consuming() as consumer:
-        await trio.sleep(20)
-        assert consumer.status().level is Level.FULL
-
-
 async def test_messages_without_an_address_do_not_slow_those_that_have_one(world, autojump_clock):
     await world.publish(*(b'{"other":%d}' % n for n in range(200)))
     live = world.live(endpoint="http://sink/{id}", policy={"message_backoff": 1_000})
@@ -202,18 +153,6 @@ async def test_messages_without_an_address_do_not_slow_those_that_have_one(world
         await trio.sleep(2)
         assert consumer.status().level is Level.FULL
     assert len(world.sender.pushes) == 200
-
-
-@pytest.mark.slow
-async def test_a_sustained_rate_has_no_ceiling_of_uncommitted_messages(world, autojump_clock):
-    """D19: Hermes stands still after 200,000 messages until its next commit, each minute."""
-    world.sender.script = lambda _push: OK
-    async with world.consuming(world.live(policy={"inflight_size": 500})) as consumer:
-        for _ in range(25):
-            await world.publish(*(b"x" for _ in range(1_000)))
-        await trio.sleep(1)
-        assert world.count("delivered") == 25_000
-        assert consumer.status().why == ""
 
 
 async def test_the_maximum_and_the_window_change_while_it_runs(world, autojump_clock):
@@ -239,30 +178,3 @@ async def test_the_maximum_and_the_window_change_while_it_runs(world, autojump_c
         assert 95 <= sent_between(world, before_s, before_s + 10) <= 101
         assert "rate of 10.0 messages a second is used up" in consumer.status().held_back
         assert len(consumer.made) == 1
-
-
-@pytest.mark.slow
-async def test_what_failed_before_a_restart_slows_nothing_that_is_healthy_behind_it(
-    world, autojump_clock
-):
-    world.sender.script = lambda push: (0.005, SICK if push.body.startswith(b"bad") else OK)
-    policy = {"inflight_size": 20, "message_backoff": 60_000}
-    async with world.consuming(world.live(policy=policy)):
-        # Few among many, as it comes: nothing to slow down for.
-        for n in range(200):
-            await world.publish(b"bad %d" % n, *(b"good %d %d" % (n, i) for i in range(40)))
-        await trio.sleep(20)
-    await world.publish(*(b"fresh %d" % n for n in range(2_000)))
-    restarted_s = trio.current_time()
-    # As after the end of its process: nothing is known of the endpoint.
-    world.parts = replace(world.parts, rate_controls=RateControls())
-    async with world.consuming(world.live(policy=policy)) as consumer:
-        await trio.sleep(5)
-        assert consumer.status().level is Level.FULL
-    fresh_s = [
-        at_s
-        for push, at_s in zip(world.sender.pushes, world.sender.times_s, strict=True)
-        if push.body.startswith(b"fresh")
-    ]
-    assert len(fresh_s) == 2_000
-    assert fresh_s[-1] - restarted_s < 2

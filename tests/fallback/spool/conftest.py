@@ -14,7 +14,7 @@ from hermes_actors.fallback.spool.format import SpoolEntry
 from hermes_actors.fallback.spool.replay import Replayer
 from hermes_actors.fallback.spool.spool import Offer, Spool
 from hermes_actors.fallback.spool.store import SpoolUnavailable
-from hermes_actors.log.base import Log, TopicSettings
+from hermes_actors.log.base import LATEST, Log, TopicSettings
 from hermes_actors.log.faults import Faults
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveTopic
@@ -102,7 +102,7 @@ class Spooling:
     async def stored(self, log: MemoryLog, topic: str = ORDERS) -> dict[int, list[bytes]]:
         """The bodies in each partition of a log."""
         found: dict[int, list[bytes]] = {}
-        for partition, end in (await log.end_positions(topic)).items():
+        for partition, end in (await log.positions(topic, LATEST)).items():
             found[partition] = []
             async with log.reader(topic, {partition: 0}) as reader:
                 while len(found[partition]) < end:
@@ -151,7 +151,7 @@ async def _memory_log(
 ) -> MemoryLog:
     log = MemoryLog(dc, SimulatedClock(), faults=Faults(random.Random(5)), append_timeout_s=2.0)
     for topic in topics:
-        await log.create_topic(topic, TopicSettings(partitions=partitions))
+        await log.topics.create(topic, TopicSettings(partitions=partitions))
     return log
 
 

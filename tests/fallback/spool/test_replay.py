@@ -321,7 +321,7 @@ async def test_a_topic_that_got_more_partitions_gets_everything(
         spooling.replay(log)
         await trio.sleep(5)
         log.faults.unavailable_rate = 0.0
-        await log.alter_topic(ORDERS, TopicSettings(partitions=9))
+        await log.topics.alter(ORDERS, TopicSettings(partitions=9))
         await spooling.wait_empty()
         assert sorted(map(int, await spooling.bodies(log))) == list(range(50))
 

@@ -150,19 +150,6 @@ async def test_reads_are_open_by_default(secured):
         assert (await secured.get(path)).status_code == 200, path
 
 
-async def test_accounts_have_their_roles(secured):
-    for headers, path, roles in (
-        ({}, "/roles", ["any"]),
-        ({}, f"/roles{TOPIC}", ["any"]),
-        (SAM, f"/roles{TOPIC}", ["any", "topicOwner"]),
-        (FAY, f"/roles{TOPIC}", ["any"]),
-        (ADMIN, f"/roles{TOPIC}", ["any", "admin", "topicOwner"]),
-        (ROOT, "/roles", ["any", "admin"]),
-    ):
-        assert (await secured.get(path, headers=headers)).json() == roles
-    assert is_challenge(await secured.get("/roles", headers=BAD))
-
-
 async def test_who_tries_filters_needs_an_account_since_they_cost_time(secured):
     trial = {"filters": [], "message": "e30="}
     assert is_challenge(await secured.post("/filters/shop.orders", json=trial))

@@ -3,9 +3,6 @@
 import pytest
 
 from hermes_actors.config import ManagementConfig
-from hermes_actors.metadata.bodies import group_body
-from hermes_actors.metadata.commands import put
-from hermes_actors.metadata.keys import group_key
 from tests.management.callers import ADMIN, FINANCE, SALES, STRANGER
 
 CRAWLER = {"x-user": "cid", "x-teams": "crawler"}
@@ -141,35 +138,3 @@ class TestPrivilegedSubscribers:
         assert api.refusal(answer) == (403, "PERMISSION_DENIED")
         answer = await api.put(path, {"endpoint": "https://new.example.com/"}, headers=CRAWLER)
         assert answer.status_code == 200
-
-
-async def test_what_an_older_node_wrote_has_no_owner(api):
-    for body in ({"groupName": "shop"}, {}):
-        await api.metadata.change(put(group_key("shop"), group_body(body)))
-        assert (await api.get("/groups/shop")).json() == {"groupName": "shop"}
-
-
-@pytest.mark.parametrize(
-    ("fields", "is_sales"),
-    [
-        ({"owner": 5}, False),
-        ({"owner": {"source": "Plaintext", "id": 7}}, False),
-        ({"owner": owner("sales"), "subscribers": [5]}, True),
-    ],
-)
-async def test_an_owner_that_nobody_can_read_opens_the_group_to_nobody(owned, fields, is_sales):
-    """As a later version may write them. An unowned group would be open to all."""
-    api = owned
-    await api.metadata.change(put(group_key("shop"), group_body({"groupName": "shop", **fields})))
-    for headers, may in ((FINANCE, False), (SALES, is_sales), (ADMIN, True)):
-        team = headers.get("x-teams", "sales")
-        body = api.topic(f"shop.of-{headers['x-user']}", owner=owner(team))
-        answer = await api.post("/topics", body, headers=headers)
-        assert (answer.status_code == 201) is may, headers
-    assert api.refusal(await api.delete("/groups/shop", headers=FINANCE))[0] == 403
-    answer = await api.put("/groups/shop", {"owner": owner("finance")}, headers=ADMIN)
-    assert answer.status_code == 204
-    assert (await api.get("/groups/shop")).json() == {
-        "groupName": "shop",
-        "owner": owner("finance"),
-    }

@@ -146,12 +146,6 @@ class TestWithOtherOwnerSources:
         assert (await api.get("/owners/sources/Teams/sales")).status_code == 200
 
 
-async def test_a_topic_that_its_owner_may_create(api):
-    await api.post("/groups", {"groupName": "shop"})
-    body = api.topic(retentionTime={"duration": 48, "retentionUnit": "HOURS"})
-    assert (await api.post("/topics", body, headers=SALES)).status_code == 201
-
-
 @pytest.mark.parametrize(
     ("before", "patch", "text"),
     [

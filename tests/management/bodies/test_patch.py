@@ -26,16 +26,6 @@ def paths(value: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
     }
 
 
-@given(OBJECTS)
-def test_an_empty_patch_changes_nothing(base):
-    assert merge(base, {}) == base
-
-
-@given(OBJECTS)
-def test_a_value_laid_over_itself_is_itself(base):
-    assert merge(base, base) == base
-
-
 @given(OBJECTS, OBJECTS)
 def test_a_patch_applied_twice_is_a_patch_applied_once(base, patch):
     once = merge(base, patch)

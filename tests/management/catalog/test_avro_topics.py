@@ -5,9 +5,6 @@ import json
 import pytest
 
 from hermes_actors.config import ManagementConfig
-from hermes_actors.metadata.commands import Absent, put
-from hermes_actors.metadata.keys import topic_key
-from hermes_actors.model.names import TopicName
 from hermes_actors.model.schema import SchemaKind
 
 PATH = "/topics/shop.orders/schema"
@@ -99,15 +96,6 @@ async def test_the_error_says_which_field_disagrees_and_with_which_version(shop)
     assert "note at /fields/2" in shop.message(answer)
 
 
-async def test_versions_follow_each_other_and_the_same_text_is_none(shop):
-    for schema in (WIDER, json.dumps(WIDER, indent=8).encode()):
-        assert (await save(shop, schema)).status_code == 201
-    assert (await shop.get(f"{PATH}/versions/2")).json() == WIDER
-    assert (await shop.get(f"{PATH}/versions/3")).status_code == 204
-    patched = await shop.put("/topics/shop.orders", {"schema": json.dumps(FIRST)})
-    assert patched.status_code == 200
-
-
 async def test_metadata_is_wanted_unless_the_operator_says_otherwise(shop):
     shop.administered_with(
         config=type(shop.config)(management=ManagementConfig(avro_metadata_required=False))
@@ -115,19 +103,6 @@ async def test_metadata_is_wanted_unless_the_operator_says_otherwise(shop):
     bare = json.dumps(record(AGE))
     await shop.with_topic("shop.bare", contentType="AVRO", schema=bare)
     assert (await shop.get("/topics/shop.bare/schema")).text == bare
-
-
-async def test_a_removed_schema_leaves_an_avro_topic_without(shop):
-    assert (await shop.client.delete(PATH)).status_code == 200
-    assert (await shop.get(PATH)).status_code == 204
-    assert (await save(shop, DEMANDING)).status_code == 201
-
-
-async def test_a_topic_whose_subject_is_taken_is_not_made(api):
-    await api.post("/groups", {"groupName": "shop"})
-    await api.post(REGISTRY, {"schema": json.dumps(FIRST)})
-    answer = await api.post("/topics", api.topic(contentType="AVRO", schema=json.dumps(FIRST)))
-    assert api.refusal(answer) == (400, "SCHEMA_ALREADY_EXISTS")
 
 
 async def test_a_json_topic_migrates_with_a_schema_and_never_back(api):
@@ -194,30 +169,6 @@ async def test_a_dry_run_takes_an_avro_schema_on_a_json_topic(api):
     assert kept.kind is SchemaKind.AVRO
     assert (await save(api, WIDER)).status_code == 201
     assert api.refusal(await save(api, {"type": "object"})) == (400, "FORMAT_ERROR")
-
-
-async def test_a_removed_topic_leaves_its_schema_to_nobody(shop):
-    assert (await shop.client.delete("/topics/shop.orders")).status_code == 200
-    assert not shop.metadata.catalog.subjects
-    await shop.with_topic(contentType="AVRO", schema=json.dumps(DEMANDING))
-    assert (await shop.get(PATH)).json() == DEMANDING
-
-
-async def test_who_loses_a_topics_name_takes_back_his_own_schema_only(api, monkeypatch):
-    await api.post("/groups", {"groupName": "shop"})
-    create_topic = api.log.create_topic
-
-    async def lose(*arguments):
-        """Meanwhile another one has made the topic, who was before all checks of this one."""
-        name = TopicName("shop", "orders")
-        theirs = put(topic_key(name), json.dumps(api.topic()).encode(), Absent(topic_key(name)))
-        await api.metadata.change(theirs)
-        return await create_topic(*arguments)
-
-    monkeypatch.setattr(api.log, "create_topic", lose)
-    answer = await api.post("/topics", api.topic(contentType="AVRO", schema=json.dumps(FIRST)))
-    assert api.refusal(answer) == (400, "TOPIC_ALREADY_EXISTS")
-    assert (await api.get(PATH)).status_code == 204
 
 
 async def test_who_comes_second_to_a_new_topics_schema_touches_nothing_of_it(api, monkeypatch):

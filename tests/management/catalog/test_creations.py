@@ -5,7 +5,7 @@ import pytest
 import trio
 
 from hermes_actors.balancer.outbox import Outbox
-from hermes_actors.log.base import LogUnavailable
+from hermes_actors.log.base import EARLIEST, LogUnavailable
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 
@@ -63,34 +63,29 @@ async def test_one_that_is_made_again_starts_at_the_ends_of_then(shop):
     assert live(shop).creation.ends[3] == 4
 
 
-async def test_one_of_a_topic_that_is_made_again_starts_in_the_new_log_topic(shop):
-    assert (await shop.delete(f"/topics/{TOPIC}")).status_code == 200
-    await shop.with_topic()
-    await shop.with_subscription()
-    assert live(shop).creation.ends[3] == 0
-
-
 async def test_a_topic_that_is_made_again_meanwhile_has_not_the_ends_of_before(shop):
     """Then it starts by its time, in a log topic that holds nothing older than itself."""
-    ends = shop.log.end_positions
+    positions = shop.log.positions
 
-    async def after_a_new_life(topic):
-        found = await ends(topic)
-        shop.log.end_positions = ends
+    async def after_a_new_life(topic, at):
+        found = await positions(topic, at)
+        if at is EARLIEST:
+            return found
+        shop.log.positions = positions
         assert (await shop.delete(f"/topics/{TOPIC}")).status_code == 200
         await shop.with_topic()
         return found
 
-    shop.log.end_positions = after_a_new_life
+    shop.log.positions = after_a_new_life
     await shop.with_subscription()
     assert live(shop).creation is None
 
 
-async def no_answer(_topic):
+async def no_answer(_topic, _at):
     await trio.sleep_forever()
 
 
-async def away(_topic):
+async def away(_topic, _at):
     raise LogUnavailable("no leader")
 
 
@@ -98,21 +93,15 @@ async def away(_topic):
 async def test_a_log_that_does_not_tell_its_ends_keeps_nobody_from_creating(
     shop, autojump_clock, ends
 ):
-    known = shop.log.end_positions
+    known = shop.log.positions
 
-    async def end_positions(topic):
-        return await (ends if topic == TOPIC else known)(topic)
+    async def positions(topic, at):
+        return await (ends if topic == TOPIC else known)(topic, at)
 
-    shop.log.end_positions = end_positions
+    shop.log.positions = positions
     began_s = trio.current_time()
     await shop.with_subscription()
     assert trio.current_time() - began_s <= 2
-    assert live(shop).creation is None
-
-
-async def test_a_topic_without_a_log_topic_has_no_ends(shop):
-    await shop.log.delete_topic(TOPIC)
-    await shop.with_subscription()
     assert live(shop).creation is None
 
 

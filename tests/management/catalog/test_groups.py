@@ -2,10 +2,6 @@
 
 import pytest
 
-from hermes_actors.metadata.bodies import group_body
-from hermes_actors.metadata.commands import Absent, put
-from hermes_actors.metadata.keys import group_key
-
 
 async def test_a_group_is_created_shown_listed_and_removed(api):
     created = await api.post("/groups", {"groupName": "shop.eu", "supportTeam": "ignored"})
@@ -15,18 +11,6 @@ async def test_a_group_is_created_shown_listed_and_removed(api):
     removed = await api.delete("/groups/shop.eu")
     assert (removed.status_code, removed.content) == (200, b"")
     assert (await api.get("/groups")).json() == []
-
-
-async def test_groups_are_listed_in_order(api):
-    for name in ("c", "a", "b"):
-        await api.post("/groups", {"groupName": name})
-    assert (await api.get("/groups")).json() == ["a", "b", "c"]
-
-
-async def test_a_group_that_exists_is_not_created_again(api):
-    await api.post("/groups", {"groupName": "shop"})
-    answer = await api.post("/groups", {"groupName": "shop"})
-    assert api.refusal(answer) == (400, "GROUP_ALREADY_EXISTS")
 
 
 @pytest.mark.parametrize("name", ["sh$op", "sh_op", "sh/op", "", "sh op", "żółw"])
@@ -50,22 +34,6 @@ async def test_a_name_that_no_log_could_hold_is_refused_by_its_reason(api, name,
     assert api.message(answer).startswith("Group.groupName '")
     assert reason in api.message(answer)
     assert len(api.message(answer)) < 400
-
-
-async def test_a_longer_name_that_lies_in_the_log_is_shown_and_changed_as_ever(api):
-    name = "a" * 1_000
-    key = group_key(name)
-    await api.metadata.change(put(key, group_body({"groupName": name}), Absent(key)))
-    assert (await api.get("/groups")).json() == [name]
-    body = {"owner": {"source": "Plaintext", "id": "sales"}}
-    assert (await api.put(f"/groups/{name}", body)).status_code == 204
-    assert (await api.get(f"/groups/{name}")).json()["owner"]["id"] == "sales"
-    assert (await api.delete(f"/groups/{name}")).status_code == 200
-
-
-async def test_a_group_without_a_name_is_refused(api):
-    answer = await api.post("/groups", {})
-    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])

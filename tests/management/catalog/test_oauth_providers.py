@@ -69,17 +69,6 @@ async def test_who_changes_where_the_secret_is_sent_gives_it_again(sso, kept):
     assert stored(sso).token_endpoint == elsewhere
 
 
-async def test_a_provider_put_back_as_it_is_shown_asks_for_no_secret(sso):
-    view = (await sso.get(SSO)).json()
-    assert (await sso.put(SSO, {**view, "requestTimeout": 900}, headers=ADMIN)).status_code == 200
-    assert (stored(sso).client_secret, stored(sso).request_timeout) == (SECRET, 900)
-
-
-async def test_the_mask_is_no_secret_of_a_new_provider(api):
-    answer = await api.post(PROVIDERS, provider(clientSecret="******"), headers=ADMIN)
-    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-
-
 async def test_a_provider_that_is_not_there_is_not_found(api):
     for answer in (
         await api.get(SSO),

@@ -56,14 +56,6 @@ async def test_a_mask_sent_back_keeps_the_secret_of_its_turn(api, sent, kept) ->
     assert stored(api) == kept
 
 
-async def test_more_masks_than_secrets_are_refused(api) -> None:
-    await signing(api, A)
-    answer = await api.put(PATH, {"signing": {"secrets": [MASK, MASK]}})
-    assert answer.status_code == 400
-    assert "give the secret" in api.message(answer)
-    assert stored(api) == [A]
-
-
 async def test_what_is_shown_can_be_put_back_and_null_ends_the_signing(api) -> None:
     await signing(api, A)
     assert (await api.put(PATH, (await api.get(PATH)).json())).status_code == 200
@@ -99,22 +91,6 @@ async def test_a_rotation_takes_a_secret_of_the_callers_and_turns_signing_on(api
         assert answer.status_code == 400
         assert "sesame" not in answer.text
     assert stored(api) == [B]
-
-
-async def test_of_many_rotations_the_oldest_secret_is_dropped(api) -> None:
-    await signing(api, A)
-    for _ in range(5):
-        await api.post(f"{PATH}/signing/rotate", {})
-    assert len(stored(api)) == 5
-    assert A not in stored(api)
-
-
-async def test_nothing_is_retired_where_nothing_is_signed(api) -> None:
-    await api.with_topic()
-    await api.with_subscription()
-    answer = await api.post(f"{PATH}/signing/retire", {})
-    assert answer.status_code == 400
-    assert "rotate first" in api.message(answer)
 
 
 async def test_each_password_of_a_list_of_addresses_is_masked_and_kept(api) -> None:

@@ -41,12 +41,3 @@ async def test_a_change_that_does_not_resume_it_keeps_the_reason(api, nursery):
     assert (await api.put(PATH, changed)).status_code == 200
     after = await shown(api)
     assert (after["description"], after["suspensionReason"]) == ("another", GONE)
-
-
-async def test_what_a_person_suspends_has_no_such_reason(api):
-    await api.with_topic()
-    await api.with_subscription()
-    assert (await api.put(f"{PATH}/state", "SUSPENDED")).status_code == 200
-    view = await shown(api)
-    assert view["state"] == "SUSPENDED"
-    assert "suspensionReason" not in view

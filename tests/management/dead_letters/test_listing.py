@@ -117,21 +117,6 @@ async def test_a_list_is_narrowed_down(desk, parameters, expected):
     assert await desk.ids(**parameters) == expected
 
 
-@pytest.mark.parametrize(
-    ("parameters", "named"),
-    [
-        ({"since": "yesterday"}, "since"),
-        ({"status": "bad"}, "status"),
-        ({"limit": "0"}, "limit"),
-        ({"before": "%%%"}, "before"),
-    ],
-)
-async def test_a_bad_parameter_is_named(desk, parameters, named):
-    answer = await desk.api.get(LETTERS, params=parameters)
-    assert answer.status_code == 400
-    assert desk.api.message(answer).startswith(named)
-
-
 async def test_a_datacentre_that_does_not_answer_is_named_and_the_others_are_shown(desk):
     await desk.write(desk.letter(1))
     desk.remote.faults.reads_failing = True
@@ -156,19 +141,3 @@ async def test_only_owners_and_administrators_see_dead_letters(desk):
             f"{LETTERS}/{verb}", {"all": True}, headers={"x-user": "mallory", "x-teams": "o"}
         )
         assert answer.status_code == 403
-
-
-async def test_of_a_subscription_that_does_not_exist_there_are_none(desk):
-    answer = await desk.api.get("/topics/shop.orders/subscriptions/none/dead-letters")
-    assert desk.api.refusal(answer) == (400, "SUBSCRIPTION_NOT_EXISTS")
-
-
-@pytest.mark.parametrize("where", ["why", "lag"])
-async def test_who_asks_what_ails_a_subscription_hears_of_its_dead_letters(desk, where):
-    path = f"/topics/shop.orders/subscriptions/billing/{where}"
-    none = (await desk.api.get(path)).json()["deadLetters"]
-    assert none == {"open": 0, "isComplete": True}
-    await desk.write(desk.letter(1), desk.letter(2, reason="expired", detail="HTTP 503"))
-    found = (await desk.api.get(path)).json()["deadLetters"]
-    assert (found["open"], found["isComplete"]) == (2, True)
-    assert (found["newest"]["reason"], found["newest"]["detail"]) == ("expired", "HTTP 503")

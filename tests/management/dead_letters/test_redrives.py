@@ -1,7 +1,5 @@
 """A re-drive is asked for, followed and cancelled."""
 
-import pytest
-
 from hermes_actors.log.base import Commit
 from hermes_actors.metadata.redrives import RedriveProgress, progress_metadata, redrive_of
 from hermes_actors.model.names import SubscriptionName
@@ -68,14 +66,6 @@ async def test_a_cancelled_redrive_still_tells_how_far_it_came_and_who_ended_it(
     assert (await desk.api.post(f"{LETTERS}/redrive", {"all": True})).json()["number"] == 2
 
 
-async def test_a_redrive_that_waits_says_what_for(desk):
-    await desk.write(desk.letter(1))
-    await desk.api.put("/topics/shop.orders/subscriptions/billing/state", "SUSPENDED")
-    await desk.api.post(f"{LETTERS}/redrive", {"all": True})
-    (there,) = (await desk.api.get(f"{LETTERS}/redrive")).json()["datacenters"]
-    assert (there["state"], there["reason"]) == ("WAITING", "it is suspended")
-
-
 async def test_a_redrive_that_is_done_makes_room_and_numbers_go_up(desk):
     await desk.write(desk.letter(1))
     await desk.api.post(f"{LETTERS}/redrive", {"all": True})
@@ -89,9 +79,3 @@ async def test_a_redrive_that_is_done_makes_room_and_numbers_go_up(desk):
 async def test_a_redrive_of_nothing_is_refused(desk):
     answer = await desk.api.post(f"{LETTERS}/redrive", {"all": True})
     assert desk.api.refusal(answer) == (404, "OTHER")
-
-
-@pytest.mark.parametrize("rate", [0, -1, 10_001, "fast", True])
-async def test_the_rate_of_a_redrive_is_a_number_in_range(desk, rate):
-    answer = await desk.api.post(f"{LETTERS}/redrive", {"all": True, "ratePerSecond": rate})
-    assert desk.api.message(answer).startswith("ratePerSecond")

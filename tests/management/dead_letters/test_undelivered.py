@@ -41,11 +41,12 @@ async def test_the_last_undelivered_message_has_hermes_shape(desk):
 async def test_without_dead_letters_the_last_undelivered_message_is_what_consumers_tell(desk):
     original = Record(None, b"lost", (("id", b"m-0"), ("dc", b"dc1")), START_MS)
     await desk.api.log.append("shop.orders", 3, [original], Ack.ALL)
-    letters = Letters(
-        desk.api.metadata, desk.api.administration.subscriptions, Logs(desk.logs.values())
-    )
+    letters = Letters(Logs(desk.logs.values()), desk.api.metadata.namespace)
+    subscriptions = desk.api.administration.subscriptions
     last = LastUndelivered(START_MS + 9, 3, 0, "expired: HTTP 503")
-    undelivered = UndeliveredMessages(desk.api.metadata, letters, Told(("dc1", last)))
+    undelivered = UndeliveredMessages(
+        desk.api.metadata, letters, subscriptions, Told(("dc1", last))
+    )
     trace = await undelivered.last(Anonymous(), "shop.orders", "billing")
     assert (trace["message"], trace["reason"]) == ("lost", "expired: HTTP 503")
     assert (trace["partition"], trace["offset"], trace["cluster"]) == (3, 0, "dc1")
@@ -55,7 +56,7 @@ async def test_without_dead_letters_the_last_undelivered_message_is_what_consume
     trace = await undelivered.last(Anonymous(), "shop.orders", "billing")
     assert trace["message"] == '{"n":10}'
     gone = Told(("dc3", last))
-    undelivered = UndeliveredMessages(desk.api.metadata, letters, gone)
+    undelivered = UndeliveredMessages(desk.api.metadata, letters, subscriptions, gone)
     await desk.api.post(f"{LETTERS}/expire", {"all": True})
     assert (await undelivered.last(Anonymous(), "shop.orders", "billing"))["message"] == ""
 

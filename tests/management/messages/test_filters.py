@@ -3,7 +3,10 @@
 import base64
 import json
 
+import msgspec
 import pytest
+
+from hermes_actors.config.publishing import PropagationConfig
 
 PATH = "/filters/shop.orders"
 COUNTRY = {"type": "jsonpath", "path": "$.country", "matcher": "PL|DE"}
@@ -89,13 +92,6 @@ async def test_a_message_that_an_avro_topic_would_not_take_is_an_error(api, mess
     assert words in answer["errorMessage"]
 
 
-async def test_without_a_schema_no_message_of_an_avro_topic_can_be_tried(api) -> None:
-    await api.with_topic(contentType="AVRO", schema=json.dumps(VISIT))
-    await api.administration.subjects.delete("shop.orders")
-    answer = (await api.post(PATH, asking(b"{}", BY_PATH))).json()
-    assert (answer["status"], "No schema" in answer["errorMessage"]) == ("ERROR", True)
-
-
 @pytest.mark.parametrize(
     ("body", "code", "words"),
     [
@@ -116,29 +112,23 @@ async def test_what_cannot_be_tried_is_refused_by_the_name_of_its_field(
     assert words in answer.json()["message"]
 
 
-async def test_filters_of_an_unknown_topic_are_404(api) -> None:
-    assert api.refusal(await api.post(PATH, asking(b"{}"))) == (404, "TOPIC_NOT_EXISTS")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"path": "$.a[?(@.b =~ /x/)]"}, "Subscription.filters[1].path must be a JSONPath"),
-        ({"matcher": "("}, "Subscription.filters[1].matcher must be a regular expression"),
-        ({"matchingStrategy": "most"}, "Subscription.filters[1].matchingStrategy must be"),
-    ],
-)
-async def test_a_subscription_whose_filter_cannot_be_asked_is_refused(api, change, words) -> None:
-    await api.with_topic()
-    answer = await api.post(
-        "/topics/shop.orders/subscriptions",
-        api.subscription(filters=[COUNTRY, {**COUNTRY, **change}]),
-    )
-    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-    assert words in answer.json()["message"]
-
-
 async def test_filters_are_tried_while_management_is_read_only(api) -> None:
     await api.with_topic()
     assert (await api.post("/mode?mode=readOnly", None)).status_code == 200
     assert (await api.post(PATH, asking(b"{}"))).status_code == 200
+
+
+async def test_a_filter_by_a_header_that_does_not_travel_has_a_warning(api) -> None:
+    await api.with_topic()
+    for propagation, words in (
+        (PropagationConfig(), "frontend.propagation.enabled"),
+        (PropagationConfig(enabled=True, allowed=["country"]), "frontend.propagation.allowed"),
+        (PropagationConfig(enabled=True), ""),
+    ):
+        frontend = msgspec.structs.replace(api.config.frontend, propagation=propagation)
+        api.administered_with(config=msgspec.structs.replace(api.config, frontend=frontend))
+        answer = await api.post(PATH, asking(b"{}", HEADER, headers={"Channel": "web"}))
+        found = answer.json()
+        assert found["status"] == "MATCHED"
+        assert words in "".join(found.get("warnings", []))
+        assert ("warnings" in found) is bool(words)

@@ -14,7 +14,7 @@ from hermes_actors.config import Config
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.management.administration import Administration
 from hermes_actors.management.app import build_app
-from hermes_actors.management.messages import tail as tail_module
+from hermes_actors.management.messages import newest as newest_module
 from hermes_actors.management.routes import messages as messages_module
 from hermes_actors.metadata.registry import Metadata, Registry
 from hermes_actors.model.message import Message, to_record
@@ -80,12 +80,6 @@ async def test_a_foreign_record_has_no_id_and_a_broken_one_says_so(api):
     assert (first["id"], first["key"], first["body"]) == (None, None, "hello")
     assert second["body"] == '{"_w":true,"nothing":1}'
     assert second["error"]
-
-
-async def test_an_empty_topic_ends_at_once(api):
-    await api.with_topic()
-    assert await lines(api) == []
-    assert await lines(api, **{"from": "end"}) == []
 
 
 async def test_all_partitions_are_read_to_where_they_end_now(api):
@@ -209,17 +203,6 @@ async def test_a_quiet_stream_sends_an_empty_line_now_and_then(api, autojump_clo
             assert not event.get("body")
 
 
-async def test_following_ends_with_its_limit(api, autojump_clock):
-    await api.with_topic()
-    client = Client(api.app, PATH, "follow=true&limit=2")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(client.run)
-        await publish(api, b"x", b"y", b"z")
-        with trio.fail_after(5):
-            bodies = [event.get("body", b"") async for event in client.events]
-    assert [json.loads(line)["offset"] for line in b"".join(bodies).splitlines()] == [0, 1]
-
-
 async def test_following_ends_with_its_topic(api, autojump_clock):
     await api.with_topic()
     await publish(api, b"x")
@@ -228,7 +211,7 @@ async def test_following_ends_with_its_topic(api, autojump_clock):
         nursery.start_soon(client.run)
         assert (await client.events.receive())["status"] == 200
         assert json.loads((await client.events.receive())["body"])["body"] == "x"
-        await api.log.delete_topic("shop.orders")
+        await api.log.topics.delete("shop.orders")
         with trio.fail_after(5):
             async for event in client.events:
                 assert not event.get("body")
@@ -262,7 +245,7 @@ async def test_retention_that_overtakes_the_reader_skips_what_is_gone(api):
 
 async def test_a_log_without_the_topic_yet_is_unavailable(api):
     await api.with_topic()
-    await api.log.delete_topic("shop.orders")
+    await api.log.topics.delete("shop.orders")
     assert api.refusal(await api.get(PATH)) == (503, "OTHER")
 
 
@@ -303,7 +286,7 @@ async def test_the_last_ones_come_by_time_over_all_partitions(api):
 
 
 async def test_of_large_ones_the_last_are_as_many_as_a_bound_of_bytes_takes(api, monkeypatch):
-    monkeypatch.setattr(tail_module, "LAST_BYTES_MAX", 25)
+    monkeypatch.setattr(newest_module, "BYTES_MAX", 25)
     await api.with_topic()
     for at in range(4):
         await publish(api, b"%010d" % at, at_ms=START_MS + at)

@@ -59,8 +59,8 @@ class World:
         await self.api.with_topic()
         await self.api.with_subscription(**fields)
         for log in self.logs.values():
-            if await log.describe_topic(TOPIC) is None:
-                await log.create_topic(TOPIC, TopicSettings(partitions=2))
+            if await log.topics.describe(TOPIC) is None:
+                await log.topics.create(TOPIC, TopicSettings(partitions=2))
             for partition in range(2):
                 records = [Record(None, b"m", (), self.start_ms + 1_000 * n) for n in range(10)]
                 await log.append(TOPIC, partition, records, Ack.LEADER)
@@ -159,7 +159,7 @@ async def test_offsets_move_only_what_they_name_and_stay_within_the_log(world):
     await world.activate()
     world.consume("dc1", "dc2")
     await world.move({"to": "start"})
-    world.logs["dc2"]._topics[TOPIC].partitions[1].start = 5
+    world.logs["dc2"].topics.known(TOPIC).partitions[1].start = 5
     answer = await world.move({"offsets": {"dc1": {"0": 7}, "dc2": {"1": 3, "0": 99}}})
     assert offsets(answer) == {"dc1": {0: 7}, "dc2": {0: 10, 1: 5}}
     assert await world.committed("dc1") == {0: 7, 1: 0}
@@ -171,11 +171,11 @@ async def test_offsets_move_only_what_they_name_and_stay_within_the_log(world):
     [
         ({}, "VALIDATION_ERROR", "it has none of them"),
         ({"retransmissionDate": None}, "VALIDATION_ERROR", "it has none of them"),
-        ({"to": "end", "offsets": {}}, "VALIDATION_ERROR", "offsets and to"),
+        ({"to": "end", "offsets": {}}, "VALIDATION_ERROR", "to and offsets"),
         ({"retransmissionDate": "yesterday"}, "FORMAT_ERROR", "'yesterday' is not"),
         ({"retransmissionDate": "2030-01-31T12:00:00"}, "FORMAT_ERROR", "says no zone"),
-        ({"retransmissionDate": 5}, "FORMAT_ERROR", "must be a string"),
-        ({"to": "middle"}, "FORMAT_ERROR", "neither"),
+        ({"retransmissionDate": 5}, "FORMAT_ERROR", "retransmissionDate: Expected `str | null`"),
+        ({"to": "middle"}, "FORMAT_ERROR", "it is one of start, end"),
         ({"offsets": {}}, "VALIDATION_ERROR", "names no partition"),
         ({"offsets": {"dc1": {"0": -1}}}, "FORMAT_ERROR", "offsets[dc1][0]: Expected `int` >= 0"),
         (
@@ -186,7 +186,7 @@ async def test_offsets_move_only_what_they_name_and_stay_within_the_log(world):
         (
             {"offsets": 5},
             "FORMAT_ERROR",
-            'offsets: Expected `object`, got `int`; offsets are like {"',
+            "offsets: Expected `object | null`, got `int`",
         ),
     ],
 )
@@ -245,16 +245,6 @@ async def test_a_datacentre_that_cannot_be_reached_resolves_the_time_when_it_is_
     world.logs["dc2"].faults.heal()
     await trio.sleep(10)
     assert await world.committed("dc2") == {0: 4, 1: 4}
-
-
-async def test_a_log_that_hangs_delays_the_answer_by_seconds_and_no_more(world):
-    await world.activate()
-    world.consume("dc1")
-    world.logs["dc2"].faults.reads_silent = True
-    before_s = trio.current_time()
-    answer = await world.move({"retransmissionDate": world.date(4)})
-    assert offsets(answer)["dc2"] == {}
-    assert trio.current_time() - before_s < 10
 
 
 async def test_a_subscription_of_the_same_name_made_anew_knows_nothing_of_the_seek(world):

@@ -69,19 +69,13 @@ async def test_a_body_above_the_bound_is_413(api):
     assert "at most 1048576 of one, which no setting changes" in said
 
 
-async def test_a_query_parameter_of_the_wrong_type_is_named(api):
-    answer = await api.get("/topics?tracked=perhaps")
-    assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-    assert api.message(answer).startswith("query parameter tracked=perhaps: Expected `bool")
-
-
 async def test_a_query_parameter_is_named_as_its_client_wrote_it(api):
     path = "/topics/shop.orders/subscriptions/billing/retransmission?dryRun=perhaps"
     answer = await api.put(path, {"to": "end"})
     assert api.refusal(answer) == (400, "VALIDATION_ERROR")
-    assert api.message(answer) == "query parameter dryRun=perhaps: Expected `bool`, got `str`"
+    assert api.message(answer) == "query parameter dryRun: Expected `bool`, got `str`"
     answer = await api.get("/topics/shop.orders/messages?last=few")
-    assert api.message(answer) == "query parameter last=few: Expected `int | null`, got `str`"
+    assert api.message(answer) == "query parameter last: Expected `int | null`, got `str`"
 
 
 @pytest.mark.parametrize(
@@ -115,6 +109,7 @@ async def test_a_defect_is_500_other_and_goes_to_the_log(api, caplog):
     assert "secret detail" in caplog.text
 
 
+@pytest.mark.slow
 async def test_the_openapi_document_is_valid_and_describes_every_route(
     api,
 ):
@@ -159,11 +154,6 @@ async def test_the_openapi_document_asks_for_a_subscription_only_where_one_is_ta
     rotate = paths[signing + "/rotate"]["post"]
     assert schema(rotate["requestBody"]) == {"$ref": "#/components/schemas/NewSecret"}
     assert "requestBody" not in paths[signing + "/retire"]["post"]
-
-
-async def test_health_is_up_while_the_metadata_is_current(api):
-    answer = await api.get("/status/health")
-    assert (answer.status_code, answer.json()) == (200, {"status": "UP"})
 
 
 async def test_health_tells_of_commands_that_could_not_be_decoded(api):

@@ -1,14 +1,10 @@
-"""Bodies come in bounded: in time, in size, in bytes of all together, and after who sends them."""
+"""Bodies come in bounded: in time, in size, and after their sender is known."""
 
 import pytest
 import trio
 
-from hermes_actors.errors import Refused, Unavailable
-from hermes_actors.management.http.intake import (
-    BODY_BYTES_MAX,
-    BodyIntake,
-    IntakeLimits,
-)
+from hermes_actors.errors import Refused
+from hermes_actors.management.http.intake import BODY_BYTES_MAX, RequestBody
 from hermes_actors.security.account import Unauthenticated
 from tests.management.callers import SALES
 
@@ -102,12 +98,10 @@ async def test_a_body_over_http2_that_says_no_length_is_bounded_as_well(api, aut
 
 
 async def test_the_time_of_a_body_ends_though_all_of_it_is_there_at_once(autojump_clock):
-    intake = BodyIntake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
-
     async def part():
         return {"type": "http.request", "body": b"", "more_body": True}
 
-    body = intake.body(part, [(b"transfer-encoding", b"chunked")])
+    body = RequestBody(part, [(b"transfer-encoding", b"chunked")], "1.1", timeout_s=5)
     await body.receive()
     await trio.sleep(5)
     with pytest.raises(Refused, match=r"management\.body_timeout_ms"):
@@ -147,31 +141,10 @@ async def test_who_calls_is_found_out_once_for_each_request(api):
     assert len(asked) == 2
 
 
-async def test_all_bodies_under_way_have_one_bound_and_give_back_what_they_held(autojump_clock):
-    intake = BodyIntake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
-    headers = [(b"transfer-encoding", b"chunked")]
-
-    async def part():
-        return {"type": "http.request", "body": b"x" * 60, "more_body": True}
-
-    first, second = intake.body(part, headers), intake.body(part, headers)
-    await first.receive()
-    with pytest.raises(Unavailable, match=r"management\.bodies_bytes_max \(100 bytes\)"):
-        await second.receive()
-    second.close()
-    assert intake.held_bytes == 60
-    first.close()
-    first.close()
-    assert intake.held_bytes == 0
-    await intake.body(part, headers).receive()
-
-
 async def test_a_body_that_is_whole_waits_for_what_follows_without_a_limit(autojump_clock):
-    intake = BodyIntake(IntakeLimits(bodies_bytes_max=100, body_timeout_s=5))
-
     async def late():
         await trio.sleep(60)
         return {"type": "http.disconnect"}
 
-    assert (await intake.body(late, []).receive())["type"] == "http.disconnect"
+    assert (await RequestBody(late, [], "1.1", timeout_s=5).receive())["type"] == "http.disconnect"
     assert trio.current_time() == 60

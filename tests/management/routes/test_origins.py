@@ -68,15 +68,6 @@ async def test_commands_and_own_pages_change_what_they_did(api, headers):
     assert await statuses(api, headers) == [200, 201, 200, 200]
 
 
-@pytest.mark.parametrize("headers", FOREIGN)
-async def test_a_foreign_page_may_read_what_everybody_may(api, headers):
-    await api.with_topic()
-    assert (await api.get("/topics/shop.orders", headers=headers)).status_code == 200
-    assert (await api.client.options("/mode", headers=headers)).status_code == 204
-    # A question is no change: it gets to its route, which this version does not have.
-    assert (await api.post("/query/topics", {}, headers=headers)).status_code == 404
-
-
 @pytest.mark.parametrize(
     ("given", "foreign"),
     [

@@ -118,17 +118,6 @@ async def test_without_any_status_rates_are_unavailable_and_health_has_no_data(a
     assert (await api.get(f"{SUBSCRIPTION}/why")).json()["datacenters"] == []
 
 
-async def test_rates_are_unavailable_while_no_datacentre_can_be_read_but_not_while_one_can(
-    api, nodes
-):
-    nodes.read("dc1")
-    nodes.tell("dc1", "a", subscriptions=[consumed({"delivered": 2})])
-    nodes.read("dc2", "the log does not answer")
-    assert (await api.get(f"{SUBSCRIPTION}/metrics")).json()["rate"] == "2.0"
-    nodes.read("dc1", "the log does not answer")
-    assert (await api.get(f"{SUBSCRIPTION}/metrics")).json()["rate"] == "unavailable"
-
-
 async def test_metrics_and_health_say_of_which_datacentres_nothing_is_known(api, nodes):
     nodes.read("dc1")
     nodes.read("dc2", "the log does not answer")

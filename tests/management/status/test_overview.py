@@ -4,7 +4,6 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from hermes_actors.model.topic import Owner
 from hermes_actors.status.fold import StatusFold
 from hermes_actors.status.judging import judged
 from hermes_actors.status.reasons import Code, because
@@ -153,14 +152,6 @@ async def test_unhealthy_ones_are_lines_of_text_for_who_wants_text(api, tell):
     assert answer.text == f"audit - {text}\r\nbilling - {text}"
 
 
-async def test_a_suspended_one_is_unhealthy_only_where_the_broker_has_suspended_it(api, tell):
-    tell(shop_orders__billing={"reasons": (because(Code.SUSPENDED),)})
-    await api.put("/topics/shop.orders/subscriptions/billing/state", "SUSPENDED")
-    assert await rows(api, "?unhealthy=true") == []
-    live = api.metadata.catalog.subscriptions["shop.orders$billing"]
-    assert live.subscription.owner == Owner("Plaintext", "finance")
-
-
 async def test_while_a_datacentre_tells_nothing_what_is_well_elsewhere_is_unknown(api, tell):
     delivering = {"rates": Flow(delivered=2_000, codes_2xx=2_000)}
     tell(
@@ -178,11 +169,3 @@ async def test_while_a_datacentre_tells_nothing_what_is_well_elsewhere_is_unknow
     assert [each["code"] for each in found[2]["reasons"]] == ["DC_UNKNOWN", "IDLE"]
     # What is known of it is enough to say that too much waits.
     assert "LAGGING" in [each["code"] for each in found[1]["problems"]]
-
-
-async def test_a_node_that_cannot_tell_what_waits_does_not_say_that_nothing_does(api, tell):
-    tell(shop_orders__billing={"lag": -1}, shop_orders__audit={"lag": 0})
-    audit, billing, _ = (await api.get("/status/subscriptions")).json()["subscriptions"]
-    assert (audit["condition"], audit["lag"]) == ("IDLE", 0)
-    assert (billing["condition"], billing["lag"]) == ("UNKNOWN", -1)
-    assert billing["reasons"][0]["code"] == "LAG_UNKNOWN"

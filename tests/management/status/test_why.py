@@ -8,6 +8,7 @@ from hermes_actors.metadata.keys import activation_key
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.status.fold import GONE_AFTER_S
 from hermes_actors.status.reasons import Code, because
+from hermes_actors.status.record import LastUndelivered
 from tests.management.statuses_scene import FULL, NOW_MS, SUBSCRIPTION, consumed
 
 REFUSED = {"last_failure": "connect: refused", "last_failure_at_ms": NOW_MS}
@@ -76,15 +77,6 @@ async def test_datacentres_without_a_node_for_it_say_why(autojump_clock, api, no
     assert (last_known["state"], codes(last_known["reasons"])) == ("UNKNOWN", ["LAST_KNOWN"])
 
 
-async def test_each_node_that_owns_a_part_of_it_is_there_until_it_leaves(api, nodes):
-    nodes.read("dc1")
-    nodes.tell("dc1", "a", subscriptions=[consumed()])
-    nodes.tell("dc1", "b", subscriptions=[consumed()])
-    assert [each["node"] for each in await nodes_of(api)] == ["a", "b"]
-    nodes.tell("dc1", "b", subscriptions=[consumed()], is_leaving=True)
-    assert [each["node"] for each in await nodes_of(api)] == ["a"]
-
-
 async def test_a_node_that_is_silent_is_said_to_be_so_before_what_it_told(
     autojump_clock, api, nodes
 ):
@@ -143,3 +135,20 @@ async def test_a_failing_node_has_advice_where_there_is_some(api, nodes):
     # One that delivers needs none.
     nodes.tell("dc1", "a", subscriptions=[consumed({"delivered": 2, "codes_2xx": 2}, **kind)])
     assert "NO_HTTP2" not in codes((await nodes_of(api))[0]["details"])
+
+
+async def test_why_and_lag_tell_of_open_dead_letters_and_the_newest_one(api, nodes):
+    nodes.read("dc1")
+    unknown = {"open": 0, "isComplete": False}
+    last = LastUndelivered(NOW_MS, 0, 7, "expired: HTTP 503")
+    told = consumed(open_letters=2, last_undelivered=last)
+    known = {
+        "open": 2,
+        "isComplete": True,
+        "newest": {"discardedAt": "2023-11-14T22:13:20.000Z", "reason": "expired: HTTP 503"},
+    }
+    for subscription, letters in ((consumed(), unknown), (told, known)):
+        nodes.tell("dc1", "a", subscriptions=[subscription])
+        for path in ("why", "lag"):
+            found = (await api.get(f"{SUBSCRIPTION}/{path}")).json()
+            assert found["deadLetters"] == letters, path

@@ -27,7 +27,6 @@ class Message:
     """What a publisher waits for."""
 
     count = 1
-    keys = None
     keeps = False
     route = SimpleNamespace(spool=None)
 
@@ -115,13 +114,13 @@ class World:
 
     async def open(self) -> None:
         for dc, log in self.logs.items():
-            await log.create_topic(
+            await log.topics.create(
                 TOPIC, TopicSettings(partitions=self.partitions[dc], record_bytes_max=1_000)
             )
         self.nursery.start_soon(self.hedge.follow)
         await trio.sleep(0.001)
 
-    def records(self, items, dc, via, _places):
+    def records(self, items, dc, via):
         for call in self.on_records:
             call()
         assert not any(item.is_done for item in items), "nothing is begun for what is done"

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_actors.config.fallback import FallbackConfig
-from hermes_actors.fallback.account import Cause
+from hermes_actors.fallback.budget import Cause
 from hermes_actors.fallback.node import Datacentre, Path
 from hermes_actors.log.base import Stored, UnavailableRecord, UnknownRecord
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.model.topic import Ack
 from hermes_actors.publisher.hedging.decision import Decision, Told
-from hermes_actors.publisher.hedging.flight import Flight, whole
+from hermes_actors.publisher.hedging.flight import Flight
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_chaos.sim.environment.clock import SimulatedClock
 
@@ -107,6 +107,8 @@ class World:
                 assert self.now_s < item.started_s + LIMIT_S, "nothing is begun after the limit"
                 assert name not in item.sent, "nothing is sent twice to one datacentre"
                 item.sent.append(name)
+            for each in order.some or ():
+                each.began(name)
             append.sent = order.path.send(sum(item.count for item in append.items), self.now_s)
             self.appends.append(append)
 
@@ -132,8 +134,7 @@ class World:
             append.path.ended(append.sent, outcomes, self.now_s)
             return
         some = some if some is not None else self.decision.attempts(flight)
-        parts = [whole(each) for each in some]
-        self.follow(self.decision.ended(append.path, parts, outcomes, self.now_s, 0.0))
+        self.follow(self.decision.ended(append.path, some, outcomes, self.now_s, 0.0))
         append.path.ended(append.sent, outcomes, self.now_s)
 
     def end_all(self, outcome):
@@ -190,7 +191,6 @@ def live(world, steps):
             world.decision.is_own_known = values[1]
         elif what == "known":
             world.paths[1].partitions = 1 if values[1] else None
-            world.follow(world.decision.looked_up(world.now_s))
         elif what == "keeps":
             world.keeps = values[0]
         elif world.appends:

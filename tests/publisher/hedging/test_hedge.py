@@ -41,12 +41,6 @@ async def test_silence_is_hedged_after_the_delay_and_no_later(world, autojump_cl
     assert world.counted("fallback_messages_total", cause="hedge") == 1
 
 
-async def test_the_first_messages_wait_for_the_whole_cap(world, autojump_clock) -> None:
-    world.log.faults.silent = True
-    (message,) = await world.send()
-    assert message.took_s == pytest.approx(0.250, abs=0.001)
-
-
 async def test_both_acknowledge_and_the_second_is_a_counted_duplicate(
     world, autojump_clock
 ) -> None:
@@ -61,17 +55,6 @@ async def test_both_acknowledge_and_the_second_is_a_counted_duplicate(
         world.counted("topic_duplicated_message_total", group="shop", topic="orders", cause="hedge")
         == 1
     )
-
-
-async def test_a_remote_that_loses_is_a_counted_duplicate_too(world, autojump_clock) -> None:
-    await world.warm()
-    world.log.faults.delay_s = (0.025, 0.025)
-    world.logs["dc2"].faults.delay_s = (0.1, 0.1)
-    (message,) = await world.send()
-    assert message.dc == "dc1"
-    assert message.took_s == pytest.approx(0.025, abs=0.001)
-    await trio.sleep(0.2)
-    assert world.counted("topic_duplicated_message_total", cause="hedge") == 1
 
 
 async def test_a_batch_larger_than_the_budget_is_hedged_in_part_and_the_rest_is_rescued(
@@ -120,17 +103,6 @@ async def test_silence_opens_the_breaker_and_what_follows_goes_to_the_remote_dir
         batch = await world.send(10)
         assert all(message.took_s < 0.001 for message in batch)
     assert len(world.stored["dc1"]) == 200, "the warm ones"
-
-
-async def test_while_it_is_open_nothing_waits_for_silent_appends(world, autojump_clock) -> None:
-    await world.warm()
-    world.log.faults.silent = True
-    for _ in range(40):
-        batch = world.begin(10)
-        await trio.sleep(0.05)
-        assert all(message.is_done for message in batch[:-1])
-    await trio.sleep(0.1)
-    assert all(message.is_stored for message in world.messages)
 
 
 async def test_a_good_probe_closes_the_breaker_and_makes_no_duplicate(
@@ -218,7 +190,7 @@ async def test_a_record_that_is_too_large_is_not_tried_elsewhere(world, autojump
 async def test_a_topic_that_the_own_log_has_not_got_yet_is_published_elsewhere(
     world, autojump_clock
 ) -> None:
-    await world.log.delete_topic("shop.orders")
+    await world.log.topics.delete("shop.orders")
     (message,) = await world.send()
     assert message.dc == "dc2"
 
@@ -323,38 +295,6 @@ async def test_off_sends_all_to_the_remote_at_once_while_the_breaker_is_open(
         assert message.dc == "dc1"
 
 
-async def test_off_loses_no_probe_to_a_log_that_went_from_errors_to_silence(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(hedge_mode="off") as world:
-        await open_breaker_by_errors(world)
-        world.log.faults.heal()
-        world.log.faults.silent = True
-        batches = []
-        for _ in range(60):
-            batches.append(world.begin(2))
-            await trio.sleep(0.05)
-        await trio.sleep(1)
-        assert world.counted("fallback_messages_total", cause="probe", dc="dc2") >= 3
-        for message in (message for batch in batches for message in batch):
-            assert message.dc == "dc2"
-            # A probe waits for Hermes' 250 ms, for want of a hedge delay.
-            assert message.took_s < 0.26
-
-
-async def test_off_looks_again_for_a_remote_while_the_own_log_is_not_known(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(hedge_mode="off") as world:
-        world.hedge.decision.is_own_known = False
-        world.ready["dc2"] = False
-        (message,) = world.begin()
-        await trio.sleep(0.1)
-        world.ready["dc2"] = True
-        await trio.sleep(0.3)
-        assert message.dc == "dc2"
-
-
 async def test_fixed_waits_for_the_whole_delay_however_fast_the_log_is(
     open_world, autojump_clock
 ) -> None:
@@ -363,20 +303,6 @@ async def test_fixed_waits_for_the_whole_delay_however_fast_the_log_is(
         world.log.faults.silent = True
         (message,) = await world.send()
         assert message.took_s == pytest.approx(0.250, abs=0.001)
-
-
-async def test_what_is_late_already_is_not_sent_to_a_broken_log_beside_the_one_that_works(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(hedge_mode="fixed") as world:
-        world.log.faults.silent = True
-        await open_breaker(world)
-        world.logs["dc2"].faults.delay_s = (0.02, 0.02)
-        late = world.make(4)
-        await trio.sleep(0.4)
-        await world.hedge.append(late, 2)
-        assert [message.dc for message in late] == ["dc2"] * 4
-        assert world.counted("fallback_messages_total", cause="rescue", dc="dc1") == 0
 
 
 async def test_keys_go_where_the_remotes_own_number_of_partitions_puts_them(
@@ -391,22 +317,6 @@ async def test_keys_go_where_the_remotes_own_number_of_partitions_puts_them(
         placed = {key: partition for _, key, partition, _ in world.stored["dc2"]}
         assert placed == {key: partition_of(key, 7) for key in placed}
         assert len(placed) == 20
-
-
-async def test_losers_are_bounded_and_the_oldest_is_given_up(open_world, autojump_clock) -> None:
-    async with open_world(losers_max=3, partitions={"dc1": 20}) as world:
-        await world.warm()
-        world.log.faults.silent = True
-        for partition in range(10):
-            await world.send(1, partition)
-        assert world.counted("fallback_losers") == 3
-        assert world.counted("fallback_losers_cancelled_total") == 7
-        assert all(message.is_stored for message in world.messages)
-        world.log.faults.heal()
-        await trio.sleep(0.1)
-        assert world.counted("fallback_losers") == 0
-        assert world.counted("topic_duplicated_message_total") == 3
-        assert world.counted("fallback_unknown_copies_total", dc="dc1") == 7
 
 
 async def test_an_append_that_raises_is_raised_in_its_producer_and_ends_nothing_else(
@@ -435,39 +345,3 @@ async def test_what_was_answered_otherwise_and_is_stored_twice_is_a_counted_dupl
     await trio.sleep(0.1)
     assert world.where(message.number) == ["dc1", "dc2"]
     assert world.counted("topic_duplicated_message_total") == 1
-
-
-@pytest.mark.parametrize("is_lost", [False, True])
-async def test_what_is_kept_at_the_end_is_told_of_when_its_appends_have_ended(
-    world, autojump_clock, is_lost: bool
-) -> None:
-    await world.warm()
-    world.log.faults.delay_s = world.logs["dc2"].faults.delay_s = (2.0, 2.0)
-    if is_lost:
-        for log in world.logs.values():
-            log.faults.acknowledgement_lost_rate = 1.0
-    world.keeps = True
-    (message,) = world.begin()
-    await trio.sleep(0.6)
-    assert message.is_done
-    assert message.told == []
-    await trio.sleep(3)
-    assert [type(each) for each in message.told] == [UnknownRecord if is_lost else Stored]
-
-
-async def test_what_is_kept_and_only_waits_for_its_turn_elsewhere_is_told_of_without_it(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(partitions={"dc2": 1}) as world:
-        await world.warm()
-        world.log.faults.delay_s, world.logs["dc2"].faults.delay_s = (1.0, 1.0), (3.0, 3.0)
-        world.log.faults.acknowledgement_lost_rate = 1.0
-        world.keeps = True
-        (first,) = world.begin(key=b"k")
-        await trio.sleep(0.001)
-        (second,) = world.begin(partition=1, key=b"k")
-        await trio.sleep(2)
-        assert first.told == []
-        assert [type(each) for each in second.told] == [UnknownRecord]
-        await trio.sleep(2)
-        assert world.where(second.number) == ["dc1"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord, UnknownRecord
+from hermes_actors.log.base import RefusedRecord, Stored, UnavailableRecord
 from hermes_actors.model.topic import Ack, Chaos
 from hermes_actors.publisher.hedging.hedge import Hedge
 
@@ -121,7 +121,6 @@ def test_each_message_has_one_fate_and_what_is_acknowledged_is_where_it_is_said_
             counted = world.counted("topic_duplicated_message_total")
             assert counted <= every
             assert known <= counted + world.counted("fallback_unknown_copies_total")
-            assert not world.fallback.losers
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
 
@@ -156,11 +155,6 @@ def test_a_log_that_is_merely_slow_costs_no_more_than_the_budget(
             sent = len(world.messages) - before
             hedged = world.counted("fallback_messages_total", cause="hedge")
             assert hedged <= 0.05 * sent + 50
-            # A breaker that opens sends on what is under way, which no budget pays for: at most
-            # what comes within one hedge delay.
-            opened = world.counted("fallback_breaker_opened_total")
-            extra = world.counted("topic_duplicated_message_total")
-            assert extra <= 0.05 * sent + 50 + opened * 100 * 0.25
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
 
@@ -221,17 +215,3 @@ async def test_what_one_topic_learnt_spares_another_the_wait(open_world, autojum
         await quiet.append(world.make(), 2)
         assert told == [("dc2", 1)]
         assert trio.current_time() - started_s < 0.001
-
-
-@pytest.mark.parametrize("is_kept", [False, True])
-async def test_what_a_pause_meets_between_its_sending_and_its_append_is_not_told_to_be_unsent(
-    world, autojump_clock, is_kept: bool
-) -> None:
-    world.hedge.decision.is_own_known = False
-    world.keeps = is_kept
-    world.on_records.append(lambda: autojump_clock.jump(1.0))
-    (message,) = world.begin()
-    await trio.sleep(1.1)
-    assert world.where(message.number) == ["dc2"]
-    # What is kept waits for the end of its append, and what is not may be stored yet.
-    assert [type(each) for each in message.told] == [Stored if is_kept else UnknownRecord]

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import trio
@@ -69,7 +69,7 @@ class Line:
         self.changed = trio.Event()
         self._is_reading = True
         self._unsent = bytearray()
-        self.connection = speaks(edge, self)
+        self.connection = speaks(edge, cast("Any", self))
 
     def send(self, data: bytes) -> None:
         """Send bytes to the node."""
@@ -91,7 +91,7 @@ class Line:
         self.connection.resumed()
 
     def write(self, data: bytes) -> None:
-        """As `Wire.write`."""
+        """As `asyncio.Transport.write`."""
         if self.may_write.is_set():
             self.answered += data
             self._tell()
@@ -102,34 +102,34 @@ class Line:
             self.connection.paused()
 
     def can_write_eof(self) -> bool:
-        """As `Wire.can_write_eof`."""
+        """As `asyncio.Transport.can_write_eof`."""
         return False
 
     def write_eof(self) -> None:
-        """As `Wire.write_eof`."""
+        """As `asyncio.Transport.write_eof`."""
 
     def close(self) -> None:
-        """As `Wire.close`."""
+        """As `asyncio.Transport.close`."""
         self.abort()
 
     def abort(self) -> None:
-        """As `Wire.abort`."""
+        """As `asyncio.Transport.abort`."""
         if not self.is_closed:
             self.is_closed = True
             self.connection.lost()
             self._tell()
 
     def pause_reading(self) -> None:
-        """As `Wire.pause_reading`."""
+        """As `asyncio.Transport.pause_reading`."""
         self._is_reading = False
 
     def resume_reading(self) -> None:
-        """As `Wire.resume_reading`."""
+        """As `asyncio.Transport.resume_reading`."""
         self._is_reading = True
         self._deliver()
 
     def get_write_buffer_size(self) -> int:
-        """As `Wire.get_write_buffer_size`."""
+        """As `asyncio.Transport.get_write_buffer_size`."""
         return len(self._unsent)
 
     def _deliver(self) -> None:

@@ -11,13 +11,15 @@ import trio
 
 from hermes_actors.coordination.commands import COORDINATION_TOPIC, Heartbeat, Join, decode
 from hermes_actors.log.base import (
+    LATEST,
     Commit,
+    Edge,
     Log,
+    LogTopics,
     LogUnavailable,
     Outcome,
     Reader,
     Stored,
-    TopicSettings,
     UnavailableRecord,
     UnknownTopic,
 )
@@ -91,6 +93,11 @@ class MortalLog:
         """The datacentre whose log this is."""
         return self._log.dc
 
+    @property
+    def topics(self) -> LogTopics:
+        """As `Log.topics`."""
+        return self._living().topics
+
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:
@@ -128,23 +135,15 @@ class MortalLog:
             else:
                 yield reader
 
-    async def start_positions(self, topic: str) -> dict[int, int]:
-        """As `Log.start_positions`."""
-        return await self._living().start_positions(topic)
-
-    async def end_positions(self, topic: str) -> dict[int, int]:
-        """As `Log.end_positions`."""
-        if topic == COORDINATION_TOPIC:
+    async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
+        """As `Log.positions`."""
+        if topic == COORDINATION_TOPIC and at is LATEST:
             await self._way.gate()
-        return await self._living().end_positions(topic)
+        return await self._living().positions(topic, at)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """As `Log.bounds`."""
         return await self._living().bounds(topic, partition)
-
-    async def position_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
-        """As `Log.position_at`."""
-        return await self._living().position_at(topic, timestamp_ms)
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
         """As `Log.commit`."""
@@ -157,26 +156,6 @@ class MortalLog:
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
         """As `Log.committed`."""
         return await self._living().committed(group, topic)
-
-    async def create_topic(self, topic: str, settings: TopicSettings) -> bool:
-        """As `Log.create_topic`."""
-        return await self._living().create_topic(topic, settings)
-
-    async def alter_topic(self, topic: str, settings: TopicSettings) -> None:
-        """As `Log.alter_topic`."""
-        await self._living().alter_topic(topic, settings)
-
-    async def delete_topic(self, topic: str) -> bool:
-        """As `Log.delete_topic`."""
-        return await self._living().delete_topic(topic)
-
-    async def describe_topic(self, topic: str) -> TopicSettings | None:
-        """As `Log.describe_topic`."""
-        return await self._living().describe_topic(topic)
-
-    async def topics(self) -> list[str]:
-        """As `Log.topics`."""
-        return await self._living().topics()
 
     def _hear_speak(self, batch: Sequence[Record]) -> None:
         for record in batch:

@@ -74,7 +74,7 @@ class WatchedLog(MemoryLog):
         """As `MemoryLog.expire`; of what is coordinated all goes that is older than the last
         snapshot. What comes after one is never as old as that in life: there is one each 30 s.
         """
-        known = self._topics.get(COORDINATION_TOPIC)
+        known = self.topics.by_name.get(COORDINATION_TOPIC)
         if known is not None:
             known.settings = replace(known.settings, retention_ms=None)
         super().expire(now_ms)
@@ -91,7 +91,7 @@ class WatchedLog(MemoryLog):
         """As if nothing had been coordinated for longer than retention. False: a leader change is
         under way, or appends are, which would not have taken so long, or there is nothing yet.
         """
-        known = self._topics.get(COORDINATION_TOPIC)
+        known = self.topics.by_name.get(COORDINATION_TOPIC)
         if known is None or self.faults.replication_stopped or known.partitions[0].requests:
             return False
         partition = known.partitions[0]
@@ -108,7 +108,7 @@ class WatchedLog(MemoryLog):
         if not _is_calm(self.faults):
             return False
         is_any = False
-        for log_topic, known in self._topics.items():
+        for log_topic, known in self.topics.by_name.items():
             if self._names.get(log_topic) not in names:
                 continue
             for number, partition in enumerate(known.partitions):
@@ -124,7 +124,7 @@ class WatchedLog(MemoryLog):
 
     def _is_read(self, log_topic: str, number: int, end: int) -> bool:
         """Whether all who read it have said that they are done with all of it."""
-        kept = [each for (_, topic), each in self._commits.items() if topic == log_topic]
+        kept = self.topics.known(log_topic).commits.values()
         return all(each[number][0].position == end for each in kept if number in each)
 
     def grow(self, name: str, partitions_max: int) -> bool:
@@ -132,7 +132,7 @@ class WatchedLog(MemoryLog):
         so many already.
         """
         log_topic = next((each for each, own in self._names.items() if own == name), "")
-        known = self._topics.get(log_topic)
+        known = self.topics.by_name.get(log_topic)
         if known is None or len(known.partitions) >= partitions_max:
             return False
         known.partitions.append(MemoryPartition())

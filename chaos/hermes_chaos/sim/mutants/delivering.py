@@ -22,11 +22,13 @@ from hermes_actors.consumer.serial.dispatch import SerialDispatch
 from hermes_actors.consumer.serial.queue import SerialQueue
 from hermes_actors.filters.compiled import Candidate, Filters
 from hermes_actors.filters.loop_time import LoopTime
+from hermes_actors.log.base import LATEST
 from hermes_actors.log.commits import CommitOwner, Interval
 from hermes_actors.metadata.seek import Seek
 from hermes_actors.model.dead_letter import DiscardReason, Letter
+from hermes_actors.model.subscription import TtlFrom
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.mutants.mutant import WHOLE, Mutant
 from hermes_chaos.sim.world import Shape
 
 _settle = PartitionOffsets.settle
@@ -53,11 +55,11 @@ def _no_intervals(_self: PartitionOffsets) -> Iterator[Interval]:
 def _give_up_at_once(
     self: Dispatching[Any], what: Any, outcome: SendOutcome, _now_s: float
 ) -> None:
-    self._give_up(what, DiscardReason.EXPIRED, outcome)
+    self._give_up(what, DiscardReason.EXPIRED, outcome.status, "")
 
 
 async def _load_the_end(self: TopicProgress) -> bool:
-    ends = await self._log.end_positions(self._topic)
+    ends = await self._log.positions(self._topic, LATEST)
     missing = [partition for partition in sorted(ends) if partition not in self.partitions]
     self.partitions.update((partition, PartitionOffsets(ends[partition])) for partition in missing)
     return bool(missing)
@@ -115,7 +117,7 @@ def _inverted(self: Filters, candidate: Candidate, time: LoopTime | None = None)
 
 
 def _one_more(self: BatchAssembly) -> bool:
-    return bool(self._open) and len(self._open) > self._bounds.size
+    return bool(self._open) and len(self._open) > self.size_max
 
 
 def _settle_the_next_too(self: BatchDispatch, batch: Any) -> None:
@@ -132,7 +134,8 @@ _settle_batch = BatchDispatch._settle
 
 def _count_no_attempt(self: SerialDispatch, live: Any) -> None:
     _adopt(self, live)
-    self._retry_policy = replace(self._retry_policy, attempts_max=None)
+    unbounded = replace(self._retry_policy.policy, attempts_max=None)
+    self._retry_policy = replace(self._retry_policy, policy=unbounded)
 
 
 def _mark_at_once(self: Redriver, job: Any, letter: Any, found: Any) -> None:
@@ -148,7 +151,8 @@ def _age_of_the_attempt(_self: SerialDispatch, delivery: Delivery, now_s: float)
 
 def _live_from_the_reading(self: SerialDispatch, live: Any) -> None:
     _adopt(self, live)
-    self._retry_policy = replace(self._retry_policy, is_ttl_from_publication=False)
+    from_reading = replace(self.policy, ttl_from=TtlFrom.READING)
+    self._retry_policy = replace(self._retry_policy, policy=from_reading)
 
 
 def _age_since_publication(self: SerialDispatch, delivery: Delivery, _now_s: float) -> float:
@@ -201,32 +205,31 @@ DELIVERING = (
         "settle-before-letter-kept",
         "a message that is given up is settled before its dead letter is stored",
         ((KeptDeadLetters, "add", _settle_then_keep),),
+        seed=3,
     ),
     Mutant(
         "seek-ignored",
         "a consumer goes on where it is, whatever a retransmission says",
         ((TopicProgress, "go_to", _ignore_seek),),
-        seed=3,
     ),
     Mutant(
         "stale-commit-wins",
         "a commit that was made before a retransmission counts after it",
         ((TopicProgress, "_is_ours", _any_seek_is_ours),),
-        seed=3,
     ),
     Mutant(
         "order-broken-on-retry",
         "the next message of a key is pushed while the one before it waits for its retry",
         ((SerialQueue, "wait", _wait_without_key),),
-        seed=5,
     ),
     Mutant(
         "rate-never-falls",
         "an endpoint at which everything fails is pushed to as fast as before",
         (
             (RateControl, "_fall", _stay),
-            (RateControl, "_lower", lambda _self, _floor, _sent_per_s, _now_s: None),
+            (RateControl, "_lower", lambda _self, _rate, _now_s: None),
         ),
+        shape=WHOLE,
     ),
     Mutant(
         "filter-inverted",
@@ -254,6 +257,7 @@ DELIVERING = (
         "ttl-with-each-attempt",
         "a message's time to live begins anew with each attempt",
         ((SerialDispatch, "_age_ms", _age_of_the_attempt),),
+        shape=WHOLE,
     ),
     Mutant(
         "ttl-from-reading",
@@ -269,5 +273,6 @@ DELIVERING = (
         "redrive-marks-first",
         "a dead letter is closed when its message is taken up again, not when it is delivered",
         ((Redriver, "_add", _mark_at_once),),
+        shape=WHOLE,
     ),
 )

@@ -14,7 +14,6 @@ from hermes_actors.consumer.offsets.progress import TopicProgress
 from hermes_actors.consumer.push_consumer import PushConsumer
 from hermes_actors.consumer.reading.intake import Intake
 from hermes_actors.consumer.senders.sender import SendOutcome
-from hermes_actors.consumer.serial.dispatch import SerialDispatch
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.owned import Unfenced
 from hermes_actors.coordination.values import LEASE_MS
@@ -24,13 +23,13 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.status.reasons import Code, because
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.mutants.mutant import WHOLE, Mutant
 from hermes_chaos.sim.world import Shape
 
 _begin_lease = Lease.__init__
 _folded = Lease.folded
 _from_commit = TopicProgress._from_commit
-_fill = SerialDispatch.fill
+_fill = Dispatching.fill
 _on_failure = Dispatching._on_failure
 _begin_letters = KeptDeadLetters.__init__
 
@@ -46,7 +45,7 @@ def _fence_from_the_reading(self: Lease, number: int) -> None:
     _folded(self, number)
 
 
-def _fill_unasked(self: SerialDispatch, now_s: float) -> int:
+def _fill_unasked(self: Dispatching[Any], now_s: float) -> int:
     is_open, self._is_lease_open = self._is_lease_open, lambda: True
     try:
         return _fill(self, now_s)
@@ -77,11 +76,6 @@ async def _commit_then_drain(self: PushConsumer) -> None:
 def _position_only(self: TopicProgress, partition: int, commit: Commit) -> PartitionOffsets | None:
     found = _from_commit(self, partition, commit)
     return None if found is None else PartitionOffsets(decode(commit).position)
-
-
-def _one_before(self: TopicProgress, partition: int, commit: Commit) -> PartitionOffsets | None:
-    found = _from_commit(self, partition, commit)
-    return None if found is None else PartitionOffsets(max(0, decode(commit).position - 1))
 
 
 async def _look_at_nothing(_self: TopicProgress, _on_overwritten: object, _rng: object) -> None:
@@ -127,7 +121,9 @@ _LETTERS_WAIT = Shape(
     strikes=40,
 )
 _STOPS = Shape(faults=frozenset((Fault.NODE_STOP,)), strikes=30)
-_LATE = Shape(faults=frozenset((Fault.LATE_COMMITS,)), strikes=6, messages_per_publisher=30)
+_LATE = Shape(
+    faults=frozenset((Fault.LATE_COMMITS,)), strikes=6, messages_per_publisher=30, settle_max_s=20.0
+)
 _CUT = Shape(faults=frozenset((Fault.END_LOST,)))
 _CUT_AND_MOVED = Shape(faults=frozenset((Fault.END_LOST, Fault.NODE_STOP)), strikes=40)
 
@@ -141,30 +137,31 @@ HANDING_OVER = (
         "fence-from-the-reading",
         "a lease counts from when its heartbeat was read, not from when it was sent",
         ((Lease, "folded", _fence_from_the_reading),),
+        shape=WHOLE,
     ),
     Mutant(
         "push-without-lease",
         "a push that follows an answer does not look whether the lease is open",
-        ((SerialDispatch, "fill", _fill_unasked),),
+        ((Dispatching, "fill", _fill_unasked),),
+        shape=_AWAY,
     ),
     Mutant(
         "end-without-lease",
         "an answer that comes when the lease has closed ends its message all the same",
         ((Dispatching, "_on_failure", _end_unasked),),
-        seed=4,
-        shape=_AWAY,
+        shape=_LETTERS_WAIT,
     ),
     Mutant(
         "letters-without-lease",
         "a dead letter that has waited for its log is stored whether the lease is open or not",
         ((KeptDeadLetters, "__init__", _letters_unasked),),
+        seed=3,
         shape=_LETTERS_WAIT,
     ),
     Mutant(
         "no-last-commit",
         "who stops commits nothing more",
         ((PushConsumer, "_drain", _drain_without_a_word),),
-        seed=2,
     ),
     Mutant(
         "commit-before-the-drain",
@@ -177,11 +174,7 @@ HANDING_OVER = (
         "intervals-forgotten",
         "a consumer begins with a commit's position, and forgets what is settled above it",
         ((TopicProgress, "_from_commit", _position_only),),
-    ),
-    Mutant(
-        "begins-one-before",
-        "a consumer begins with the last message that is settled",
-        ((TopicProgress, "_from_commit", _one_before),),
+        shape=WHOLE,
     ),
     Mutant(
         "late-commit-stays",

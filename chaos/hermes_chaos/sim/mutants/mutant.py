@@ -2,24 +2,29 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from hermes_chaos.sim.world import Shape
 
+SHORT = Shape(messages_per_publisher=5, load_s=1.0, settle_max_s=10.0, strikes=3, rest_rounds=1)
+"""Long enough for most bugs to show, at half the work of a whole run."""
+WHOLE = Shape()
+
 
 @dataclass(frozen=True)
 class Mutant:
-    """One bug: `patches` are (class or module, attribute, what it becomes). `seed` is the first one
-    known to find it, in runs of that `shape`.
+    """One bug: `patches` are (class or module, attribute, what it becomes). A run of that
+    `shape` with that `seed` finds it; when the product changes, `hermes chaos mutants --find` finds
+    another seed.
     """
 
     name: str
     bug: str
     patches: tuple[tuple[type | ModuleType, str, Any], ...]
     seed: int = 1
-    shape: Shape = field(default_factory=Shape)
+    shape: Shape = SHORT
 
     @contextmanager
     def planted(self) -> Iterator[None]:

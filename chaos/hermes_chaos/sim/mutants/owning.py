@@ -16,7 +16,7 @@ from hermes_actors.coordination.values import Grant, Ownership
 from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.clock import Clock
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.mutants.mutant import SHORT, WHOLE, Mutant
 from hermes_chaos.sim.world import Shape
 
 _pass_time = CoordinationState._pass_time
@@ -90,13 +90,14 @@ def _share_at_once(ownership: Ownership, boot: str, _log_ms: int) -> float:
     return next((grant.share for grant in ownership.grants if grant.boot == boot), 0.0)
 
 
-_PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
+_PATCHES: tuple[tuple[str, str, Any, str, Any, Shape], ...] = (
     (
         "double-start",
         "a new owner starts without the release of the one before",
         owning,
         "granted",
         _granted_at_once,
+        SHORT,
     ),
     (
         "log-clock-trusted",
@@ -104,6 +105,7 @@ _PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
         CoordinationState,
         "_pass_time",
         _trust_the_log,
+        WHOLE,
     ),
     (
         "lease-by-the-wall",
@@ -111,6 +113,7 @@ _PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
         Lease,
         "__init__",
         _lease_by_the_wall,
+        WHOLE,
     ),
     (
         "lease-never-closes",
@@ -118,6 +121,7 @@ _PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
         Lease,
         "is_open",
         _open_for_ever,
+        SHORT,
     ),
     (
         "commit-without-lease",
@@ -125,6 +129,7 @@ _PATCHES: tuple[tuple[str, str, Any, str, Any], ...] = (
         TopicProgress,
         "_commit",
         _commit_without_a_look,
+        WHOLE,
     ),
 )
 _LATE_NEWS = Shape(
@@ -139,18 +144,19 @@ OWNING = (
         "ignore-terms",
         "while one node leads all do, and their plans count in any term",
         ((Leader, "_leads", _lead_too), (CoordinationState, "_plan", _any_plan)),
+        seed=2,
     ),
     Mutant(
         "never-release",
         "an owner that has stopped does not say so",
         ((Releases, "_append_some", _say_nothing),),
-        seed=2,
     ),
     Mutant(
         "terms-go-on",
         "who slept while retention took everything counts on from what it knew",
         ((CoordinationReader, "_outlive_silence", _go_on),),
         seed=13,
+        shape=WHOLE,
     ),
     Mutant(
         "shares-rise-at-once",
@@ -159,5 +165,8 @@ OWNING = (
         seed=3,
         shape=_LATE_NEWS,
     ),
-    *(Mutant(name, bug, ((owner, at, patch),)) for name, bug, owner, at, patch in _PATCHES),
+    *(
+        Mutant(name, bug, ((owner, at, patch),), shape=shape)
+        for name, bug, owner, at, patch, shape in _PATCHES
+    ),
 )

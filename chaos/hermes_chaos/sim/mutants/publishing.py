@@ -7,8 +7,8 @@ from typing import Any
 import trio
 
 from hermes_actors.actors.mailbox import Inbox
-from hermes_actors.fallback.account import HedgeBudget
 from hermes_actors.fallback.breaker import Breaker
+from hermes_actors.fallback.budget import HedgeBudget
 from hermes_actors.fallback.spool.index import SpoolIndex, Waiting
 from hermes_actors.fallback.spool.replay import Item, Replayer
 from hermes_actors.fallback.spool.spool import Spool
@@ -16,13 +16,13 @@ from hermes_actors.fallback.spool.store import SegmentStore
 from hermes_actors.log.base import Log, Stored
 from hermes_actors.log.batching import PartitionBatch
 from hermes_actors.publisher.hedging.decision import Decision
-from hermes_actors.publisher.hedging.flight import Part
+from hermes_actors.publisher.hedging.flight import Attempts
 from hermes_actors.publisher.hedging.hedge import Hedge, Remote
 from hermes_actors.publisher.idempotency import KeyClaim
 from hermes_actors.publisher.pending import Pending
 from hermes_actors.publisher.producer import TopicProducer
 from hermes_chaos.sim.faults.strikes import Fault
-from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.mutants.mutant import WHOLE, Mutant
 from hermes_chaos.sim.world import Shape
 
 _store = TopicProducer._store
@@ -96,7 +96,7 @@ def _wait_for_ever(_self: Decision, _started_s: float) -> float:
     return math.inf
 
 
-def _never_done(_self: Part) -> bool:
+def _never_done(_self: Attempts) -> bool:
     return False
 
 
@@ -141,41 +141,43 @@ PUBLISHING = (
         "spool-overtaken",
         "messages of a key go to the log while older ones of it wait in the spool",
         ((SpoolIndex, "holds", _hold_nothing),),
+        shape=WHOLE,
     ),
     Mutant(
         "replay-once",
         "what a log does not take when it is replayed is forgotten",
         ((Replayer, "_append", _replay_once),),
         seed=9,
+        shape=Shape(settle_max_s=20.0),
     ),
     Mutant(
         "breaker-never-opens",
         "a log that does not answer is given every message all the same",
         ((Breaker, "_open", _open_never),),
-        seed=12,
+        seed=3,
     ),
     Mutant(
         "breaker-never-closes",
         "a log that answers again is not used again",
         ((Breaker, "_close", _close_never),),
-        seed=2,
     ),
     Mutant(
         "no-hedge-budget",
         "every message that is slow is sent to another datacentre",
         ((HedgeBudget, "take", _grant_all),),
         seed=6,
+        shape=WHOLE,
     ),
     Mutant(
         "no-rescue",
         "a message that the hedge budget refused misses its deadline",
         ((Decision, "_rescue_s", _wait_for_ever),),
-        seed=17,
     ),
     Mutant(
         "hedge-after-answer",
         "a message goes to another datacentre though it has been answered",
-        ((Part, "is_done", property(_never_done)),),
+        ((Attempts, "is_done", property(_never_done)),),
+        seed=2,
     ),
     Mutant(
         "replay-backwards",

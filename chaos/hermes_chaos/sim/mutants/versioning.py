@@ -4,7 +4,7 @@ from hermes_actors.consumer.delivery import bodies
 from hermes_actors.model.schema import WriterSchema
 from hermes_actors.publisher.router import Routes
 from hermes_actors.schema.reading import AvroReader
-from hermes_chaos.sim.mutants.mutant import Mutant
+from hermes_chaos.sim.mutants.mutant import WHOLE, Mutant
 
 _text_of = AvroReader.text_of
 
@@ -27,11 +27,13 @@ VERSIONING = (
         "old-schema-stays",
         "a frontend goes on with the version of the schema that it knew first",
         ((Routes, "renew_schema", _stay_with_it),),
+        seed=3,
     ),
     Mutant(
         "late-schema-given-up",
         "a message is given up where it comes before the version that it is written in",
         ((bodies, "PATIENCE_S", 0.0),),
         seed=3,
+        shape=WHOLE,
     ),
 )

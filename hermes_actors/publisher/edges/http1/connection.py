@@ -1,11 +1,10 @@
-"""One HTTP/1.1 connection, without I/O: bytes in, answers out, in their order.
+"""One HTTP/1.1 connection, without I/O: bytes in, answers out, one request after the other.
 
-A publish needs no task, no future and no timer: its pending is told to the topic's producer
-while its bytes are being read, the producer's outcome calls back, and one sweep looks after the
-times of all connections. Requests that a client sends ahead are under way together.
+A publish needs no task, no future and no timer: its pending goes to the topic's producer while its
+bytes are being read, the producer's outcome calls back, and one sweep looks after the times of all
+connections. A request that is sent ahead begins when the one before it is answered.
 """
 
-from collections import deque
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from functools import partial
@@ -15,11 +14,9 @@ from hermes_actors.publisher.edges.edge import LEAVE_S, Body, Edge, Exchange, Fi
 from hermes_actors.publisher.edges.http1.wire import CONTINUE, Malformed, RequestReader, chunk
 from hermes_actors.publisher.edges.publishing import MessageBody
 from hermes_actors.publisher.edges.request import Request
-from hermes_actors.publisher.pending import SETTLED, Pending
+from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import ClientCertificate
 
-AHEAD_MAX = 32
-"""How many requests of one connection may be under way; further ones are left with the client."""
 TURN_STEPS = 32
 """Requests, or pieces of a body, that are taken in one turn of the loop: a read may bring many."""
 _LINGER_S = 1.0
@@ -40,23 +37,21 @@ class ConnectionState(Enum):
 
 _FREE = 0
 # Why nothing is taken from what has come, each a bit.
-_LATER = 1  # who publishes, a page or a request's turn is waited for
-_AHEAD = 2  # as many requests as there may be are under way
+_LATER = 1  # a page or the account of a publisher is waited for
+_TURN = 2  # the request has been read, and is not answered
 _UNREAD = 4  # the client does not read its answers
 _ROOM = 8  # the exchange takes no more for now
-_TURN = 16  # the exchange has been read, and not answered to its end
-_OTHERS = 32  # others have their turn of the loop
+_OTHERS = 16  # others have their turn of the loop
 
 
 class Http1Connection:
     """The network calls `received`, `ended`, `lost`, `paused` and `resumed`; the sweep `sweep`."""
 
     __slots__ = (
-        "_answers", "_body", "_cancel", "_close_at_s", "_edge", "_exchange", "_expects",
-        "_has_ended", "_head", "_holds", "_is_bare", "_is_chunked", "_is_last", "_is_lost",
-        "_is_refused", "_is_silent", "_is_taking", "_leaves_at_s", "_reader", "_request", "_seen",
-        "_served", "_since_s", "_steps_left", "_stopped_reading", "_unsent_bytes",
-        "_unsent_since_s", "_waiting", "_wire", "_writes_soon",
+        "_body", "_cancel", "_close_at_s", "_edge", "_exchange", "_expects", "_has_ended", "_head",
+        "_holds", "_is_bare", "_is_chunked", "_is_last", "_is_lost", "_is_refused", "_is_silent",
+        "_is_taking", "_leaves_at_s", "_owed", "_reader", "_request", "_seen", "_served",
+        "_since_s", "_steps_left", "_stopped_reading", "_unsent_bytes", "_unsent_since_s", "_wire",
         "certificate", "due_s",
     )  # fmt: skip
 
@@ -67,8 +62,8 @@ class Http1Connection:
         self._wire = wire
         self.certificate = certificate
         self._reader = RequestReader(edge.heads)
-        # What is owed to the client, in order: a publish until it is answered, else bytes.
-        self._answers: deque[Pending | bytes] = deque()
+        # The publish that is to be answered.
+        self._owed: Pending | None = None
         # Whose body is being read; None when nobody wants it.
         self._body: Body | None = None
         # The exchange whose turn it is; its body may have been read.
@@ -78,14 +73,12 @@ class Http1Connection:
         self._request: Request | None = None
         self._head = b""
         self._is_chunked = self._is_bare = False
-        # A request that cannot begin before those ahead of it are answered.
-        self._waiting: Request | None = None
         self._cancel: Callable[[], None] | None = None
         self._holds = _FREE
         # No further request is begun; what came was no HTTP; the connection ends without a word.
         self._is_last = self._is_refused = self._is_silent = False
         self._is_lost = self._has_ended = self._stopped_reading = False
-        self._is_taking = self._writes_soon = False
+        self._is_taking = False
         # The client may wait to be asked for its body.
         self._expects = False
         self._close_at_s = self._leaves_at_s = 0.0
@@ -122,8 +115,7 @@ class Http1Connection:
         if self._cancel is not None:
             self._cancel()
         self._leave_body()
-        self._waiting = None
-        self._answers.clear()
+        self._owed = None
 
     def paused(self) -> None:
         """Begin no more requests of a client that does not read its answers, until it does."""
@@ -144,7 +136,7 @@ class Http1Connection:
         if self._holds & _UNREAD and self._is_stuck(now_s):
             self._wire.abort()
         elif self._close_at_s:
-            if now_s > self._close_at_s and not self._answers:
+            if now_s > self._close_at_s:
                 self._end()
         elif self._exchange is not None:
             self._exchange.sweep(now_s)
@@ -250,19 +242,20 @@ class Http1Connection:
         self._is_taking = True
         self._steps_left = TURN_STEPS
         try:
-            goes_on = True
-            while goes_on:
-                self._take_until_held()
-                was_held = bool(self._holds)
-                if self._has_ended and not was_held:
-                    self._is_last = True
-                    if self._reader.is_in_body:
-                        self._leave_body()
-                self._write_due()
-                # What was written may have made room.
-                goes_on = was_held and not self._holds
+            self._take_until_held()
         finally:
             self._is_taking = False
+        if self._is_lost:
+            return
+        if self._has_ended and not self._holds:
+            self._is_last = True
+            if self._reader.is_in_body:
+                self._leave_body()
+        if self._expects and self._body is not None and self._holds in (_FREE, _UNREAD):
+            self._expects = False
+            self._wire.write(CONTINUE)
+        if self._is_last and not (self._owed or self._exchange or self._holds & _LATER):
+            self._close()
         # Not before: what is read while something is left would pile up.
         if self._stopped_reading and not (self._holds or self._is_lost):
             self._stopped_reading = False
@@ -309,9 +302,6 @@ class Http1Connection:
             self._is_last = True
         if request.refusal is not None:
             self.answer(self._edge.refuse(request.refusal))
-        elif self._answers and self._edge.needs_turn(request):
-            self._holds |= _LATER
-            self._waiting = request
         else:
             self._request = request
             self._edge.begin(self, request)
@@ -344,44 +334,37 @@ class Http1Connection:
     def _end_body(self) -> None:
         body, self._body = self._body, None
         if body is not None:
-            body.end()
-        if self._exchange is not None:
             self._holds |= _TURN
+            body.end()
 
     # Answers.
 
     def owe(self, pending: Pending) -> bytes | None:
         """As `Line.owe`."""
         self._is_last |= self._edge.is_leaving
-        self._owe(pending)
-        return self._reader.whole_body()
+        self._owed = pending
+        body = self._reader.whole_body()
+        if body is not None:
+            self._holds |= _TURN
+        return body
 
     def settled(self, pending: Pending) -> None:
         """As `Line.settled`."""
-        if self._is_lost:
+        if pending is not self._owed:
             return
-        body = self._body
-        if isinstance(body, MessageBody) and body.pending is pending:
-            self._cut_short(body)
-        if self._is_taking or not self._answers or pending is not self._answers[0]:
-            return
-        if len(self._answers) == 1:
-            self._write_due()
-        elif not self._writes_soon:
-            # Others of this connection may be settled in this turn too.
-            self._writes_soon = True
-            self._edge.host.soon(self._write_due)
-
-    def _cut_short(self, body: MessageBody) -> None:
-        """End the connection: the request is answered before its body; silently, if none came."""
-        self._body = None
-        self._is_last = True
-        if body.has_begun:
-            return
-        # Not a byte of it came: the connection ends without a word, as Hermes has it.
-        self._answers.pop()
-        self._is_silent = True
-        self._close_at_s = self._edge.now_s + self._edge.silence_s
+        self._owed = None
+        body, self._body = self._body, None
+        if isinstance(body, MessageBody):
+            # It is answered before its body has come.
+            self._is_last = True
+            self._is_silent = not body.has_begun
+        if self._is_silent:
+            # Not a byte of it came: the connection ends without a word, as Hermes has it.
+            self._close_at_s = self._edge.now_s + self._edge.silence_s
+        else:
+            self._is_last |= self._edge.is_leaving
+            self._wire.write(self._edge.rendered(pending, closes=self._is_last))
+        self._release(_TURN)
 
     def answer(self, answer: Answer, *, is_of_publish: bool = False) -> None:
         """As `Line.answer`."""
@@ -392,63 +375,10 @@ class Http1Connection:
         if answer.closes or is_leaving or (is_unread and self._expects):
             self._is_last = True
         render = self._edge.renderer.answer
-        self._owe(render(answer, is_of_publish=is_of_publish, closes=self._is_last))
-        if self._exchange is not None:
-            # It has not begun its own answer.
-            self._exchange = self._body = None
-            self._release(_ROOM | _TURN)
-
-    def _owe(self, answer: Pending | bytes) -> None:
-        self._answers.append(answer)
-        if len(self._answers) >= AHEAD_MAX:
-            self._holds |= _AHEAD
-
-    def _write_due(self) -> None:
-        """Write the answers that are due, in one piece; then what becomes of the connection."""
-        self._writes_soon = False
-        if self._is_lost:
-            return
-        answers = self._answers
-        due: list[bytes] = []
-        while answers:
-            first = answers[0]
-            if not isinstance(first, bytes):
-                if first.state is not SETTLED:
-                    break
-                # A request that waits for its turn, or for who sends it, is answered after it.
-                is_last = len(answers) == 1 and not self._holds & _LATER
-                if is_last and self._edge.is_leaving:
-                    self._is_last = True
-                first = self._edge.rendered(first, closes=is_last and self._is_last)
-            answers.popleft()
-            due.append(first)
-        if due:
-            self._wire.write(due[0] if len(due) == 1 else b"".join(due))
-        if self._expects and self._holds & ~_UNREAD == _FREE:
-            self._ask_for_body()
-        if not answers:
-            self._go_on()
-        elif self._holds & _AHEAD and len(answers) <= AHEAD_MAX // 2:
-            self._release(_AHEAD)
-
-    def _ask_for_body(self) -> None:
-        """Write 100 Continue if all before is answered: it is for one request."""
-        ahead = len(self._answers) - isinstance(self._body, MessageBody)
-        if self._body is not None and not ahead:
-            self._expects = False
-            self._wire.write(CONTINUE)
-
-    def _go_on(self) -> None:
-        """Go on when every answer has been written: with the next request, or to the end."""
-        if self._waiting is not None:
-            request, self._waiting = self._waiting, None
-            self._begin(request)
-            if self._cancel is None:
-                self._release(_LATER)
-        elif self._holds & _AHEAD:
-            self._release(_AHEAD)
-        elif self._is_last and self._exchange is None and not self._holds & _LATER:
-            self._close()
+        self._wire.write(render(answer, is_of_publish=is_of_publish, closes=self._is_last))
+        # An exchange has not begun its own answer.
+        self._exchange = self._body = None
+        self._release(_ROOM | _TURN)
 
     def _close(self) -> None:
         if self._has_ended:
@@ -472,9 +402,7 @@ class Http1Connection:
     def _leave_body(self) -> None:
         """Leave the body that is being read: the rest of it will not come."""
         body, self._body = self._body or self._exchange, None
-        if isinstance(body, MessageBody):
-            self._answers.pop()
-        self._exchange = None
+        self._exchange = self._owed = None
         if body is not None:
             body.gone()
 
@@ -486,7 +414,7 @@ class Http1Connection:
             self._wire.close()
 
     def _state(self) -> ConnectionState:
-        if self._answers or self._holds or self._exchange is not None:
+        if self._owed or self._holds or self._exchange is not None:
             return ConnectionState.BUSY
         if self._reader.is_in_body:
             return ConnectionState.UNWANTED

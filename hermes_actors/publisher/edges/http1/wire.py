@@ -15,7 +15,7 @@ from wsgiref.handlers import format_date_time
 import httptools
 
 from hermes_actors.config import FrontendConfig
-from hermes_actors.publisher.answers import Answer, encoded
+from hermes_actors.publisher.answers import Answer
 from hermes_actors.publisher.edges.request import Request
 from hermes_actors.publisher.pending import ABSENT, CHUNKED
 
@@ -380,12 +380,11 @@ class Renderer:
                 self._date,
             )
 
-    def stored(self, message_id: str, more: Sequence[tuple[str, str]], *, closes: bool) -> bytes:
-        """The 201 of a message, with `more` headers."""
-        return b"%b%b\r\n%b%b\r\n" % (
+    def stored(self, message_id: str, *, closes: bool) -> bytes:
+        """The 201 of a message."""
+        return b"%b%b\r\n%b\r\n" % (
             self._stored,
             message_id.encode(),
-            _lines(encoded(more)) if more else b"",
             _CLOSE if closes else self._keep_alive,
         )
 

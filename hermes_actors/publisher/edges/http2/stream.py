@@ -159,7 +159,7 @@ class Stream:
     def settled(self, pending: Pending) -> None:
         """As `Line.settled`."""
         if not self._is_over and type(pending.outcome) is not Abandoned:
-            self.answer(self._connection.edge.answer_to(pending))
+            self.answer(pending.answer)
 
     def take_body(self, body: Body) -> None:
         """As `Line.take_body`."""

@@ -1,0 +1,49 @@
+"""The newest records of a log topic."""
+
+from collections.abc import Mapping, Sequence
+
+import trio
+
+from hermes_actors.log.base import EARLIEST, Log, LogUnavailable
+from hermes_actors.log.ranges import read_forwards
+from hermes_actors.model.record import StoredRecord
+
+BYTES_MAX = 16_777_216
+_TIMEOUT_S = 20.0
+
+
+async def newest(
+    log: Log, log_topic: str, ends: Mapping[int, int], most: int
+) -> list[StoredRecord]:
+    """The newest records below `ends`, of all partitions together, the oldest first: `most`, or as
+    many as have BYTES_MAX. Raises LogUnavailable, UnknownTopic.
+    """
+    kept: list[StoredRecord] = []
+
+    def take(batch: Sequence[StoredRecord]) -> bool:
+        nonlocal kept
+        kept = _newest_of([*kept, *batch], most)
+        return True
+
+    try:
+        with trio.fail_after(_TIMEOUT_S):
+            starts = await log.positions(log_topic, EARLIEST)
+            for partition, end in sorted(ends.items()):
+                start = max(starts.get(partition, 0), end - most)
+                await read_forwards(log, log_topic, partition, start, end, take)
+    except trio.TooSlowError as error:
+        raise LogUnavailable(
+            f"the log of datacentre {log.dc} did not answer within {_TIMEOUT_S:g} s"
+        ) from error
+    return kept
+
+
+def _newest_of(records: list[StoredRecord], most: int) -> list[StoredRecord]:
+    records.sort(key=lambda each: (each.timestamp_ms, each.partition, each.offset))
+    size_bytes = count = 0
+    for record in reversed(records[-most:]):
+        size_bytes += len(record.value)
+        if count and size_bytes > BYTES_MAX:
+            break
+        count += 1
+    return records[len(records) - count :]

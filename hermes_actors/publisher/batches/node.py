@@ -1,0 +1,95 @@
+"""The batches of one node that are open, and the bounds that they share."""
+
+from hermes_actors.config import FrontendConfig
+from hermes_actors.errors import HermesError, Refused, Unavailable
+from hermes_actors.publisher.answers import Answer
+from hermes_actors.publisher.batches.exchange import BatchExchange, BatchRequest
+from hermes_actors.publisher.batches.forms import form_of
+from hermes_actors.publisher.batches.room import Room
+from hermes_actors.publisher.demands import Head, body_head_of
+from hermes_actors.publisher.edges.edge import Edge, Line
+from hermes_actors.publisher.gateway import Gateway
+from hermes_actors.publisher.pending import Route
+
+_APPENDS_A_TOPIC = 2
+"""The appends that batches have under way for a topic: one is on its way, one is ready."""
+
+
+class Batches:
+    """Begins batches, and ends them all with the node."""
+
+    def __init__(self, config: FrontendConfig, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._config = config
+        self.room = Room(
+            _APPENDS_A_TOPIC * config.batch_records_max, config.batch_in_flight_bytes_max
+        )
+        self._open: dict[BatchExchange, None] = {}
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def begin(
+        self, topic: str, key: bytes | None, head: Head, line: Line, edge: Edge
+    ) -> BatchExchange | Answer:
+        """Check what the headers say: the answer at once, or a batch that wants its body."""
+        gateway = self._gateway
+        route = gateway.admit_batch(topic, head)
+        if isinstance(route, Answer):
+            return route
+        try:
+            request = self._request(route, key, head)
+        except HermesError as error:
+            return gateway.refuse(error, route, closes=True)
+        batch = BatchExchange(request, line, edge, gateway, self.room, self._closed)
+        self._open[batch] = None
+        route.drain.in_flight += 1
+        return batch
+
+    def end_all(self) -> None:
+        """The node is about to end: batches are read no further, and what was read is answered."""
+        error = Unavailable(
+            "The server is shutting down: lines after this were not read; send them again, to "
+            "another node"
+        )
+        for batch in list(self._open):
+            batch.stop(error)
+
+    def _request(self, route: Route, key: bytes | None, head: Head) -> BatchRequest:
+        if head.get("idempotency-key") is not None:
+            raise Refused(
+                "Idempotency-Key is for one message; in a batch give each an id, as a line of "
+                "application/vnd.hermes.messages+ndjson"
+            )
+        if head.get("hermes-replay-id") is not None:
+            raise Refused("Hermes-Replay-Id is for one message; send each in a request of its own")
+        coding = head.get("content-encoding") or "identity"
+        if coding.strip().lower() != "identity":
+            raise Refused(
+                f"Content-Encoding {coding} is not read: a batch is taken apart; send it as it is",
+                status=415,
+            )
+        if len(self._open) >= self._config.batch_streams_max:
+            error = Unavailable(
+                f"{len(self._open)} batches are being published on this node; try again later"
+            )
+            error.headers = (("retry-after", "1"),)
+            raise error
+        demands = self._gateway.demands
+        common = demands.common(head)
+        form = form_of(
+            head.get("content-type"),
+            self._config.body_bytes_max,
+            self._config.header_bytes_max,
+            common,
+            demands.pick,
+            takes_events=self._config.cloud_events,
+        )
+        # Each message of a batch is JSON, whatever form the batch has.
+        body_head = body_head_of(head, "application/json")
+        return BatchRequest(route, form, key, head.account, common, body_head)
+
+    def _closed(self, batch: BatchExchange) -> None:
+        del self._open[batch]
+        batch.route.drain.in_flight -= 1

@@ -1,0 +1,161 @@
+"""Contents that are read again and again without a restart: users and keys in files, keys at a URL.
+
+The last good value stays in force while the content cannot be read or makes no sense.
+"""
+
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+import httpx
+import trio
+
+from hermes_actors.errors import StartupError
+from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.users import WrongFile
+
+T = TypeVar("T")
+
+EARLY_INTERVAL_S = 10.0
+TIMEOUT_S = 5.0
+_RETRY_S = 5.0
+_BYTES_MAX = 4_194_304
+_logger = logging.getLogger(__name__)
+
+
+class Watched(Generic[T]):
+    """What `parse` makes of the bytes that `read` gives, read again each `interval_s`.
+
+    `field` names the setting, and `place` what it holds, for the log. `parse` raises WrongFile.
+    """
+
+    def __init__(
+        self,
+        field: str,
+        place: str,
+        read: Callable[[], Awaitable[bytes]],
+        parse: Callable[[bytes], T],
+        nothing: T,
+        clock: Clock,
+        *,
+        interval_s: float,
+    ) -> None:
+        self._name = f"{field}: {place}"
+        self._read = read
+        self._parse = parse
+        self._clock = clock
+        self._interval_s = interval_s
+        self._content: bytes | None = None
+        self._early_at_s = float("-inf")
+        self._asked = trio.Event()
+        self._waiting: list[anyio.Event] = []
+        self.value = nothing
+        self.changes = 0
+        self.trouble = "it was not read yet"
+
+    @property
+    def is_known(self) -> bool:
+        """True once a good value has been read."""
+        return self._content is not None
+
+    async def load(self) -> None:
+        """Read it for the first time. A trio coroutine. Raises StartupError."""
+        self.trouble = await self._update()
+        if self.trouble:
+            raise StartupError(f"{self._name}: {self.trouble}")
+
+    async def run(self) -> None:
+        """Read it again and again. A trio coroutine."""
+        while True:
+            await self.check()
+            pause_s = min(self._interval_s, _RETRY_S) if self.trouble else self._interval_s
+            with trio.move_on_after(pause_s):
+                await self._asked.wait()
+
+    async def check(self) -> None:
+        """Read it now. A trio coroutine."""
+        self._asked = trio.Event()
+        trouble = await self._update()
+        if trouble and trouble != self.trouble:
+            kept = "; what it held before stays in force" if self.is_known else ""
+            _logger.error("%s: %s%s", self._name, trouble, kept)
+        self.trouble = trouble
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.set()
+
+    async def _update(self) -> str:
+        """Take what is there now; what is wrong with it, "" for nothing."""
+        try:
+            with trio.fail_after(TIMEOUT_S):
+                content = await self._read()
+            if len(content) > _BYTES_MAX:
+                raise WrongFile(f"is longer than {_BYTES_MAX} bytes")
+            if content != self._content:
+                self.value = self._parse(content)
+                self._content = content
+                self.changes += 1
+        except OSError as error:
+            return error.strerror or str(error)
+        except (WrongFile, httpx.HTTPError, httpx.InvalidURL, trio.TooSlowError) as error:
+            return str(error) or type(error).__name__
+        return ""
+
+    async def read_early(self) -> None:
+        """Something is missing in it: wait for a bounded time until it is read once more.
+
+        On either loop; at most once each `EARLY_INTERVAL_S`.
+        """
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._early_at_s + EARLY_INTERVAL_S:
+            self._early_at_s = now_s
+            self._asked.set()
+        elif not self._waiting:
+            return
+        ended = anyio.Event()
+        self._waiting.append(ended)
+        with anyio.move_on_after(TIMEOUT_S):
+            await ended.wait()
+
+
+def watched_file(
+    field: str, path: str, parse: Callable[[bytes], T], nothing: T, clock: Clock, interval_s: float
+) -> Watched[T]:
+    """A file."""
+
+    async def read() -> bytes:
+        return await trio.to_thread.run_sync(Path(path).read_bytes)
+
+    return Watched(field, path, read, parse, nothing, clock, interval_s=interval_s)
+
+
+def watched_url(
+    field: str,
+    url: str,
+    parse: Callable[[bytes], T],
+    nothing: T,
+    clock: Clock,
+    interval_s: float,
+    *,
+    context: ssl.SSLContext | bool = True,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> Watched[T]:
+    """A URL. `context` says whom to trust; `transport` is for tests."""
+    # Neither a password nor a query, which may hold a key, belongs into a log.
+    parts = urlsplit(url)
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    async def read() -> bytes:
+        async with httpx.AsyncClient(
+            verify=context, transport=transport, timeout=TIMEOUT_S
+        ) as client:
+            answer = await client.get(url)
+        if answer.status_code != 200:
+            raise WrongFile(f"answered {answer.status_code}")
+        return answer.content
+
+    return Watched(field, shown, read, parse, nothing, clock, interval_s=interval_s)
