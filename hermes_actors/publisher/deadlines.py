@@ -6,9 +6,8 @@ no timer of its own. The few that have a later limit too stand in a heap until t
 """
 
 from collections import deque
-from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import chain, count
+from itertools import count
 
 import trio
 
@@ -54,13 +53,6 @@ class Deadlines:
         if self.is_parked:
             self.is_parked = False
             self._woken.set()
-
-    def unanswered(self) -> Iterator[Pending]:
-        """All that wait for their answers."""
-        later = (pending for _, _, _, pending in self._later)
-        for pending in chain(*self._lanes.values(), later):
-            if not pending.is_answered:
-                yield pending
 
     def sweep(self, now_s: float) -> float | None:
         """Expire all whose time is over; the earliest deadline left, None when there is none."""

@@ -350,13 +350,12 @@ ListenersOf = Callable[[Topic], Sequence[Transitions]]
 class Route:
     """One live topic: what publishing to it needs, worked out once and not for each message.
 
-    `is_open` is False while the topic's producer backs off after a failure. `version` grows when
-    the topic changes, so that the producer looks its partitions up again; `change` also wakes it,
-    before the next message. `producer` is what the supervisor calls that actor, `ref` its mailbox.
-    `partitions` is 0 until the producer knows how many the log topic has. `batch_limits` are those
-    of batches' messages. `validate` is what the topic's schema demands of a message, None for
-    nothing, `listeners` hear of its publishes; `schema_of` and `listeners_of` give both for
-    the topic as it is now.
+    `is_open` is False while the topic's producer backs off after a failure. `change` wakes it when
+    the topic changes, so that it looks its partitions up again. `producer` is what the supervisor
+    calls that actor, `ref` its mailbox. `partitions` is 0 until the producer knows how many the log
+    topic has. `batch_limits` are those of batches' messages. `validate` is what the topic's schema
+    demands of a message, None for nothing, `listeners` hear of its publishes; `schema_of` and
+    `listeners_of` give both for the topic as it is now.
     """
 
     name: str
@@ -372,7 +371,6 @@ class Route:
     spool: Spool | None = None
     is_open: bool = True
     partitions: int = 0
-    version: int = 0
     changed: trio.Event = field(default_factory=trio.Event)
     incarnation: int = field(init=False)
     batch_limits: Limits = field(init=False)
@@ -389,7 +387,6 @@ class Route:
         """Take the topic as it is now, and wake who waits for `changed`."""
         self.topic = topic
         self._ask_again()
-        self.version += 1
         self.changed.set()
         self.changed = trio.Event()
 

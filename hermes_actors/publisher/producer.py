@@ -65,7 +65,7 @@ class TopicProducer:
         self._watched = trio.Event()
         self._watching = trio.CancelScope()
         self._passing = trio.CancelScope()
-        self._looked_up = (-1, 0.0)
+        self._looked_up_s = -math.inf
         self._asking_own = trio.CancelScope()
         # As long as nobody knows how many partitions there are.
         self._batcher: Batcher[Pending] = Batcher(
@@ -109,6 +109,7 @@ class TopicProducer:
                 self._asking_own.cancel()
             hedge = self._hedge_now
             await changed.wait()
+            self._looked_up_s = -math.inf
 
     @property
     def _hedge_now(self) -> Hedge | None:
@@ -350,14 +351,13 @@ class TopicProducer:
         delay_s = _LOOKUP_FIRST_S
         while True:
             hedge = self._hedge_now
-            version = self.route.version
+            self._looked_up_s = self.clock.monotonic_s()
             settings = None
             patience_s = math.inf if hedge is None else _OWN_LOG_PATIENCE_S
             with trio.move_on_after(patience_s) as self._asking_own:
                 settings = await self._describe()
             now_s = self.clock.monotonic_s()
             if settings is not None:
-                self._looked_up = (version, now_s)
                 self.route.partitions = settings.partitions
                 return settings.partitions
             if self._inbox.is_closed and not self.route.drain.in_flight:
@@ -387,13 +387,9 @@ class TopicProducer:
         decision.is_own_known = True
 
     def _look_up_if_due(self) -> None:
-        version, at_s = self._looked_up
         now_s = self.clock.monotonic_s()
-        if version != self.route.version:
-            # It may have changed just now, and `_follow_topic` not have run yet.
-            self._equip()
-        if version != self.route.version or now_s >= at_s + _LOOK_AGAIN_S:
-            self._looked_up = (self.route.version, now_s)
+        if now_s >= self._looked_up_s + _LOOK_AGAIN_S:
+            self._looked_up_s = now_s
             if self._hedge is None or self._hedge.decision.is_own_known:
                 self._appends.start_soon(self._look_again)
 

@@ -171,7 +171,7 @@ class Routes:
         """Give the route what its topic, as this says, asks for."""
         limit_ms = self._limit_ms(topic)
         spool = self.spool_of(topic)
-        if spool is not None or route.spool is None or not self._is_under_way(route):
+        if spool is not None:
             # Else it keeps the spool that it had: what is under way may get there yet, and newer
             # messages must not overtake it.
             route.spool = spool
@@ -191,10 +191,6 @@ class Routes:
         if spool is None or not topic.fallback_to_remote_datacenter_enabled:
             return spool
         return spool if spool.config.for_fallback_topics or spool.index.has(topic.name) else None
-
-    def _is_under_way(self, route: Route) -> bool:
-        """Something of it waits for its answer."""
-        return any(pending.route is route for pending in self.deadlines.unanswered())
 
     def _limits(self, limit_ms: int, *, has_spool: bool) -> Limits:
         limits = Limits(limit_ms, limit_ms, limit_ms)

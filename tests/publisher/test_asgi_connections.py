@@ -7,12 +7,10 @@ from collections.abc import Awaitable, Callable
 import h2.connection
 import h2.settings
 import pytest
-import uvloop
-from hyperframe.frame import DataFrame, Frame, GoAwayFrame, RstStreamFrame
+from hyperframe.frame import DataFrame, Frame, GoAwayFrame
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.publisher.edges.asgi import AsgiServer
-from hermes_actors.publisher.edges.http2.connection import Http2Connection
 from hermes_actors.runtime.clock import SystemClock
 
 pytestmark = pytest.mark.live
@@ -84,19 +82,6 @@ def test_a_client_that_reads_nothing_loses_its_connection() -> None:
     serve(client)
 
 
-def test_a_client_that_reads_slowly_keeps_its_connection() -> None:
-    async def client(port: int) -> None:
-        with connect(port) as connection:
-            request = b"GET / HTTP/1.1\r\nHost: x\r\n"
-            last = request + b"Connection: close\r\n\r\n"
-            await asyncio.get_running_loop().sock_sendall(
-                connection, (request + b"\r\n") * 9 + last
-            )
-            assert await read_to_the_end(connection, UNREAD_S / 50) > 10 * len(PAGE)
-
-    serve(client)
-
-
 def test_an_http2_client_that_gives_no_room_loses_its_connection() -> None:
     async def client(port: int) -> None:
         protocol = h2.connection.H2Connection()
@@ -147,64 +132,6 @@ def test_an_http2_client_is_told_to_go_and_what_is_on_its_way_is_answered() -> N
         writer.close()
 
     asyncio.run(main())
-
-
-def test_a_connection_that_turns_out_to_be_http2_while_its_listener_ends_is_answered() -> None:
-    async def main() -> None:
-        server = AsgiServer(
-            PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
-        )
-        await server.start()
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        await asyncio.sleep(0.05)
-        stopping = asyncio.create_task(server.stop())
-        await asyncio.sleep(0.05)
-        client = h2.connection.H2Connection()
-        client.initiate_connection()
-        client.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 2 * len(PAGE)})
-        client.increment_flow_control_window(2 * len(PAGE))
-        headers = [(":method", "GET"), (":path", "/"), (":scheme", "http"), (":authority", "x")]
-        client.send_headers(1, headers, end_stream=True)
-        writer.write(client.data_to_send())
-        async with asyncio.timeout(5):
-            frames = frames_in(await reader.read())
-        assert not any(isinstance(each, RstStreamFrame) for each in frames)
-        goodbyes = [each.last_stream_id for each in frames if isinstance(each, GoAwayFrame)]
-        assert goodbyes == [2**31 - 1, 1]
-        body = [each.data for each in frames if isinstance(each, DataFrame)]
-        assert b"".join(body) == PAGE
-        await stopping
-        writer.close()
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("turns", range(4))
-def test_a_connection_that_is_just_lost_does_not_keep_its_listener_from_ending(turns) -> None:
-    async def main() -> None:
-        server = AsgiServer(
-            PageEdge().serve, FrontendConfig(port=0), SystemClock(), field="management.port"
-        )
-        await server.start()
-        try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            client = h2.connection.H2Connection()
-            client.initiate_connection()
-            writer.write(client.data_to_send())
-            # Its settings: the connection is known to speak HTTP/2.
-            assert await reader.read(9)
-            (connection,) = server.connections
-            assert isinstance(connection, Http2Connection)
-            connection.wire.abort()
-            for _ in range(turns):
-                await asyncio.sleep(0)
-        finally:
-            await server.stop()
-        assert not server.connections
-        writer.close()
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main())
 
 
 def frames_in(data: bytes) -> list[Frame]:

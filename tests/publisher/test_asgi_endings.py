@@ -4,7 +4,6 @@ import asyncio  # noqa: TID251 -- the edge lives on the host loop
 import logging
 import os
 import socket
-import struct
 from collections.abc import Awaitable, Callable
 
 import h2.connection
@@ -192,64 +191,3 @@ def test_a_websocket_over_http2_is_refused_and_the_connection_goes_on(caplog) ->
 
     serve(client)
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
-
-
-def test_two_lengths_are_400_and_closed() -> None:
-    async def client(port: int) -> None:
-        request = HEAD + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-        answer = await answer_to(port, request, HEAD + b"Content-Length: 0\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 400")
-        assert answer.count(b"HTTP/1.1") == 1
-
-    serve(client)
-
-
-@pytest.mark.parametrize(
-    ("parts", "status"),
-    [
-        ([b"G", b"ET / HT"], b""),
-        ([b"GET / HTTP/1.1\r\n"] + [b"A: b\r\n"] * 100, b""),
-        ([b""], b""),
-        ([b"GET / HTTP/1.1\r\nA: " + b"x" * 100_000], b"HTTP/1.1 431"),
-        ([b"\x00\xff" * 1_000 + b"\r\n\r\n"], b"HTTP/1.1 400"),
-        ([HEAD + b"Content-Length: -1\r\n\r\n"], b"HTTP/1.1 400"),
-        ([HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n"], b"HTTP/1.1 400"),
-        ([HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"], b"HTTP/1.1 "),
-        ([PREFACE + b"\xff" * 50_000], b""),
-        ([PREFACE], b""),
-        ([PREFACE + b"\0\0\0\4\0\0\0\0\0"], b""),
-        ([b"\x16\x03\x01\x02\x00\x01\x00"], b""),
-    ],
-)
-def test_what_is_no_request_ends_its_connection(parts, status) -> None:
-    async def client(port: int) -> None:
-        assert (await answer_to(port, *parts, pause_s=0.01)).startswith(status)
-
-    serve(client)
-
-
-def test_requests_in_one_packet_are_answered_one_after_another() -> None:
-    async def client(port: int) -> None:
-        one = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-        last = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        answer = await answer_to(port, one * 500 + last)
-        assert answer.count(b"HTTP/1.1 408") == 501
-
-    serve(client)
-
-
-def test_connections_above_the_bound_are_closed_and_their_place_comes_back() -> None:
-    async def client(port: int) -> None:
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
-        await asyncio.sleep(0.05)
-        ended = [reader.at_eof() for reader, _ in held]
-        assert ended.count(False) == CONFIG.connections_max
-        for _, writer in held:
-            linger = struct.pack("ii", 1, 0)
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            writer.close()
-        await asyncio.sleep(0.05)
-        request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        assert (await answer_to(port, request)).startswith(b"HTTP/1.1 408")
-
-    serve(client)

@@ -165,14 +165,6 @@ async def test_the_table_of_the_docs_holds(open_secured, autojump_clock, mode):
             assert answer.status_code == int(expected), (topic, shown)
 
 
-async def test_nobody_is_asked_where_the_topic_does_not_demand_it(open_secured, autojump_clock):
-    mechanism = ByName()
-    async with open_secured("constraint_driven", mechanism) as world:
-        await world.add_topic("shop.open")
-        assert (await world.publish("shop.open", authorization="Name shop")).status_code == 201
-    assert mechanism.asked == 0
-
-
 @pytest.mark.parametrize("mode", ["constraint_driven", "pro_active"])
 @pytest.mark.parametrize("path", ["/topics/shop.guarded", "/topics/shop.guarded/batch"])
 async def test_credentials_that_are_shown_twice_are_nobodys(
@@ -192,16 +184,6 @@ async def test_credentials_that_are_shown_twice_are_nobodys(
         assert 'global_http_status_codes_total{status_code="400"} 3.0' in world.text()
         assert world.stored == []
     assert mechanism.asked == 0
-
-
-async def test_a_topic_that_is_open_to_all_does_not_look_at_two_credentials_either(
-    open_secured, autojump_clock
-):
-    async with open_secured("constraint_driven") as world:
-        await world.add_topic("shop.open")
-        headers = [("authorization", "Name bad"), ("authorization", "Name shop")]
-        answer = await world.client.post("/topics/shop.open", content=b"{}", headers=headers)
-        assert answer.status_code == 201
 
 
 async def test_a_topic_is_guarded_even_where_nobody_is_asked(world):

@@ -84,34 +84,6 @@ def test_who_may_publish(
         assert following.status_code == 201
 
 
-@pytest.mark.parametrize("is_http2", [False, True])
-@pytest.mark.parametrize("path", ["/topics/shop.guarded", "/topics/shop.guarded/batch"])
-def test_credentials_that_are_shown_twice_are_refused(
-    frontend: Process, path: str, is_http2: bool
-) -> None:
-    pairs = (b"shop-app:wrong", b"shop-app:s3cret")
-    lines = [b"Basic " + base64.b64encode(pair) for pair in pairs]
-    with httpx.Client(http1=not is_http2, http2=is_http2) as client:
-        headers = [(b"Authorization", line) for line in lines]
-        answer = client.post(f"{frontend.url}{path}", content=b"{}", headers=headers)
-        assert (answer.status_code, answer.json()["code"]) == (400, "VALIDATION_ERROR")
-
-
-def test_constraint_driven_asks_where_the_topic_demands_it(users_file: str) -> None:
-    settings = {"authentication": {"enabled": True}}
-    with secured({"users_file": users_file}, **settings) as frontend:
-        guarded, opened = (
-            f"{frontend.url}/topics/shop.guarded",
-            f"{frontend.url}/topics/shop.orders",
-        )
-        assert httpx.post(opened, content=b"{}", auth=("shop-app", "wrong")).status_code == 201
-        answer = httpx.post(guarded, content=b"{}")
-        assert (answer.status_code, answer.content) == (401, b"")
-        assert answer.headers["www-authenticate"].startswith("Basic ")
-        assert httpx.post(guarded, content=b"{}", auth=("shop-app", "s3cret")).status_code == 201
-        assert httpx.post(guarded, content=b"{}", auth=("other", "s3cret")).status_code == 403
-
-
 class Certificates:
     """Two authorities; the server trusts clients of the first one only."""
 

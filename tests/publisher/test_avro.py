@@ -14,7 +14,6 @@ from hermes_actors.metadata.state import Register
 from hermes_actors.model.message import from_record
 from hermes_actors.model.schema import Schema, SchemaKind, WriterSchema
 from hermes_actors.model.topic import ContentType
-from hermes_actors.publisher.demands import Head
 from hermes_actors.schema.avro import BodyForm, avro_schema
 from hermes_actors.schema.loop_limits import BODY_BYTES_MAX
 from tests.publisher.batch_exchange import EVENTS, call
@@ -100,15 +99,6 @@ async def test_propagated_headers_are_in_the_metadata_and_forge_nothing(
     assert metadata["timestamp"] != "0"
 
 
-@pytest.mark.parametrize(
-    "content_type", ["application/json; charset=utf-8", "Application/JSON", "application/json;x"]
-)
-async def test_content_types_are_read_as_people_write_them(
-    users, content_type: str, autojump_clock
-) -> None:
-    assert (await publish(users, b'{"age": 7}', content_type)).status_code == 201
-
-
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/jsonx", "avro"])
 async def test_another_content_type_is_refused_and_named(
     users, content_type: str | None, autojump_clock
@@ -142,11 +132,6 @@ async def test_a_header_asks_for_a_version(users, header: str, autojump_clock) -
     assert from_record(users.stored[0], str).written_with == WriterSchema(1, IDS[1])
 
 
-@pytest.mark.parametrize("version", ["abc", "", "-1", "0", "1.5", "9" * 30])
-async def test_what_is_no_version_asks_for_none(users, version: str, autojump_clock) -> None:
-    assert (await publish(users, b'{"age": 7}', schema_version=version)).status_code == 201
-
-
 async def test_an_unknown_version_is_refused_in_hermes_words(users, autojump_clock) -> None:
     answer = await publish(users, b'{"age": 7}', schema_version="3")
     told = refused(answer, "SCHEMA_VERSION_DOES_NOT_EXIST")
@@ -172,31 +157,6 @@ async def test_a_topic_without_a_schema_says_so_until_it_has_one(world, autojump
     assert answer.json()["code"] == "SCHEMA_COULD_NOT_BE_LOADED"
     set_version(world, 1, V1)
     assert (await publish(world, b'{"age": 7}')).status_code == 201
-
-
-async def test_a_json_schema_of_the_same_subject_is_no_version(users, autojump_clock) -> None:
-    own_id = 90_001
-    stored = Schema(SchemaKind.JSON, "{}")
-    users.catalog.apply(Register(schema_key(own_id), 0, 9, "dc1", schema_body(stored)))
-    version = Register(version_key("shop.users", 3), 0, 9, "dc1", version_body(own_id))
-    users.catalog.apply(version)
-    users.frontend.routes.renew_schema("shop.users")
-    assert (await publish(users, b'{"age": 7}')).status_code == 201
-    assert from_record(users.stored[0], str).written_with == WriterSchema(1, IDS[1])
-
-
-async def test_who_asks_while_his_topic_becomes_avro_is_told_to_try_again(
-    world, autojump_clock
-) -> None:
-    await world.add_topic("shop.users")
-    gateway = world.frontend.gateway
-    pending = world.admit("shop.users", b'{"age": 7}')
-    assert not pending.is_done
-    first = gateway.admit("shop.users", 10, None, Head([], {}), lambda _pending: None)
-    await world.add_topic("shop.users", content_type=ContentType.AVRO, is_created=False)
-    set_version(world, 1, V1)
-    gateway.hand_over(first, b'{"age": 7}')
-    assert first.answer.status == 503
 
 
 # What is stored.
@@ -295,16 +255,3 @@ async def test_a_dry_run_stores_what_comes_and_tells_what_would_not_fit(
 
 def _dry(topic):
     return replace(topic, json_to_avro_dry_run=True)
-
-
-async def test_a_dry_run_refuses_nothing_of_a_batch_for_being_large(
-    open_world, autojump_clock
-) -> None:
-    async with open_world() as world:
-        await world.add_topic("shop.users", message_bytes_max=1_000_000)
-        set_version(world, 1, V2)
-        route = world.frontend.routes.by_name["shop.users"]
-        route.change(_dry(route.topic))
-        body = json.dumps({"age": 7, "name": "x" * BODY_BYTES_MAX}).encode() + b"\n"
-        (line,) = (await call(world, body, topic="shop.users")).lines
-        assert line["status"] == 201

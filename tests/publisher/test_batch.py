@@ -43,12 +43,6 @@ async def test_each_line_is_a_message_and_has_an_answer_in_its_place(world, auto
     assert all(dict(record.headers)["dc"] == b"dc1" for record in world.stored)
 
 
-async def test_each_element_of_an_array_is_a_message_byte_for_byte(world, autojump_clock) -> None:
-    exchange = await call(world, b' [ {"a" :1}', b', "x,y" ,[1, 2] ] ', content_type=ARRAY)
-    assert [record.value for record in world.stored] == [b'{"a" :1}', b'"x,y"', b"[1, 2]"]
-    assert [line["status"] for line in exchange.lines] == [201, 201, 201]
-
-
 async def test_of_an_array_that_is_no_json_nothing_is_stored(world, autojump_clock) -> None:
     exchange = await call(world, b'[{"a":1}, nothing, 3]', content_type=ARRAY)
     assert world.stored == []
@@ -56,12 +50,6 @@ async def test_of_an_array_that_is_no_json_nothing_is_stored(world, autojump_clo
     assert (last["status"], last["code"]) == (400, "VALIDATION_ERROR")
     assert "id" not in last
     assert "not a JSON array" in last["message"]
-
-
-async def test_a_body_without_messages_is_answered_without_lines(world, autojump_clock) -> None:
-    for content_type, body in ((LINES, b"\n\n"), (LINES, b""), (ARRAY, b"[ ]")):
-        exchange = await call(world, body, content_type=content_type)
-        assert (exchange.status, exchange.body) == (200, b"")
 
 
 async def test_the_partition_key_header_is_that_of_all_messages(world, autojump_clock) -> None:
@@ -125,23 +113,6 @@ async def test_the_headers_of_an_envelope_travel_with_its_message(
         assert first["h-x-shop"] == second["h-x-shop"] == b"north"
         assert "h-X-Other" not in first
         assert "h-X-Trace" not in second
-
-
-async def test_headers_by_which_the_broker_speaks_travel_from_no_form(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(propagation=PropagationConfig(enabled=True)) as world:
-        await world.add_topic("shop.orders")
-        own = '{"message":1,"headers":{"X-A":"1","Hermes-Sequence":"0-1-2","webhook-id":"forged"}}'
-        await call(world, own.encode(), content_type=ENVELOPES, Webhook_Signature="v1,forged")
-        event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
-        forged = {"hermes_message_id": "forged", "webhook_timestamp": "1", "messageId": "forged"}
-        await call(world, json.dumps([event]).encode(), content_type=EVENTS, **forged)
-        assert (await world.publish(x_a="1", **forged)).status_code == 201
-        assert len(world.stored) == 3
-        names = {name.lower() for record in world.stored for name, _ in record.headers}
-        assert "h-x-a" in names
-        assert not {each for each in names if each.startswith(("h-hermes", "h-webhook", "h-mess"))}
 
 
 async def test_each_element_of_a_batch_of_cloud_events_is_an_event(world, autojump_clock) -> None:
@@ -407,9 +378,3 @@ async def test_the_counters_count_messages_not_requests(world, autojump_clock) -
     labelled = 'group="shop",status_code="201",topic="audit"'
     assert f"hermes_frontend_topic_http_status_codes_total{{{labelled}}} 3" in text
     assert f"hermes_frontend_topic_ack_all_latency_seconds_count{{{labels}}} 3" in text
-
-
-async def test_another_verb_is_refused(world, autojump_clock) -> None:
-    response = await world.client.get("/topics/shop.orders/batch")
-    assert (response.status_code, response.headers["allow"]) == (405, "POST")
-    assert (await world.client.post("/topics/shop.orders/other", content=b"")).status_code == 404

@@ -1,15 +1,12 @@
 """What bounds a batch: quotas, what is under way, and what an edge cannot see."""
 
 import json
-import sys
 
 import pytest
 import trio
 
 from hermes_actors.config import PropagationConfig, ThroughputConfig
-from hermes_actors.model.topic import Ack
 from tests.publisher.batch_exchange import ENVELOPES, LINES, Exchange, call
-from tests.publisher.in_process import chunk, head_of
 from tests.publisher.test_http2_connection import PATH, Client
 
 
@@ -90,34 +87,6 @@ async def test_a_stream_ends_with_the_life_of_its_topic(world, autojump_clock, c
     assert (again.status, again.lines[0].get("status")) == (
         (200, 201) if comes_back else (404, None)
     )
-
-
-@pytest.mark.parametrize("chunk_bytes", [262_144, 900])
-async def test_one_read_of_very_many_lines_does_not_hold_the_loop(
-    open_world, autojump_clock, chunk_bytes: int
-) -> None:
-    async with open_world() as world:
-        await world.add_topic("shop.orders", ack=Ack.ALL)
-        world.log.faults.silent = True
-        line = world.connect()
-        pairs = [(b"content-type", LINES.encode()), (b"transfer-encoding", b"chunked")]
-        line.send(head_of("POST", "/topics/shop.orders/batch", pairs))
-        body = chunk(b"1\n" * (chunk_bytes // 2)) * (262_144 // chunk_bytes)
-        calls = 0
-
-        def profile(_frame, event, _arg) -> None:
-            nonlocal calls
-            calls += event in ("call", "c_call")
-
-        sys.setprofile(profile)
-        try:
-            line.send(body)
-        finally:
-            sys.setprofile(None)
-        # As in tests/test_bounds.py: some milliseconds.
-        assert calls <= 40_000
-        await trio.sleep(0.01)
-        assert world.frontend.drain.in_flight > 1
 
 
 async def test_a_batch_in_frames_of_one_byte_is_taken_in_several_turns_of_the_loop(

@@ -3,16 +3,14 @@
 import pytest
 import trio
 
-from hermes_actors.log.base import Outcome, RefusedRecord, Stored, UnavailableRecord
+from hermes_actors.log.base import Stored
 from hermes_actors.model.message import Envelope, Message
 from hermes_actors.model.messages import MessageRun, joined, records_of
 from hermes_actors.model.record import Record
 from hermes_actors.model.run import RecordRun
 from hermes_actors.publisher.answers import Buffered
 from hermes_actors.publisher.pending import Pending
-from tests.hand_clock import HandClock
 from tests.publisher.keeper import Keeper
-from tests.publisher.pendings import route_of
 
 LIMIT_MS = 500
 
@@ -100,19 +98,6 @@ async def test_messages_that_the_log_does_not_take_are_kept_and_others_answered(
     assert keeping.frontend.drain.in_flight == 0
 
 
-async def test_what_is_stored_of_a_batch_whose_rest_is_kept_has_its_true_latency(
-    keeping, autojump_clock
-) -> None:
-    keeping.log.faults.partial_rate = 1.0
-    made, ended = started(keeping, [b"%d" % number for number in range(6)])
-    await trio.sleep(0.25)
-    keeping.keeper.written()
-    assert ended == [made]
-    latency = made.route.measures._latency
-    assert latency.count == len(keeping.stored)
-    assert latency.sum_s == pytest.approx(0.25 * latency.count)
-
-
 async def test_messages_that_the_log_does_not_take_and_the_spool_neither_are_refused_by_name(
     keeping, autojump_clock
 ) -> None:
@@ -142,19 +127,6 @@ async def test_a_log_that_acknowledges_late_what_is_kept_settles_it_as_stored(
     assert len(ended) == 1
 
 
-async def test_a_slow_disk_has_longer_than_a_slow_log_but_not_for_ever(
-    keeping, autojump_clock
-) -> None:
-    keeping.log.faults.silent = True
-    made, ended = started(keeping, [b"1", b"2"])
-    await trio.sleep(1.4)
-    assert not ended
-    await trio.sleep(0.2)
-    assert ended == [made]
-    assert "may have been stored" in str(made.outcome)
-    assert keeping.frontend.drain.in_flight == 0
-
-
 async def test_messages_of_a_key_that_is_kept_join_what_is_kept(keeping, autojump_clock) -> None:
     keeping.keeper.keys.add(b"b")
     made, ended = started(keeping, [b"1", b"2", b"3"], [b"a", b"b", b"a"])
@@ -163,24 +135,6 @@ async def test_messages_of_a_key_that_is_kept_join_what_is_kept(keeping, autojum
     keeping.keeper.written()
     assert ended == [made]
     assert outcomes_of(made) == [Buffered()] * 3
-
-
-def test_what_can_never_be_stored_is_not_kept_with_the_others() -> None:
-    keeper = Keeper(clock=HandClock())
-    route = route_of(spool=keeper)
-    ended: list[Pending] = []
-    route.drain.in_flight += 1
-    made = Pending("id", route, 0.0, None, 3, (1, 2, 3), ended.append, count=3)
-    made.validating()
-    made.queued(run_of([b"1", b"2", b"3"]), None, 3)
-    made.sent()
-    outcomes: list[Outcome] = [Stored(4), RefusedRecord("no"), UnavailableRecord("away")]
-    assert not made.conclude(outcomes)
-    assert keeper.bodies == [b"3"]
-    assert not ended
-    keeper.written()
-    assert made.outcomes == [Stored(4), RefusedRecord("no"), Buffered()]
-    assert route.drain.in_flight == 0
 
 
 def test_records_of_a_run_are_those_of_its_messages_one_by_one() -> None:

@@ -55,26 +55,6 @@ def read_until(connection: socket.socket, mark: bytes) -> bytes:
     return received
 
 
-@pytest.mark.parametrize("http2", [False, True])
-def test_each_message_of_a_long_body_has_its_line_in_order(frontend: Process, http2: bool) -> None:
-    messages = [{"n": number, "text": "x" * (number % 300)} for number in range(20_000)]
-    lines = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
-    with httpx.Client(http1=not http2, http2=http2, timeout=30) as client:
-        answer = client.post(
-            url(frontend), content=lines[:60_000], headers={"Content-Type": "application/x-ndjson"}
-        )
-        assert answer.status_code == 200
-        told = [json.loads(line) for line in answer.text.splitlines()]
-        assert len(told) == lines[:60_000].count(b"\n") + 1
-        assert {each["status"] for each in told} == {201}
-        assert len({each["id"] for each in told}) == len(told)
-        array = json.dumps(messages[:500], indent=1).encode()
-        answer = client.post(
-            url(frontend), content=array, headers={"Content-Type": "application/json"}
-        )
-        assert len(answer.text.splitlines()) == 500
-
-
 def test_over_tls_a_batch_that_is_sent_whole_is_answered_to_its_end(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
@@ -98,19 +78,6 @@ def test_over_tls_a_batch_that_is_sent_whole_is_answered_to_its_end(tmp_path: Pa
         )
     assert answer.http_version == "HTTP/1.1"
     assert [json.loads(line)["status"] for line in answer.text.splitlines()] == [201] * 5_000
-
-
-def test_what_the_headers_forbid_is_an_answer_as_for_one_message(frontend: Process) -> None:
-    for topic, content_type, status, code in (
-        ("shop.none", "application/x-ndjson", 404, "TOPIC_NOT_EXISTS"),
-        ("shop.orders", "text/plain", 415, "VALIDATION_ERROR"),
-    ):
-        answer = httpx.post(
-            url(frontend, topic), content=b"1\n", headers={"Content-Type": content_type}
-        )
-        assert (answer.status_code, answer.json()["code"]) == (status, code)
-    answer = httpx.get(url(frontend))
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
 
 def test_answers_come_while_the_body_does_and_the_connection_is_used_again(
@@ -177,15 +144,6 @@ def test_a_client_that_reads_nothing_does_not_keep_the_node_from_ending() -> Non
         connection.close()
 
 
-def test_a_stream_that_falls_silent_is_ended_with_a_last_line(frontend: Process) -> None:
-    with connect(frontend) as connection:
-        connection.sendall(chunk(b"1\nhalf a li"))
-        received = read_until(connection, b"0\r\n\r\n")
-        lines = [json.loads(line) for line in received.splitlines() if line.startswith(b"{")]
-        assert [line["status"] for line in lines] == [201, 408]
-        assert "id" not in lines[1]
-
-
 def test_an_array_that_is_too_long_is_answered_though_the_client_goes_on(frontend: Process) -> None:
     with connect(frontend) as connection:
         connection.close()
@@ -213,26 +171,3 @@ def test_a_client_that_leaves_costs_nobody_else_anything(frontend: Process) -> N
         url(frontend), content=b"1\n" * 10, headers={"Content-Type": "application/x-ndjson"}
     )
     assert answer.text.count('"status":201') == 10
-
-
-def test_a_line_that_the_end_of_the_connection_tore_is_not_stored() -> None:
-    with Process("tell", max_publish_request_duration_ms=5_000) as process:
-        for body in (chunk(b"1\nto"), b"1\nto"):
-            head = HEAD
-            if body == b"1\nto":
-                head = HEAD.replace(b"Transfer-Encoding: chunked", b"Content-Length: 100")
-            with socket.create_connection(("127.0.0.1", process.port)) as connection:
-                connection.sendall(head + body)
-                time.sleep(0.3)
-        answer = httpx.post(
-            url(process), content=b"2\n3", headers={"Content-Type": "application/x-ndjson"}
-        )
-        assert answer.text.count('"status":201') == 2
-        assert len(process.stored()) == 4
-
-
-def test_an_unended_last_line_in_chunks_is_taken(frontend: Process) -> None:
-    with connect(frontend) as connection:
-        connection.sendall(chunk(b"1\n2") + b"0\r\n\r\n")
-        received = read_until(connection, b"0\r\n\r\n")
-        assert received.count(b'"status":201') == 2

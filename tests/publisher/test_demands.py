@@ -7,7 +7,6 @@ import pytest
 import trio
 
 from hermes_actors.config import (
-    IdempotencyConfig,
     PropagationConfig,
     ThroughputConfig,
 )
@@ -131,30 +130,6 @@ async def test_without_the_setting_nobody_chooses_ids(world, autojump_clock) -> 
     assert "frontend.replay = true" in answer.json()["message"]
 
 
-async def test_a_refusal_is_forgotten(world, autojump_clock) -> None:
-    status, _, _ = await world.call([], {"idempotency-key": "k"})
-    assert status == 400
-    assert (await world.publish(body=b"other", idempotency_key="k")).status_code == 201
-
-
-async def test_keys_of_two_topics_do_not_meet(world, autojump_clock) -> None:
-    await world.add_topic("shop.audit")
-    one = await world.publish(body=b"1", idempotency_key="k")
-    other = await world.publish("shop.audit", body=b"2", idempotency_key="k")
-    assert (one.status_code, other.status_code) == (201, 201)
-    assert one.headers["hermes-message-id"] != other.headers["hermes-message-id"]
-
-
-async def test_a_key_is_forgotten_after_its_window(open_world, autojump_clock) -> None:
-    async with open_world(idempotency=IdempotencyConfig(window_ms=1_000)) as world:
-        await world.add_topic("shop.orders")
-        for pause_s, count in ((0.9, 1), (0.2, 2)):
-            assert (await world.publish(idempotency_key="k")).status_code == 201
-            await trio.sleep(pause_s)
-            assert (await world.publish(idempotency_key="k")).status_code == 201
-            assert len(world.stored) == count
-
-
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256, '"'])
 async def test_a_key_that_is_none_is_400_naming_the_header(world, key: str) -> None:
     answer = await world.publish(idempotency_key=key)
@@ -226,11 +201,6 @@ async def test_headers_travel_when_that_is_on(open_world, autojump_clock) -> Non
         assert (await world.publish(trace_id="t", empty="", other="o")).status_code == 201
         (headers,) = stored(world)
         assert {n: v for n, v in headers.items() if n.startswith("h-")} == {"h-trace-id": b"t"}
-
-
-async def test_no_header_travels_by_default(world, autojump_clock) -> None:
-    await world.publish(trace_id="t")
-    assert sorted(stored(world)[0]) == ["dc", "id", "via"]
 
 
 async def test_the_name_of_a_header_keeps_its_case_where_the_server_tells(

@@ -109,15 +109,6 @@ async def test_the_wait_for_what_is_under_way_is_bounded(open_world, autojump_cl
         assert 0.1 <= trio.current_time() - start_s < 0.15
 
 
-async def test_a_frontend_that_never_served_ends_without_the_wait(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(is_open=False) as world:
-        start_s = trio.current_time()
-        assert await world.frontend.drain.run()
-        assert trio.current_time() == start_s
-
-
 async def test_readiness_is_what_the_node_says_while_it_serves(open_world, autojump_clock) -> None:
     parts = {"dependencies": lambda: [Dependency("log", "it is away", is_needed=True)]}
     async with open_world(parts=parts) as world:

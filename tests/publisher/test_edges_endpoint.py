@@ -70,19 +70,6 @@ async def read_all(stream):
     return data
 
 
-@pytest.mark.parametrize("size", [1, 7, 1_000])
-async def test_requests_cut_anywhere_are_answered_in_order_and_close_ends_the_connection(size):
-    data = PLAIN + CHUNKED + LAST
-    async with talking() as stream:
-        for at in range(0, len(data), size):
-            await stream.send_all(data[at : at + size])
-        answered = await read_all(stream)
-    lines = [json.loads(line) for line in answered.splitlines() if line.startswith(b"[")]
-    assert lines == [["POST", "/a?b=1", "abc"], ["POST", "/c", "def"], ["GET", "/e", ""]]
-    assert answered.count(b"HTTP/1.1 200 OK\r\n") == 3
-    assert answered.count(b"Connection: close\r\n") == 1
-
-
 async def test_the_next_request_waits_for_the_answer_to_the_one_before():
     keeper = Keeper()
     async with talking(keeper.respond) as stream:
@@ -97,28 +84,6 @@ async def test_the_next_request_waits_for_the_answer_to_the_one_before():
         await keeper.asked()
         keeper.replies.pop()(Answer(200), 0)
         assert b"Connection: close" in await read_all(stream)
-
-
-async def test_what_is_sent_ahead_of_a_late_answer_is_read_after_it():
-    keeper = Keeper()
-    async with talking(keeper.respond) as stream:
-        await stream.send_all(PLAIN)
-        await keeper.asked()
-        await stream.send_all(LAST)
-        keeper.replies.pop()(Answer(200), 0.01)
-        await read_until(stream, b"\r\n\r\n")
-        await keeper.asked()
-        keeper.replies.pop()(Answer(200), 0)
-        assert b"Connection: close" in await read_all(stream)
-
-
-async def test_an_expected_100_continue_is_sent_before_the_body_comes():
-    head, body = PLAIN[:-3].replace(b"X-Y: z", b"Expect: 100-continue"), PLAIN[-3:]
-    async with talking() as stream:
-        await stream.send_all(head)
-        assert await read_until(stream, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        await stream.send_all(body)
-        assert b"200 OK" in await read_until(stream, b"abc")
 
 
 @pytest.mark.parametrize(

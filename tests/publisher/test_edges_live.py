@@ -1,7 +1,6 @@
 """The frontend's listener answers as docs/http-edges.md says, over real sockets."""
 
 import os
-import re
 import shutil
 import signal
 import socket
@@ -27,45 +26,6 @@ def frontend() -> Iterator[Process]:
         yield process
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_stored_message_is_201_with_an_id_and_no_body(frontend: Process, protocol: str) -> None:
-    answer = fetch(protocol, "POST", f"{frontend.url}/topics/shop.orders", content=b"{}")
-    assert (answer.status_code, answer.content) == (201, b"")
-    assert answer.headers["content-length"] == "0"
-    assert re.fullmatch(r"[0-9a-f-]{36}", answer.headers["hermes-message-id"])
-    assert answer.headers["date"]
-    assert "server" not in answer.headers
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize(
-    ("topic", "status", "code"),
-    [
-        ("shop.nothing", 404, "TOPIC_NOT_EXISTS"),
-        ("nodot", 404, "TOPIC_NOT_EXISTS"),
-        ("", 404, "TOPIC_NOT_EXISTS"),
-        ("shop.clicks", 500, "SCHEMA_COULD_NOT_BE_LOADED"),
-    ],
-)
-def test_errors_are_message_and_code_with_the_id(
-    frontend: Process, topic: str, status: int, code: str, protocol: str
-) -> None:
-    answer = fetch(protocol, "POST", f"{frontend.url}/topics/{topic}", content=b"{}")
-    assert answer.status_code == status
-    assert list(answer.json()) == ["message", "code"]
-    assert answer.json()["code"] == code
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.headers["hermes-message-id"]
-
-
-@pytest.mark.parametrize("path", ["/topics/shop.orders/", "/topics/shop%2Eorders?x=1"])
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_slash_query_and_percent_signs_do_not_matter(
-    frontend: Process, protocol: str, path: str
-) -> None:
-    assert fetch(protocol, "POST", frontend.url + path, content=b"{}").status_code == 201
-
-
 def test_a_target_in_absolute_form_is_understood(frontend: Process) -> None:
     head = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     answer, _ = frontend.raw(
@@ -79,18 +39,6 @@ def test_a_target_in_absolute_form_is_understood(frontend: Process) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_other_verbs_and_routes_are_bare(frontend: Process, protocol: str) -> None:
-    for method, path, status in (
-        ("GET", "/topics/shop.orders", 405),
-        ("POST", "/nothing", 404),
-        ("POST", "/status/ping", 405),
-    ):
-        answer = fetch(protocol, method, frontend.url + path)
-        assert (answer.status_code, answer.content) == (status, b"")
-        assert "hermes-message-id" not in answer.headers
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_status_pages_are_served(frontend: Process, protocol: str) -> None:
     assert fetch(protocol, "GET", f"{frontend.url}/status/health").text == "UP"
     assert fetch(protocol, "GET", f"{frontend.url}/").text == "UP"
@@ -100,124 +48,6 @@ def test_the_status_pages_are_served(frontend: Process, protocol: str) -> None:
     assert "hermes_frontend_inflight_requests" in page.text
 
 
-def test_a_chunked_body_is_taken(frontend: Process) -> None:
-    answer, _ = frontend.raw(
-        HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n", 0.05, b"0\r\n\r\n", wait_s=0.5
-    )
-    assert status_of(answer) == 201
-
-
-def test_an_empty_body_is_taken(frontend: Process) -> None:
-    answer, _ = frontend.raw(HEAD + b"Content-Length: 0\r\n\r\n", wait_s=0.5)
-    assert status_of(answer) == 201
-
-
-def test_neither_length_nor_chunks_is_400(frontend: Process) -> None:
-    answer, _ = frontend.raw(HEAD + b"\r\n", wait_s=0.5)
-    assert status_of(answer) == 400
-    assert b'"code":"VALIDATION_ERROR"' in answer
-
-
-def test_a_length_that_is_no_number_is_400_and_closes(frontend: Process) -> None:
-    answer, is_closed = frontend.raw(HEAD + b"Content-Length: abc\r\n\r\n{}")
-    assert status_of(answer) == 400
-    assert answer.endswith(b"\r\n\r\n")
-    assert is_closed
-
-
-def test_length_and_chunks_together(frontend: Process) -> None:
-    answer, is_closed = frontend.raw(
-        HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
-    )
-    assert status_of(answer) == 400
-    assert is_closed
-
-
-@pytest.mark.parametrize("path", [b"/topics/shop.orders/batch", b"/status/ready"])
-def test_length_and_chunks_together_never_hide_a_second_request(
-    frontend: Process, path: bytes
-) -> None:
-    method = b"GET" if b"status" in path else b"POST"
-    answer, is_closed = frontend.raw(
-        method + b" " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
-        b"Content-Length: 38\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-        b"GET /status/health HTTP/1.1\r\nHost: x\r\n\r\n"
-    )
-    assert is_closed
-    assert answer.count(b"HTTP/1.1") == 1
-    assert status_of(answer) == 400
-
-
-@pytest.mark.parametrize("is_batch", [False, True])
-@pytest.mark.parametrize(
-    "coding",
-    [
-        b"Transfer-Encoding: gzip, chunked\r\n",
-        b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
-    ],
-)
-def test_a_coded_transfer_is_not_stored_as_it_came(
-    frontend: Process, coding: bytes, is_batch: bool
-) -> None:
-    head = HEAD.replace(b"orders", b"orders/batch") if is_batch else HEAD
-    answer, _ = frontend.raw(
-        head + b"Content-Type: application/x-ndjson\r\n" + coding + b"\r\n2\r\n1\n\r\n0\r\n\r\n",
-        wait_s=0.5,
-    )
-    assert status_of(answer) == 501
-
-
-def test_the_letter_case_of_chunked_does_not_matter(frontend: Process) -> None:
-    answer, _ = frontend.raw(
-        HEAD + b"Transfer-Encoding: CHUNKED\r\n\r\n2\r\n{}\r\n0\r\n\r\n", wait_s=0.5
-    )
-    assert status_of(answer) == 201
-
-
-def test_a_body_longer_than_announced_is_stored_as_announced(frontend: Process) -> None:
-    answer, is_closed = frontend.raw(HEAD + b"Content-Length: 2\r\n\r\n{}garbage\r\n\r\n")
-    assert status_of(answer) == 201
-    assert b"HTTP/1.1 400" in answer
-    assert is_closed
-
-
-@pytest.mark.parametrize("count", [20, 21])
-def test_more_than_twenty_headers_are_400(frontend: Process, count: int) -> None:
-    more = b"".join(b"X-%d: 1\r\n" % number for number in range(count - 2))
-    answer, is_closed = frontend.raw(HEAD + b"Content-Length: 2\r\n" + more + b"\r\n{}", wait_s=0.5)
-    assert status_of(answer) == (201 if count == 20 else 400)
-    assert is_closed == (count == 21)
-
-
-def test_a_hundred_and_twenty_headers_are_refused(frontend: Process) -> None:
-    more = b"".join(b"X-%d: 1\r\n" % number for number in range(118))
-    answer, is_closed = frontend.raw(HEAD + more + b"\r\n")
-    assert status_of(answer) == 400
-    assert is_closed
-
-
-def test_headers_beyond_the_servers_own_limit_are_refused(frontend: Process) -> None:
-    answer, is_closed = frontend.raw(HEAD + b"X-Large: " + b"x" * 900_000 + b"\r\n\r\n", wait_s=2)
-    assert status_of(answer) == 431
-    assert is_closed
-
-
-@pytest.mark.parametrize("is_chunked", [False, True])
-def test_a_body_that_trickles_beyond_the_limit_is_408(frontend: Process, is_chunked: bool) -> None:
-    head = b"Transfer-Encoding: chunked\r\n\r\n" if is_chunked else b"Content-Length: 90\r\n\r\n"
-    piece = b"1\r\nx\r\n" if is_chunked else b"x"
-    start_s = time.monotonic()
-    steps: list[bytes | float] = [HEAD + head]
-    for _ in range(15):
-        steps += [piece, 0.08]
-    answer, is_closed = frontend.raw(*steps)
-    assert status_of(answer) == 408
-    assert b'"code":"TIMEOUT"' in answer
-    assert b"1000 ms" in answer
-    assert is_closed
-    assert time.monotonic() - start_s < 3.5
-
-
 def test_headers_and_then_silence_end_the_connection(frontend: Process) -> None:
     start_s = time.monotonic()
     answer, is_closed = frontend.raw(HEAD + b"Content-Length: 9\r\n\r\n")
@@ -225,12 +55,6 @@ def test_headers_and_then_silence_end_the_connection(frontend: Process) -> None:
     took_s = time.monotonic() - start_s
     assert answer == b""
     assert 1.4 < took_s < 3.5
-
-
-def test_a_key_that_is_not_ascii(frontend: Process) -> None:
-    head = HEAD + b"Partition-Key: k\xc3\xb6nig\r\nContent-Length: 2\r\n\r\n{}"
-    answer, _ = frontend.raw(head, wait_s=0.5)
-    assert status_of(answer) == 201
 
 
 def test_a_connection_serves_many_requests(frontend: Process) -> None:
@@ -326,14 +150,6 @@ def test_the_keep_alive_header_is_not_sent_on_http2() -> None:
             answer = client.post(url, content=b"{}")
             assert answer.status_code == 201
             assert "keep-alive" not in answer.headers
-
-
-def test_a_silent_log_is_503_after_the_limit() -> None:
-    with Process("silent", idle_timeout_ms=200, graceful_shutdown_drain_ms=100) as frontend:
-        start_s = time.monotonic()
-        answer = httpx.post(f"{frontend.url}/topics/shop.orders", content=b"{}")
-        assert 0.19 < time.monotonic() - start_s < 1.5
-        assert (answer.status_code, answer.json()["code"]) == (503, "SENDING_TO_KAFKA_TIMEOUT")
 
 
 def test_a_stop_is_announced_first_and_loses_nothing() -> None:

@@ -3,7 +3,6 @@
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from itertools import pairwise
 from types import SimpleNamespace
 
 import msgspec
@@ -265,48 +264,6 @@ async def test_keys_keep_their_order_through_an_outage(open_pair, autojump_clock
         assert {int(each.value) for each in [*world.stored, *pair.kept]} == set(range(3_000))
 
 
-@pytest.mark.slow
-async def test_publishers_do_not_notice_that_a_datacentre_dies(open_pair, autojump_clock) -> None:
-    """500 publishes a second, without keys; silence for 20 s, then refusals for 20 s."""
-    async with open_pair(partitions=10, remote_partitions=10) as pair:
-        world, rng = pair.world, random.Random(6)
-        publications = []
-        successes_s = []
-
-        def ended(publication) -> None:
-            if type(publication.outcome) is Stored:
-                successes_s.append(trio.current_time())
-
-        async def publish(until_s: float) -> None:
-            while trio.current_time() < until_s:
-                publication = world.admit()
-                publication.notify = ended
-                publications.append(publication)
-                await trio.sleep(rng.expovariate(500))
-
-        pair.own.faults.delay_s = (0.001, 0.006)
-        pair.remote.faults.delay_s = (0.008, 0.012)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(publish, trio.current_time() + 50)
-            await trio.sleep(5)
-            pair.own.faults.silent = True
-            await trio.sleep(20)
-            pair.own.faults.silent = False
-            pair.own.faults.cut()
-            await trio.sleep(20)
-            pair.own.faults.heal()
-            pair.own.faults.delay_s = (0.001, 0.006)
-        await trio.sleep(1)
-        assert {each.answer.status for each in publications} == {201}
-        gaps_s = [b - a for a, b in pairwise(successes_s)]
-        assert max(gaps_s) < 0.020 + 0.050
-        at_home = {dict(each.headers)["id"].decode() for each in world.stored}
-        assert {each.id for each in publications[-1_000:]} <= at_home, "it is used again"
-        duplicated = len(world.stored) + len(pair.kept) - len(publications)
-        # What was in flight when the silence began, and some twenty probes.
-        assert duplicated < 80
-
-
 async def test_a_chaos_experiment_fails_the_own_sends_and_the_remote_helps(
     open_pair, autojump_clock
 ) -> None:
@@ -317,7 +274,6 @@ async def test_a_chaos_experiment_fails_the_own_sends_and_the_remote_helps(
             ChaosMode.DATACENTER, None, {"dc1": ChaosPolicy(100, 40, 40, complete_with_error=True)}
         )
         route.topic = msgspec.structs.replace(route.topic, chaos=chaos)
-        route.version += 1
         for _ in range(3):
             started_s = trio.current_time()
             assert (await world.publish()).status_code == 201
@@ -326,7 +282,6 @@ async def test_a_chaos_experiment_fails_the_own_sends_and_the_remote_helps(
         route.topic = msgspec.structs.replace(
             route.topic, chaos=Chaos(ChaosMode.GLOBAL, ChaosPolicy(100, 30, 60))
         )
-        route.version += 1
         started_s = trio.current_time()
         assert (await world.publish()).status_code == 201
         assert 0.030 <= trio.current_time() - started_s <= 0.061
@@ -358,21 +313,6 @@ async def test_a_batch_request_is_stored_elsewhere_and_each_key_where_it_belongs
             assert {record.partition for record in records} == {partition_of(key, 7)}
             numbers = [msgspec.json.decode(record.value)["n"] for record in records]
             assert numbers == list(range(number, 100, 9))
-
-
-def batch_of(count: int) -> bytes:
-    return b"\n".join(
-        msgspec.json.encode({"key": f"key-{n % 9}", "message": {"n": n}}) for n in range(count)
-    )
-
-
-async def statuses_of_batch(world, count: int) -> list[int]:
-    response = await world.client.post(
-        "/topics/shop.orders/batch",
-        content=batch_of(count),
-        headers={"content-type": "application/vnd.hermes.messages+ndjson"},
-    )
-    return [msgspec.json.decode(line)["status"] for line in response.text.splitlines()]
 
 
 async def test_the_remote_is_looked_up_when_a_topic_asks_for_it_and_not_when_it_is_published_to(

@@ -60,13 +60,6 @@ async def answered_after(world, publication) -> tuple[int, float]:
     return publication.answer.status, trio.current_time() - started_s
 
 
-async def test_an_acknowledgement_is_201(open_switched, autojump_clock) -> None:
-    async with open_switched(has_spool=True) as world:
-        world.log.faults.delay_s = (0.04, 0.04)
-        status, took_s = await answered_after(world, world.admit())
-        assert (status, took_s) == (201, pytest.approx(0.04, abs=0.005))
-
-
 async def test_silence_without_a_spool_is_answered_at_the_limit_that_it_began_with(
     open_switched, autojump_clock
 ) -> None:
@@ -74,29 +67,6 @@ async def test_silence_without_a_spool_is_answered_at_the_limit_that_it_began_wi
         world.log.faults.silent = True
         status, took_s = await answered_after(world, world.admit())
         assert (status, took_s) == (503, pytest.approx(0.065, abs=0.005))
-
-
-async def test_silence_is_kept_before_that_limit(open_switched, autojump_clock) -> None:
-    async with open_switched(has_spool=True) as world:
-        world.log.faults.silent = True
-        status, took_s = await answered_after(world, world.admit(body=b"precious"))
-        assert (status, took_s) == (202, pytest.approx(0.051, abs=0.005))
-        assert world.keeper.bodies == [b"precious"]
-
-
-async def test_a_full_spool_leaves_the_limit_as_it_was(open_switched, autojump_clock) -> None:
-    async with open_switched(has_spool=True) as world:
-        world.log.faults.silent, world.keeper.room = True, 0
-        status, took_s = await answered_after(world, world.admit())
-        assert (status, took_s) == (503, pytest.approx(0.065, abs=0.005))
-
-
-async def test_an_error_is_kept(open_switched, autojump_clock) -> None:
-    async with open_switched(has_spool=True) as world:
-        world.log.faults.unavailable_rate = 1.0
-        world.log.faults.delay_s = (0.03, 0.03)
-        status, took_s = await answered_after(world, world.admit())
-        assert (status, took_s) == (202, pytest.approx(0.031, abs=0.005))
 
 
 async def test_newer_messages_of_its_key_do_not_overtake_it(open_switched, autojump_clock) -> None:
@@ -110,18 +80,6 @@ async def test_newer_messages_of_its_key_do_not_overtake_it(open_switched, autoj
         assert world.keeper.bodies == [b"1", b"2"]
         ends = await world.remote.positions("shop.orders_1", LATEST)
         assert sum(ends.values()) == 1
-
-
-async def test_a_topic_of_which_nothing_is_under_way_has_no_spool_then(
-    open_switched, autojump_clock
-) -> None:
-    async with open_switched(has_spool=True) as world:
-        assert (await world.publish()).status_code == 201
-        await world.add_topic("shop.orders", fallback=True, is_created=False)
-        world.log.faults.cut()
-        world.remote.faults.cut()
-        assert (await world.publish()).status_code == 500
-        assert world.keeper.bodies == []
 
 
 async def test_an_own_log_that_is_found_while_the_flag_is_off_is_the_first_again(

@@ -25,11 +25,6 @@ async def test_a_stored_message_is_answered_201_without_a_body(world, autojump_c
     assert dict(record.headers)["dc"] == b"dc1"
 
 
-async def test_two_messages_have_two_ids(world, autojump_clock) -> None:
-    first, second = await world.publish(), await world.publish()
-    assert first.headers["hermes-message-id"] != second.headers["hermes-message-id"]
-
-
 async def test_a_topic_that_may_exist_elsewhere_is_503_while_the_log_is_away(
     open_world, autojump_clock
 ) -> None:
@@ -57,12 +52,6 @@ async def test_an_unknown_topic_is_404_with_code_and_id_and_does_not_come_into_b
     assert UUID4.fullmatch(answer.headers["hermes-message-id"])
     assert "shop.nothing" not in await world.log.topics.names()
     assert 'topic="nothing"' not in world.text()
-
-
-@pytest.mark.parametrize("name", ["", "nodot"])
-async def test_a_name_without_a_dot_is_an_unknown_topic(world, autojump_clock, name: str) -> None:
-    answer = await world.publish(name)
-    assert (answer.status_code, answer.json()["code"]) == (404, "TOPIC_NOT_EXISTS")
 
 
 @pytest.mark.parametrize("path", ["/topics/shop.orders/", "/topics/shop.orders?a=1"])
@@ -128,18 +117,6 @@ async def test_neither_length_nor_chunks_is_400(world, autojump_clock) -> None:
     assert "-1" in answer.json()["message"]
 
 
-@pytest.mark.parametrize("length", ["abc", "-1", "1, 1", "٣"])
-async def test_a_length_that_is_no_number_is_a_bare_400(world, autojump_clock, length: str) -> None:
-    answer = await world.publish(content_length=length.encode())
-    assert (answer.status_code, answer.content) == (400, b"")
-    assert "hermes-message-id" not in answer.headers
-
-
-async def test_length_and_chunks_together_are_a_bare_400(world, autojump_clock) -> None:
-    answer = await world.publish(content_length="2", transfer_encoding="chunked")
-    assert (answer.status_code, answer.content) == (400, b"")
-
-
 async def test_more_headers_than_allowed_are_refused_with_the_limit(world, autojump_clock) -> None:
     request = world.client.build_request("POST", "/topics/shop.orders", content=b"{}")
     for number in range(20 - len(request.headers)):
@@ -195,13 +172,6 @@ async def test_the_hard_bound_holds_for_announced_and_for_chunked_bodies(
             assert headers["connection"] == "close"
         assert len(world.stored) == 1
         assert world.frontend.drain.in_flight == 0
-
-
-async def test_an_avro_topic_has_no_schema_to_check_against(world, autojump_clock) -> None:
-    await world.add_topic("shop.clicks", content_type=ContentType.AVRO)
-    answer = await world.publish("shop.clicks")
-    assert (answer.status_code, answer.json()["code"]) == (500, "SCHEMA_COULD_NOT_BE_LOADED")
-    assert answer.headers["hermes-message-id"]
 
 
 async def test_the_length_is_checked_before_the_schema(world, autojump_clock) -> None:
@@ -346,16 +316,6 @@ async def test_the_metrics_are_scraped_as_prometheus_text(world, autojump_clock)
         "inflight_requests 0.0",
     ):
         assert f"hermes_frontend_{line}\n" in page.text
-
-
-async def test_a_chunked_body_whose_last_piece_goes_beyond_the_bound_is_refused(
-    open_world, autojump_clock
-) -> None:
-    async with open_world(body_bytes_max=10) as world:
-        await world.add_topic("shop.orders")
-        status, _, _ = await world.call([bytes(11)], {"transfer-encoding": "chunked"})
-        assert status == 400
-        assert not world.stored
 
 
 async def test_what_was_published_is_told_by_topic_for_the_nodes_status(

@@ -14,7 +14,6 @@ import pytest
 import trio
 from hyperframe.frame import ContinuationFrame, GoAwayFrame, HeadersFrame, PingFrame, SettingsFrame
 
-from hermes_actors.publisher.batches.slices import LINE_BYTES
 from hermes_actors.publisher.edges.http2.connection import Http2Connection
 from hermes_chaos.sim.environment.http_in import Line
 
@@ -198,25 +197,6 @@ async def test_a_batch_waits_for_the_room_that_its_client_gives(world, autojump_
         client.hear()
     answers = [json.loads(line) for line in client.bodies[1].splitlines()]
     assert [each["status"] for each in answers] == [201] * 50
-
-
-async def test_who_reads_each_answer_before_it_sends_on_keeps_its_connection(world, autojump_clock):
-    client = Client(world, window=0)
-    client.frames.acknowledge_received_data = lambda *_: None
-    client.ask(1, path=PATH + "/batch", content_type=BATCH)
-    client.send()
-    await trio.sleep(0.1)
-    client.hear()
-    for count in range(1, 50):
-        client.frames.send_data(1, b'{"message":{}}\n')
-        client.send()
-        await trio.sleep(0.9)
-        assert not client.line.is_closed
-        client.frames.increment_flow_control_window(LINE_BYTES, 1)
-        client.send()
-        await trio.sleep(0.001)
-        client.hear()
-        assert client.bodies[1].count(b"\n") == count
 
 
 async def test_a_batch_that_is_held_back_holds_its_client_back(open_world, autojump_clock):
@@ -457,21 +437,6 @@ async def test_a_head_without_an_end_is_not_gathered(world, autojump_clock):
     client.hear()
     assert client.line.is_closed
     assert client.goodbyes == [0]
-
-
-@pytest.mark.parametrize("limits", [{}, {"header_bytes_max": 70_000}])
-async def test_heads_may_be_as_large_as_over_http_1_1(open_world, limits, autojump_clock):
-    async with open_world(**limits) as world:
-        await world.add_topic("shop.orders")
-        most = limits.get("header_bytes_max", 16_384)
-        client = Client(world)
-        client.publish(1, path=f"{PATH}?{'q' * 8_000}", x_large="x" * (most - 100))
-        client.publish(3, x_large="x" * most)
-        await client.talk()
-        assert client.statuses == {1: 201, 3: 431}
-        # Clients do not send what is above it.
-        announced = client.frames.remote_settings.max_header_list_size
-        assert announced >= 8_192 + most
 
 
 async def test_a_client_that_ends_its_sending_side_is_gone(world, autojump_clock):

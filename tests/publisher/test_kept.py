@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 import pytest
 import trio
 
-from hermes_actors.fallback.spool.store import SpoolUnavailable
 from hermes_actors.publisher.pending import Pending
 from tests.publisher.keeper import Keeper
 
@@ -50,36 +49,6 @@ async def test_what_the_disk_does_not_take_in_time_either_is_503_and_may_be_stor
     assert b"may have been stored" in publication.answer.body
 
 
-async def test_a_log_that_says_nothing_at_the_start_leaves_room_for_what_is_kept(
-    open_world, autojump_clock
-) -> None:
-    keeper = Keeper()
-    parts = {"spool": keeper}
-    async with open_world(parts=parts, waiting_per_topic_max=3) as world:
-        world.log.faults.silent = world.log.faults.reads_silent = True
-        await world.add_topic("shop.orders", is_created=False)
-        published = []
-        for _ in range(10):
-            published.append(world.admit())
-            await trio.sleep(0.040)
-            keeper.written()
-        await trio.sleep(0.1)
-        keeper.written()
-        assert statuses(published) == [202] * 10
-
-
-async def test_a_full_spool_leaves_the_message_its_whole_time(world, autojump_clock) -> None:
-    world.keeper.room = 0
-    world.log.faults.delay_s = (0.060, 0.060)
-    publication = world.admit()
-    await trio.sleep(0.062)
-    assert statuses([publication]) == [201]
-    world.log.faults.delay_s = (0.090, 0.090)
-    late = world.admit()
-    await trio.sleep(0.070)
-    assert statuses([late]) == [503]
-
-
 async def test_an_acknowledgement_that_comes_while_the_disk_writes_is_201(
     world, autojump_clock
 ) -> None:
@@ -107,36 +76,8 @@ async def test_what_is_being_kept_when_the_producer_fails_is_answered_by_the_dis
     assert statuses(kept) == [202] * 3
 
 
-async def test_a_disk_that_fails_says_nothing_of_keys_where_the_log_was_not_asked(
-    world, autojump_clock
-) -> None:
-    world.log.faults.silent = True
-    sent = world.admit()
-    # Each partition has an append under way then.
-    await trio.sleep(0.022)
-    world.admit()
-    await trio.sleep(0.001)
-    waiting = world.admit()
-    await trio.sleep(0.055)
-    world.keeper.written(SpoolUnavailable("disk", "its disk is full"))
-    assert b"may have been stored" in sent.answer.body
-    said = waiting.answer.body
-    assert b"was not given to the log" in said
-    assert b"it was not stored" in said
-    assert b"older" not in said
-
-
 async def test_an_error_is_kept_at_once(world, autojump_clock) -> None:
     world.log.faults.unavailable_rate = 1.0
-    publication = world.admit()
-    await trio.sleep(0.002)
-    assert world.keeper.ids == [publication.id]
-    world.keeper.written()
-    assert statuses([publication]) == [202]
-
-
-async def test_an_unknown_outcome_is_kept_at_once(world, autojump_clock) -> None:
-    world.log.faults.acknowledgement_lost_rate = 1.0
     publication = world.admit()
     await trio.sleep(0.002)
     assert world.keeper.ids == [publication.id]
@@ -174,31 +115,6 @@ async def test_what_is_kept_before_it_was_sent_is_never_sent(world, autojump_clo
     await trio.sleep(0.2)
     sent = [each for each in blockers if each.is_sent]
     assert len(world.stored) == len(sent) == len(world.keeper.concluded_as)
-
-
-async def test_a_body_that_does_not_come_has_its_whole_limit(world, autojump_clock) -> None:
-    status, body, _headers = await world.call([b"{", 0.3], {"content-length": "10"})
-    assert status == 408
-    assert b"65 ms" in body
-    assert world.keeper.taken == []
-
-
-async def test_a_topic_that_loses_its_spool_tells_it_of_the_append_that_was_under_way(
-    open_world, autojump_clock
-) -> None:
-    keeper = Keeper(holds_back=False)
-    async with open_world(parts={"spool": keeper}) as world:
-        await world.add_topic("shop.orders")
-        world.log.faults.silent = True
-        publication = world.admit()
-        await trio.sleep(0.053)
-        assert keeper.ids == [publication.id]
-        await world.add_topic("shop.orders", fallback=True, is_created=False)
-        world.log.faults.heal()
-        await trio.sleep(0.1)
-        assert statuses([publication]) == [201]
-        assert keeper.concluded_as == [[True]]
-        assert world.crashes == []
 
 
 async def test_a_key_whose_older_message_is_kept_while_another_key_catches_up_waits_behind_it(

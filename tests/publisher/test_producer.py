@@ -77,34 +77,6 @@ async def test_a_silent_partition_does_not_hold_up_the_others(world, autojump_cl
         assert type(stuck_one.outcome) is not Stored
 
 
-async def test_without_keys_a_silent_partition_delays_only_what_it_has(
-    world, autojump_clock
-) -> None:
-    await world.add_topic("shop.many", partitions=4)
-    silence(world.log, 2)
-    outcomes = []
-    for _ in range(12):
-        publication = world.admit("shop.many")
-        await trio.sleep(0.064)
-        outcomes.append(type(publication.outcome))
-    assert outcomes.count(Stored) == 11
-
-
-async def test_past_a_silent_partition_messages_without_keys_go_at_once(
-    world, autojump_clock
-) -> None:
-    await world.add_topic("shop.many", partitions=4)
-    silence(world.log, 1)
-    await trio.sleep(0.1)
-    for _ in range(4):
-        world.admit("shop.many")
-        await trio.sleep(0.070)
-    for _ in range(20):
-        publication = world.admit("shop.many")
-        await trio.sleep(0.001)
-        assert type(publication.outcome) is Stored
-
-
 async def test_a_message_that_follows_a_slow_append_does_not_wait_for_its_deadline(
     world, autojump_clock
 ) -> None:
@@ -151,22 +123,6 @@ async def test_an_orderly_stop_stores_all_that_waits(world, autojump_clock) -> N
         await trio.sleep(0.06)
         world.log.faults.heal()
         assert all(type(publication.outcome) is Stored for publication in publications)
-
-
-async def test_a_topic_gets_keys_while_a_batch_without_is_stuck(world, autojump_clock) -> None:
-    await world.add_topic("shop.many", partitions=4)
-    silence(world.log, 1)
-    for _ in range(4):
-        world.admit("shop.many")
-        await trio.sleep(0.070)
-    key = next(b"k%d" % n for n in range(100) if partition_of(b"k%d" % n, 4) == 3)
-    publications = []
-    for number in range(10):
-        publications.append(world.admit("shop.many", b"%d" % number, key))
-        await trio.sleep(0.001)
-    await trio.sleep(0.010)
-    assert all(type(publication.outcome) is Stored for publication in publications)
-    assert [int(record.value) for record in world.stored if record.key] == list(range(10))
 
 
 async def test_a_message_whose_deadline_passed_in_the_queue_is_not_stored_later(
@@ -252,17 +208,6 @@ async def test_a_log_that_was_down_at_the_start_is_used_as_soon_as_it_is_back(
     await trio.sleep(1.1)
     assert (await world.publish("shop.late")).status_code == 201
     assert not world.crashes
-
-
-async def test_the_time_of_reception_is_each_messages_own(world, autojump_clock) -> None:
-    world.log.faults.delay_s = (0.020, 0.020)
-    world.admit(body=b"0")
-    for number in range(1, 4):
-        await trio.sleep(0.005)
-        world.admit(body=b"%d" % number)
-    await trio.sleep(0.1)
-    times = [record.timestamp_ms for record in world.stored]
-    assert [each - times[0] for each in times] == [0, 5, 10, 15]
 
 
 async def test_a_stop_waits_for_no_log_that_nobody_waits_for(world, autojump_clock) -> None:

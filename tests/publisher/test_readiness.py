@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from hermes_actors.config import ReadinessConfig
-from hermes_actors.log.base import Edge, TopicSettings
+from hermes_actors.log.base import TopicSettings
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.bodies import group_body, readiness_body, topic_body
 from hermes_actors.metadata.commands import put
@@ -92,26 +92,6 @@ async def test_it_waits_once_for_every_topic_of_the_log(dc, autojump_clock):
     await dc.add_topic("shop.newest", in_log=False)
     await dc.log.topics.delete("shop.orders")
     await trio.sleep(10)
-    assert told(check) == []
-
-
-async def test_a_log_that_is_silent_is_asked_again(dc, autojump_clock):
-    await dc.add_topic("shop.orders")
-    await dc.add_topic("shop.clicks")
-    answers = dc.log.positions
-    silent = True
-
-    async def positions(topic: str, at: Edge | int) -> dict[int, int]:
-        if silent and topic == "shop.clicks":
-            await trio.sleep_forever()
-        return await answers(topic, at)
-
-    dc.log.positions = positions  # type: ignore[method-assign]
-    check = dc.check(log_check_enabled=True)
-    await trio.sleep(5.5)
-    assert told(check) == ["topics: the log does not answer for topic shop.clicks"]
-    silent = False
-    await trio.sleep(3)
     assert told(check) == []
 
 

@@ -101,40 +101,6 @@ async def test_what_the_log_refuses_to_take_now_is_202_at_once_and_stored_by_the
         assert message.published_at_ms == pytest.approx(world.frontend.clock.now_ms(), abs=5_000)
 
 
-async def test_what_the_disk_cannot_keep_is_503_and_says_that_it_may_be_stored(
-    open_buffered, autojump_clock
-):
-    disk = SimulatedDisk()
-    async with open_buffered(disk) as world:
-        await trio.sleep(0.1)
-        world.log.faults.unavailable_rate = 1.0
-        disk.is_full = True
-        publication = world.admit()
-        await trio.sleep(0.01)
-        assert status(publication) == 503
-        answer = publication.answer
-        assert b"may have been stored" in answer.body
-        assert b"SENDING_TO_KAFKA_TIMEOUT" in answer.body
-
-
-async def test_what_waits_for_its_key_and_cannot_be_kept_is_503_and_was_never_sent(
-    open_buffered, autojump_clock
-):
-    disk = SimulatedDisk()
-    async with open_buffered(disk) as world:
-        world.log.faults.unavailable_rate = 1.0
-        first = world.admit(key=b"k")
-        await trio.sleep(0.01)
-        assert status(first) == 202
-        disk.is_full = True
-        second = world.admit(key=b"k")
-        await trio.sleep(0.01)
-        assert status(second) == 503
-        answer = second.answer
-        assert b"was not given to the log" in answer.body
-        assert b"OTHER" in answer.body
-
-
 class LateDisk(SimulatedDisk):
     """Makes a change whole after its process has given it up."""
 

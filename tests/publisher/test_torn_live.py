@@ -4,7 +4,6 @@ import socket
 import struct
 import time  # noqa: TID251 -- real processes take real time
 
-import httpx
 import pytest
 
 from tests.publisher.frontend_process import HEAD, Process, status_of
@@ -43,24 +42,3 @@ def test_a_chunked_body_that_breaks_off_anywhere_is_not_stored(how: str) -> None
         assert status_of(answer) == 201
         stored = process.stored()
     assert len(stored) == 1
-
-
-def test_trailers_after_a_chunked_body_are_ignored() -> None:
-    with Process("tell", idle_timeout_ms=2_000) as process:
-        body = BODY[:-2] + b"X-Sum: 1\r\n\r\n"
-        answer, _ = process.raw(CHUNKED + body, wait_s=0.5)
-        assert status_of(answer) == 201
-        assert len(process.stored()) == 1
-
-
-def test_a_chunked_body_of_many_pieces_and_an_empty_one_are_whole() -> None:
-    with Process(
-        "tell",
-        idle_timeout_ms=5_000,
-        read_timeout_ms=6_000,
-        force_topic_max_message_size=False,
-    ) as process:
-        for pieces in ([], [b"x" * 1_000] * 200, [b"x" * 100_000] * 5):
-            answer = httpx.post(f"{process.url}/topics/shop.orders", content=iter(pieces))
-            assert answer.status_code == 201
-        assert len(process.stored()) == 3

@@ -17,7 +17,7 @@ class Waiting(Struct, eq=False):
     this process began for an earlier one's). `place` is None until it is written.
 
     Until `held_until_s` an append that was under way when the entry came may still store it, and it
-    is not sent. `is_stored`: that append did, while the entry was being written.
+    is not sent.
     """
 
     queue: "TopicQueue"
@@ -25,7 +25,6 @@ class Waiting(Struct, eq=False):
     since_s: float
     held_until_s: float = 0.0
     place: Place | None = None
-    is_stored: bool = False
     is_settled: bool = False
 
 
@@ -47,7 +46,7 @@ class TopicQueue:
 
 class SpoolIndex:
     """All entries that wait or are being written. An entry is `reserve`d, `written` and `settle`d;
-    or settled at once when it could not be written.
+    or settled before, when it could not be written or need not be kept.
     """
 
     def __init__(self) -> None:

@@ -34,11 +34,9 @@ from hermes_actors.model.partitioner import partition_of
 from hermes_actors.runtime.backoff import Backoff
 
 _REST_MIN_S = 0.1
-_REST_MAX_S = 10.0
+_REST_MAX_S = 3.0
 _GATHER_S = 0.01
 """New entries wait this long before a sender looks for them: many come at once."""
-_FIRST_RECORDS = 10
-"""The first batch, and the one after a failure: what may be stored twice then is little."""
 _HELD_POLL_S = 0.05
 _LOOKUP_MAX_S = 5.0
 _SENDING_MAX = 256
@@ -77,8 +75,6 @@ class Replayer:
         self._now_s = self.spool.clock.monotonic_s
         self._topics: set[TopicQueue] = set()
         self._turns = trio.CapacityLimiter(_SENDING_MAX)
-        # Set when a log takes something that it did not take before: all others try again.
-        self._is_back = trio.Event()
 
     async def run(self, stop: trio.Event) -> None:
         """Send until asked to stop. What is being sent then may be sent again."""
@@ -101,7 +97,6 @@ class Replayer:
     async def _send_topic(self, queue: TopicQueue) -> None:
         """Send until nothing of a topic waits. After each failure another log has its turn."""
         entries, turn = queue.entries, 0
-        records_max = first_max = min(_FIRST_RECORDS, self.records_max)
         backoff = Backoff(self.rng, _REST_MIN_S, _REST_MAX_S)
         queue.is_flowing = True
         while entries:
@@ -113,26 +108,21 @@ class Replayer:
                 await trio.sleep(_HELD_POLL_S)
                 continue
             async with self._turns:
-                batch = self._next_batch(entries, records_max)
+                batch = self._next_batch(entries)
                 is_sent = await self._send(queue, batch, turn)
-            if is_sent:
-                records_max = min(records_max * 2, self.records_max)
-                if not queue.is_flowing:
-                    self._is_back.set()
-                    self._is_back = trio.Event()
-                    backoff.reset()
             queue.is_flowing = is_sent
-            if not is_sent:
-                turn, records_max = turn + 1, first_max
-                with trio.move_on_after(backoff.next_s()):
-                    await self._is_back.wait()
+            if is_sent:
+                backoff.reset()
+            else:
+                turn += 1
+                await trio.sleep(backoff.next_s())
         self._topics.discard(queue)
 
-    def _next_batch(self, entries: deque[Waiting], records_max: int) -> list[Waiting]:
+    def _next_batch(self, entries: deque[Waiting]) -> list[Waiting]:
         """Return those that are sent next: at least one, whatever its size."""
         batch: list[Waiting] = []
         now_s, size_bytes = self._now_s(), 0
-        for each in islice(entries, records_max):
+        for each in islice(entries, self.records_max):
             assert each.place is not None, "only what is written arrives"
             size_bytes += each.place.size_bytes
             if each.held_until_s > now_s or (batch and size_bytes > self.bytes_max):

@@ -124,12 +124,13 @@ class Spool:
 
     def concluded(self, offer: Offer, are_stored: Sequence[bool]) -> None:
         """The append that was under way has ended: which of its messages it stored."""
+        late: list[Waiting] = []
         for waiting, is_stored in zip(offer.waiting, are_stored, strict=True):
             waiting.held_until_s = 0.0
             if is_stored and not waiting.is_settled:
-                waiting.is_stored = True
-                self.measures.late_acknowledgements.add()
-        self.settle([each for each in offer.waiting if each.is_stored and each.place])
+                late.append(waiting)
+        self.measures.late_acknowledgements.add(len(late))
+        self.settle(late)
         self._tell_change()
 
     async def catch_up(self, log_topic: str, is_behind: Callable[[], bool]) -> None:
@@ -260,11 +261,14 @@ class Spool:
                 if error:
                     self._drop(offer, error.reason)
                 else:
-                    for each in offer.waiting:
-                        self.index.written(each, next(places))
+                    for each, place in zip(offer.waiting, places, strict=False):
+                        if each.is_settled:
+                            # An append that was under way has stored it meanwhile.
+                            self.store.settle(place)
+                        else:
+                            self.index.written(each, place)
                     self.measures.written.add(len(offer.waiting))
                 offer.done(error)
-                self.settle([each for each in offer.waiting if each.is_stored])
         self.measures.write.observe(self.clock.monotonic_s() - started_s)
         self._tell_change()
 

@@ -58,7 +58,7 @@ class MessageTracking:
                 }
                 for gap in found.gaps
             ],
-            "leftOut": found.left_out,
+            "leftOut": found.left_out if events else 0,
             "troubles": troubles,
         }
 

@@ -69,23 +69,6 @@ async def test_a_full_disk_refuses_and_loses_nothing_and_is_used_again_when_ther
         assert await bodies_waiting(spooling.spool) == [b"1", b"4"]
 
 
-async def test_what_a_full_disk_has_not_taken_uses_none_of_the_room(
-    open_spooling, entry, autojump_clock
-):
-    disk = SimulatedDisk()
-    async with open_spooling(disk) as spooling:
-        for number in range(5):
-            disk.is_full = False
-            await trio.sleep(2)
-            assert spooling.offer(entry(b"%d" % number))
-            await trio.sleep(0.1)
-            disk.is_full = True
-            assert spooling.offer(entry(b"x" * 100_000))
-            await trio.sleep(0.1)
-        assert spooling.shown("entries") == 5
-        assert spooling.shown("disk_bytes") == sum(disk.sizes().values())
-
-
 async def test_a_disk_that_does_not_answer_is_a_refusal_within_the_write_time_out(
     open_spooling, entry, autojump_clock
 ):
@@ -186,18 +169,3 @@ async def test_an_emptied_spool_leaves_no_segment_when_it_is_stopped_and_none_gr
         assert spooling.shown("disk_bytes") < 2_000
         await spooling.supervisor.stop("spool writer")
         assert not disk.files
-
-
-async def test_the_age_of_the_oldest_is_shown_whatever_the_wall_clock_does(
-    open_spooling, entry, autojump_clock
-):
-    disk = SimulatedDisk()
-    async with open_spooling(disk) as spooling:
-        assert spooling.shown("oldest_age_s") == 0
-        assert spooling.offer(entry(b"1"))
-        await trio.sleep(30)
-        spooling.clock.skew_ms = 604_800_000
-        assert spooling.shown("oldest_age_s") == pytest.approx(30, abs=0.1)
-        assert spooling.shown("written_total") == 1
-    async with open_spooling(disk) as spooling:
-        assert spooling.shown("oldest_age_s") == pytest.approx(30, abs=0.1)

@@ -138,30 +138,6 @@ async def test_a_probe_into_silence_costs_one_batch_one_delay(world, autojump_cl
     assert world.counted("fallback_messages_total", cause="probe") == 2 * slow
 
 
-async def test_both_silent_is_told_before_the_limit_and_names_each_datacentre(
-    world, autojump_clock
-) -> None:
-    world.log.faults.silent = True
-    world.logs["dc2"].faults.silent = True
-    (message,) = await world.send()
-    assert message.took_s == pytest.approx(0.499, abs=0.0009)
-    assert message.outcome == UnknownRecord(
-        "[dc1: no acknowledgement in time], [dc2: no acknowledgement in time]"
-    )
-
-
-async def test_both_refusing_is_told_at_once_and_is_certainly_not_stored(
-    world, autojump_clock
-) -> None:
-    world.log.faults.cut()
-    world.logs["dc2"].faults.cut()
-    (message,) = await world.send()
-    assert message.took_s < 0.001
-    assert message.outcome == UnavailableRecord(
-        "[dc1: the log of dc1 has no leader], [dc2: the log of dc2 has no leader]"
-    )
-
-
 async def test_an_unknown_that_no_remote_mended_stays_unknown(world, autojump_clock) -> None:
     world.log.faults.acknowledgement_lost_rate = 1.0
     world.logs["dc2"].faults.cut()

@@ -1,7 +1,6 @@
 """Whatever happens to the logs: each message has one fate, and what is acknowledged is stored."""
 
 import random
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -123,71 +122,6 @@ def test_each_message_has_one_fate_and_what_is_acknowledged_is_where_it_is_said_
             assert known <= counted + world.counted("fallback_unknown_copies_total")
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
-
-
-@pytest.mark.slow
-@FEW
-@given(
-    st.tuples(st.floats(0.01, 0.2), st.floats(0.0, 0.04)),
-    st.floats(0.05, 0.95),
-    st.integers(0, 10**6),
-)
-def test_a_log_that_is_merely_slow_costs_no_more_than_the_budget(
-    open_world, delay, share, seed
-) -> None:
-    low_s, width_s = delay
-
-    async def main() -> None:
-        async with open_world(partitions={"dc1": 8}) as world:
-            rng = random.Random(seed)
-            await world.warm()
-            before = len(world.messages)
-
-            async def nemesis() -> None:
-                while True:
-                    slow = rng.random() < share
-                    world.log.faults.delay_s = (low_s, low_s + width_s) if slow else (0.002, 0.004)
-                    await trio.sleep(1)
-
-            world.nursery.start_soon(nemesis)
-            await publish(world, 10, 100, rng, 8)
-            assert all(message.is_stored for message in world.messages)
-            sent = len(world.messages) - before
-            hedged = world.counted("fallback_messages_total", cause="hedge")
-            assert hedged <= 0.05 * sent + 50
-
-    trio.run(main, clock=MockClock(autojump_threshold=0))
-
-
-@pytest.fixture
-def publish_until():
-    @asynccontextmanager
-    async def publishing(world, rate: float, partitions: int):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(publish, world, 1e6, rate, random.Random(1), partitions)
-            yield
-            nursery.cancel_scope.cancel()
-
-    return publishing
-
-
-@pytest.mark.slow
-async def test_a_log_that_comes_back_is_used_again_within_two_probe_intervals(
-    open_world, publish_until, autojump_clock
-) -> None:
-    async with open_world(partitions={"dc1": 4}) as world:
-        await world.warm(0.003)
-        async with publish_until(world, 200, 4):
-            world.log.faults.silent = True
-            await trio.sleep(10)
-            assert world.fallback.local.breaker.is_open
-            world.log.faults.heal()
-            await trio.sleep(2.5)
-            assert not world.fallback.local.breaker.is_open
-            at = len(world.messages)
-            await trio.sleep(1)
-            assert {each.dc for each in world.messages[at:-5]} == {"dc1"}
-        assert all(each.is_stored for each in world.messages[:-5])
 
 
 async def test_what_one_topic_learnt_spares_another_the_wait(open_world, autojump_clock) -> None:

@@ -137,7 +137,8 @@ HANDING_OVER = (
         "fence-from-the-reading",
         "a lease counts from when its heartbeat was read, not from when it was sent",
         ((Lease, "folded", _fence_from_the_reading),),
-        shape=WHOLE,
+        seed=3,
+        shape=_AWAY,
     ),
     Mutant(
         "push-without-lease",
