@@ -53,9 +53,6 @@ class Cluster:
         # Of subscriptions whose endpoint is slower.
         self.slow_s = {}
         self.starts = 0
-        # (subscription, body) that ends the node which pushes it, and the nodes that it has ended.
-        self.lethal = set()
-        self.lost = []
 
     async def start(self, name):
         ready = trio.Event()
@@ -91,11 +88,6 @@ class Cluster:
     def _answer(self, name, push):
         subscription = push.route.subscription.partition("$")[2]
         self.pushes.append((name, subscription, push.body))
-        if (subscription, push.body) in self.lethal:
-            # As a crash: whatever is under way ends, and nobody is told.
-            self.lost.append(name)
-            self.nodes[name].kill()
-            return None
         return self.slow_s.get(subscription, self.takes_s), OK
 
     async def stop(self, name):

@@ -294,7 +294,6 @@ class Agent:
                 lease,
                 RateShare(share),
                 state.rate_of(name),
-                is_after_loss=state.is_after_loss(name, grant.partitions),
             )
             self._owned[name] = owned
         owned.share.change(share)

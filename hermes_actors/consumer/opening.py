@@ -22,8 +22,7 @@ from hermes_actors.consumer.senders.http1.sender import open_http1_sender
 from hermes_actors.consumer.senders.httpx.net import HttpxNet
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
 from hermes_actors.consumer.senders.oauth.request import ANSWER_BYTES_MAX, request_token
-from hermes_actors.consumer.senders.oauth.sender import OAuthSender, ProviderOf
-from hermes_actors.consumer.senders.oauth.tokens import Tokens
+from hermes_actors.consumer.senders.oauth.sender import OAuthSender, ProviderOf, TokenRequests
 from hermes_actors.consumer.senders.plugins import SenderProvider, load_providers
 from hermes_actors.consumer.senders.proxying import Proxy, read_proxy
 from hermes_actors.consumer.senders.push_tasks import PushTasks
@@ -39,10 +38,7 @@ from hermes_actors.telemetry.metrics import Metrics
 _logger = logging.getLogger(__name__)
 
 WAITING_FOR_TOKENS_MAX = 10_000
-"""Pushes of a node that may wait for OAuth tokens at once."""
-
-TOKEN_REQUESTS_MAX = 1_000
-"""Token requests of a node that may be under way at once: one for each set of credentials."""
+"""Pushes of a node that may wait for OAuth tokens at once, and requests for tokens."""
 
 
 @asynccontextmanager
@@ -102,9 +98,8 @@ async def open_senders(
         token_net = replace(await new_net(), response_bytes_max=ANSWER_BYTES_MAX)
         token_sender = await stack.enter_async_context(open_httpx_sender(token_net, http2=False))
         nursery = await stack.enter_async_context(trio.open_nursery())
-        asking = PushTasks(nursery, TOKEN_REQUESTS_MAX)
-        tokens = Tokens(asking, partial(request_token, token_sender), metrics)
         waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX)
+        ask = partial(request_token, token_sender)
         # One that stays broken takes neither the others nor the node down.
         supervisor = await stack.enter_async_context(open_supervisor(system_rng(), _log_crash))
         for scheme, each in providers.items():
@@ -115,15 +110,12 @@ async def open_senders(
             proxied=proxied,
             proxy=proxy,
             has_resolver=bool(config.recipients.resolver),
-            tokens=tokens,
-            waiting=waiting,
-            provider_of=provider_of,
+            tokens=TokenRequests(provider_of, ask, waiting, metrics),
             providers=providers,
         )
         try:
             yield choice.sender_of
         finally:
-            asking.close()
             waiting.close()
             nursery.cancel_scope.cancel()
 
@@ -153,9 +145,7 @@ class SenderChoice(Struct, frozen=True):
     http2: Sender
     proxied: Sender | None
     proxy: Proxy | None
-    tokens: Tokens
-    waiting: PushTasks
-    provider_of: ProviderOf
+    tokens: TokenRequests
     has_resolver: bool = False
     providers: Mapping[str, SenderProvider] = field(default_factory=dict)
 
@@ -165,7 +155,7 @@ class SenderChoice(Struct, frozen=True):
         policy = live.subscription.o_auth_policy
         if policy is None:
             return sender
-        return OAuthSender(sender, policy, self.provider_of, self.tokens, self.waiting)
+        return OAuthSender(sender, policy, self.tokens)
 
     def _without_token(self, live: LiveSubscription) -> Sender:
         subscription = live.subscription

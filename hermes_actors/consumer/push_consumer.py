@@ -118,7 +118,6 @@ class PushConsumer:
             transitions,
             self._on_read,
             self._dispatch.give_up,
-            self._write_ahead,
             self._screening,
         )
         self._dispatch.note_room = self._intake.note_room
@@ -247,7 +246,6 @@ class PushConsumer:
             nursery.start_soon(self._intake.run)
             nursery.start_soon(self._intake.watch_partitions)
             nursery.start_soon(self._intake.settle_doubts)
-            nursery.start_soon(self._intake.end_care)
             nursery.start_soon(self._send)
             nursery.start_soon(self._commit_regularly)
             if self._owned.is_first:
@@ -324,13 +322,7 @@ class PushConsumer:
             self._intake.review()
             await self._commit()
 
-    async def _write_ahead(self) -> bool:
-        if not self._lease.is_open():
-            await self._lease.wait_opened()
-        return await self._commit()
-
-    async def _commit(self) -> bool:
-        """Commit; False if the log did not take it, or the lease did not allow it."""
+    async def _commit(self) -> None:
         started_s = self._clock.monotonic_s()
         try:
             await self._progress.commit(started_s)
@@ -345,8 +337,6 @@ class PushConsumer:
             self._touched.set()
             name, now_s = str(self._dispatch.live.name), self._clock.monotonic_s()
             self._uncommitted.failed(name, error, now_s)
-            return False
-        return self._lease.is_open()
 
 
 class ConsumerFactory:

@@ -57,8 +57,7 @@ class Owned(Struct, frozen=True):
     default is for a consumer that is alone.
 
     `partitions` None: all, also those that are added later. `epoch` is that of the grant; `rate`
-    what the owner before knew of the endpoint, None when nobody knew anything. `is_after_loss`: the
-    owner before did not end in good order, so that one of its messages may have been the cause.
+    what the owner before knew of the endpoint, None when nobody knew anything.
     """
 
     partitions: tuple[int, ...] | None = None
@@ -66,7 +65,6 @@ class Owned(Struct, frozen=True):
     lease: Lease = field(default_factory=Unfenced)
     share: RateShare = field(default_factory=RateShare)
     rate: RateState | None = None
-    is_after_loss: bool = False
 
     @property
     def is_first(self) -> bool:

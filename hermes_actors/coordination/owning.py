@@ -76,12 +76,9 @@ def granted(old: Ownership, members: Mapping[str, Member], offset: int, log_ms: 
     return replace(old, grants=(*grants, *fresh)) if fresh else old
 
 
-def without(old: Ownership, boot: str, *, is_expired: bool = False) -> Ownership:
-    """Without that boot's grant. `is_expired`: it ended because the boot's lease ran out."""
-    grants = tuple(grant for grant in old.grants if grant.boot != boot)
-    ended = {each for grant in old.grants if grant.boot == boot for each in grant.partitions}
-    lost = set(old.lost) | ended if is_expired else set(old.lost) - ended
-    return replace(old, grants=grants, lost=tuple(sorted(lost)))
+def without(old: Ownership, boot: str) -> Ownership:
+    """Without that boot's grant."""
+    return replace(old, grants=tuple(grant for grant in old.grants if grant.boot != boot))
 
 
 def must_release(ownership: Ownership, boot: str) -> bool:

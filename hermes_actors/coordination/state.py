@@ -140,13 +140,6 @@ class CoordinationState:
         """
         return self._ownerships.get(subscription, _NO_OWNERSHIP).rate
 
-    def is_after_loss(self, subscription: str, partitions: Iterable[int]) -> bool:
-        """Whether the last owner before the present one of any of these partitions did not end in
-        good order: its lease ran out, as after a crash.
-        """
-        lost = self._ownerships.get(subscription, _NO_OWNERSHIP).lost
-        return not set(lost).isdisjoint(partitions)
-
     def node_of(self, boot: str) -> str:
         """The node of a life, also of one that is over; the boot itself when it is forgotten."""
         member = self._members.get(boot)
@@ -250,7 +243,7 @@ class CoordinationState:
         if self.leader == boot:
             self.leader = ""
         for name in list(self._grants.get(boot, ())):
-            ownership = owning.without(self._ownerships[name], boot, is_expired=is_expired)
+            ownership = owning.without(self._ownerships[name], boot)
             self._settle(name, ownership, offset)
 
     def _take_loads(self, said: Loads) -> None:

@@ -84,8 +84,7 @@ class Ownership(Struct, frozen=True, array_like=True, gc=False):
 
     `planned_at` is the offset of the plan that named it last. `load` is what all its owners
     together cost, smoothed, remembered over moves. `moved_log_ms` is when its owners last
-    changed, None if they never did since they were first named. `lost` are the partitions whose
-    last owner did not end in good order: its lease ran out.
+    changed, None if they never did since they were first named.
     """
 
     targets: tuple[Target, ...] = ()
@@ -94,7 +93,6 @@ class Ownership(Struct, frozen=True, array_like=True, gc=False):
     rate: RateState | None = None
     load: TaskLoad | None = None
     moved_log_ms: int | None = None
-    lost: tuple[int, ...] = ()
 
 
 class Move(Struct, frozen=True, array_like=True, gc=False):

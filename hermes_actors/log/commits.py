@@ -1,13 +1,12 @@
 """The metadata of a commit, at most 4,000 bytes beside its position: in whose name it was made,
-what is settled above the position, so that a crash re-sends only the rest, which few messages a
-careful owner was about to look at, and which record was read last. Pure.
+what is settled above the position, so that a crash re-sends only the rest, and which record was
+read last. Pure.
 """
 
 import base64
 import binascii
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
 
 from msgspec import Struct
 
@@ -53,14 +52,11 @@ class LastRead(Struct, frozen=True, rename="camel"):
 
 
 class Progress(Struct, frozen=True):
-    """A commit, decoded: all below `position` is settled, and the `intervals` above it. `marked`
-    are the offsets that a careful owner was about to look at.
-    """
+    """A commit, decoded: all below `position` is settled, and the `intervals` above it."""
 
     position: int
     intervals: tuple[Interval, ...] = ()
     ownership: CommitOwner | None = None
-    marked: tuple[int, ...] = ()
     last_read: LastRead | None = None
 
 
@@ -69,11 +65,10 @@ def encode(
     intervals: Iterable[Interval],
     ownership: CommitOwner,
     bytes_max: int = COMMIT_METADATA_BYTES_MAX,
-    marked: Iterable[int] = (),
     last_read: LastRead | None = None,
 ) -> str:
     """The commit's metadata, at most `bytes_max` bytes: ownership, then delta-coded intervals, then
-    the `marked` offsets, which are few, ascending, and not below the position, then `last_read`.
+    `last_read`.
 
     When they do not all fit, the nearest to the position are kept. That is safe: what is left out
     is sent again after a crash, never lost. Only as many intervals are asked for as fit.
@@ -91,9 +86,8 @@ def encode(
     tail = ""
     if last_read is not None:
         tail = f":{last_read.offset:x}.{last_read.timestamp_ms:x}.{last_read.digest:x}"
-    marks = _marks(position, marked)
     # Base64 turns each 3 bytes into 4 characters.
-    room = (bytes_max - len(head) - len(tail)) // 4 * 3 - len(marks)
+    room = (bytes_max - len(head) - len(tail)) // 4 * 3
     raw = bytearray()
     at = position
     for start, end in intervals:
@@ -103,7 +97,7 @@ def encode(
             break
         raw += piece
         at = end
-    return head + base64.urlsafe_b64encode(bytes(raw + marks)).decode("ascii") + tail
+    return head + base64.urlsafe_b64encode(bytes(raw)).decode("ascii") + tail
 
 
 def decode(commit: Commit) -> Progress:
@@ -123,39 +117,20 @@ def decode(commit: Commit) -> Progress:
         numbers = list(_varints(raw))
     except (ValueError, binascii.Error):
         return Progress(commit.position)
-    marks: list[int] = []
-    if 0 in numbers:
-        # A build that knows no marks takes the position alone, and sends again what is above it.
-        at = numbers.index(0)
-        numbers, marks = numbers[:at], numbers[at + 1 :]
-    if len(numbers) % 2 or 0 in marks:
-        return Progress(commit.position, (), ownership, (), last_read)
+    if len(numbers) % 2 or 0 in numbers:
+        return Progress(commit.position, (), ownership, last_read)
     intervals: list[Interval] = []
     at = commit.position
     for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
         intervals.append((at + gap, at + gap + length))
         at += gap + length
-    marked = tuple(commit.position - 1 + each for each in accumulate(marks))
-    return Progress(commit.position, tuple(intervals), ownership, marked, last_read)
+    return Progress(commit.position, tuple(intervals), ownership, last_read)
 
 
 def _read_last(text: str) -> LastRead:
     """Decode the newest record that was read. Raises ValueError."""
     offset, timestamp_ms, digest = (int(each, 16) for each in text.split("."))
     return LastRead(offset, timestamp_ms, digest)
-
-
-def _marks(position: int, marked: Iterable[int]) -> bytes:
-    """Encode the marked offsets: a 0, which no interval has, then the distances from one to the
-    next; nothing for none.
-    """
-    raw = bytearray()
-    at = position - 1
-    for offset in marked:
-        assert offset > at, "marked offsets ascend from the position"
-        raw += _varint(offset - at)
-        at = offset
-    return b"\0" + bytes(raw) if raw else b""
 
 
 def _varint(number: int) -> bytes:

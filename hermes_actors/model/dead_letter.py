@@ -49,7 +49,6 @@ class DiscardReason(StrEnum):
     UNDECODABLE = "undecodable"
     TOO_LARGE = "too-large"
     FILTER_TIME = "filter-time"
-    POISON = "poison"
 
     @property
     def is_the_messages(self) -> bool:

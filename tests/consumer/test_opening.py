@@ -12,8 +12,7 @@ from hermes_actors.config import ConfigError, ConsumersConfig, EndpointsConfig, 
 from hermes_actors.config.checks_endpoints import check_endpoints
 from hermes_actors.consumer.opening import SenderChoice, open_senders
 from hermes_actors.consumer.recipients.endpoint import parse_endpoint
-from hermes_actors.consumer.senders.oauth.sender import OAuthSender
-from hermes_actors.consumer.senders.oauth.tokens import Tokens
+from hermes_actors.consumer.senders.oauth.sender import OAuthSender, TokenRequests
 from hermes_actors.consumer.senders.plugins import load_providers, schemes_of
 from hermes_actors.consumer.senders.proxying import Proxy, read_proxy
 from hermes_actors.consumer.senders.push_tasks import PushTasks
@@ -65,9 +64,7 @@ def choice_of(nursery, *, no_proxy=None, has_resolver=False, providers=None):
         http2=Named("http2", nursery),
         proxied=None if proxy is None else Named("proxied"),
         proxy=proxy,
-        tokens=Tokens(PushTasks(nursery, 1_000), None, Metrics("hermes_consumers")),
-        waiting=PushTasks(nursery, 10),
-        provider_of={}.get,
+        tokens=TokenRequests({}.get, None, PushTasks(nursery, 10), Metrics("hermes_consumers")),
         has_resolver=has_resolver,
         providers=providers or {},
     )

@@ -9,8 +9,7 @@ import trio
 
 from hermes_actors.consumer.senders.httpx.sender import open_httpx_sender
 from hermes_actors.consumer.senders.oauth.request import Grant
-from hermes_actors.consumer.senders.oauth.sender import OAuthSender
-from hermes_actors.consumer.senders.oauth.tokens import Tokens
+from hermes_actors.consumer.senders.oauth.sender import OAuthSender, TokenRequests
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import SendOutcome, parse_lines
 from hermes_actors.consumer.trial import try_push
@@ -137,11 +136,12 @@ async def test_a_token_is_asked_for_shown_as_sent_and_masked(world, nursery):
     async def ask(_credentials):
         return Grant(SECRET, 100.0)
 
-    tokens = Tokens(PushTasks(nursery, 10), ask, world.metrics)
+    tasks = PushTasks(nursery, 10)
+    tokens = TokenRequests({"sso": provider}.get, ask, tasks, world.metrics)
     policy = OAuthPolicy(grant_type="clientCredentials", provider_name="sso")
     inner = world.sender
     inner.script = lambda _push: SendOutcome(200)
-    sender = OAuthSender(inner, policy, {"sso": provider}.get, tokens, PushTasks(nursery, 10))
+    sender = OAuthSender(inner, policy, tokens)
     world.parts = msgspec.structs.replace(world.parts, sender_of=lambda _live: sender)
     trial = await tried(world, world.live(o_auth_policy=policy))
     assert SECRET.encode() in inner.pushes[0].lines

@@ -261,7 +261,7 @@ def test_a_batch_before_an_earlier_message_is_settled_is_found() -> None:
 
 
 def test_a_batch_waits_for_no_letter_of_what_was_given_up_unread() -> None:
-    given_up = letter(0, DiscardReason.POISON, name=BATCH)
+    given_up = letter(0, DiscardReason.TOO_LARGE, name=BATCH)
     handed = Lettering(NODE, "dc1", given_up, 1.0)
     assert found_by(OrderIsKept(SUBJECT), [*ROWS, handed, batch("id1")]) == []
     assert found_by(OrderIsKept(SUBJECT), [*ROWS, handed, batch("id2")])
@@ -342,7 +342,6 @@ def test_messages_that_had_failed_before_others_were_taken_show_later_that_an_en
         (letter(0, DiscardReason.EXPIRED, 500), True),
         (letter(0, DiscardReason.TOO_LARGE, 0), True),
         (letter(0, DiscardReason.UNDECODABLE, 0), True),
-        (letter(0, DiscardReason.POISON, 500), True),
         (letter(0, status=502), True),
     ],
 )

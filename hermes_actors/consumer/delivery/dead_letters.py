@@ -56,10 +56,9 @@ class KeptDeadLetters:
     """The dead letters of one subscription's consumer; `log_topic` is what that reads. While its
     lease is closed they wait.
 
-    A node that wants no dead letters, as in Hermes, keeps none. A subscription with
-    `deadLettersEnabled` off keeps none but those of messages that were set aside on a suspicion
-    (POISON): these may be as good as any other. Whatever is on its way when
-    the consumer ends is not settled, so its message is sent, and perhaps given up, again.
+    A node that wants no dead letters, as in Hermes, keeps none, nor does a subscription with
+    `deadLettersEnabled` off. Whatever is on its way when the consumer ends is not settled, so its
+    message is sent, and perhaps given up, again.
     """
 
     def __init__(
@@ -151,9 +150,7 @@ class KeptDeadLetters:
 
         Never raises and never refuses: whoever adds bounds how many are on their way.
         """
-        is_poison = letter.reason == DiscardReason.POISON.value
-        is_wanted = self._live.subscription.dead_letters_enabled or is_poison
-        if not (self._config.enabled and is_wanted):
+        if not (self._config.enabled and self._live.subscription.dead_letters_enabled):
             kept(Settlement.DROPPED)
             return
         self._waiting.append((letter, kept))

@@ -175,11 +175,6 @@ class PartitionOffsets:
         self.seek = 0
         self.is_superseded = False
         self.read_end = position
-        # Below this an owner that did not end in good order may have looked at messages.
-        self.suspects_end = 0
-        # What is looked at with care now, and what is set aside because it ended two owners.
-        self.marked: tuple[int, ...] = ()
-        self.condemned: frozenset[int] = frozenset()
 
     def was_settled(self, offset: int) -> bool:
         """True if an earlier life has settled it, so that `begin` will not let it through."""
@@ -223,23 +218,6 @@ class PartitionOffsets:
         self.settle(offset)
         self._passed_over += 1
 
-    def is_suspect(self, offset: int) -> bool:
-        """True if the record at `offset`, which is not begun yet, is to be looked at with care."""
-        if offset >= self.suspects_end or offset in self.condemned:
-            return False
-        return not self.was_settled(offset)
-
-    @property
-    def marks(self) -> tuple[int, ...]:
-        """The marked and condemned offsets that are not settled, ascending: a commit says them."""
-        if not self.marked and not self.condemned:
-            return ()
-        return tuple(
-            offset
-            for offset in sorted({*self.marked, *self.condemned})
-            if offset in self._unsettled or offset >= max(self.read_end, self.position)
-        )
-
     def skip_to(self, offset: int) -> int:
         """The log no longer holds what is below `offset`: how many unsettled records that cost.
 
@@ -269,8 +247,6 @@ class PartitionOffsets:
         self._position = min(self._position, offset)
         self.read_end = min(self.read_end, offset)
         self.recovered_end = min(self.recovered_end, offset)
-        self.marked = tuple(each for each in self.marked if each < offset)
-        self.condemned = frozenset(each for each in self.condemned if each < offset)
         self.trail.cut(offset)
 
     @property

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hermes_actors.consumer.offsets.partition import PartitionOffsets
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import EARLIEST, LATEST, Commit, Log, LogUnavailable
-from hermes_actors.log.commits import CommitOwner, Progress, decode, encode
+from hermes_actors.log.commits import CommitOwner, decode, encode
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.seek import Seek
 
@@ -25,9 +25,6 @@ _NAMED_MAX = 3
 
 REFRESH_S = 3_600.0
 """Unchanged positions are committed again after this long: Kafka forgets them after 7 days."""
-
-CONDEMNED_MAX = 8
-"""Of a commit that marks more than this no careful owner of ours was the author."""
 
 ASSERT_PAUSES_S = (3.0, 7.0)
 """Between the looks, after a start or a seek, at whether a late commit of somebody else has landed
@@ -55,7 +52,6 @@ class TopicProgress:
         """Of a subscription as it is now, of what is owned: nothing is committed while its lease is
         not open. Clocks differ by `skew_ms` at most.
         """
-        self.is_after_loss = owned.is_after_loss
         self._lease = owned.lease
         self._log = log
         self._group = live.name.consumer_group(namespace)
@@ -154,7 +150,6 @@ class TopicProgress:
             positions.update((p, since.get(p, starts[p])) for p in fresh)
         found.update((p, (PartitionOffsets(at), None)) for p, at in positions.items())
         for partition, (offsets, _) in found.items():
-            offsets.suspects_end = ends.get(partition, 0) if self.is_after_loss else 0
             if self._seek is not None and self._is_moved(partition):
                 offsets.seek = self._seek.number
         return found
@@ -244,7 +239,6 @@ class TopicProgress:
                 position,
                 offsets.intervals(),
                 self._ownership,
-                marked=offsets.marks,
                 last_read=offsets.trail.newest,
             )
             commit = Commit(position, metadata)
@@ -360,25 +354,7 @@ class TopicProgress:
             )
         elif not self._is_ours(owner, partition):
             return None
-        offsets = PartitionOffsets(progress.position, progress.intervals, progress.last_read)
-        if owner is not None and self._condemns(owner, progress):
-            _logger.warning(
-                "%s %s/%d: offsets %s were being looked at when an owner was lost, and so was the "
-                "one before it: they are set aside unread, as dead letters",
-                self._group,
-                self._topic,
-                partition,
-                ", ".join(map(str, progress.marked)),
-            )
-            offsets.condemned = frozenset(progress.marked)
-        return offsets
-
-    def _condemns(self, owner: CommitOwner, progress: Progress) -> bool:
-        """True if what a commit marks has ended its owner: only a careful owner marks anything, so
-        that one before it had been lost as well. Marks of our own say nothing.
-        """
-        is_lost = self.is_after_loss and owner.epoch < self._ownership.epoch
-        return is_lost and 0 < len(progress.marked) <= CONDEMNED_MAX
+        return PartitionOffsets(progress.position, progress.intervals, progress.last_read)
 
     def _is_ours(self, owner: CommitOwner, partition: int) -> bool:
         ours = self._ownership

@@ -4,7 +4,7 @@ A partition whose oldest unsettled message holds it up is left out; the others a
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import assert_never
 
@@ -14,7 +14,6 @@ from hermes_actors.config import ConsumersConfig
 from hermes_actors.consumer.delivery.delivery import Buffer, Delivery, Transitions
 from hermes_actors.consumer.delivery.measures import SubscriptionMeasures
 from hermes_actors.consumer.offsets.progress import TopicProgress
-from hermes_actors.consumer.reading.care import CARE_FOR_S, POISON, Care, let_land
 from hermes_actors.consumer.reading.filters import (
     Exhausted,
     Filtered,
@@ -46,9 +45,7 @@ _FOR_ANOTHER = Filtered("only-for")
 
 class Intake:
     """The reading half of a consumer. `on_read` is called after each batch and each skip, `give_up`
-    for a message that is not attempted, and why: the screen has exhausted itself with it, or it has
-    ended two owners. `write_ahead` commits which messages are looked at next, if they are suspect;
-    False when the log did not take it.
+    for a message that the screen cannot decide on, and why.
 
     `read_ahead` is how many fresh messages may wait; set it at any time. `lacks_bytes` says that it
     waits for `note_settled`.
@@ -66,7 +63,6 @@ class Intake:
         transitions: Transitions,
         on_read: Callable[[], None],
         give_up: Callable[[Delivery, DiscardReason, str], None],
-        write_ahead: Callable[[], Awaitable[bool]],
         screening: Screening,
     ) -> None:
         self._log = log
@@ -79,8 +75,6 @@ class Intake:
         self._transitions = transitions
         self._on_read = on_read
         self._give_up = give_up
-        self._write_ahead = write_ahead
-        self._care: Care | None = None
         self._screening = screening
         self._room = Wakeup()
         self._scope = trio.CancelScope()
@@ -133,8 +127,6 @@ class Intake:
 
     async def run(self) -> None:
         """Read until `stop`, going on after whatever trouble the log has."""
-        if self._progress.is_after_loss:
-            self._care = Care(trio.current_time())
         while not self._is_over:
             with_room = self._with_room()
             if back := self._stuck & with_room.keys():
@@ -149,17 +141,6 @@ class Intake:
                     # `review` ends this when a partition has room again, or is no more in doubt.
                     await trio.sleep_forever()
             await trio.lowlevel.checkpoint()
-
-    async def end_care(self) -> None:
-        """End the careful reading that follows a lost owner, CARE_FOR_S after the start, whether or
-        not more is read: what only waits for its endpoint by then is no cause of a later loss.
-        """
-        if self._progress.is_after_loss:
-            await trio.sleep(CARE_FOR_S)
-            self._care = None
-            for offsets in self._progress.partitions.values():
-                offsets.marked = ()
-            self._on_read()
 
     async def watch_partitions(self) -> None:
         """Pick up partitions that are added to the topic, and what was stored where the log had
@@ -366,7 +347,7 @@ class Intake:
         if self._looks_back:
             batch = self._skip_read(batch)
         if batch:
-            await (self._take_in if self._care is None else self._take_in_with_care)(batch)
+            await self._take_in(batch)
         self._on_read()
 
     def _skip_read(self, batch: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
@@ -385,28 +366,6 @@ class Intake:
                 offsets.trail.note(record)
         return fresh
 
-    async def _take_in_with_care(self, batch: Sequence[StoredRecord]) -> None:
-        """Take the batch in a few records at a time, each few written down before they are looked
-        at, as long as any of them may have ended the owner before.
-        """
-        care, partitions = self._care, self._progress.partitions
-        while batch and care is not None:
-            count = care.take(batch, partitions, trio.current_time())
-            if not count:
-                care = self._care = None
-                break
-            await care.write_ahead(partitions, self._write_ahead)
-            if self._scope.cancel_called:
-                return
-            await self._take_in(batch[:count])
-            self._on_read()
-            await let_land(partitions)
-            if self._scope.cancel_called:
-                return
-            batch = batch[count:]
-        if batch:
-            await self._take_in(batch)
-
     def _records_wanted(self) -> int:
         """How many to read so that about as many pass the screen as there is room for."""
         wanted = self.read_ahead - self._buffer.fresh
@@ -424,10 +383,6 @@ class Intake:
                 # A record before this one has been put off: it is read again from there on.
                 continue
             offsets = partitions[record.partition]
-            if offsets.condemned and record.offset in offsets.condemned:
-                if offsets.begin(record.offset, record.timestamp_ms):
-                    self._give_up(Delivery(record, offsets), DiscardReason.POISON, POISON)
-                continue
             seen: Seen = None
             # Of a topic of JSON too: its migration may not be known here yet.
             is_made = is_avro(record)

@@ -1,7 +1,6 @@
 """A message that is given up settles only when its dead letter is in the log."""
 
 import msgspec
-import pytest
 import trio
 
 from hermes_actors.consumer.delivery.dead_letters import KeptDeadLetters
@@ -73,24 +72,13 @@ async def test_a_stopped_consumer_holds_no_letters_any_more(world, autojump_cloc
     assert sorted(letter.value for letter in await stored(world)) == [b"bad", b"worse"]
 
 
-@pytest.mark.parametrize("reason", DiscardReason)
-async def test_who_wants_no_dead_letters_has_those_that_a_suspicion_made(
-    world, reason, autojump_clock
-):
+async def test_who_wants_no_dead_letters_has_none(world, autojump_clock):
     letters = KeptDeadLetters(
         world.live(dead_letters_enabled=False), world.topic, world.parts, Unfenced()
     )
-    kept = trio.Event()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(letters.run)
-        letters.add(a_letter(3, b"suspect", reason=reason), lambda _: kept.set())
-        await kept.wait()
-        nursery.cancel_scope.cancel()
-    if reason is not DiscardReason.POISON:
-        assert await world.log.topics.describe(DLQ) is None
-        return
-    (letter,) = await stored(world)
-    assert (letter.value, letter.reason) == (b"suspect", "poison")
+    kept = []
+    letters.add(a_letter(3, b"given up"), kept.append)
+    assert (kept, letters.waiting) == ([Settlement.DROPPED], 0)
 
 
 async def test_the_switch_is_followed_without_a_restart(world, autojump_clock):

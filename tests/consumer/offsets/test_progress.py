@@ -6,7 +6,6 @@ import trio
 from hermes_actors.consumer.offsets.progress import TopicProgress
 from hermes_actors.coordination.owned import Owned
 from hermes_actors.log.base import Commit, LogUnavailable, TopicSettings
-from hermes_actors.log.commits import CommitOwner, encode
 from hermes_actors.log.memory import MemoryLog
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.seek import Seek, SeekBody
@@ -143,32 +142,3 @@ async def test_a_commit_of_ours_that_went_through_unheard_is_no_strangers(
     await MemoryLog.commit(log, GROUP, "t", {0: Commit(1, "h1:0:7:0:1:")})
     await progress.keep_committed(lambda: overwritten.append(1), random.Random(1))
     assert overwritten == [1]
-
-
-@pytest.mark.parametrize(
-    ("is_after_loss", "epoch", "marked", "condemned"),
-    [
-        (True, 8, (5, 7), {5, 7}),
-        # The owner before ended in good order: what it left marked ended nobody.
-        (False, 8, (5, 7), set()),
-        # Our own marks, read again after a restart in the same life.
-        (True, 9, (5, 7), set()),
-        # No careful owner marks so many.
-        (True, 8, tuple(range(5, 25)), set()),
-        (True, 8, (), set()),
-    ],
-)
-async def test_what_a_lost_owner_was_looking_at_with_care_is_condemned(
-    trio_clock, is_after_loss, epoch, marked, condemned
-):
-    log = MemoryLog("dc1", trio_clock)
-    await log.topics.create("t", TopicSettings())
-    await log.append("t", 0, RECORDS, Ack.ALL)
-    former = CommitOwner(0, 7, epoch, 2)
-    metadata = encode(5, [(9, 12)], former, marked=marked)
-    await log.commit(GROUP, "t", {0: Commit(5, metadata)})
-    progress = progress_of(log, Owned((0,), 9, is_after_loss=is_after_loss))
-    await progress.load()
-    offsets = progress.partitions[0]
-    assert offsets.condemned == condemned
-    assert (offsets.position, list(offsets.intervals())) == (5, [(9, 12)])

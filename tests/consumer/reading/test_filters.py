@@ -205,7 +205,6 @@ async def test_looking_at_records_leaves_others_their_turns(world, autojump_cloc
         measures,
         lambda: read.append(trio.current_time()),
         lambda _delivery, _reason, _detail: None,
-        lambda: None,
         SimpleNamespace(screen=slow),
     )
     intake.read_ahead = 400

@@ -4,8 +4,7 @@ import msgspec
 import trio
 
 from hermes_actors.consumer.senders.oauth.request import Grant, TokenDenied
-from hermes_actors.consumer.senders.oauth.sender import OAuthSender
-from hermes_actors.consumer.senders.oauth.tokens import Tokens
+from hermes_actors.consumer.senders.oauth.sender import OAuthSender, TokenRequests
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.model.oauth import OAuthProvider
@@ -31,13 +30,13 @@ class Authority:
         self.given_s = []
         self.is_down = False
         self.providers = {"sso": PROVIDER}
-        tokens = Tokens(PushTasks(nursery, 1_000), self._ask, world.metrics)
         tasks = PushTasks(nursery, 1_000)
+        requests = TokenRequests(self.providers.get, self._ask, tasks, world.metrics)
         inner = world.sender
         inner.script = self._check
         world.parts = msgspec.structs.replace(
             world.parts,
-            sender_of=lambda _live: OAuthSender(inner, POLICY, self.providers.get, tokens, tasks),
+            sender_of=lambda _live: OAuthSender(inner, POLICY, requests),
         )
 
     async def _ask(self, _credentials):

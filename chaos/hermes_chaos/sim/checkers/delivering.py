@@ -236,9 +236,9 @@ class CommitsPassOnlySettled(Checker):
             return
         self._last[audience.name, place] = number
         key = audience.name, life, number, place
-        said = replace(progress, marked=())
+        said = progress
         if progress.last_read is not None:
-            said = replace(said, ownership=None)
+            said = replace(progress, ownership=None)
         if (key, said) in self._said:
             return
         self._said.add((key, said))

@@ -41,7 +41,7 @@ class LettersHaveCauses(Checker):
     def _fault(self, dc: str, letter: Letter) -> str:
         audience, status = self._by_name[letter.subscription], letter.status
         heard = dc, letter.subscription, letter.message_id, status
-        if not audience.keeps_letters and letter.reason != DiscardReason.POISON:
+        if not audience.keeps_letters:
             return "it wants no dead letters"
         if status and heard not in self._answers:
             return "nobody answered that"
@@ -58,9 +58,6 @@ class LettersHaveCauses(Checker):
             case DiscardReason.TOO_LARGE if audience.batch is not None:
                 size_max = audience.batch[1] - ENVELOPE_BYTES
                 return "" if len(letter.value) > size_max else "it would fit"
-            # Two nodes were lost over it; nobody looked at it again.
-            case DiscardReason.POISON if not letter.attempts and not status:
-                return ""
         return "that is no reason"
 
 

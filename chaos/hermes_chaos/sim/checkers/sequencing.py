@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 
-from hermes_actors.model.dead_letter import DiscardReason
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.history.events import (
     Adopted,
@@ -78,10 +77,8 @@ class OrderIsKept(Checker):
                     # The next batch does not wait until the letters of this one are stored.
                     self._refused.add((event.dc, name, event.message_id))
             case Lettering(dc=dc, letter=letter) if letter.subscription in self._names:
-                # Nor until that of a message is stored which was given up unread. Nobody waits for
-                # the letter of one that ended two owners: no later owner pushes it either.
-                is_poison = letter.reason == DiscardReason.POISON.value
-                if is_poison or self._by_name[letter.subscription].batch is not None:
+                # Nor until that of a message is stored which was given up unread.
+                if self._by_name[letter.subscription].batch is not None:
                     self._refused.add((dc, letter.subscription, letter.message_id))
             case Lettered(letter=letter) if letter.subscription in self._names:
                 self._settlements.watch(event)

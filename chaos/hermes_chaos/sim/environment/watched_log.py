@@ -213,10 +213,7 @@ def watched_log(
         elif topic == COORDINATION_TOPIC:
             coordination.on_append(record)
         elif topic == _LETTERS:
-            entry = _entry(dc, record)
-            # Poison is kept for every subscription, also for those that no checker knows.
-            if not isinstance(entry, Lettered) or entry.letter.log_topic in message_topics:
-                history.tell(entry)
+            history.tell(_entry(dc, record))
 
     def on_commit(group: str, topic: str, partition: int, commit: Commit) -> None:
         trace.note(dc, f"commit {group} {topic}/{partition}@{commit.position}")

@@ -68,16 +68,16 @@ def failure_of(error: Exception) -> Failure:
         case httpcore.LocalProtocolError(args=(h2.exceptions.StreamClosedError(),)):
             # The peer has reset the stream before the whole request was sent.
             return Failure.RESET
-        case httpcore.LocalProtocolError(args=(h2.exceptions.TooManyStreamsError(),)):
-            # Abandoned streams count against the server's limit: h2 opens no further one.
-            return Failure.OVERLOADED
         case httpcore.RemoteProtocolError():
             # The end of a stream or of the connection, or an answer without sense.
             is_end = "disconnect" in str(error) or _peer_error(error) is not None
             return Failure.RESET if is_end else Failure.MALFORMED
-        case httpcore.NetworkError() | OSError():
-            return Failure.RESET
-        case trio.BrokenResourceError() | trio.ClosedResourceError():
+        case (
+            httpcore.NetworkError()
+            | OSError()
+            | trio.BrokenResourceError()
+            | trio.ClosedResourceError()
+        ):
             return Failure.RESET
         case _:
             return Failure.MALFORMED
@@ -85,10 +85,10 @@ def failure_of(error: Exception) -> Failure:
 
 def was_unprocessed(error: Exception) -> bool:
     """True when the endpoint has not processed the push, which may be sent again."""
-    # Of the local errors those two: no stream was opened, or the request was not sent in whole.
-    is_unsent = isinstance(error, httpcore.LocalProtocolError) and (
-        failure_of(error) in (Failure.OVERLOADED, Failure.RESET)
-    )
+    # No stream was opened, or the request was not sent in whole.
+    unsent = (h2.exceptions.StreamClosedError, h2.exceptions.TooManyStreamsError)
+    is_local = isinstance(error, httpcore.LocalProtocolError)
+    is_unsent = is_local and isinstance(error.args[0], unsent)
     return is_unsent or _peer_error(error) == REFUSED_STREAM
 
 
@@ -168,15 +168,13 @@ class HttpxNet(Struct, frozen=True):
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """Makes TCP connections to one origin, or to the proxy before it, whatever host it is told."""
 
-    def __init__(
-        self, net: HttpxNet, origin: Origin, retire: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, net: HttpxNet, origin: Origin, retire: Callable[[], None]) -> None:
         self._net = net
         self._retire = retire
         self._plain = httpcore.TrioBackend()
-        self.to, self._guard = origin, net.guard
+        self._to, self._guard = origin, net.guard
         if net.proxy is not None and net.is_proxied(origin):
-            self.to, self._guard = net.proxy.origin, net.proxy.guard
+            self._to, self._guard = net.proxy.origin, net.proxy.guard
 
     async def connect_tcp(
         self,
@@ -190,12 +188,12 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         limit_s = self._net.connect_timeout_s
         with trio.move_on_after(limit_s):
             try:
-                addresses = await allowed_addresses(self.to, self._net.resolver, self._guard)
+                addresses = await allowed_addresses(self._to, self._net.resolver, self._guard)
             except ForbiddenAddress:
                 raise
             except OSError as error:
-                raise httpcore.ConnectError(f"{self.to.host}: {error}") from error
-            connect = partial(self._plain.connect_tcp, port=self.to.port)
+                raise httpcore.ConnectError(f"{self._to.host}: {error}") from error
+            connect = partial(self._plain.connect_tcp, port=self._to.port)
             stream, *late = await connect_to_first(addresses, connect, (httpcore.ConnectError,))
             for each in late:
                 await each.aclose()

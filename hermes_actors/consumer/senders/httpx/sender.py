@@ -12,7 +12,6 @@ import trio
 
 from hermes_actors.consumer.senders.httpx.net import (
     ERRORS,
-    GuardedBackend,
     HttpxNet,
     failure_of,
     said,
@@ -21,11 +20,9 @@ from hermes_actors.consumer.senders.httpx.net import (
 from hermes_actors.consumer.senders.push_tasks import PushTasks
 from hermes_actors.consumer.senders.sender import (
     NOT_BEGUN,
-    PROBE_TIMEOUT_S,
     Done,
     Failure,
     Origin,
-    Probed,
     Push,
     PushRoute,
     Sender,
@@ -40,10 +37,7 @@ PUSHES_MAX = 1_000
 LANES_MAX = 1_000
 """With so many lanes the idle ones are closed at once."""
 
-ABANDONED_MAX = 8
-"""HTTP/2 streams without an end that a lane may hold before it gets new connections."""
-
-_REPEATS_MAX = 2
+_REFUSALS_MAX = 3
 # HTTP/2 forbids these in a request.
 _NOT_IN_HTTP2 = frozenset((b"keep-alive", b"connection"))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -52,119 +46,57 @@ _BEGINS = ".send_request_headers.started"
 _PROXY_ASKS_FOR_CREDENTIALS = 407
 
 
-class Lane:
-    """The connections of one subscription to one origin. A retired lane is closed after its last
-    push.
-
-    `abandoned` counts streams that were left without an end, by a time-out or a long answer:
-    httpcore does not reset them, so they count against the server's limit.
+class _Lane:
+    """The connections of one subscription to one origin. A retired lane takes no new pushes, and is
+    closed after its last one.
     """
 
     def __init__(self, net: HttpxNet, origin: Origin, *, http2: bool) -> None:
         self.pool = net.open_pool(origin, http2=http2, retire=self.retire)
         self.pushes = 0
-        self.abandoned = 0
         self.is_retired = False
         self.free_since_s = 0.0
 
     def retire(self) -> None:
-        """Take no new pushes."""
         self.is_retired = True
 
-    def abandon(self) -> None:
-        """Note a stream without an end."""
-        self.abandoned += 1
-        self.is_retired |= self.abandoned >= ABANDONED_MAX
-
     async def close(self) -> None:
-        """Close all connections; errors of the transport are ignored."""
         with trio.CancelScope(shield=True), suppress(*ERRORS):
             await self.pool.aclose()
 
 
-class Lanes:
-    """The lanes of a sender."""
-
-    def __init__(self, net: HttpxNet, *, http2: bool) -> None:
-        self._net = net
-        self._http2 = http2
-        # A retired lane that has been replaced closes itself after its last push.
-        self._lanes: dict[tuple[str, Origin], Lane] = {}
-
-    async def take(self, route: PushRoute) -> Lane:
-        """The lane for one push, to be given back."""
-        if len(self._lanes) >= LANES_MAX:
-            await self.close_idle(0.0)
-        key = (route.subscription, route.origin)
-        lane = self._lanes.get(key)
-        if lane is None or lane.is_retired:
-            lane = self._lanes[key] = Lane(self._net, route.origin, http2=self._http2)
-        lane.pushes += 1
-        return lane
-
-    async def give_back(self, route: PushRoute, lane: Lane) -> None:
-        """Give back the lane of a push that is over."""
-        key = (route.subscription, route.origin)
-        lane.pushes -= 1
-        lane.free_since_s = trio.current_time()
-        if lane.is_retired and not lane.pushes:
-            if self._lanes.get(key) is lane:
-                del self._lanes[key]
-            await lane.close()
-
-    async def close_idle(self, idle_s: float) -> None:
-        """Close the connections that no push has used for so long."""
-        now_s = trio.current_time()
-        for key, lane in list(self._lanes.items()):
-            is_idle = not lane.pushes and now_s - lane.free_since_s >= idle_s
-            # Asked again: others go on while one is being closed.
-            if is_idle and self._lanes.get(key) is lane:
-                del self._lanes[key]
-                await lane.close()
-
-    async def close(self) -> None:
-        """Close all connections, after the last push."""
-        for lane in self._lanes.values():
-            await lane.close()
+Lanes = dict[tuple[str, Origin], _Lane]
+"""The lanes of a sender. A retired one that has been replaced closes itself after its last push."""
 
 
-class _NotBegun(Exception):
-    """The push may not begin any more."""
+class _Unsent(Exception):
+    """The endpoint has not processed the push, which may be sent again. `refusal` is the outcome
+    when the endpoint refused it; None when nothing was sent.
+    """
 
-
-class _LaneRetired(Exception):
-    """The lane was retired before the push began."""
-
-
-class _Unprocessed(Exception):
-    """The endpoint has not processed the push, which may be sent again."""
-
-    def __init__(self, outcome: SendOutcome) -> None:
-        super().__init__(outcome.reason())
-        self.outcome = outcome
+    def __init__(self, refusal: SendOutcome | None = None) -> None:
+        super().__init__()
+        self.refusal = refusal
 
 
 class _Progress:
-    """How far a push has come. `answer` is there with the answer's head."""
+    """How far a push has come; httpcore's trace calls it. `answer` is there with the answer's
+    head.
+    """
 
     def __init__(self, push: Push) -> None:
         self._push = push
-        self.lane: Lane | None = None
+        self.lane: _Lane | None = None
         self.is_begun = False
         self.answer: SendOutcome | None = None
 
     async def __call__(self, event: str, _info: Any) -> None:
-        """Hear from httpcore that a connection is being made, or that the push begins.
-
-        Nothing here may wait: two requests would get the same stream.
-        """
+        # Nothing here may wait: two requests would get the same stream.
         self.is_begun = True
-        if event.endswith(_BEGINS):
-            # It may have waited for a connection.
-            if not may_begin(self._push):
-                raise _NotBegun
-            if self.lane is not None and self.lane.is_retired:
-                raise _LaneRetired
+        is_late = self.lane is not None and self.lane.is_retired
+        # It may have waited for a connection.
+        if event.endswith(_BEGINS) and (is_late or not may_begin(self._push)):
+            raise _Unsent
 
 
 class _Body:
@@ -196,106 +128,100 @@ class HttpxSender(Sender):
 
     def send(self, push: Push, done: Done) -> None:
         """Start the push; `done` is called exactly once, later."""
-        self._tasks.start(push.route.subscription, partial(self._attempt, push), done)
+        self._tasks.start(push.route.subscription, partial(self._push, push), done)
 
     def forget(self, subscription: str) -> None:
         """End all pushes of the subscription with CLOSED, soon."""
         self._tasks.forget(subscription)
 
-    def probe(self, route: PushRoute, done: Probed) -> bool:
-        """Connect, to the proxy where there is one, and close again."""
-        self._tasks.start(
-            route.subscription,
-            partial(self._connect, route.origin),
-            lambda outcome: done(outcome.failure),
-        )
-        return True
+    async def close_idle(self, idle_s: float) -> None:
+        """Close the connections that no push has used for so long."""
+        now_s = trio.current_time()
+        for key, lane in list(self._lanes.items()):
+            is_idle = not lane.pushes and now_s - lane.free_since_s >= idle_s
+            # Asked again: others go on while one is being closed.
+            if is_idle and self._lanes.get(key) is lane:
+                del self._lanes[key]
+                await lane.close()
 
-    def _refusal(self, origin: Origin) -> str:
-        """Why the proxy, which would go there for us, is not asked; "" when it may be."""
+    async def _push(self, push: Push) -> SendOutcome:
+        origin = push.route.origin
         is_proxied = self._net.is_proxied(origin)
-        return self._net.guard.refusal_of_host(origin.host) if is_proxied else ""
-
-    async def _connect(self, origin: Origin) -> SendOutcome:
-        if refusal := self._refusal(origin):
-            return _failure(Failure.FORBIDDEN, refusal)
-        net, backend = self._net, GuardedBackend(self._net, origin)
-        # A push finds out what lies behind a proxy.
-        is_tls = origin.scheme == "https" and not net.is_proxied(origin)
-        with trio.move_on_after(min(net.connect_timeout_s, PROBE_TIMEOUT_S)):
-            try:
-                stream = await backend.connect_tcp(origin.host, origin.port)
-                try:
-                    if is_tls:
-                        stream = await stream.start_tls(net.tls, origin.host)
-                finally:
-                    await stream.aclose()
-            except ERRORS as error:
-                is_forbidden = failure_of(error) is Failure.FORBIDDEN
-                return _failure(Failure.FORBIDDEN if is_forbidden else Failure.CONNECT, said(error))
-            return SendOutcome(200)
-        return _failure(Failure.TIMEOUT, "no connection in time")
-
-    async def _attempt(self, push: Push) -> SendOutcome:
-        if refusal := self._refusal(push.route.origin):
+        # The proxy would go there in our place.
+        if is_proxied and (refusal := self._net.guard.refusal_of_host(origin.host)):
             return _failure(Failure.FORBIDDEN, refusal)
         timeout_s = push.request_timeout_ms / 1_000
         progress = _Progress(push)
         outcome: SendOutcome | None = None
         with trio.move_on_after(timeout_s):
-            repeats = 0
-            while outcome is None:
-                try:
-                    outcome = await self._exchange(push, progress)
-                except _LaneRetired:
-                    continue
-                except _Unprocessed as error:
-                    repeats += 1
-                    if repeats > _REPEATS_MAX:
-                        outcome = error.outcome
+            outcome = await self._send_until_processed(push, progress)
         # As in the plain sender the head decides, whatever becomes of the body.
         outcome = progress.answer or outcome
         if outcome is None and not progress.is_begun:
             return _failure(Failure.OVERLOADED, f"no connection was free within {timeout_s:g} s")
         if outcome is None:
             return _failure(Failure.TIMEOUT, f"no answer within {timeout_s:g} s")
-        if outcome.status == _PROXY_ASKS_FOR_CREDENTIALS and self._net.is_proxied(
-            push.route.origin
-        ):
+        if is_proxied and outcome.status == _PROXY_ASKS_FOR_CREDENTIALS:
             # Not the endpoint's answer: it must not give the message up.
             return _failure(Failure.CONNECT, "the proxy asks for credentials (HTTP 407)")
         return outcome
 
+    async def _send_until_processed(self, push: Push, progress: _Progress) -> SendOutcome:
+        refusals = 0
+        while True:
+            try:
+                return await self._exchange(push, progress)
+            except _Unsent as unsent:
+                refusals += unsent.refusal is not None
+                if unsent.refusal is not None and refusals == _REFUSALS_MAX:
+                    return unsent.refusal
+            if not may_begin(push):
+                return NOT_BEGUN
+
     async def _exchange(self, push: Push, progress: _Progress) -> SendOutcome:
-        """Send the push once. Raises _LaneRetired and _Unprocessed."""
-        lane = progress.lane = await self._lanes.take(push.route)
+        """Send the push once. Raises _Unsent."""
+        lane = progress.lane = await self._take_lane(push.route)
         is_ended = False
         try:
             response = await lane.pool.handle_async_request(self._request(push, progress))
             progress.answer = _outcome_of(response, push.witness)
             is_ended = await self._read_body(response, push.witness)
             return progress.answer
-        except _NotBegun:
-            is_ended = True
-            return NOT_BEGUN
-        except _LaneRetired:
+        except _Unsent:
             is_ended = True
             raise
         except ERRORS as error:
             failure = failure_of(error)
-            is_ended = failure is not Failure.IDLE
-            if failure in (Failure.MALFORMED, Failure.OVERLOADED):
-                lane.retire()
+            is_ended = failure not in (Failure.IDLE, Failure.MALFORMED)
             silence = f"silent for {push.socket_timeout_ms / 1_000:g} s"
-            detail = silence if failure is Failure.IDLE else said(error)
-            outcome = _failure(failure, detail)
+            outcome = _failure(failure, silence if failure is Failure.IDLE else said(error))
             if was_unprocessed(error):
-                raise _Unprocessed(outcome) from error
+                raise _Unsent(outcome) from error
             return outcome
         finally:
             if self._http2 and not is_ended:
-                lane.abandon()
-            await self._lanes.give_back(push.route, lane)
+                # httpcore does not reset the stream, which counts against the server's limit.
+                lane.retire()
+            await self._give_back(push.route, lane)
+
+    async def _take_lane(self, route: PushRoute) -> _Lane:
+        if len(self._lanes) >= LANES_MAX:
+            await self.close_idle(0.0)
+        key = (route.subscription, route.origin)
+        lane = self._lanes.get(key)
+        if lane is None or lane.is_retired:
+            lane = self._lanes[key] = _Lane(self._net, route.origin, http2=self._http2)
+        lane.pushes += 1
+        return lane
+
+    async def _give_back(self, route: PushRoute, lane: _Lane) -> None:
+        key = (route.subscription, route.origin)
+        lane.pushes -= 1
+        lane.free_since_s = trio.current_time()
+        if lane.is_retired and not lane.pushes:
+            if self._lanes.get(key) is lane:
+                del self._lanes[key]
+            await lane.close()
 
     def _request(self, push: Push, progress: _Progress) -> httpcore.Request:
         origin = push.route.origin
@@ -358,10 +284,8 @@ def _outcome_of(response: httpcore.Response, witness: Witness | None) -> SendOut
     if witness is not None:
         witness.begin()
         witness.headers += response.headers
-    for name, value in response.headers:
-        if name.lower() == b"retry-after":
-            return SendOutcome(response.status, value.decode("latin-1"))
-    return SendOutcome(response.status)
+    found = (value for name, value in response.headers if name.lower() == b"retry-after")
+    return SendOutcome(response.status, next(found, b"").decode("latin-1"))
 
 
 def _failure(failure: Failure, detail: str) -> SendOutcome:
@@ -373,21 +297,23 @@ async def open_httpx_sender(
     net: HttpxNet, *, http2: bool = True, pushes_max: int = PUSHES_MAX
 ) -> AsyncIterator[HttpxSender]:
     """A sender for the length of the block; pushes under way at its end end with CLOSED."""
-    lanes = Lanes(net, http2=http2)
+    lanes: Lanes = {}
     try:
         async with trio.open_nursery() as nursery:
             tasks = PushTasks(nursery, pushes_max)
-            nursery.start_soon(_keep_tidy, lanes, net.idle_s)
+            sender = HttpxSender(tasks, net, lanes, http2=http2)
+            nursery.start_soon(_keep_tidy, sender, net.idle_s)
             try:
-                yield HttpxSender(tasks, net, lanes, http2=http2)
+                yield sender
             finally:
                 tasks.close()
                 nursery.cancel_scope.cancel()
     finally:
-        await lanes.close()
+        for lane in lanes.values():
+            await lane.close()
 
 
-async def _keep_tidy(lanes: Lanes, interval_s: float) -> None:
+async def _keep_tidy(sender: HttpxSender, interval_s: float) -> None:
     while True:
         await trio.sleep(interval_s / 2)
-        await lanes.close_idle(interval_s)
+        await sender.close_idle(interval_s)
