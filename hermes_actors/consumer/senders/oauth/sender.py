@@ -147,6 +147,9 @@ class OAuthSender(Sender):
             done(outcome)
 
     def _wait(self, push: Push, deadline_s: float, first: SendOutcome | None, done: Done) -> None:
+        if self._current() is None:
+            # Before the push: pushes that wait leave no place for the request.
+            self._ask()
         work = partial(self._push_with_a_new_token, push, deadline_s, first)
         self._tasks.start(push.route.subscription, work, done)
 
@@ -243,6 +246,7 @@ class OAuthSender(Sender):
             # A defect, or too many other requests are under way.
             self._problem = outcome.reason()
             self._defer(trio.current_time())
+            return  # A push that waits asks again in a second.
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 
