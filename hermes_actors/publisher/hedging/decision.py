@@ -109,7 +109,9 @@ class Decision:
         if flight.went_remote and len(waiting) < len(some):
             # If no remote was asked, the publish's own deadline answers it.
             over = [each for each in some if now_s >= self._end_s(each.pending.started_s)]
-            yield from self._tell(self.own.name, over)
+            # A log may yet store what is under way, so that is kept before it is called unknown.
+            told = [each for each in over if not (each.running and each.pending.keep())]
+            yield from self._tell(self.own.name, told)
         yield from self._sends(self._late(waiting, now_s), now_s)
         # Silence is looked for once in each hedge delay.
         flight.wake_s = now_s + max(min(self.own.delay_s(now_s), self.limit_s), _LOOK_AGAIN_MIN_S)

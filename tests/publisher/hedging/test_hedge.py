@@ -321,3 +321,21 @@ async def test_what_was_answered_otherwise_and_is_stored_twice_is_a_counted_dupl
     await trio.sleep(0.1)
     assert world.where(message.number) == ["dc1", "dc2"]
     assert world.counted("topic_duplicated_message_total") == 1
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_what_is_kept_at_the_end_is_told_of_when_its_appends_have_ended(
+    world, autojump_clock, is_lost: bool
+) -> None:
+    await world.warm()
+    world.log.faults.delay_s = world.logs["dc2"].faults.delay_s = (2.0, 2.0)
+    if is_lost:
+        for log in world.logs.values():
+            log.faults.acknowledgement_lost_rate = 1.0
+    world.keeps = True
+    (message,) = world.begin()
+    await trio.sleep(0.6)
+    assert message.is_done
+    assert message.told == []
+    await trio.sleep(3)
+    assert [type(each) for each in message.told] == [UnknownRecord if is_lost else Stored]
