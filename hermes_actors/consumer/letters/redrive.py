@@ -193,18 +193,22 @@ class Redriver:
         job, progress = self._job, self._job.progress
         if progress.is_done:
             return
-        offsets = await self._open_letters(redrive)
-        under_way = sum(place.job is job for place in self._places.values())
-        progress.skipped = 0
-        progress.total = progress.redriven + progress.failed + under_way + len(offsets)
-        self._stuck = ""
-        self._touched.set()
         pace = RateLimit(redrive.rate_per_s)
         # It may go on in the second in which it was interrupted.
         pace.drain(self._clock.monotonic_s())
-        await self._feed_letters(job, offsets, pace)
-        while any(place.job is job for place in self._places.values()):
-            await self._settled.wait()
+        is_whole = False
+        while not is_whole:
+            offsets, is_whole = await self._open_letters(redrive)
+            if not is_whole and not offsets:
+                raise LogUnavailable("its older letters lie too far back to be found in time")
+            under_way = sum(place.job is job for place in self._places.values())
+            progress.skipped = 0
+            progress.total = progress.redriven + progress.failed + under_way + len(offsets)
+            self._stuck = ""
+            self._touched.set()
+            await self._feed_letters(job, offsets, pace)
+            while any(place.job is job for place in self._places.values()):
+                await self._settled.wait()
         progress.is_done = True
         self._touched.set()
 
@@ -215,8 +219,10 @@ class Redriver:
         commits = await self._log.committed(self._group, self._box.topic)
         return _Job(redrive, place.partition, progress_of(commits.get(place.partition), redrive))
 
-    async def _open_letters(self, redrive: Redrive) -> deque[int]:
-        """The offsets of the open letters that are meant and not under way, ascending."""
+    async def _open_letters(self, redrive: Redrive) -> tuple[deque[int], bool]:
+        """The offsets of the open letters that are meant and not under way, ascending, the newest
+        PLAN_MAX; True when these are all.
+        """
         offsets: deque[int] = deque()
 
         def take(held: OpenLetter) -> bool:
@@ -225,8 +231,10 @@ class Redriver:
             return len(offsets) < PLAN_MAX
 
         below = redrive.ranges[self._log.dc].end
-        await self._box.search(redrive.letters, take, below=below, timeout_s=_SEARCH_TIMEOUT_S)
-        return offsets
+        is_whole = await self._box.search(
+            redrive.letters, take, below=below, timeout_s=_SEARCH_TIMEOUT_S
+        )
+        return offsets, is_whole
 
     async def _feed_letters(self, job: _Job, offsets: deque[int], pace: RateLimit) -> None:
         """Put the letters at these offsets into the buffer, as there is room and as fast as is

@@ -95,6 +95,19 @@ async def test_only_what_is_meant_is_delivered(scene, autojump_clock):
     assert list(await scene.open()) == [b"a"]
 
 
+async def test_more_letters_than_one_plan_holds_are_delivered_in_several(
+    scene, monkeypatch, autojump_clock
+):
+    monkeypatch.setattr(redrive_module, "PLAN_MAX", 2)
+    await scene.with_letters(b"a", b"b", b"c", b"d", b"e")
+    async with scene.world.consuming(keeps_letters=True):
+        await scene.ask()
+        await trio.sleep(10)
+        assert sorted(scene.bodies) == [b"a", b"b", b"c", b"d", b"e"]
+        progress = await scene.progress()
+        assert (progress.total, progress.redriven, progress.is_done) == (5, 5, True)
+
+
 async def test_expired_letters_are_not_delivered(scene, autojump_clock):
     await scene.with_letters(b"a", b"b")
     mark = Mark(MarkKind.EXPIRED, ((await scene.open())[b"a"].id,), 1)
