@@ -19,54 +19,32 @@ pytestmark = pytest.mark.live
 BODY = b"Content-Length: 2\r\n\r\n{}"
 ROOT = Path(__file__).parent.parent.parent
 
-KEPT = (
-    "tests/live/test_spool.py::"
-    "test_what_was_answered_202_survives_kill_9_and_is_stored_and_delivered"
+OUTCOMES = (
+    (201, ""),
+    (202, ""),
+    (400, "VALIDATION_ERROR"),
+    (400, ""),
+    (400, "SCHEMA_VERSION_DOES_NOT_EXIST"),
+    (401, ""),
+    (403, "AUTH_ERROR"),
+    (404, "TOPIC_NOT_EXISTS"),
+    (404, ""),
+    (405, ""),
+    (408, "TIMEOUT"),
+    (409, "OTHER"),
+    (414, "VALIDATION_ERROR"),
+    (414, ""),
+    (422, "VALIDATION_ERROR"),
+    (429, "THROUGHPUT_QUOTA_VIOLATION"),
+    (431, "VALIDATION_ERROR"),
+    (431, ""),
+    (500, "SCHEMA_COULD_NOT_BE_LOADED"),
+    (500, "INTERNAL_ERROR"),
+    (503, "SENDING_TO_KAFKA_TIMEOUT"),
+    (503, "OTHER"),
+    (503, ""),
 )
-OUTCOMES: dict[tuple[int, str], tuple[str, ...]] = {
-    (201, ""): ("test_stored_is_201",),
-    (202, ""): ("test_what_no_log_takes_is_202_with_a_spool", KEPT),
-    (400, "VALIDATION_ERROR"): (
-        "test_a_wrong_length_is_400",
-        "test_too_large_is_400",
-        "test_what_the_log_finds_too_large_is_400",
-        "test_a_wrong_key_or_event_is_400",
-        "test_a_head_above_a_limit_is_400_or_414_or_431",
-    ),
-    (400, ""): ("test_what_is_not_http_is_a_bare_400",),
-    (400, "SCHEMA_VERSION_DOES_NOT_EXIST"): (
-        "tests/live/test_avro.py::test_an_unknown_version_is_400_in_hermes_words",
-    ),
-    (401, ""): ("tests/publisher/test_auth_live.py::test_who_may_publish",),
-    (403, "AUTH_ERROR"): ("tests/publisher/test_auth_live.py::test_who_may_publish",),
-    (404, "TOPIC_NOT_EXISTS"): ("test_an_unknown_topic_is_404",),
-    (404, ""): ("test_another_path_is_a_bare_404_and_another_verb_405",),
-    (405, ""): ("test_another_path_is_a_bare_404_and_another_verb_405",),
-    (408, "TIMEOUT"): ("test_a_body_that_does_not_come_in_time_is_408",),
-    (409, "OTHER"): ("test_a_key_in_use_is_409_and_one_for_another_message_422",),
-    (414, "VALIDATION_ERROR"): ("test_a_head_above_a_limit_is_400_or_414_or_431",),
-    (414, ""): ("test_far_too_large_a_head_is_a_bare_414_or_431",),
-    (422, "VALIDATION_ERROR"): ("test_a_key_in_use_is_409_and_one_for_another_message_422",),
-    (429, "THROUGHPUT_QUOTA_VIOLATION"): ("test_a_topic_above_its_quota_is_429",),
-    (431, "VALIDATION_ERROR"): ("test_a_head_above_a_limit_is_400_or_414_or_431",),
-    (431, ""): ("test_far_too_large_a_head_is_a_bare_414_or_431",),
-    (500, "SCHEMA_COULD_NOT_BE_LOADED"): ("test_a_topic_without_its_schema_is_500",),
-    (500, "INTERNAL_ERROR"): ("test_no_datacentre_in_time_is_500_naming_each",),
-    (503, "SENDING_TO_KAFKA_TIMEOUT"): ("test_a_log_that_does_not_answer_is_503_with_a_code",),
-    (503, "OTHER"): ("test_too_many_that_wait_are_503",),
-    (503, ""): ("test_a_node_that_ends_is_a_bare_503",),
-}
-"""Status and code (no code: no body), and where each is seen."""
-
-
-def test_every_outcome_is_seen_somewhere() -> None:
-    for outcome, places in OUTCOMES.items():
-        assert places, outcome
-        for place in places:
-            path, _, name = place.rpartition("::")
-            text = (ROOT / path if path else Path(__file__)).read_text()
-            assert f"def {name}" in text, f"{outcome}: {place}"
-            assert str(outcome[0]) in text
+"""Status and code (no code: no body) of every answer to a publish."""
 
 
 def test_every_outcome_is_told_to_the_publisher() -> None:
