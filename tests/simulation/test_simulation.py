@@ -11,7 +11,7 @@ from hermes_chaos.sim.run import finding_seed, run_seed
 from hermes_chaos.sim.world import Shape
 from tests.simulation.shapes import TINY
 
-SEEDS = (6, 8, 10, 1, 2, 3)
+SEEDS = (5, 6, 10, 8, 1, 2)
 """`make soak` runs hundreds. In the first three every checker has had something to examine."""
 NEAR = range(1, 9)
 """Tried when a change of the product has changed the history of a noted seed."""

@@ -205,7 +205,7 @@ DELIVERING = (
         "settle-before-letter-kept",
         "a message that is given up is settled before its dead letter is stored",
         ((KeptDeadLetters, "add", _settle_then_keep),),
-        seed=3,
+        seed=15,
     ),
     Mutant(
         "seek-ignored",
@@ -257,6 +257,7 @@ DELIVERING = (
         "ttl-with-each-attempt",
         "a message's time to live begins anew with each attempt",
         ((SerialDispatch, "_age_ms", _age_of_the_attempt),),
+        seed=4,
         shape=WHOLE,
     ),
     Mutant(
@@ -273,6 +274,7 @@ DELIVERING = (
         "redrive-marks-first",
         "a dead letter is closed when its message is taken up again, not when it is delivered",
         ((Redriver, "_add", _mark_at_once),),
+        seed=7,
         shape=WHOLE,
     ),
 )

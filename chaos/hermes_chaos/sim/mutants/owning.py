@@ -150,6 +150,7 @@ OWNING = (
         "never-release",
         "an owner that has stopped does not say so",
         ((Releases, "_append_some", _say_nothing),),
+        seed=2,
     ),
     Mutant(
         "terms-go-on",
