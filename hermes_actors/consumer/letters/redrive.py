@@ -196,14 +196,18 @@ class Redriver:
         pace = RateLimit(redrive.rate_per_s)
         # It may go on in the second in which it was interrupted.
         pace.drain(self._clock.monotonic_s())
+        below = redrive.ranges[self._log.dc].end
+        progress.skipped = 0
         is_whole = False
         while not is_whole:
-            offsets, is_whole = await self._open_letters(redrive)
+            offsets, is_whole = await self._open_letters(redrive, below)
             if not is_whole and not offsets:
                 raise LogUnavailable("its older letters lie too far back to be found in time")
+            if offsets:
+                below = offsets[0]
             under_way = sum(place.job is job for place in self._places.values())
-            progress.skipped = 0
-            progress.total = progress.redriven + progress.failed + under_way + len(offsets)
+            known = progress.redriven + progress.failed + progress.skipped
+            progress.total = known + under_way + len(offsets)
             self._stuck = ""
             self._touched.set()
             await self._feed_letters(job, offsets, pace)
@@ -219,9 +223,9 @@ class Redriver:
         commits = await self._log.committed(self._group, self._box.topic)
         return _Job(redrive, place.partition, progress_of(commits.get(place.partition), redrive))
 
-    async def _open_letters(self, redrive: Redrive) -> tuple[deque[int], bool]:
-        """The offsets of the open letters that are meant and not under way, ascending, the newest
-        PLAN_MAX; True when these are all.
+    async def _open_letters(self, redrive: Redrive, below: int) -> tuple[deque[int], bool]:
+        """The offsets of the open letters below an offset that are meant and not under way,
+        ascending, the newest PLAN_MAX; True when these are all.
         """
         offsets: deque[int] = deque()
 
@@ -230,7 +234,6 @@ class Redriver:
                 offsets.appendleft(held.offset)
             return len(offsets) < PLAN_MAX
 
-        below = redrive.ranges[self._log.dc].end
         is_whole = await self._box.search(
             redrive.letters, take, below=below, timeout_s=_SEARCH_TIMEOUT_S
         )

@@ -283,7 +283,11 @@ async def test_a_foreign_record_keeps_the_id_that_it_was_given_up_with(scene, au
     assert f"Hermes-Message-Id: {given}\r\n".encode() in world.sender.pushes[0].lines
 
 
-async def test_a_letter_kept_without_its_message_is_delivered_from_its_topic(scene, autojump_clock):
+@pytest.mark.parametrize("plan_max", [1, 100])
+async def test_a_letter_kept_without_its_message_is_delivered_from_its_topic(
+    scene, monkeypatch, autojump_clock, plan_max
+):
+    monkeypatch.setattr(redrive_module, "PLAN_MAX", plan_max)
     world = scene.world
     await scene.with_letters(b"a", b"b")
     whole = await scene.open()
