@@ -125,7 +125,7 @@ class Inbox(Generic[M]):
         return self._mailbox.closed
 
     def close(self) -> None:
-        """Accept no more messages; the reader ends once it has read what waits."""
+        """Accept no more messages; the reader ends once it has read the waiting ones."""
         self._mailbox.close()
 
 

@@ -216,7 +216,7 @@ _PROGRESS_COLUMNS = {
 
 @management_command(app, "hermes dlq progress shop.orders billing")
 def progress(topic: TopicArgument, subscription: SubscriptionArgument) -> None:
-    """Show how far the last re-drive has come in each datacentre, also of one that is cancelled."""
+    """Show how far the last re-drive has come in each datacentre, also a cancelled one."""
 
     def show(found: Fields) -> None:
         datacenters = fields_of(found, "datacenters")

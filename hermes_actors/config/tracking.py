@@ -1,4 +1,4 @@
-"""Tracking: what waits for the log, and the index in which management looks messages up."""
+"""Tracking: the events that wait for the log, and the index that management searches."""
 
 from msgspec import Struct
 

@@ -187,7 +187,7 @@ def _as_tried(live: LiveSubscription) -> LiveSubscription:
 def _writer_of(
     live: LiveSubscription, topic: LiveTopic, reader: AvroReader, body: bytes | None
 ) -> WriterSchema | None:
-    """The schema of a body that is pushed as Avro; None for one that is JSON."""
+    """The schema of a body that is pushed as Avro; None for JSON."""
     subscription = live.subscription
     is_avro = topic.topic.content_type is subscription.content_type is ContentType.AVRO
     if not is_avro or isinstance(subscription.subscription_policy, BatchPolicy):

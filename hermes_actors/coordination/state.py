@@ -109,11 +109,11 @@ class CoordinationState:
         return _NO_GRANTS if found is None else MappingProxyType(found)
 
     def targets_of(self, subscription: str) -> tuple[Target, ...]:
-        """Return the planned owners of the subscription; none for one that is not known."""
+        """Return the planned owners of the subscription; none if it is unknown."""
         return self._ownerships.get(subscription, _NO_OWNERSHIP).targets
 
     def grants(self, subscription: str) -> tuple[Grant, ...]:
-        """Return the grants of the subscription's partitions; none for one that is not known."""
+        """Return the grants of the subscription's partitions; none if it is unknown."""
         return self._ownerships.get(subscription, _NO_OWNERSHIP).grants
 
     def waiting(self, subscription: str) -> tuple[Target, ...]:

@@ -177,7 +177,7 @@ def _member_view(
 
 
 def subscription_view(state: CoordinationState, name: str, weights: Weights) -> SubscriptionView:
-    """Return who owns a subscription and who waits; nobody for one that the state does not know."""
+    """Return who owns a subscription and who waits; nobody if the subscription is unknown."""
     ownership = state.subscriptions.get(name, Ownership())
     moved_ms = ownership.moved_log_ms
     moved_ago_s = None if moved_ms is None else (state.clock_ms - moved_ms) / 1_000

@@ -227,7 +227,7 @@ class MemoryLog:
         yield _MemoryReader(self, topic, positions)
 
     async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
-        """As `Log.positions`; what is not replicated does not count, as in Kafka."""
+        """As `Log.positions`; records that are not replicated do not count, as in Kafka."""
         return {n: p.position(at) for n, p in enumerate((await self._look_up(topic)).partitions)}
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:

@@ -59,5 +59,5 @@ class NodeEnvironment:
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     def split_rng(self) -> random.Random:
-        """A generator of its own for one part, so that one part's draws do not shift another's."""
+        """A separate generator for one part, so that its draws do not shift another part's."""
         return random.Random(self.rng.getrandbits(64))  # noqa: S311 -- jitter, not secrets

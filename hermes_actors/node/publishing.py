@@ -25,7 +25,7 @@ _ROUTER_GRACE_S = 1.0
 
 @asynccontextmanager
 async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Publish for the length of the block; at its end what waits is sent."""
+    """Publish for the length of the block; at its end the waiting messages are sent."""
     metrics = Metrics(
         "hermes_frontend", environment.clock.monotonic_s, {**PUBLISHING, **FALLBACK, **SPOOL}
     )

@@ -1,4 +1,4 @@
-"""The ends that a publish can have, and what its publisher is told: status, code and text. Pure."""
+"""The ends that a publish can have, and the answer to each: status, code and text. Pure."""
 
 from collections.abc import Sequence
 

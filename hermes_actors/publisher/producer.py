@@ -81,7 +81,7 @@ class TopicProducer:
         self._appends: trio.Nursery
 
     async def run(self, inbox: Inbox[Pending]) -> None:
-        """Append until the inbox ends; what waits then goes out first."""
+        """Append until the inbox ends; the waiting messages go out first."""
         self._inbox = inbox
         self.route.is_open = True
         try:

@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ExternalSchemas:
-    """The schemas of an external registry; `run` asks it for what is not known.
+    """The schemas of an external registry; `run` fetches those that are missing.
 
     The catalog holds the versions that management has registered there, without their texts. Its
     own texts count only for ids that the registry does not have: those of older messages.

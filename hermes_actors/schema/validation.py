@@ -163,7 +163,7 @@ class JsonValidation(Validation):
     def _at_once(
         self, message: Message, head: BodyHead, chosen: SchemaVersion | Outcome
     ) -> Outcome | None:
-        # Its look-up may have found that there is none.
+        # The registry may have answered that the topic has no schema.
         return super()._at_once(message, head, chosen) if self.is_needed else message
 
     def _args(self, message: Message, _head: BodyHead) -> tuple[Any, ...]:

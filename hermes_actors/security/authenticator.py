@@ -1,4 +1,4 @@
-"""The mechanisms of one node together: the first one that knows the credentials decides."""
+"""The mechanisms of one node: the first that knows the credentials decides."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -67,7 +67,7 @@ class Authenticator:
         return Unauthenticated(reason, self.challenges)
 
     def start(self, supervisor: Supervisor) -> None:
-        """Start the mechanisms' background work, each as a task of its own.
+        """Start the mechanisms' background work, a task for each.
 
         One that stays broken, a plug-in whose directory is away, takes neither the others nor the
         node down.

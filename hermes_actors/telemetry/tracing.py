@@ -109,14 +109,14 @@ class Tracing:
     def begin_for_many(
         self, name: str, kind: SpanKind, attributes: Attributes, contexts: Sequence[TraceContext]
     ) -> trace.Span:
-        """Begin a trace of its own that links to the first LINKS_MAX of these."""
+        """Begin a separate trace that links to the first LINKS_MAX of these."""
         self._ids.trace_id = self._draw(_ID_BITS) or 1
         links = [Link(_context_in(each)) for each in contexts[:LINKS_MAX]]
         return self.begin(name, kind, attributes, links=links)
 
 
 def carried(span: trace.Span) -> tuple[str, str]:
-    """The `traceparent` and `tracestate` by which a span is told to who comes next."""
+    """The `traceparent` and `tracestate` that pass a span on to the next service."""
     context = span.get_span_context()
     traceparent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
     return traceparent, context.trace_state.to_header() if context.trace_state else ""

@@ -53,7 +53,7 @@ class TrackingWriter:
         self._stored = trio.Event()
 
     async def run(self, stop: trio.Event) -> None:
-        """Write until asked to stop; then what waits, if the log takes it soon."""
+        """Write until asked to stop; then the waiting events, if the log takes them soon."""
         await run_until(stop, self._write_regularly)
         with trio.move_on_after(_FAREWELL_TIMEOUT_S):
             await self._write()

@@ -101,7 +101,7 @@ async def test_what_is_remembered_is_bounded_and_no_password(checks, cheap_hash,
 
 
 class SlowPool(WorkerPool):
-    """Takes jobs, and runs them when it is told to."""
+    """A pool that queues its jobs until `work` runs them."""
 
     def work(self) -> None:
         while (job := self._take()) is not None:

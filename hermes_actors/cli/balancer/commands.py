@@ -51,7 +51,7 @@ def status(
         str, typer.Option("--node", metavar="NODE", help="Only this node and what it has.")
     ] = "",
 ) -> None:
-    """Show who takes part, who leads, who runs what, and what waits for what."""
+    """Show the nodes, the leader, the owners, and the moves that are under way."""
     asked = {"subscription": subscription, "node": node}
     params = {key: each for key, each in asked.items() if each}
     show_answer(management().get("/balancer", params), _show_status)

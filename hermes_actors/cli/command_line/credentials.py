@@ -50,7 +50,7 @@ def _options(
 
 
 def credential_options() -> list[Any]:
-    """The options that say who asks, for a command class to add."""
+    """The options of the caller's credentials, for a command class to add."""
     return added_options(_options)
 
 

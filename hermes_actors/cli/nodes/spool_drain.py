@@ -72,7 +72,7 @@ async def _wait_for_node(plan: _DrainPlan) -> None:
 
 
 async def _send(plan: _DrainPlan) -> None:
-    """Send what waits from this process."""
+    """Send the waiting messages from this process."""
     config = plan.config
     async with AsyncExitStack() as stack:
         environment = await open_environment(config, stack, accepts_damage=plan.accepts_damage)

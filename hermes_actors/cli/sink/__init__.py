@@ -1,1 +1,1 @@
-"""`hermes sink`: a subscriber that prints, counts and misbehaves as it is told."""
+"""`hermes sink`: a subscriber that prints, counts, and misbehaves on request."""

@@ -1,4 +1,4 @@
-"""Filters from the command line, in short or as JSON; one that cannot be meant is refused."""
+"""Filters from the command line, in short or as JSON; an unusable filter is refused."""
 
 import json
 from typing import Annotated, Any

@@ -189,7 +189,7 @@ class BatchAssembly(Buffer):
         self._dissolve(what.deliveries)
 
     def change(self, policy: BatchPolicy) -> None:
-        """Use another policy from now on, also for what waits."""
+        """Use another policy from now on; new limits batch the waiting messages anew."""
         before, self._policy = self._policy, policy
         self.size_max = policy.batch_size
         if (before.batch_size, before.batch_volume, before.body) != (
@@ -200,7 +200,7 @@ class BatchAssembly(Buffer):
             self._make_anew()
 
     def drop_superseded(self) -> None:
-        """Forget what waits of partitions that a retransmission has taken elsewhere."""
+        """Forget the waiting messages of partitions that a retransmission has moved."""
         current = [] if self.current is None else self.current.deliveries
         read = (element.delivery for element in chain(self._open, self._queue))
         if any(each.is_superseded for each in chain(current, read)):

@@ -146,7 +146,7 @@ class Delivery(PushAttempts, eq=False):
     is_retry: bool = False
     holds_key: bool = False
     is_parked: bool = False
-    """True for one that has had to wait behind its key."""
+    """True when it has had to wait behind its key."""
     redriven: Letter | None = None
     trace: TraceContext | None = None
 
@@ -369,7 +369,7 @@ class Buffer(ABC):
 
     @abstractmethod
     def drop_superseded(self) -> None:
-        """Forget what waits of partitions that a retransmission has taken elsewhere."""
+        """Forget the waiting messages of partitions that a retransmission has moved."""
 
     # What becomes of a push in flight.
 

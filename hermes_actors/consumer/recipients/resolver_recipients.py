@@ -252,7 +252,7 @@ def _look_up(
 
 
 def _recipient(endpoint: Endpoint, message: Message, authorization: str) -> Recipient:
-    """`authorization` is for an address that has no credentials of its own."""
+    """`authorization` is for an address without credentials."""
     try:
         route = endpoint.resolve(message.body)
     except Unresolved as error:

@@ -172,7 +172,7 @@ class SerialQueue(Buffer):
         self.buried += 1
 
     def drop_superseded(self) -> None:
-        """Forget what waits of partitions that a retransmission has taken elsewhere."""
+        """Forget the waiting messages of partitions that a retransmission has moved."""
         dropped = [] if self._keys is None else self._keys.drop(_is_superseded)
         dropped += (each for each in self._fresh if each.offsets.is_superseded)
         dropped += (each for _, _, each in self._waiting if each.offsets.is_superseded)

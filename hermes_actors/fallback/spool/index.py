@@ -1,4 +1,4 @@
-"""The index of what waits in the spool: by topic, in the order in which it came. Pure.
+"""The index of the entries in the spool: by topic, in the order in which it came. Pure.
 
 It holds where an entry lies, not the entry: a full spool costs memory by its number of entries, not
 by their bytes.

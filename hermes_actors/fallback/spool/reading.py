@@ -38,7 +38,7 @@ class SpoolContent(Struct, rename="camel"):
 
 
 def read_spool(folder: Path) -> SpoolContent:
-    """Return what waits in this folder; nothing where there is no such folder. Raises OSError."""
+    """Return the entries of this folder; none where there is no such folder. Raises OSError."""
     disk = SpoolDisk(folder, None)
     topics: dict[str, TopicSpooled] = {}
     damaged = 0

@@ -226,7 +226,7 @@ class Spool:
     # Writing: the actor.
 
     async def run(self, inbox: Inbox[Offer | None]) -> None:
-        """Write what is offered until the inbox ends; what waits then is written first."""
+        """Write the offers until the inbox ends; the waiting ones are written first."""
         await self._tidy()
         while await self._wait(inbox):
             if group := [each for each in inbox.receive_nowait(_QUEUED_OFFERS_MAX) if each]:

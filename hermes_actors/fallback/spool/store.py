@@ -151,7 +151,7 @@ class SegmentStore:
         return places
 
     async def read(self, places: Sequence[Place]) -> list[SpoolEntry | None]:
-        """Return the entry at each place; None for one that is damaged or gone.
+        """Return the entry at each place; None if it is damaged or gone.
 
         Raises SpoolUnavailable when the disk may give it back another time.
         """

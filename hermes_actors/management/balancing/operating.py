@@ -184,7 +184,7 @@ class WorkloadConstraints:
         return await self._set(name, "Subscription", wanted.constraints)
 
     async def remove(self, caller: Caller, topic: str, subscription: str | None = None) -> None:
-        """Remove a constraint; one that is not there is no error."""
+        """Remove a constraint; a missing one is no error."""
         require_admin(caller, "remove workload constraints")
         of_topic = TopicName.parse(topic)
         name = of_topic if subscription is None else SubscriptionName(of_topic, subscription)

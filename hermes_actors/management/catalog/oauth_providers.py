@@ -47,7 +47,7 @@ class OAuthProviders:
         return view
 
     async def create(self, caller: Caller, body: Mapping[str, Any]) -> None:
-        """Create a provider; one that is there stays as it is.
+        """Create a provider; an existing one stays as it is.
 
         Raises Refused: OAUTH_PROVIDER_ALREADY_EXISTS, PERMISSION_DENIED, VALIDATION_ERROR.
         """
@@ -67,7 +67,7 @@ class OAuthProviders:
         await self._changes.make(decide)
 
     async def update(self, caller: Caller, name: str, patch: Mapping[str, Any]) -> None:
-        """Change the fields that the patch names; a masked secret means the one that is there.
+        """Change the fields that the patch names; a masked secret keeps the stored one.
 
         Raises Refused: OAUTH_PROVIDER_NOT_EXISTS, PERMISSION_DENIED, VALIDATION_ERROR.
         """

@@ -111,7 +111,7 @@ class Subjects:
             await asked.wait()
 
     def versions(self, subject: str) -> Mapping[int, SchemaVersion]:
-        """The versions of a subject, oldest first; none for one that is not there."""
+        """The versions of a subject, oldest first; none for an unknown subject."""
         return self._source.versions_of(subject)
 
     def latest(self, subject: str) -> Schema | None:

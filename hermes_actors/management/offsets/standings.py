@@ -54,7 +54,7 @@ class Standings:
         self._clock = clock
 
     async def lag(self, topic: str, name: str) -> dict[str, Any]:
-        """Where each partition of each datacentre stands, and what is not settled there.
+        """The offsets and the unsettled messages of each partition in each datacentre.
 
         A message that waits for its retry counts as one, whatever was delivered after it. Raises
         Refused.

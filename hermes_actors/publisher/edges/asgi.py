@@ -64,7 +64,7 @@ class AsgiEdge(Edge):
 
 
 class AsgiExchange(Exchange):
-    """One request, served by the app in a task of its own, which may run on after the answer."""
+    """One request, served by the app in a separate task, which may run on after the answer."""
 
     def __init__(self, app: AsgiApp, line: Line, request: Request, edge: Edge) -> None:
         self._line = line

@@ -157,7 +157,7 @@ class Decision:
         yield from self._go_on(failed, now_s)
 
     def opened(self, path: Path, now_s: float) -> Orders:
-        """Send what waits for a datacentre that does not work to the next one at once."""
+        """Send the messages that wait for a failed datacentre to the next one at once."""
         waiting = [
             each
             for flight in self._flights
@@ -292,7 +292,7 @@ class Decision:
         return (path for path in self.remotes if path.name not in tried and path.is_usable)
 
     def _next(self, tried: Iterable[str], now_s: float) -> Path | None:
-        """The first remote left that works, else one that is to be probed."""
+        """The first remote left that works, else a remote that is due for a probe."""
         for path in self._left(tried):
             if not path.is_open:
                 return path

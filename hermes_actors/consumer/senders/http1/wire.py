@@ -65,7 +65,7 @@ class Exchange:
         self._witness: Witness | None = None
 
     def begin(self, witness: Witness | None = None) -> None:
-        """A request is about to be written; `witness` is told of its answer."""
+        """A request is about to be written; `witness` gets its answer."""
         assert self.is_reusable, "this connection must be closed"
         assert not self.is_busy, "one request at a time"
         self.is_busy = True
