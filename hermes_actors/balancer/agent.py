@@ -8,7 +8,7 @@ else notices. When the node's life in the log is over, all end at once.
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -30,6 +30,7 @@ from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.owned import Owned, RateShare
 from hermes_actors.coordination.view import Coordination, CoordinationWatch
+from hermes_actors.metadata.bodies import Suspension
 from hermes_actors.metadata.catalog import (
     LiveSubscription,
     SubscriptionChanged,
@@ -38,7 +39,8 @@ from hermes_actors.metadata.catalog import (
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.status.reasons import Code, Reason, because
+from hermes_actors.status.lag import Reached
+from hermes_actors.status.reasons import Code, Reason, because, suspended
 from hermes_actors.status.record import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
@@ -111,8 +113,9 @@ class Agent:
         self._consumers: dict[str, PushConsumer] = {}
         # Why what is owned here does not run.
         self._refusals: dict[str, Reason] = {}
-        # The last figures of each subscription of ours: they outlive its consumers.
+        # The last figures of each subscription of ours, and how far it was: they outlive consumers.
         self._figures: dict[str, SubscriptionFigures] = {}
+        self._reached: dict[str, Reached] = {}
         self._crashes: dict[str, Reason] = {}
         self._moving: set[str] = set()
         self._moved = trio.Event()
@@ -154,7 +157,7 @@ class Agent:
         """Return the figures for the status record; None if this node does not own it."""
         refusal = self._refusals.get(subscription)
         if subscription not in self._running and refusal is None:
-            self._figures.pop(subscription, None)
+            self._forget_figures(subscription)
             return None
         stop = refusal or self._crashes.get(subscription)
         consumer = self._consumers.get(subscription)
@@ -162,23 +165,28 @@ class Agent:
             figures = consumer.figures()
         else:
             stop = stop or because(Code.STARTING)
+            age_ms = self.reached(subscription).oldest_age_ms(self._clock.now_ms())
             figures = replace(
                 self._figures.get(subscription, SubscriptionFigures()),
                 inflight=0,
                 waiting_retries=0,
                 level="",
                 rate_now=0.0,
-                oldest_age_ms=0,
+                oldest_age_ms=age_ms,
             )
         if stop is not None:
             figures = replace(figures, reasons=(stop,))
         self._figures[subscription] = figures
         return figures
 
-    def reached(self, subscription: str) -> tuple[str, Mapping[int, int]]:
-        """Return the log topic, and for each partition here how much is settled."""
+    def reached(self, subscription: str) -> Reached:
+        """Return how far the subscription is here; while its consumer starts, how far it was."""
+        if subscription not in self._running:
+            return self._at_rest.reached(subscription)
         consumer = self._consumers.get(subscription)
-        return self._at_rest.reached(subscription) if consumer is None else consumer.reached()
+        if consumer is not None and (found := consumer.reached()).settled:
+            self._reached[subscription] = found
+        return self._reached.get(subscription, Reached())
 
     def consumer(self, subscription: str) -> PushConsumer | None:
         """Return the consumer that runs here, to ask it for more; None when none does."""
@@ -186,7 +194,7 @@ class Agent:
 
     def suspend(self, live: LiveSubscription, reason: str) -> None:
         """Suspend a subscription that runs here, for its endpoint is gone. Does not wait."""
-        self._outbox.suspend(live, reason)
+        self._outbox.suspend(live, Suspension(self._clock.now_ms(), reason=reason))
 
     def crash(self, subscription: str) -> None:
         """Make a running consumer fail (fault injection); it is restarted."""
@@ -315,9 +323,7 @@ class Agent:
         if live is None or topic is None:
             return None
         if live.subscription.state is SubscriptionState.SUSPENDED:
-            reason = live.suspension
-            by_broker = because(Code.SUSPENDED_BY_BROKER, detail=reason)
-            self._refusals[name] = by_broker if reason else because(Code.SUSPENDED)
+            self._refusals[name] = suspended(live.suspension)
         elif refusal := self._factory.refusal(live, topic):
             self._refusals[name] = because(Code.NOT_CONSUMABLE, detail=refusal)
             _logger.warning("%s is not delivered: %s", name, refusal)
@@ -410,7 +416,7 @@ class Agent:
         """Tell of what ran here and exists no more."""
         if name in self._metadata.catalog.subscriptions:
             return
-        self._figures.pop(name, None)
+        self._forget_figures(name)
         live = self._stopped.pop(name, None)
         if live is not None:
             self._on_gone(live)
@@ -443,6 +449,10 @@ class Agent:
         self._running.pop(name, None)
         self._consumers.pop(name, None)
         self._crashes.pop(name, None)
+
+    def _forget_figures(self, name: str) -> None:
+        self._figures.pop(name, None)
+        self._reached.pop(name, None)
 
     def _notify_moved(self) -> None:
         self._moved.set()

@@ -26,16 +26,26 @@ class UndecodableBody(Exception):
     """The body is not what its key's kind holds; the message names the field."""
 
 
+class Suspension(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """When a subscription was suspended, and by which account; `reason` is why the broker did it,
+    "" where it was a person.
+    """
+
+    at_ms: int
+    by: str = "[broker]"
+    reason: str = ""
+
+
 class SubscriptionBody(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A subscription, and the incarnation of the topic that it was made for.
 
-    `suspension` says why the broker has suspended it, "" if it has not. `creation` None: the ends
-    of its topic at its creation are not known.
+    `suspended` None: it is not, or nobody knows since when. `creation` None: the ends of its topic
+    at its creation are not known.
     """
 
     subscription: Subscription
     topic_incarnation: int
-    suspension: str = ""
+    suspended: Suspension | None = None
     creation: Creation | None = None
 
 
@@ -50,7 +60,7 @@ class _Readiness(Struct, frozen=True, rename="camel"):
 class _RawSubscriptionBody(Struct, frozen=True, rename="camel"):
     subscription: dict[str, Any]
     topic_incarnation: int
-    suspension: str = ""
+    suspended: Suspension | None = None
     creation: Creation | None = None
 
 
@@ -80,14 +90,12 @@ def topic_body(topic: Topic) -> bytes:
 def subscription_body(
     subscription: Subscription,
     topic_incarnation: int,
-    suspension: str = "",
+    suspended: Suspension | None = None,
     creation: Creation | None = None,
 ) -> bytes:
-    """The body of a subscription to the topic's given incarnation; `suspension`: why it is
-    suspended, if the broker has done that.
-    """
+    """The body of a subscription to the topic's given incarnation."""
     return msgspec.json.encode(
-        SubscriptionBody(subscription, topic_incarnation, suspension, creation)
+        SubscriptionBody(subscription, topic_incarnation, suspended, creation)
     )
 
 
@@ -127,7 +135,7 @@ def decode_subscription(body: bytes) -> SubscriptionBody:
     except (msgspec.ValidationError, RecursionError) as error:
         raise UndecodableBody(str(error)) from error
     plain = Subscription(**{name: getattr(decoded, name) for name in _FIELDS})
-    return SubscriptionBody(plain, raw.topic_incarnation, raw.suspension, raw.creation)
+    return SubscriptionBody(plain, raw.topic_incarnation, raw.suspended, raw.creation)
 
 
 def decode_activation(body: bytes) -> int:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.metadata.bodies import (
+    Suspension,
     UndecodableBody,
     decode_activation,
     decode_group,
@@ -83,9 +84,9 @@ class LiveTopic(Struct, frozen=True):
 class LiveSubscription(Struct, frozen=True):
     """A subscription and the datacentres, sorted, where a consumer of this life of it started.
 
-    `seek` is its last retransmission, None when there was none. `suspension` says why the broker
-    has suspended it, "" when it was a person, or is not suspended. `creation` None: the ends of its
-    topic at its creation are not known.
+    `seek` is its last retransmission, None when there was none. `suspension` None: it is not
+    suspended, or nobody knows since when. `creation` None: the ends of its topic at its creation
+    are not known.
     """
 
     name: SubscriptionName
@@ -95,7 +96,7 @@ class LiveSubscription(Struct, frozen=True):
     stamp: int
     active_in: tuple[str, ...] = ()
     seek: Seek | None = None
-    suspension: str = ""
+    suspension: Suspension | None = None
     creation: Creation | None = None
 
     @property
@@ -331,7 +332,7 @@ class Catalog:
                 decoded.topic_incarnation,
                 alive.incarnation,
                 alive.stamp,
-                suspension=decoded.suspension,
+                suspension=decoded.suspended,
                 creation=decoded.creation,
             )
             siblings[text] = None
