@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv.attributes import http_attributes
 from opentelemetry.trace import Span, SpanKind
 
@@ -13,9 +12,9 @@ from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import status_of
 from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.tracing import Tracing, carried, failed, messaging
+from hermes_actors.telemetry.tracing import PARTITION, Tracing, carried, failed, messaging
 
-_SEND = messaging_attributes.MessagingOperationTypeValues.SEND.value
+_SEND = "send"
 _SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.value: "fallback"}
 
 
@@ -148,7 +147,7 @@ def _end(
     span: Span, partition: int, outcomes: Sequence[Outcome], ended_ns: int | None = None
 ) -> None:
     """End an append's span. It failed if one of its messages is not stored."""
-    span.set_attribute(messaging_attributes.MESSAGING_DESTINATION_PARTITION_ID, str(partition))
+    span.set_attribute(PARTITION, str(partition))
     lost = next((each for each in outcomes if not isinstance(each, Stored)), None)
     if lost is not None:
         failed(span, type(lost).__name__.removesuffix("Record").lower())
