@@ -117,10 +117,10 @@ async def test_queries_below_topics_answer_with_names(shop):
     assert shop.refusal(answer) == (404, "TOPIC_NOT_EXISTS")
 
 
-async def test_a_subscription_may_be_called_query(shop):
-    await shop.with_subscription("query")
-    assert (await shop.get("/topics/shop.orders/subscriptions/query")).json()["name"] == "query"
-    assert (await shop.delete("/topics/shop.orders/subscriptions/query")).status_code == 200
+async def test_no_subscription_is_called_query_whose_path_could_not_be_told_from_a_querys(shop):
+    answer = await shop.post("/topics/shop.orders/subscriptions", shop.subscription("query"))
+    assert shop.refusal(answer) == (400, "VALIDATION_ERROR")
+    assert "Subscription.name must not be 'query'" in shop.message(answer)
 
 
 async def test_search_finds_names_owners_and_endpoints_in_any_letter_case(shop):
