@@ -295,7 +295,7 @@ class PushConsumer:
             )
 
     async def _send(self) -> None:
-        """Send what becomes due by time or by reading. Answers trigger further sends by themselves."""
+        """Send what becomes due by time or by reading. Answers trigger further sends themselves."""
         dispatch = self._dispatch
         while True:
             if dispatch.error is not None:

@@ -51,7 +51,7 @@ class BatchPacing(Pace):
 
     @property
     def rate_now(self) -> float:
-        """The same, but 0 when there is no rate."""
+        """As `allowed`, but 0 without a rate."""
         return max(0.0, self.allowed)
 
     def divide(self) -> None:

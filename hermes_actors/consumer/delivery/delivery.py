@@ -106,7 +106,7 @@ class PushAttempts(Struct, eq=False, kw_only=True):
     @property
     @abstractmethod
     def is_superseded(self) -> bool:
-        """True if a retransmission or a new version requires dropping the push or making it anew."""
+        """True if a retransmission or a new version requires dropping or rebuilding the push."""
 
     @property
     @abstractmethod
@@ -169,7 +169,7 @@ class Delivery(PushAttempts, eq=False):
 
     @property
     def deliveries(self) -> Sequence["Delivery"]:
-        """This message alone."""
+        """Only this message."""
         return (self,)
 
     @property
@@ -246,7 +246,7 @@ class Batch(PushAttempts, eq=False):
             each.sent(now_s)
 
     def failed(self, outcome: SendOutcome) -> None:
-        """Count a failed attempt, also for each message, which may be in another batch next time."""
+        """Count a failed attempt, also for each message: it may be in another batch next time."""
         super().failed(outcome)
         for each in self.deliveries:
             each.failed(outcome)
@@ -362,7 +362,7 @@ class Buffer(ABC):
 
     @property
     def is_waiting_full(self) -> bool:
-        """True if no fresh message may be dispatched, because there would be no room for its retry."""
+        """True if no fresh message may be dispatched, as there would be no room for its retry."""
         return False
 
     @abstractmethod

@@ -181,7 +181,7 @@ class Dispatching(Generic[T]):
         """Note that messages have been read; True if there may be something to send."""
 
     def fill(self, now_s: float) -> int:
-        """Attempt what may be attempted now. Returns FILL_MAX if there may be more to do at once."""
+        """Attempt what may be attempted now. FILL_MAX if there may be more to do at once."""
         if not self._is_lease_open():
             # The actor waits for the lease.
             self._around.wake()

@@ -170,7 +170,7 @@ class TopicProgress:
         if end is not None and end < reached:
             last_read = offsets.trail.newest
             if last_read is not None and last_read.offset >= end:
-                # What lies below the end now may have come after what was read, too.
+                # Records below the end may be newer than what was read, too.
                 since_ms = max(since_ms, last_read.timestamp_ms - self._skew_ms)
                 since = await self._log.positions(self._topic, since_ms)
                 end = min(end, since.get(partition, end))
@@ -330,7 +330,7 @@ class TopicProgress:
 
     @property
     def span(self) -> int:
-        """The unsettled span of the partition where it is longest."""
+        """The longest unsettled span of a partition."""
         return max((offsets.span for offsets in self.partitions.values()), default=0)
 
     def _from_commit(self, partition: int, commit: Commit) -> PartitionOffsets | None:

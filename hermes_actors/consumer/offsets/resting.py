@@ -73,7 +73,7 @@ class Resting:
         self._wakeup.set()
 
     def release(self, name: str) -> None:
-        """Stop looking after a subscription that is consumed from now on, or deleted. Never waits."""
+        """Stop looking after a subscription that is now consumed, or was deleted. Never waits."""
         self._places.pop(name, None)
 
     def reached(self, name: str) -> tuple[str, Mapping[int, int]]:

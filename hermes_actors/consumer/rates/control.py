@@ -76,16 +76,16 @@ class Pace(ABC):
     @property
     @abstractmethod
     def rate_now(self) -> float:
-        """How many messages a second may be sent now; 0 when nothing limits it."""
+        """How many messages a second may be sent now; 0 means no limit."""
 
     @property
     @abstractmethod
     def allowed(self) -> float:
-        """The owner's share of the rate, in messages a second; below 0 when there is no limit."""
+        """The owner's share of the rate, in messages a second; negative without a limit."""
 
     @abstractmethod
     def divide(self) -> None:
-        """Put another share of the rate in force at once."""
+        """Apply a changed share of the rate."""
 
     def known(self) -> RateState | None:
         """The endpoint's rate for the next owner to start with; None if nothing is learned."""

@@ -192,7 +192,7 @@ class Intake:
             self._room.set()
 
     def review(self) -> None:
-        """Check again what may be read: settled messages may have made room or freed a partition."""
+        """Check again what may be read: settling may have made room or freed a partition."""
         self._room.set()
         if self._readable().keys() != self._reads.keys():
             self._scope.cancel()

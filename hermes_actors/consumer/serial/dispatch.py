@@ -100,7 +100,7 @@ class SerialDispatch(Dispatching[Delivery]):
         return looked_at
 
     def _expire(self, now_s: float) -> int:
-        """Give up due retries past their time to live, which could wait for long. Return how many."""
+        """Give up due retries past their time to live, which might wait long. Return how many."""
 
         def is_over(delivery: Delivery) -> bool:
             is_tried = delivery.attempts > 0 or self._retry_policy.is_ttl_from_publication

@@ -21,8 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Pacing(Pace):
-    """This owner's share of the rate: a `limit` that holds in every second, and below it the rate
-    `control`.
+    """A `limit` that holds in every second, and below it the rate `control`: this owner's share.
 
     Check both before each push and call `take` on both for it (on the rate control only while it is
     not full). Call `on_answers` for each attempt other than a plain success.

@@ -211,7 +211,7 @@ class SerialQueue(Buffer):
 
     @property
     def is_waiting_full(self) -> bool:
-        """True if no fresh message may be dispatched, because there would be no room for its retry."""
+        """True if no fresh message may be dispatched, as there would be no room for its retry."""
         held = len(self._waiting) + self.inflight + self.buried
         if self._keys is not None:
             held += self._keys.parked
