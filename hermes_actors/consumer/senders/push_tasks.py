@@ -27,8 +27,8 @@ class PushTasks:
     def start(
         self, subscription: str, work: Callable[[], Awaitable[SendOutcome]], done: Done
     ) -> None:
-        """Run `work` and call `done` with its outcome: CLOSED if the task was cancelled or the tasks
-        are closed, OVERLOADED if too many tasks run.
+        """Run `work` and call `done` with its outcome. CLOSED if the task was cancelled or the
+        tasks are closed, OVERLOADED if too many tasks run.
         """
         if self._is_closed:
             # A closed nursery accepts no tasks.
