@@ -62,7 +62,7 @@ def session(
     settings: Mapping[str, str] | None = None,
     jars: Sequence[str] | None = None,
 ) -> Any:
-    """This process's SparkSession: the running one, else a new one.
+    """The SparkSession of this process: the running one, else a new one.
 
     An empty `master` means that of spark-submit or Spark's configuration, else `local[2]`;
     `settings` override ours. `jars` are the paths of Kafka's and Avro's jars, fetched by default;
