@@ -174,7 +174,7 @@ class Delivery(PushAttempts, eq=False):
 
     @property
     def label(self) -> str:
-        """Its id and its offset."""
+        """Its id, partition and offset."""
         message, record = self.message, self.record
         name = "a record" if message is None else message.id or "a record"
         return f"{name} at {record.partition}/{record.offset}"
