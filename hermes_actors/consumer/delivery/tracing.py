@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 
-from opentelemetry.semconv._incubating.attributes.messaging_attributes import (
-    MessagingOperationTypeValues,
-)
 from opentelemetry.semconv.attributes import http_attributes, server_attributes
 from opentelemetry.trace import Span, SpanKind
 
@@ -17,8 +14,8 @@ from hermes_actors.model.subscription import BatchPolicy, DeliveryMode
 from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.telemetry.tracing import Attributes, Tracing, carried, failed, messaging
 
-_PROCESS = MessagingOperationTypeValues.PROCESS.value
-_SETTLE = MessagingOperationTypeValues.SETTLE.value
+_PROCESS = "process"
+_SETTLE = "settle"
 
 
 class DeliveryTrace(TraceContext):

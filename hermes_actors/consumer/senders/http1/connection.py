@@ -3,12 +3,15 @@ the limit of connections to one origin, shared fairly by all pools.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from hermes_actors.consumer.senders.http1.wire import Exchange, request_bytes, request_head_bytes
-from hermes_actors.consumer.senders.sender import Done, Failure, Origin, Probed, Push, SendOutcome
+from hermes_actors.consumer.senders.sender import Done, Failure, Origin, Probed, Push
+
+if TYPE_CHECKING:
+    from hermes_actors.consumer.senders.http1.pool import ConnectionPool
 
 PIECE_BYTES = 131_072
 """A longer request is written in pieces of this size, each when the previous one is sent. So a peer
@@ -61,46 +64,6 @@ class PushRequest(Struct, eq=False):
     is_second_try: bool = False
 
 
-class ConnectionPool(Protocol):
-    """The pool of one subscription, as its connections and the origin's share see it."""
-
-    @property
-    def net(self) -> Net:
-        """The loop and its network."""
-
-    def on_opened(self, connection: "PooledConnection") -> None:
-        """The connection is open."""
-
-    def on_dial_failed(self, connection: "PooledConnection", failure: Failure, detail: str) -> None:
-        """Note that the connection could not be made."""
-
-    def on_outcome(self, connection: "PooledConnection", outcome: SendOutcome) -> None:
-        """The connection's request has ended with this outcome."""
-
-    def on_stale(self, connection: "PooledConnection") -> None:
-        """The peer had closed the connection before the request arrived."""
-
-    def drop(self, connection: "PooledConnection") -> None:
-        """Drop a connection that ended without a request."""
-
-    @property
-    def size(self) -> int:
-        """The number of connections, including those being made."""
-
-    @property
-    def wants(self) -> bool:
-        """True if one more connection would be used at once."""
-
-    def dial_one(self) -> None:
-        """Make a connection; its place in the share is already taken."""
-
-    def adopt(self, connection: "PooledConnection") -> None:
-        """Use this open connection, which has no request."""
-
-    def give_idle(self) -> "PooledConnection | None":
-        """Give away a usable connection that has no request."""
-
-
 class OriginShare:
     """The connections to one origin over all pools: at most `limit`. `hungry` are the pools that
     wait for one.
@@ -143,11 +106,11 @@ class OriginShare:
                 if pool.wants:
                     self.hungry[pool] = None
 
-    def wait(self, pool: ConnectionPool) -> None:
+    def wait(self, pool: "ConnectionPool") -> None:
         """Queue the pool for the next free connection."""
         self.hungry[pool] = None
 
-    def note_idle(self, pool: ConnectionPool) -> None:
+    def note_idle(self, pool: "ConnectionPool") -> None:
         """Note that the pool has an idle connection."""
         self._with_idle[pool] = None
 
@@ -163,7 +126,7 @@ class OriginShare:
         return None
 
     def hand_over(
-        self, connection: "PooledConnection", pool: ConnectionPool, size: int, needs: bool
+        self, connection: "PooledConnection", pool: "ConnectionPool", size: int, needs: bool
     ) -> bool:
         """Give a pool's free connection to a waiting pool; False if the pool keeps it.
 
@@ -184,7 +147,7 @@ class OriginShare:
             return True
         return False
 
-    def forget(self, pool: ConnectionPool) -> None:
+    def forget(self, pool: "ConnectionPool") -> None:
         """Forget a closed pool."""
         self.pools -= 1
         self.hungry.pop(pool, None)
@@ -202,7 +165,9 @@ class PooledConnection:
     The network calls `opened` or `dial_failed`, then `received`, `paused`, `resumed`, `ended`.
     """
 
-    def __init__(self, owner: ConnectionPool, share: OriginShare, response_bytes_max: int) -> None:
+    def __init__(
+        self, owner: "ConnectionPool", share: OriginShare, response_bytes_max: int
+    ) -> None:
         self.owner = owner
         self._share = share
         self._is_counted = True

@@ -49,7 +49,7 @@ class PoolLimits(Struct, frozen=True):
     repeats_stale: bool = True
 
 
-class _Pool:
+class ConnectionPool:
     """The connections of one subscription to one origin, and the pushes that wait for one."""
 
     def __init__(self, net: Net, origin: Origin, limits: PoolLimits, share: OriginShare) -> None:
@@ -107,6 +107,7 @@ class _Pool:
     # Calls from the connections.
 
     def on_opened(self, connection: PooledConnection) -> None:
+        """The connection is open."""
         if connection not in self.dialing:
             connection.close()
             return
@@ -117,6 +118,7 @@ class _Pool:
             probed(None)
 
     def on_dial_failed(self, connection: PooledConnection, failure: Failure, detail: str) -> None:
+        """The connection could not be made."""
         if connection not in self.dialing:
             return
         del self.dialing[connection]
@@ -132,6 +134,7 @@ class _Pool:
             request.done(SendOutcome(0, "", failure, detail))
 
     def on_outcome(self, connection: PooledConnection, outcome: SendOutcome) -> None:
+        """The connection's request has ended with this outcome."""
         request = connection.request
         assert request is not None, "an outcome belongs to a request"
         connection.request = None
@@ -162,6 +165,7 @@ class _Pool:
                 self._free(connection)
 
     def on_stale(self, connection: PooledConnection) -> None:
+        """The peer had closed the connection before the request arrived."""
         request = connection.request
         assert request is not None, "only a request can find its connection stale"
         connection.request = None
@@ -182,20 +186,25 @@ class _Pool:
 
     @property
     def size(self) -> int:
+        """The number of connections, including those being made."""
         return len(self.dialing) + len(self.busy) + len(self.idle)
 
     @property
     def wants(self) -> bool:
+        """True if one more connection would be used at once."""
         return len(self.dialing) < len(self.waiting) and not self._is_full
 
     def dial_one(self) -> None:
+        """Make a connection; its place in the share is already taken."""
         self._dial()
 
     def adopt(self, connection: PooledConnection) -> None:
+        """Use this open connection, which has no request."""
         connection.owner = self
         self._next(connection)
 
     def give_idle(self) -> PooledConnection | None:
+        """Give away a usable connection that has no request."""
         while self.idle:
             connection = self.idle.pop()
             if connection.is_usable():
@@ -252,6 +261,7 @@ class _Pool:
 
     @property
     def is_empty(self) -> bool:
+        """True without connections and pushes."""
         return not (self.busy or self.waiting or self.idle or self.dialing)
 
     @property
@@ -370,7 +380,7 @@ class Http1Sender(Sender):
     def __init__(self, net: Net, limits: PoolLimits) -> None:
         self._net = net
         self._limits = limits
-        self._pools: dict[tuple[str, Origin], _Pool] = {}
+        self._pools: dict[tuple[str, Origin], ConnectionPool] = {}
         self._shares: dict[Origin, OriginShare] = {}
         self._is_swept = False
         self._is_closed = False
@@ -430,13 +440,13 @@ class Http1Sender(Sender):
             sum(len(pool.waiting) for pool in pools),
         )
 
-    def _open_pool(self, route: PushRoute) -> _Pool:
+    def _open_pool(self, route: PushRoute) -> ConnectionPool:
         origin = route.origin
         share = self._shares.get(origin)
         if share is None:
             share = self._shares[origin] = OriginShare(self._limits.connections_per_host_max)
         share.pools += 1
-        pool = _Pool(self._net, origin, self._limits, share)
+        pool = ConnectionPool(self._net, origin, self._limits, share)
         self._pools[route.subscription, origin] = pool
         if not self._is_swept:
             self._is_swept = True
