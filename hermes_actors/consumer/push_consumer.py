@@ -208,7 +208,7 @@ class PushConsumer:
         )
 
     def reached(self) -> tuple[str, dict[int, int]]:
-        """The log topic, and for each partition the offset below which everything is settled."""
+        """The log topic, and `PartitionOffsets.reached` of each partition."""
         return self._log_topic, {p: o.reached for p, o in self._progress.partitions.items()}
 
     @property

@@ -126,7 +126,7 @@ class Bodies:
         return OpenedAvro(opened, written, opened.unframed_body, text)
 
     def is_soon_read(self, opened: OpenedAvro) -> bool:
-        """True if the body is small enough to decode on the loop."""
+        """True if the body need not be decoded, or is small enough to decode on the loop."""
         return not opened.schema or self._reader.is_soon_read(opened.schema, opened.avro)
 
     def document(self, opened: OpenedAvro, avro: bytes) -> Any:

@@ -1,5 +1,5 @@
-"""A message between its reading and its settling: its states, the transitions between them, and
-the one seam by which counters, spans and tracking hear of those.
+"""A message between reading and settling: its states, its transitions, and the one seam through
+which counters, spans and tracking observe them.
 
     READ ─ sent ─→ IN_FLIGHT ──────── settled ──────→ SETTLED     delivered
      │ ↑           │  ↑   │                             ↑
@@ -8,12 +8,12 @@ the one seam by which counters, spans and tracking hear of those.
      │ └ returned ─ WAITING ─────→ GIVEN_UP ─ settled ──┘         its dead letter is kept, or none
      └─── given_up ────────────────────┘
 
-A message alone and one of a batch go the same way; `returned` is for those of a batch that is put
-together anew. What a filter leaves out is settled as it is read, and never is a delivery. From
-READ, WAITING and IN_FLIGHT a message is `forgotten` when a retransmission has taken its partition
-elsewhere: it is read again from there, or not at all. One whose consumer ends stays as it is, and
-is read again by the next. What an answer leads to is decided in `retry.py` and carried out in
-`dispatching.py`.
+Single messages and messages of a batch follow the same path; `returned` is for messages of a batch
+that is reassembled. A filtered message is settled when it is read and never becomes a delivery.
+From READ, WAITING and IN_FLIGHT a message is `forgotten` if a retransmission has moved its
+partition: it is read again, or not at all. If its consumer ends, it stays as it is, and the next
+consumer reads it again. `retry.py` decides what follows from an answer, and `dispatching.py`
+carries it out.
 """
 
 from abc import ABC, abstractmethod
@@ -174,7 +174,7 @@ class Delivery(PushAttempts, eq=False):
 
     @property
     def label(self) -> str:
-        """Its id and its offset."""
+        """Its id, partition and offset."""
         message, record = self.message, self.record
         name = "a record" if message is None else message.id or "a record"
         return f"{name} at {record.partition}/{record.offset}"

@@ -15,7 +15,7 @@ from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import StoredRecord
 
 RECORDS_MAX = 20_000
-"""How far back a partition's first read starts. Older letters count as closed."""
+"""How many records back a partition's first read starts. Older letters count as closed."""
 
 OPEN_MAX = 50_000
 """Maximum number of open letters tracked per partition. Beyond it the oldest are forgotten."""

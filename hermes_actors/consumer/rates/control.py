@@ -42,7 +42,7 @@ _FLOOR_SHARE_OF_MESSAGES = 1 / 4
 _START_PER_S = 4.0
 # A message that keeps failing while nothing succeeds is counted again after this time.
 _RECOUNT_S = 3.0
-# The full rate returns after this time without a failure.
+# The full rate returns after this time without an outcome that demands less.
 _CALM_S = 10.0
 _UNANSWERED_MAX = 5
 _SLOW_S, _HEARTBEAT_S = 1.0, 60.0
@@ -194,7 +194,7 @@ class RateControl:
         return _NEVER_S if self._is_pushing else max(0.0, self._next_s - now_s)
 
     def recover(self, now_s: float) -> None:
-        """Return to the full rate if nothing has failed for long, however little was pushed."""
+        """Return to the full rate if no outcome has demanded less for long."""
         if self.level is Level.ADAPTING and now_s - self._round.begun_s >= _CALM_S:
             self._move(Level.FULL, self.maximum, now_s)
 

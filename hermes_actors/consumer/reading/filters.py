@@ -157,7 +157,9 @@ class Screening:
         return [reason for each in told if (reason := each.reason) is not None]
 
     def look(self, record: StoredRecord) -> Seen | Later:
-        """Decode a record if it is Avro or has headers to look at, then apply the filters."""
+        """Decode a record if it is Avro or has an envelope or headers to filter by; then apply the
+        filters.
+        """
         bodies, wanted = self._bodies, self._asked
         message = opened = None
         asks_headers = any(each.type == "header" for each in wanted)

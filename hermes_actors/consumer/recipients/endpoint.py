@@ -121,7 +121,7 @@ def parse_endpoint(
         return Endpoint(address, authorization, subscription, _route(address, subscription))
     if _VARIABLE.search(_port(address)):
         raise Refused(
-            "endpoint: a {field} must not be the port, because publishers would choose it; "
+            "endpoint: a {field} must not be the port, for whoever publishes would choose it; "
             "write the port"
         )
     # Any value will do to check the text around the variables.

@@ -78,9 +78,10 @@ OnFound = Callable[["list[Recipient] | Unresolved"], None]
 class Recipients:
     """The recipients of one version of a subscription. Raises Refused for an invalid endpoint.
 
-    Proxied hosts are not looked up here, because the proxy does that; each stays one address.
-    `other_schemes` have plug-in senders; an endpoint's addresses must share one such scheme, or
-    have none. `single` is the endpoint if it is one address that needs no resolving.
+    Proxied hosts are not looked up here, because the proxy does that; each stays one address. If an
+    endpoint begins with a scheme of `other_schemes`, which have plug-in senders, all of its
+    addresses must have that scheme. `single` is the endpoint if it is one address that needs no
+    resolving.
     """
 
     def __init__(

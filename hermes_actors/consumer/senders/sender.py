@@ -17,11 +17,11 @@ class Failure(StrEnum):
     TIMEOUT = "timeout"  # no complete answer head within the request's time
     IDLE = "idle"  # the connection was silent for longer than the socket time-out
     RESET = "reset"  # the connection ended before an answer
-    MALFORMED = "malformed"  # what came is not HTTP
+    MALFORMED = "malformed"  # the bytes received are not HTTP
     OVERLOADED = "overloaded"  # here: too many pushes wait, or no connection was free in time
-    TOKENLESS = "no-token"  # here: no OAuth token could be had in time, so nothing was sent
-    CLOSED = "closed"  # the sender was closed under the push
-    UNRESOLVED = "unresolved"  # the endpoint's template names a field that the message lacks
+    TOKENLESS = "no-token"  # here: no OAuth token in time, so nothing was sent
+    CLOSED = "closed"  # the sender was closed during the push
+    UNRESOLVED = "unresolved"  # no address: a template's field is missing, or the resolver has none
 
     @property
     def is_timeout(self) -> bool:

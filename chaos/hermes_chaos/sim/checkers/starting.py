@@ -9,8 +9,8 @@ from hermes_chaos.sim.workload.subject import Subject
 
 
 class NothingOfBeforeIsHanded(Checker):
-    """A new subscription gets no message that was readable in the log of the datacentre where it is
-    created before the first request. Records that were not replicated yet do not count.
+    """A new subscription gets no message that could be read in the log of its datacentre before the
+    first request to create it. Records that were not replicated yet do not count.
 
     Judged only for its first life, because a later one may get what the previous one had under way.
     A log that has lost its end may return older messages.

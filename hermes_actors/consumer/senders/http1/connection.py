@@ -1,5 +1,5 @@
 """One connection of a pool, which writes a request in pieces and ends it once with its answer. Also
-the limit of connections to one origin over all pools, shared in turns.
+the limit of connections to one origin, shared fairly by all pools.
 """
 
 from collections.abc import Callable
