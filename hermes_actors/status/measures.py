@@ -1,4 +1,4 @@
-"""How a node's subscriptions fare, as its status record says, as metrics."""
+"""The metrics of a node's subscriptions, from its status record."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -48,7 +48,7 @@ _LEVELS = {"FULL": 0.0, "ADAPTING": 1.0, "SLOW": 2.0, "HEARTBEAT": 3.0}
 
 
 def subscription_metrics(collector: Collector, catalog: Callable[[], Catalog]) -> Metrics:
-    """How the node's own subscriptions fare, as its status record says, and whose they are."""
+    """Return the metrics of the node's own subscriptions; `catalog` says whose they are."""
     metrics = Metrics("hermes_consumers", meanings=STATUS)
 
     def shown(

@@ -1,5 +1,5 @@
-"""Commits for the subscriptions that nobody consumes now: their places stay known to the log, and a
-retransmission is in it at once, where the log's own tools see it. And looks what waits for them.
+"""Commits for subscriptions that are not consumed now. Their offsets stay in the log, and a
+retransmission shows there at once, visible to the log's own tools. Also looks what waits for them.
 """
 
 import logging
@@ -37,9 +37,9 @@ _FIRST_TIMEOUT_S = 1.0
 
 
 class _RestingSubscription(Struct):
-    """A subscription at rest. `committed` is the version that its last commit was made for, or that
-    another system's commits stand for: then it is not `is_ours`, and nothing is committed. `oldest`
-    is the first message that waits in each partition: its offset, and when it was stored.
+    """A suspended subscription. `committed` is the version that the last commit was made for, or
+    that another system's commits stand for; then it is not `is_ours`, and nothing is committed.
+    `oldest` is the first message that waits in each partition: its offset, and when it was stored.
     """
 
     live: LiveSubscription
@@ -55,26 +55,26 @@ class _RestingSubscription(Struct):
 
 
 class Resting:
-    """Commits on behalf of the suspended subscriptions that a node owns: at once, when they come or
-    are sent elsewhere, and each hour.
+    """Commits on behalf of the suspended subscriptions that a node owns: at once when they are
+    suspended or moved by a retransmission, and each hour.
     """
 
     def __init__(self, log: Log, clock: Clock, skew_ms: int, namespace: str = "") -> None:
-        """Clocks differ by `skew_ms` at most."""
+        """Clocks differ by at most `skew_ms`."""
         self._log = log
         self._clock = clock
         self._namespace = namespace
         self._skew_ms = skew_ms
-        # One for each subscription at rest: bounded by those that exist.
+        # One per suspended subscription, so bounded by their number.
         self._places: dict[str, _RestingSubscription] = {}
         self._wakeup = Wakeup()
 
     def keep(self, live: LiveSubscription, log_topic: str, owned: Owned) -> None:
-        """Look after a subscription that nobody consumes from now on, or that has changed
-        meanwhile. Never waits.
+        """Look after a subscription that is not consumed from now on, or that has changed since.
+        Never waits.
 
-        For one that has never been consumed here, nor been sent anywhere, nothing is committed: its
-        group may be another system's, whose consumers commit there.
+        For a subscription that was never consumed here nor moved by a retransmission nothing is
+        committed: another system may use its consumer group.
         """
         name = str(live.name)
         is_ours = self._log.dc in live.active_in or live.seek is not None
@@ -90,18 +90,18 @@ class Resting:
         self._wakeup.set()
 
     def release(self, name: str) -> None:
-        """Stop looking after a subscription that is consumed from now on, or gone. Never waits."""
+        """Stop looking after a subscription that is now consumed, or was deleted. Never waits."""
         self._places.pop(name, None)
 
     def reached(self, name: str) -> Reached:
-        """How far it is by its last commit here; nothing when it is not at rest here, or not
-        committed yet.
+        """How far it is by its last commit here. Empty if it is not suspended here, or not yet
+        committed.
         """
         place = self._places.get(name)
         return Reached() if place is None else place.reached
 
     async def run(self, stop: trio.Event) -> None:
-        """Commit and look until asked to stop."""
+        """Commit and look until `stop` is set."""
         await run_until(stop, self._work)
 
     async def _work(self) -> None:
@@ -117,17 +117,21 @@ class Resting:
                     nursery.start_soon(self._tend, name, at_work)
 
     def _next(self, at_work: set[str]) -> tuple[str, float]:
-        """Return whose turn it is, and when; never, while there are as many at work as may be."""
+        """The next subscription to commit, and when. Infinite while the maximum number is being
+        committed.
+        """
         if len(at_work) >= _AT_ONCE_MAX:
             return "", float("inf")
         idle = ((name, each.due_s) for name, each in self._places.items() if name not in at_work)
         return min(idle, key=lambda each: each[1], default=("", float("inf")))
 
     async def _tend(self, name: str, at_work: set[str]) -> None:
-        """Look after one, beside others: a log topic that does not answer holds up no other."""
+        """Look after one subscription, concurrently: a log topic that does not answer holds up no
+        other.
+        """
         place = self._places.get(name)
         if place is None:
-            # Released since its turn came.
+            # It was released in the meantime.
             at_work.discard(name)
             self._wakeup.set()
             return
@@ -147,12 +151,12 @@ class Resting:
 
     async def _commit(self, place: _RestingSubscription) -> None:
         live, now_s = place.live, self._clock.monotonic_s()
-        # A late commit of who consumed it until now may land on top of the first one.
+        # A late commit of the consumer that just stopped may overwrite the first one.
         due_s = now_s + (REFRESH_S if place.committed is live else _ASSERT_S)
         if not place.is_ours and await self._log.committed(
             live.name.consumer_group(self._namespace), place.log_topic
         ):
-            # Where another system's consumers are, they say.
+            # The offsets are those of another system's consumers.
             place.partitions, place.commit_due_s = {}, due_s
             return
         progress = TopicProgress(
@@ -166,7 +170,7 @@ class Resting:
         await progress.load()
         if progress.go_to(live.seek):
             await progress.load()
-        # Whoever consumes it again has begun to commit by himself.
+        # Otherwise a consumer has started, and commits itself.
         if self._places.get(str(live.name)) is place:
             if place.is_ours:
                 await progress.commit(now_s)
