@@ -9,10 +9,13 @@ schema in four bytes each, as Hermes writes them, and `framing` where Confluent'
 The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' own JSON envelope; Avro
 it leaves as it is; record headers tell the trace there, too. Readers know both: a native record
 carries the `dc` header, which Hermes never writes.
+
+Other producers may write records of any form into a topic. A header of theirs that is named like
+one of ours and holds something else is passed over. A record without an id is called by its place,
+`<datacentre>:<topic>:<partition>:<offset>`: each reading gives the same id.
 """
 
 import json
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -20,9 +23,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes_actors.model.names import is_name_part
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.schema import FRAME_BYTES, WriterSchema
-from hermes_actors.model.trace_context import TraceContext
+from hermes_actors.model.trace_context import TraceContext, clean_tracestate, is_traceparent
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -53,7 +57,8 @@ class Via(StrEnum):
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message. `published_at_ms` is the time of reception; 1 when a foreign record has none.
+    """One message. `published_at_ms` is the time of reception; of a record that others wrote it is
+    the record's timestamp.
 
     `propagated` are the publisher's request headers that travel to the subscriber, of a record that
     others wrote too never one by which the broker speaks (`is_reserved_header`), `dc` the
@@ -61,7 +66,8 @@ class Message(Struct, frozen=True, gc=False):
     ("" when none).
     `attributes` are those of a CloudEvent, without their prefix: none when it is no CloudEvent.
     `only_for` is the one subscription that a replayed message is for, "" for all of them.
-    `written_with` is the schema of a body in Avro, None for any other body.
+    `written_with` is the schema of a body in Avro, None for any other body. A tombstone's body is
+    empty; two headers beside the publisher's tell the subscriber of it.
     """
 
     id: str
@@ -76,6 +82,7 @@ class Message(Struct, frozen=True, gc=False):
     only_for: str = ""
     written_with: WriterSchema | None = None
     tracestate: str = ""
+    is_tombstone: bool = False
 
     @property
     def unframed_body(self) -> bytes:
@@ -119,7 +126,11 @@ _PROPAGATED_PREFIX = "h-"
 _ATTRIBUTE_PREFIX = "ce_"
 _DATA_TYPE, _DATA_TYPE_HEADER = "datacontenttype", "content-type"
 _ENVELOPE_MARK = b'"_w":true'
-_FOREIGN_TIMESTAMP_MS = 1
+ID_CHARACTERS_MAX = 255
+"""A longer id is not one of ours."""
+
+_OWN = frozenset({*_PLAIN, "traceparent", "tracestate", ONLY_FOR})
+_VIAS = {via.value.encode(): via.value for via in Via}
 _json = json.JSONDecoder()
 
 
@@ -183,91 +194,100 @@ def is_for_another(record: StoredRecord, subscription: str) -> bool:
     # Nearly every record has just the three of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
-    only_for = next((raw for name, raw in headers if name == ONLY_FOR), b"")
-    return bool(only_for) and only_for != subscription.encode()
+    if not headers or headers[0][0] != "id":
+        # Of others: `to_record` puts the id first.
+        return False
+    only_for = next((_text(raw) for name, raw in headers if name == ONLY_FOR), None) or ""
+    return is_name_part(only_for) and only_for != subscription
 
 
-def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Message:
-    """The message that a record holds; `make_id` serves foreign records, which have no id.
-
-    Raises UndecodableRecord.
-    """
+def from_record(record: StoredRecord) -> Message:
+    """The message that a record holds. Raises UndecodableRecord for a broken envelope."""
     headers = record.headers
-    if len(headers) == 3:
+    if len(headers) == 3 and not record.is_tombstone:
         # What `to_record` writes of a message without anything of its publisher's: nearly all.
         (first, raw_id), (second, raw_dc), (third, raw_via) = headers
-        if raw_id and raw_via and (first, second, third) == _PLAIN:
-            try:
+        if (first, second, third) == _PLAIN and (via := _VIAS.get(raw_via)) is not None:
+            message_id, dc = _text(raw_id), _text(raw_dc)
+            if message_id and dc is not None and _is_id(message_id):
                 return Message(
-                    raw_id.decode(),
-                    record.value,
-                    record.timestamp_ms,
-                    record.key,
-                    (),
-                    raw_dc.decode(),
-                    raw_via.decode(),
+                    message_id, record.value, record.timestamp_ms, record.key, (), dc, via
                 )
-            except UnicodeDecodeError as error:
-                raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
-    message_id = dc = via = traceparent = tracestate = only_for = None
+    own: dict[str, str] = {}
     version = schema_id = 0
     is_framed = False
     propagated: list[tuple[str, str]] = []
     attributes: list[tuple[str, str]] = []
-    try:
-        for name, raw in headers:
-            if name == "id":
-                message_id = raw.decode()
-            elif name == "dc":
-                dc = raw.decode()
-            elif name == "via":
-                via = raw.decode()
-            elif name == "traceparent":
-                traceparent = raw.decode()
-            elif name == "tracestate":
-                tracestate = raw.decode()
-            elif name == ONLY_FOR:
-                only_for = raw.decode()
-            elif name == _VERSION:
-                version = _number(raw)
-            elif name == _ID:
-                schema_id = _number(raw)
-            elif name == _FRAMING:
-                is_framed = raw == _CONFLUENT
-            elif name.startswith(_PROPAGATED_PREFIX):
-                plain = name[len(_PROPAGATED_PREFIX) :]
-                if not is_reserved_header(plain):
-                    propagated.append((plain, raw.decode()))
-            elif name.startswith(_ATTRIBUTE_PREFIX):
-                attributes.append((name[len(_ATTRIBUTE_PREFIX) :], raw.decode()))
-            elif name == _DATA_TYPE_HEADER:
-                attributes.append((_DATA_TYPE, raw.decode()))
-    except UnicodeDecodeError as error:
-        raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
+    for name, raw in headers:
+        if name == _VERSION:
+            version = _number(raw)
+        elif name == _ID:
+            schema_id = _number(raw)
+        elif name == _FRAMING:
+            is_framed = raw == _CONFLUENT
+        elif (text := _text(raw)) is None:
+            continue
+        elif name in _OWN:
+            own[name] = text
+        elif name.startswith(_PROPAGATED_PREFIX):
+            plain = name[len(_PROPAGATED_PREFIX) :]
+            if not is_reserved_header(plain):
+                propagated.append((plain, text))
+        elif name.startswith(_ATTRIBUTE_PREFIX):
+            attributes.append((name[len(_ATTRIBUTE_PREFIX) :], text))
+        elif name == _DATA_TYPE_HEADER:
+            attributes.append((_DATA_TYPE, text))
     if len(attributes) == 1 and attributes[0][0] == _DATA_TYPE:
         # Others write that header too; alone it makes no event.
         attributes = []
-    is_avro = version > 0 or schema_id > 0
-    if dc is None and not is_avro and _ENVELOPE_MARK in record.value:
-        message = _unwrap(record, tuple(propagated), tuple(attributes), make_id)
-        if traceparent:
-            return carrying(message, TraceContext(traceparent, tracestate or ""))
-        return message
+    is_avro = (version > 0 or schema_id > 0) and not record.is_tombstone
+    traceparent, tracestate = own.get("traceparent", ""), own.get("tracestate", "")
+    if "dc" not in own:
+        # Others may have written it.
+        traceparent = traceparent if is_traceparent(traceparent) else ""
+        tracestate = clean_tracestate(tracestate) if traceparent else ""
+        if not is_avro and _ENVELOPE_MARK in record.value:
+            message = _unwrap(record, tuple(propagated), tuple(attributes))
+            if traceparent:
+                return carrying(message, TraceContext(traceparent, tracestate))
+            return message
+    if record.is_tombstone:
+        propagated += _tombstone_headers(record.key)
+    message_id = own.get("id", "")
     return Message(
-        id=message_id or make_id(),
+        id=message_id if message_id and _is_id(message_id) else record.place,
         body=record.value,
-        # Kept from Hermes: a record without any of our marks has no time of publication.
-        published_at_ms=record.timestamp_ms if message_id else _FOREIGN_TIMESTAMP_MS,
+        published_at_ms=record.timestamp_ms,
         key=record.key,
         propagated=tuple(propagated),
-        dc=dc or "",
-        via=via or Via.LOCAL.value,
-        traceparent=traceparent or "",
+        dc=own.get("dc", ""),
+        via=_VIAS.get(own.get("via", "").encode(), Via.LOCAL.value),
+        traceparent=traceparent,
         attributes=tuple(attributes),
-        only_for=only_for or "",
+        only_for=own.get(ONLY_FOR, ""),
         written_with=WriterSchema(version, schema_id, is_framed) if is_avro else None,
-        tracestate=tracestate or "",
+        tracestate=tracestate,
+        is_tombstone=record.is_tombstone,
     )
+
+
+def _is_id(text: str) -> bool:
+    return text.isprintable() and len(text) <= ID_CHARACTERS_MAX
+
+
+def _tombstone_headers(key: bytes | None) -> Headers:
+    """What a subscriber needs to know of a tombstone: that it is one, and of which key."""
+    key_text = None if key is None else _text(key)
+    said = (("Hermes-Tombstone", "true"),)
+    return said if key_text is None else (*said, ("Partition-Key", key_text))
+
+
+def _text(raw: bytes) -> str | None:
+    """The text of bytes; None where they are not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _number(raw: bytes) -> int:
@@ -281,16 +301,17 @@ def header_text(name: str, raw: bytes) -> str:
     return str(number) if number else raw.decode("utf-8", "replace")
 
 
-def is_avro(record: StoredRecord | Record) -> bool:
+def is_avro(record: StoredRecord) -> bool:
     """True if the record says that its body is Avro."""
     headers = record.headers
     # Nearly every record of JSON has just the three of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
-    return any(name in (_VERSION, _ID) for name, _ in headers)
+    is_told = any(name in (_VERSION, _ID) and _number(raw) for name, raw in headers)
+    return is_told and not record.is_tombstone
 
 
-def is_enveloped(record: StoredRecord | Record) -> bool:
+def is_enveloped(record: StoredRecord) -> bool:
     """True if the body may lie within Hermes' envelope; else it is the record's value."""
     headers = record.headers
     # Where `to_record` puts them: then the body need not be searched.
@@ -300,23 +321,20 @@ def is_enveloped(record: StoredRecord | Record) -> bool:
 
 
 def enveloped(message: Message) -> bytes:
-    """The message in Hermes' JSON envelope. Its body goes in as it is, JSON or not."""
+    """The message in Hermes' JSON envelope. Its body goes in as it is, JSON or not; a tombstone's
+    is null.
+    """
     external = msgspec.json.encode(dict(message.propagated)) if message.propagated else b"{}"
     # The body goes in as it came, JSON or not: Hermes does the same, and its readers cut it out.
     return b'{"_w":true,"metadata":{"timestamp":%d,"id":%s,"externalMetadata":%s},"message":%s}' % (
         message.published_at_ms,
         msgspec.json.encode(message.id),
         external,
-        message.body,
+        b"null" if message.is_tombstone else message.body,
     )
 
 
-def _unwrap(
-    record: StoredRecord | Record,
-    propagated: Headers,
-    attributes: Headers,
-    make_id: Callable[[], str],
-) -> Message:
+def _unwrap(record: StoredRecord, propagated: Headers, attributes: Headers) -> Message:
     metadata, body = _split_envelope(record.value)
     external = metadata.get("externalMetadata")
     if not propagated and isinstance(external, dict):
@@ -327,9 +345,9 @@ def _unwrap(
         )
     timestamp = metadata.get("timestamp")
     return Message(
-        id=str(metadata.get("id") or metadata.get("messageId") or make_id()),
+        id=str(metadata.get("id") or metadata.get("messageId") or record.place),
         body=body,
-        published_at_ms=timestamp if type(timestamp) is int else _FOREIGN_TIMESTAMP_MS,
+        published_at_ms=timestamp if type(timestamp) is int else record.timestamp_ms,
         key=record.key,
         propagated=propagated,
         attributes=attributes,

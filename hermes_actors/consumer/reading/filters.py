@@ -27,7 +27,7 @@ from hermes_actors.model.message import (
     is_enveloped,
 )
 from hermes_actors.model.record import StoredRecord
-from hermes_actors.model.subscription import Filter
+from hermes_actors.model.subscription import Filter, Tombstones
 from hermes_actors.runtime.wakeup import Wakeup
 from hermes_actors.schema.avro import AvroSchema
 from hermes_actors.status.reasons import Code, Reason, because
@@ -82,7 +82,8 @@ def let_pass(_record: StoredRecord) -> None:
 
 
 class Screening:
-    """The screening of one subscription's records by its filters; `screen` asks them.
+    """The screening of one subscription's records by its filters; `screen` asks them. A filter of
+    the body leaves tombstones out.
 
     A filter that fails (the message is not JSON) leaves the message out, as in Hermes. Filters that
     take long are asked in a worker; a message whose filters take too long there becomes a dead
@@ -98,7 +99,6 @@ class Screening:
         bodies: Bodies,
     ) -> None:
         self._name = str(live.name)
-        self._make_id = parts.ids.message_id
         self._now_s = parts.clock.monotonic_s
         self._pool = parts.pool
         self._measures = measures
@@ -106,6 +106,7 @@ class Screening:
         self.screen: Screen = let_pass
         self._bodies = bodies
         self._wanted = tuple(live.subscription.filters)
+        self.skips_tombstones = live.subscription.tombstones is Tombstones.SKIP
         self._asked: tuple[Filter, ...] = ()
         # None: they are asked in a worker only.
         self._filters: Filters | None = None
@@ -123,6 +124,7 @@ class Screening:
         judged.
         """
         self._wanted = tuple(live.subscription.filters)
+        self.skips_tombstones = live.subscription.tombstones is Tombstones.SKIP
         self._changed.set()
 
     async def prepare(self) -> None:
@@ -157,12 +159,14 @@ class Screening:
         """Read a record if it is Avro, and ask the filters."""
         bodies, wanted = self._bodies, self._asked
         message = opened = None
+        of_body = next((each.type for each in wanted if each.type != "header"), "")
+        if of_body and record.is_tombstone:
+            return Filtered(of_body)
         asks_headers = any(each.type == "header" for each in wanted)
         if asks_headers or bodies.is_of_avro or is_enveloped(record) or is_avro(record):
             try:
-                message = bodies.of_topic(record, from_record(record, self._make_id))
-                is_looked_into = any(each.type != "header" for each in wanted)
-                opened = bodies.open(record, message, is_looked_into=is_looked_into)
+                message = bodies.of_topic(record, from_record(record))
+                opened = bodies.open(record, message, is_looked_into=bool(of_body))
             except UndecodableRecord:
                 # It becomes a dead letter when it is taken up.
                 return None

@@ -29,8 +29,6 @@ _KEY = "partitionkey"
 _NAME = re.compile(r"[a-z0-9]+")
 # What may stand in a header as it is: all that can be seen but `"` and `%` (the HTTP binding).
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
-# A record that others wrote says not when it was published.
-_UNKNOWN_TIME_MS = 1
 # The year 10000, which RFC 3339 cannot write: records of others may say anything.
 _TIME_MS_END = 253_402_300_800_000
 
@@ -99,14 +97,14 @@ class CloudEvents:
                 name: value for name, value in message.attributes if _NAME.fullmatch(name) and value
             }
         else:
-            if _UNKNOWN_TIME_MS < message.published_at_ms < _TIME_MS_END:
+            if 0 <= message.published_at_ms < _TIME_MS_END:
                 attributes["time"] = _time(message.published_at_ms)
             attributes |= self._instead
         content_type = attributes.pop(_DATA_TYPE, self._content_type)
         if message.key and _KEY not in attributes:
             with suppress(UnicodeDecodeError):
                 attributes[_KEY] = message.key.decode()
-        lines = [b"Content-Type: %b\r\n" % _one_line(content_type)]
+        lines = [] if message.is_tombstone else [b"Content-Type: %b\r\n" % _one_line(content_type)]
         lines += [
             b"ce-%b: %b\r\n" % (name.encode("ascii"), _encoded(value))
             for name, value in attributes.items()
@@ -209,11 +207,11 @@ def request_head(
     subscription: Subscription, authorization: str, content_type: str = CONTENT_TYPE
 ) -> RequestHead:
     """Return the unchanging lines of each push; `authorization` is the header's value or "" for
-    none, `content_type` what all bodies are that it is for.
+    none, `content_type` what all bodies are that it is for, "" where they are empty.
     """
     ours: list[tuple[str, str]] = [
         ("User-Agent", USER_AGENT),
-        ("Content-Type", content_type),
+        *([("Content-Type", content_type)] if content_type else []),
         ("Keep-Alive", "true"),
     ]
     taken = set(_OURS | _FRAMING)

@@ -34,8 +34,6 @@ class Fact(IntFlag):
     """Stored, and not settled for at least one subscription."""
     DEAD_LETTERED = 32
     """An open dead letter holds the message."""
-    WITHOUT_ID = 64
-    """A record without an id, which only its place tells from others."""
     EXPECTED = 128
     """Answered with 201 at a time that is neither too young nor too old: it must be stored,
     whatever else was said of it at other times.
