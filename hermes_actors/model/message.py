@@ -122,6 +122,7 @@ _PLAIN = ("id", "dc", "via")
 _VERSION, _ID, _FRAMING = "sv", "sid", "framing"
 _NUMBER_BYTES = 4
 _CONFLUENT = b"confluent"
+_BINARY = frozenset({"via", _VERSION, _ID, _FRAMING})
 _PROPAGATED_PREFIX = "h-"
 _ATTRIBUTE_PREFIX = "ce_"
 _DATA_TYPE, _DATA_TYPE_HEADER = "datacontenttype", "content-type"
@@ -129,7 +130,6 @@ _ENVELOPE_MARK = b'"_w":true'
 ID_CHARACTERS_MAX = 255
 """A longer id is not one of ours."""
 
-_OWN = frozenset({*_PLAIN, "traceparent", "tracestate", ONLY_FOR})
 _VIAS = {via.value.encode(): via.value for via in Via}
 _json = json.JSONDecoder()
 
@@ -207,72 +207,91 @@ def from_record(record: StoredRecord) -> Message:
     if len(headers) == 3 and not record.is_tombstone:
         # What `to_record` writes of a message without anything of its publisher's: nearly all.
         (first, raw_id), (second, raw_dc), (third, raw_via) = headers
-        if (first, second, third) == _PLAIN and (via := _VIAS.get(raw_via)) is not None:
-            message_id, dc = _text(raw_id), _text(raw_dc)
-            if message_id and dc is not None and _is_id(message_id):
-                return Message(
-                    message_id, record.value, record.timestamp_ms, record.key, (), dc, via
-                )
-    own: dict[str, str] = {}
+        if (first, second, third) == _PLAIN and (own_via := _VIAS.get(raw_via)):
+            try:
+                own_id = raw_id.decode()
+                if 0 < len(own_id) <= ID_CHARACTERS_MAX and own_id.isprintable():
+                    return Message(
+                        own_id,
+                        record.value,
+                        record.timestamp_ms,
+                        record.key,
+                        (),
+                        raw_dc.decode(),
+                        own_via,
+                    )
+            except UnicodeDecodeError:
+                pass
+    message_id = dc = traceparent = tracestate = only_for = None
+    via = Via.LOCAL.value
     version = schema_id = 0
     is_framed = False
     propagated: list[tuple[str, str]] = []
     attributes: list[tuple[str, str]] = []
-    for name, raw in headers:
-        if name == _VERSION:
-            version = _number(raw)
-        elif name == _ID:
-            schema_id = _number(raw)
-        elif name == _FRAMING:
-            is_framed = raw == _CONFLUENT
-        elif (text := _text(raw)) is None:
-            continue
-        elif name in _OWN:
-            own[name] = text
-        elif name.startswith(_PROPAGATED_PREFIX):
-            plain = name[len(_PROPAGATED_PREFIX) :]
-            if not is_reserved_header(plain):
-                propagated.append((plain, text))
-        elif name.startswith(_ATTRIBUTE_PREFIX):
-            attributes.append((name[len(_ATTRIBUTE_PREFIX) :], text))
-        elif name == _DATA_TYPE_HEADER:
-            attributes.append((_DATA_TYPE, text))
+    try:
+        for name, raw in headers:
+            if name == "id":
+                message_id = raw.decode()
+            elif name == "dc":
+                dc = raw.decode()
+            elif name == "via":
+                via = _VIAS.get(raw, via)
+            elif name == "traceparent":
+                traceparent = raw.decode()
+            elif name == "tracestate":
+                tracestate = raw.decode()
+            elif name == ONLY_FOR:
+                only_for = raw.decode()
+            elif name == _VERSION:
+                version = _number(raw)
+            elif name == _ID:
+                schema_id = _number(raw)
+            elif name == _FRAMING:
+                is_framed = raw == _CONFLUENT
+            elif name.startswith(_PROPAGATED_PREFIX):
+                plain = name[len(_PROPAGATED_PREFIX) :]
+                if not is_reserved_header(plain):
+                    propagated.append((plain, raw.decode()))
+            elif name.startswith(_ATTRIBUTE_PREFIX):
+                attributes.append((name[len(_ATTRIBUTE_PREFIX) :], raw.decode()))
+            elif name == _DATA_TYPE_HEADER:
+                attributes.append((_DATA_TYPE, raw.decode()))
+    except UnicodeDecodeError:
+        # Others wrote it: ours are text, but for the numbers.
+        readable = [each for each in headers if each[0] in _BINARY or _text(each[1]) is not None]
+        return from_record(replace(record, headers=tuple(readable)))
     if len(attributes) == 1 and attributes[0][0] == _DATA_TYPE:
         # Others write that header too; alone it makes no event.
         attributes = []
     is_avro = (version > 0 or schema_id > 0) and not record.is_tombstone
-    traceparent, tracestate = own.get("traceparent", ""), own.get("tracestate", "")
-    if "dc" not in own:
+    if dc is None:
         # Others may have written it.
-        traceparent = traceparent if is_traceparent(traceparent) else ""
-        tracestate = clean_tracestate(tracestate) if traceparent else ""
+        traceparent = traceparent if traceparent and is_traceparent(traceparent) else None
+        tracestate = clean_tracestate(tracestate) if traceparent and tracestate else None
         if not is_avro and _ENVELOPE_MARK in record.value:
             message = _unwrap(record, tuple(propagated), tuple(attributes))
             if traceparent:
-                return carrying(message, TraceContext(traceparent, tracestate))
+                return carrying(message, TraceContext(traceparent, tracestate or ""))
             return message
     if record.is_tombstone:
         propagated += _tombstone_headers(record.key)
-    message_id = own.get("id", "")
+    if message_id and not (message_id.isprintable() and len(message_id) <= ID_CHARACTERS_MAX):
+        message_id = None
     return Message(
-        id=message_id if message_id and _is_id(message_id) else record.place,
+        id=message_id or record.place,
         body=record.value,
         published_at_ms=record.timestamp_ms,
         key=record.key,
         propagated=tuple(propagated),
-        dc=own.get("dc", ""),
-        via=_VIAS.get(own.get("via", "").encode(), Via.LOCAL.value),
-        traceparent=traceparent,
+        dc=dc or "",
+        via=via,
+        traceparent=traceparent or "",
         attributes=tuple(attributes),
-        only_for=own.get(ONLY_FOR, ""),
+        only_for=only_for or "",
         written_with=WriterSchema(version, schema_id, is_framed) if is_avro else None,
-        tracestate=tracestate,
+        tracestate=tracestate or "",
         is_tombstone=record.is_tombstone,
     )
-
-
-def _is_id(text: str) -> bool:
-    return text.isprintable() and len(text) <= ID_CHARACTERS_MAX
 
 
 def _tombstone_headers(key: bytes | None) -> Headers:
