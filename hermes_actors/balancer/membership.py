@@ -110,7 +110,7 @@ class Membership:
                 await lease.wait_lost()
                 nursery.cancel_scope.cancel()
             _logger.warning(
-                "node %s was counted out in %s; what it runs is stopped, and it joins again",
+                "the lease of node %s in %s has expired; its consumers stop, and it joins again",
                 self._node,
                 coordination.dc,
             )

@@ -81,7 +81,7 @@ class CoordinationReader:
         try:
             await run_until(stop, self._follow)
         finally:
-            self._coordination.report("nobody reads the coordination log")
+            self._coordination.report("the reader of the coordination log is not running")
 
     async def _follow(self) -> None:
         await self._tail.run(
@@ -131,7 +131,9 @@ class CoordinationReader:
             if settings is None:
                 await log.topics.create(topic, SETTINGS)
             elif not settings.log_append_time:
-                _logger.warning("%s was stamped by its writers; from now on the log does", topic)
+                _logger.warning(
+                    "%s was stamped by its writers; from now on the log stamps it", topic
+                )
                 partitions = settings.partitions
                 await log.topics.alter(topic, replace(SETTINGS, partitions=partitions))
         except ValueError as error:
@@ -150,8 +152,8 @@ class CoordinationReader:
             return True
         self._begin_next()
         _logger.warning(
-            "coordination of %s is read anew, and this node takes part under a new id: its log has "
-            "[%d, %d), %d was read",
+            "the coordination log of %s is read again, and this node joins under a new id: it has "
+            "offsets [%d, %d), and was read up to %d",
             self._coordination.dc,
             start,
             end,

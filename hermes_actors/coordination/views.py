@@ -266,9 +266,9 @@ def unassigned_reason(
     if not state.members:
         return "no node with the role consumers takes part"
     if ownership.targets:
-        return "its nodes to be wait; see waiting"
+        return "its planned owners wait for others to release it; see waiting"
     if not state.leader:
-        return "there is no leader: a node is about to claim that, within a few seconds"
+        return "there is no leader yet; a node will claim the leadership within a few seconds"
     return no_room(state, draining, limits) or "the leader has not planned it yet"
 
 

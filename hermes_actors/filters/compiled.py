@@ -82,7 +82,7 @@ class PathFilter:
         *,
         is_for_avro: bool,
     ) -> None:
-        assert wanted.path, "looked at before"
+        assert wanted.path, "checked by require_known"
         self._path = path(wanted.path)
         self._text_of = text_of
         self._is_for_avro = is_for_avro
@@ -111,7 +111,7 @@ class HeaderFilter:
     """A propagated header with exactly this name must exist and match."""
 
     def __init__(self, wanted: Filter) -> None:
-        assert wanted.header, "looked at before"
+        assert wanted.header, "checked by require_known"
         self._name = wanted.header
         self._matches = Pattern(wanted.matcher).matches
 

@@ -74,7 +74,7 @@ class CompiledPath:
             return (document,)
         if self._steps is not None:
             return _walk(document, self._steps)
-        assert self._query is not None, "it is walked, or the library's"
+        assert self._query is not None, "a path without steps has a query"
         try:
             return self._query.find(document).values()
         except (JSONPathError, RecursionError) as error:

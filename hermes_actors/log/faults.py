@@ -34,7 +34,7 @@ class Faults:
     def _reset_plain(self) -> None:
         self.delay_s: tuple[float, float] | None = None
         """Appends take a uniform time between these bounds: a loaded or far broker. One that takes
-        longer than the log's `append_timeout_s` is Unknown to its caller. Seen by
+        longer than the log's `append_timeout_s` is Unknown for its caller. Seen by
         `tests/live/test_kafka_faults.py::test_a_slow_broker_makes_appends_slow_and_beyond_the_time_out_unknown`."""
         self.read_delay_s: tuple[float, float] | None = None
         """Reads, look-ups and commits take a uniform time between these bounds. Seen by
@@ -44,17 +44,17 @@ class Faults:
         refused, not enough in-sync replicas. Seen by
         `tests/live/test_three_brokers.py::test_too_few_replicas_in_sync_are_unavailable_and_nothing_is_stored`."""
         self.acknowledgement_lost_rate = 0.0
-        """An append is stored, but its acknowledgement never comes: the connection broke between
-        the two. The caller has an Unknown at once. Seen by
+        """An append is stored, but its acknowledgement is lost: the connection broke between the
+        two. The caller gets Unknown at once. Seen by
         `tests/live/test_kafka_faults.py::test_an_acknowledgement_lost_after_storing_is_unknown_at_ack_leader`."""
         self.partial_rate = 0.0
-        """Of a batch of several records only a prefix is stored, the rest is Unavailable: the
-        batch went as several requests and the broker left between two. (In Kafka the request that
-        was on its way may also be Unknown.) Seen by
+        """Only a prefix of a batch is stored, the rest is Unavailable: the batch was sent as
+        several requests, and the broker went away between two. (In Kafka the request in flight
+        may also be Unknown.) Seen by
         `tests/live/test_kafka_faults.py::test_of_a_batch_of_several_requests_only_a_prefix_is_stored`."""
         self.late_store = True
-        """A request whose caller gave up (time-out, cancelled) is stored all the same when the
-        broker gets to it: it lay in a socket buffer. Seen by
+        """A request whose caller gave up (time-out, cancelled) is stored nevertheless when the
+        broker gets to it: it was in a socket buffer. Seen by
         `tests/live/test_kafka_faults.py::test_a_request_whose_caller_has_given_up_is_stored_late`.
         False: it is dropped. Seen by
         `tests/live/test_kafka_faults.py::test_a_request_that_a_dead_connection_swallowed_is_unknown_and_never_stored`."""
@@ -65,8 +65,8 @@ class Faults:
         """Commits raise LogUnavailable and are not stored: no group coordinator. Seen by
         `tests/live/test_kafka_faults.py::test_a_cluster_that_is_cut_off_refuses_appends_reads_and_commits_and_stores_nothing`."""
         self.stale_commits = False
-        """Look-ups of commits show the last but one of each partition: a former owner's lower
-        commit came last, or the coordinator moved and lost the last one. Seen by
+        """Look-ups return the previous commit of each partition: a former owner's lower commit
+        came last, or the coordinator moved and lost the last one. Seen by
         `tests/live/test_kafka_faults.py::test_a_former_owners_lower_commit_overwrites_the_owners`."""
 
     @property

@@ -61,7 +61,7 @@ async def open_part(
     """Take part during the block; at its end the node leaves, and other nodes take over."""
     config, clock, control = node.config, environment.clock, node.control
     coordination = node.coordination
-    assert coordination is not None, "it is followed before"
+    assert coordination is not None, "open_coordination comes first"
     presence = node.presence = Presence()
     releases = Releases(coordination, clock)
     balancer = config.consumers.balancer

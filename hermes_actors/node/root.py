@@ -141,8 +141,9 @@ async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authe
     if not (config.frontend.authentication.enabled or config.management.authentication.enabled):
         if fields := config.security.mechanism_fields:
             _logger.warning(
-                "nobody is asked who he is: %s without effect; set frontend.authentication.enabled "
-                "or management.authentication.enabled to true, or leave the mechanisms out",
+                "authentication is disabled: %s without effect; set "
+                "frontend.authentication.enabled or management.authentication.enabled to "
+                "true, or remove the mechanisms",
                 f"{', '.join(fields)} {'is' if len(fields) == 1 else 'are'}",
             )
         return None

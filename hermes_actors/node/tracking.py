@@ -32,7 +32,7 @@ async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterat
         )
         for dc in logs
     }
-    # A separate generator, so that a node without tracking draws the same numbers as before.
+    # A separate generator, so that tracking does not change the draws of other parts.
     rng = random.Random(node.boot_id)  # noqa: S311 -- jitter, not secrets
     writers = {
         dc: TrackingWriter(

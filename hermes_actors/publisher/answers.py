@@ -79,7 +79,7 @@ def answer_to(outcome: Settled, message_id: str, topic: str, *, has_body: bool) 
         return Answer(outcome.status, message_id, headers=_REPLAYED)
     status = _WITHOUT_ERROR.get(type(outcome))
     if status is not None:
-        assert status, "nobody waits for this answer"
+        assert status, "an abandoned publish gets no answer"
         return Answer(status, message_id)
     # Otherwise the unread rest of the body would be parsed as the next request.
     return error_answer(error_of(outcome, topic), message_id, closes=not has_body)

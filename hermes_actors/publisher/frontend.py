@@ -92,7 +92,7 @@ class Frontend:
         self.drain.on_closed.append(batches.end_all)
         measures.watch(self.gateway.demands, batches)
         if config.authentication.enabled:
-            assert authenticator is not None, "who asks for accounts brings the mechanisms"
+            assert authenticator is not None, "authentication needs an authenticator"
             self.gateway.security = PublishSecurity(
                 authenticator,
                 config.authentication.mode == "pro_active",

@@ -135,7 +135,7 @@ class Pending:
 
     def validating(self) -> None:
         """Enter VALIDATING: its body is complete and is being checked."""
-        assert self.state == ADMITTED, "its body comes once"
+        assert self.state == ADMITTED, "its body is complete only once"
         self.state = VALIDATING
         self.has_body = True
 
@@ -150,7 +150,7 @@ class Pending:
 
     def sent(self) -> None:
         """Record that an append of it begins, the first one or one to another datacentre."""
-        assert self.state in (QUEUED, SENT), "nothing is begun for what is done"
+        assert self.state in (QUEUED, SENT), "no append begins once it is done"
         self.state = SENT
         self.is_sent = True
 
@@ -165,7 +165,7 @@ class Pending:
             keeper.concluded(self.offer, [type(each) is Stored for each in outcomes])
         if self.state is SETTLED:
             return False
-        assert self._known is None, "its fate is told once"
+        assert self._known is None, "its append ends only once"
         if stored_count(outcomes) < self.count:
             if keeper is not None:
                 self._known = [each if isinstance(each, Stored) else None for each in outcomes]
@@ -216,7 +216,7 @@ class Pending:
         """Offer these messages to the spool, all or none. `is_sent`: an append of them is under
         way.
         """
-        assert self.state in (QUEUED, SENT), "only what was found good is kept, and once"
+        assert self.state in (QUEUED, SENT), "only checked messages are kept, and only once"
         route, spool = self.route, self.route.spool
         if spool is None:
             return False
@@ -269,7 +269,7 @@ class Pending:
         if known is None:
             self.end(outcome)
         else:
-            assert keeper is not None, "it has the others"
+            assert keeper is not None, "the spool has the other messages"
             outcomes = [outcome if each is None else each for each in known]
             now_s = keeper.clock.monotonic_s()
             self.end(outcomes[0], outcomes)
@@ -278,7 +278,7 @@ class Pending:
 
     def end(self, outcome: Settled, outcomes: Sequence[Settled] | None = None) -> None:
         """Settle it with one outcome, or with one for each message. The caller counts it."""
-        assert self.state is not SETTLED, "it is told once"
+        assert self.state is not SETTLED, "it is settled only once"
         self.state = SETTLED
         self.is_done = True
         self.outcome = outcome

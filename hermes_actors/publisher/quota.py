@@ -86,7 +86,7 @@ class Quotas:
     """The quotas of one node. It needs no timer: the next request catches up on overdue checks."""
 
     def __init__(self, config: ThroughputConfig, now_s: float) -> None:
-        assert config.type != "unlimited", "then there is nothing to keep"
+        assert config.type != "unlimited", "no quotas are configured"
         self._is_dynamic = config.type == "dynamic"
         self._max_per_s = float(
             config.dynamic_max_bytes_per_s if self._is_dynamic else config.fixed_max_bytes_per_s

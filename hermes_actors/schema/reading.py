@@ -113,7 +113,7 @@ class AvroReader:
         schema = loop_schema(SchemaKind.AVRO, text)
         if isinstance(schema, Refused):
             raise UndecodableAvro(schema.message)
-        assert isinstance(schema, AvroSchema), "it is soon read"
+        assert isinstance(schema, AvroSchema), "is_soon_read was True"
         return schema
 
     async def read_aside(

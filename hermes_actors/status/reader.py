@@ -57,7 +57,7 @@ class StatusReader:
         try:
             await run_until(stop, self._follow)
         finally:
-            self._report("nobody reads it")
+            self._report("its reader is not running")
 
     async def _follow(self) -> None:
         await self._tail.run(self._read, self._trouble, self._begin_again)
@@ -67,7 +67,7 @@ class StatusReader:
         self._fold.forget(self._clock.monotonic_s())
 
     def _begin_again(self, reason: str) -> None:
-        self._trouble(f"it is read anew: {reason}")
+        self._trouble(f"it is read again: {reason}")
 
     async def _read(self) -> None:
         await self._tail.follow(await self._start(), self._take)

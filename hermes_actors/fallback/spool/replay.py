@@ -124,7 +124,7 @@ class Replayer:
         batch: list[Waiting] = []
         now_s, size_bytes = self._now_s(), 0
         for each in islice(entries, self.records_max):
-            assert each.place is not None, "only what is written arrives"
+            assert each.place is not None, "queued entries are on the disk"
             size_bytes += each.place.size_bytes
             if each.held_until_s > now_s or (batch and size_bytes > self.bytes_max):
                 break

@@ -20,9 +20,9 @@ _SAID_EACH_S = 60.0
 _logger = logging.getLogger(__name__)
 
 UNREAD_S = 30.0
-"""How long an answer may wait for a client that reads nothing of it."""
+"""How long an answer may stay unread by its client."""
 IDLE_S = 60.0
-"""How long a connection may wait for its next request."""
+"""How long a connection may be idle between requests."""
 LEAVE_S = 0.5
 """How long a connection may stay idle when its listener ends. A request that is already on its way
 is answered, and its client then moves on.

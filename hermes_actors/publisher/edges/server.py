@@ -111,7 +111,7 @@ class HttpServer:
                 each.sweep(now_s)
             except Exception:
                 # If the sweep failed, no connection of the node would have a time limit any more.
-                _logger.exception("A connection's times cannot be looked after; it is closed")
+                _logger.exception("Checking a connection's time limits failed; it is closed")
                 each.abort()
 
     async def _sweep(self) -> None:
@@ -254,7 +254,7 @@ class _AcceptedSocket(asyncio.Protocol):
         request.
         """
         connection = self._connection
-        assert connection is not None, "it has a place"
+        assert connection is not None, "the protocol has been chosen"
         self._is_known = True
         self.data_received = connection.received  # type: ignore[method-assign]
         self.pause_writing = connection.paused  # type: ignore[method-assign]

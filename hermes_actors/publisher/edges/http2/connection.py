@@ -255,7 +255,7 @@ class Http2Connection:
         """Begin a request; as `hypercorn.typing.TaskGroup.spawn_app`."""
         self.due_s, self._since_s = 0.0, self.edge.now_s
         event, pairs = self._begun, scope["headers"]
-        assert event is not None, "hypercorn begins what it is given"
+        assert event is not None, "hypercorn begins only requests that it was given"
         fields = dict(pairs)
         expected_bytes = CHUNKED if event.stream_ended is None else ABSENT
         if b"content-length" in fields:

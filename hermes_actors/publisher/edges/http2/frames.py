@@ -14,7 +14,7 @@ TURN_BYTES = 65_536
 _HEAD_BYTES_A_FRAME = 16
 """This many bytes of a head count as one frame, because a single byte may encode a whole field."""
 _FRAME_BYTES_MAX = 16_384
-"""The frame size that the server announces (RFC 9113, 4.2)."""
+"""Maximum frame size that the server allows (RFC 9113, 4.2)."""
 _SETTINGS_MAX = 1_000
 """Settings that one client may send in total; each costs time for all of its streams."""
 
