@@ -1,18 +1,19 @@
-"""A message, and the two forms in which a log holds it.
+"""A message, and its two record forms.
 
-The native form keeps the body as sent and puts all else into record headers: `id`, `dc` (of the
-publisher), `via`, `traceparent` and `tracestate`, `only-for` (of a replayed message that one
-subscription alone is to get), `h-<Name>` for each propagated request header, and `ce_<name>` for
-each attribute of a CloudEvent, as CloudEvents' own binding for Kafka has them (`datacontenttype` is
-`content-type` there). A message in Avro also has `sv` and `sid`, the version and the id of its
-schema in four bytes each, as Hermes writes them, and `framing` where Confluent's framing begins it.
-The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' own JSON envelope; Avro
-it leaves as it is; record headers tell the trace there, too. Readers know both: a native record
-carries the `dc` header, which Hermes never writes.
+The native form keeps the body as sent and puts everything else into record headers: `id`, `dc` (of
+the publisher), `via`, `traceparent` and `tracestate`, `only-for` (of a replayed message for one
+subscription only), `h-<Name>` for each propagated request header, and `ce_<name>` for each
+attribute of a CloudEvent, as in CloudEvents' own binding for Kafka (where `datacontenttype` is
+`content-type`). An Avro message also has `sv` and `sid`, the version and the id of its schema in
+four bytes each, as Hermes writes them, and `framing` if it begins with Confluent's framing.
 
-Other producers may write records of any form into a topic. A header of theirs that is named like
-one of ours and holds something else is passed over. A record without an id is called by its place,
-`<datacentre>:<topic>:<partition>:<offset>`: each reading gives the same id.
+The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' JSON envelope, except
+Avro; the trace is in record headers there, too. Readers know both forms: a native record has the
+`dc` header, which Hermes never writes.
+
+Other producers may write any records into a topic. Their headers may have the names of ours and
+hold something else; those are ignored. The id of a record without one is its place,
+`<datacentre>:<topic>:<partition>:<offset>`, so each reading gives the same id.
 """
 
 import json
@@ -35,20 +36,22 @@ _RESERVED = frozenset({"messageid", "webhook-id", "webhook-signature", "webhook-
 
 
 def is_reserved_header(name: str) -> bool:
-    """True for a header by which the broker speaks to subscribers: a publisher's never travels."""
+    """True for a header that the broker itself sends to subscribers: publishers' values are not
+    propagated.
+    """
     lower = name.lower()
     return lower.startswith(_RESERVED_PREFIX) or lower in _RESERVED
 
 
 class Envelope(StrEnum):
-    """Which record form is written."""
+    """The record form to write."""
 
     NATIVE = "native"
     HERMES = "hermes"
 
 
 class Via(StrEnum):
-    """The way a message took into its log."""
+    """How a message got into its log."""
 
     LOCAL = "local"
     FALLBACK = "fallback"
@@ -57,17 +60,18 @@ class Via(StrEnum):
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message. `published_at_ms` is the time of reception; of a record that others wrote it is
-    the record's timestamp.
+    """One message. `published_at_ms` is when it was received; of a foreign record it is the
+    record's timestamp.
 
-    `propagated` are the publisher's request headers that travel to the subscriber, of a record that
-    others wrote too never one by which the broker speaks (`is_reserved_header`), `dc` the
-    publisher's datacentre ("" when unknown), `traceparent` and `tracestate` the W3C trace context
-    ("" when none).
-    `attributes` are those of a CloudEvent, without their prefix: none when it is no CloudEvent.
-    `only_for` is the one subscription that a replayed message is for, "" for all of them.
-    `written_with` is the schema of a body in Avro, None for any other body. A tombstone's body is
-    empty; two headers beside the publisher's tell the subscriber of it.
+    `propagated` are the publisher's request headers for subscribers; they never include one that
+    the broker sends itself (`is_reserved_header`), also if another program wrote the record. `dc`
+    is the publisher's datacentre, `traceparent` and `tracestate` the W3C trace context; empty
+    strings if unknown.
+
+    `attributes` are those of a CloudEvent, without prefix; empty if it is none. `only_for` is the
+    only subscription for a replayed message; empty string: all. `written_with` is the schema of an
+    Avro body; None for other bodies. A tombstone has an empty body; its `propagated` headers also
+    say that it is one, and give its key.
     """
 
     id: str
@@ -86,37 +90,37 @@ class Message(Struct, frozen=True, gc=False):
 
     @property
     def unframed_body(self) -> bytes:
-        """The body without Confluent's framing, where it has that."""
+        """The body without Confluent's framing."""
         written_with = self.written_with
         is_framed = written_with is not None and written_with.is_framed
         return self.body[FRAME_BYTES:] if is_framed else self.body
 
     @property
     def headers_size(self) -> int:
-        """How many characters its publisher's headers and attributes have together."""
+        """The total length of its publisher's headers and attributes in characters."""
         pairs = (*self.propagated, *self.attributes)
         trace = len(self.traceparent) + len(self.tracestate)
         return trace + sum([len(name) + len(value) for name, value in pairs])
 
 
 def trace_of(message: Message) -> TraceContext | None:
-    """The trace that the message belongs to; None when it belongs to none."""
+    """The message's trace context, or None."""
     return TraceContext(message.traceparent, message.tracestate) if message.traceparent else None
 
 
 def carrying(message: Message, trace: TraceContext) -> Message:
-    """The message as a part of this trace."""
+    """The message with this trace context."""
     if message.traceparent == trace.traceparent:
         return message
     return replace(message, traceparent=trace.traceparent, tracestate=trace.tracestate)
 
 
 class UndecodableRecord(Exception):
-    """The record is in neither form; the message says why. It must not block its partition."""
+    """The record has neither form; the message says why. It must not block its partition."""
 
 
 ONLY_FOR = "only-for"
-"""The record header with the name of the one subscription that is to get the message."""
+"""The record header with the only subscription that gets the message."""
 
 _PLAIN = ("id", "dc", "via")
 _VERSION, _ID, _FRAMING = "sv", "sid", "framing"
@@ -128,14 +132,14 @@ _ATTRIBUTE_PREFIX = "ce_"
 _DATA_TYPE, _DATA_TYPE_HEADER = "datacontenttype", "content-type"
 _ENVELOPE_MARK = b'"_w":true'
 ID_CHARACTERS_MAX = 255
-"""A longer id is not one of ours."""
+"""Maximum length of an id; a longer one in a record is ignored."""
 
 _VIAS = {via.value.encode(): via.value for via in Via}
 _json = json.JSONDecoder()
 
 
 def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str = "") -> Record:
-    """The record that stores this message; `via` is the way that it takes, "" its own `via`."""
+    """Encode the message as a record; `via` replaces the message's own `via` if not empty."""
     propagated = tuple(
         (_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated
     )
@@ -180,7 +184,7 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
 
 
 def _written(schema: WriterSchema) -> tuple[tuple[str, bytes], ...]:
-    """The record headers that tell the schema of a body."""
+    """The record headers for the schema of a body."""
     numbers = ((_VERSION, schema.version), (_ID, schema.id))
     told = tuple(
         (name, number.to_bytes(_NUMBER_BYTES, "big")) for name, number in numbers if number
@@ -189,23 +193,23 @@ def _written(schema: WriterSchema) -> tuple[tuple[str, bytes], ...]:
 
 
 def is_for_another(record: StoredRecord, subscription: str) -> bool:
-    """True for a replayed record that only another subscription of the topic is to get."""
+    """True for a replayed record that is only for another subscription of the topic."""
     headers = record.headers
-    # Nearly every record has just the three of the native form.
+    # The common case: only the three headers of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
     if not headers or headers[0][0] != "id":
-        # Of others: `to_record` puts the id first.
+        # A foreign record: `to_record` puts the id first.
         return False
     only_for = next((_text(raw) for name, raw in headers if name == ONLY_FOR), None) or ""
     return is_name_part(only_for) and only_for != subscription
 
 
 def from_record(record: StoredRecord) -> Message:
-    """The message that a record holds. Raises UndecodableRecord for a broken envelope."""
+    """Decode a message from a record. Raises UndecodableRecord for a broken envelope."""
     headers = record.headers
     if len(headers) == 3 and not record.is_tombstone:
-        # What `to_record` writes of a message without anything of its publisher's: nearly all.
+        # The common case: what `to_record` writes for a message without propagated headers.
         (first, raw_id), (second, raw_dc), (third, raw_via) = headers
         if (first, second, third) == _PLAIN and (own_via := _VIAS.get(raw_via)):
             try:
@@ -257,15 +261,15 @@ def from_record(record: StoredRecord) -> Message:
             elif name == _DATA_TYPE_HEADER:
                 attributes.append((_DATA_TYPE, raw.decode()))
     except UnicodeDecodeError:
-        # Others wrote it: ours are text, but for the numbers.
+        # A foreign record. Our own headers are text, except for numbers.
         readable = [each for each in headers if each[0] in _BINARY or _text(each[1]) is not None]
         return from_record(replace(record, headers=tuple(readable)))
     if len(attributes) == 1 and attributes[0][0] == _DATA_TYPE:
-        # Others write that header too; alone it makes no event.
+        # Other programs write this header too; by itself it does not make an event.
         attributes = []
     is_avro = (version > 0 or schema_id > 0) and not record.is_tombstone
     if dc is None:
-        # Others may have written it.
+        # Perhaps a foreign record: its trace has not been checked.
         traceparent = traceparent if traceparent and is_traceparent(traceparent) else None
         tracestate = clean_tracestate(tracestate) if traceparent and tracestate else None
         if not is_avro and _ENVELOPE_MARK in record.value:
@@ -295,14 +299,14 @@ def from_record(record: StoredRecord) -> Message:
 
 
 def _tombstone_headers(key: bytes | None) -> Headers:
-    """What a subscriber needs to know of a tombstone: that it is one, and of which key."""
+    """Tell the subscriber that the message is a tombstone, and its key."""
     key_text = None if key is None else _text(key)
     said = (("Hermes-Tombstone", "true"),)
     return said if key_text is None else (*said, ("Partition-Key", key_text))
 
 
 def _text(raw: bytes) -> str | None:
-    """The text of bytes; None where they are not UTF-8."""
+    """Decode UTF-8; None for other bytes."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -310,20 +314,20 @@ def _text(raw: bytes) -> str | None:
 
 
 def _number(raw: bytes) -> int:
-    """The number in a record header; 0 for what is none."""
+    """The number in a record header; 0 if it is none."""
     return int.from_bytes(raw, "big") if len(raw) == _NUMBER_BYTES else 0
 
 
 def header_text(name: str, raw: bytes) -> str:
-    """A record header as people read it: the version and the id of a schema as numbers."""
+    """A record header for people: the version and id of a schema as numbers."""
     number = _number(raw) if name in (_VERSION, _ID) else 0
     return str(number) if number else raw.decode("utf-8", "replace")
 
 
 def is_avro(record: StoredRecord) -> bool:
-    """True if the record says that its body is Avro."""
+    """True if the record's headers say that its body is Avro."""
     headers = record.headers
-    # Nearly every record of JSON has just the three of the native form.
+    # The common case of JSON: only the three headers of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
     is_told = any(name in (_VERSION, _ID) and _number(raw) for name, raw in headers)
@@ -331,20 +335,19 @@ def is_avro(record: StoredRecord) -> bool:
 
 
 def is_enveloped(record: StoredRecord) -> bool:
-    """True if the body may lie within Hermes' envelope; else it is the record's value."""
+    """True if the body may be in Hermes' envelope; otherwise it is the record's value."""
     headers = record.headers
-    # Where `to_record` puts them: then the body need not be searched.
+    # `to_record` puts them in this place, so the body need not be searched.
     if len(headers) > 1 and headers[1][0] in ("dc", _VERSION, _ID):
         return False
     return _ENVELOPE_MARK in record.value
 
 
 def enveloped(message: Message) -> bytes:
-    """The message in Hermes' JSON envelope. Its body goes in as it is, JSON or not; a tombstone's
-    is null.
-    """
+    """The message in Hermes' JSON envelope; the body of a tombstone is null."""
     external = msgspec.json.encode(dict(message.propagated)) if message.propagated else b"{}"
-    # The body goes in as it came, JSON or not: Hermes does the same, and its readers cut it out.
+    # The body is inserted unchanged, even if it is not JSON. Hermes does the same, and its readers
+    # cut it out.
     return b'{"_w":true,"metadata":{"timestamp":%d,"id":%s,"externalMetadata":%s},"message":%s}' % (
         message.published_at_ms,
         msgspec.json.encode(message.id),
@@ -374,7 +377,9 @@ def _unwrap(record: StoredRecord, propagated: Headers, attributes: Headers) -> M
 
 
 def _split_envelope(value: bytes) -> tuple[dict[str, Any], bytes]:
-    """Metadata and raw body of Hermes' envelope, found by search: the body need not be JSON."""
+    """Split Hermes' envelope into metadata and raw body by searching, because the body need not be
+    JSON.
+    """
     at_metadata = value.find(b'"metadata":')
     if at_metadata < 0:
         raise UndecodableRecord('an envelope without "metadata"')
@@ -386,7 +391,7 @@ def _split_envelope(value: bytes) -> tuple[dict[str, Any], bytes]:
     if not isinstance(metadata, dict):
         raise UndecodableRecord("the envelope's metadata is not an object")
     try:
-        # Half a surrogate pair, escaped or from broken UTF-8, would fail every later encoding.
+        # An unpaired surrogate, escaped or from broken UTF-8, would fail every later encoding.
         json.dumps(metadata, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError) as error:
         raise UndecodableRecord(f"the envelope's metadata is not Unicode: {error}") from error
