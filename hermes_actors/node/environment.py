@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from hermes_actors.balancer.usage import NodeCpu
 from hermes_actors.config.schema import SchemaConfig
@@ -18,6 +19,7 @@ from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.runtime.watchdog import LoopWatch
 from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.client import RegistryClient
+from hermes_actors.security.watched import Watched
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_actors.telemetry.settings import TelemetrySettings
 
@@ -37,7 +39,7 @@ class NodeEnvironment:
     hold its loop up, and `make_pool` makes the workers for what needs a hard limit; `ask_registry`
     makes what asks an external registry for schemas.
     `telemetry` says what is traced and pushed.
-    `loop` is how late the loop is that it runs on.
+    `loop` is how late the loop is that it runs on, `watched` what it reads again while it runs.
     """
 
     clock: Clock
@@ -57,6 +59,7 @@ class NodeEnvironment:
     make_pool: Callable[[], WorkerPool] = WorkerPool
     ask_registry: Callable[[SchemaConfig], RegistryClient] = RegistryClient
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    watched: list[Watched[Any]] = field(default_factory=list)
 
     def split_rng(self) -> random.Random:
         """A separate generator for one part, so that its draws do not shift another part's."""

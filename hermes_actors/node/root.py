@@ -17,6 +17,7 @@ sockets. Lifetimes are indentation: what is opened first is closed last.
     ├─ spool writer           keeps on the disk what no log took
     ├─ replayer               sends that when a log takes it again
     ├─ security               reads users and keys again, if somebody is asked who he is
+    ├─ certificate <listener> reads the certificate again that a listener serves
     ├─ readiness check        asks the log for every topic once, if readiness waits for that
     ├─ metric push            sends the metrics to a collector, if there is one
     ├─ router                 keeps one producer for each topic
@@ -44,6 +45,7 @@ from functools import partial
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config
+from hermes_actors.config.checks_security import exposures
 from hermes_actors.management.access.accounts import AccountProvider
 from hermes_actors.management.access.roles import SecurityProvider
 from hermes_actors.management.administration import Administration, ClusterView
@@ -145,10 +147,14 @@ async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authe
                 f"{', '.join(fields)} {'is' if len(fields) == 1 else 'are'}",
             )
         return None
+    for exposure in exposures(config):
+        _logger.warning("%s", exposure)
     authenticator = await open_authenticator(
         config.security, environment.clock, environment.ids, node.pool
     )
     node.metrics.append(authenticator.metrics)
+    for each in authenticator.watched:
+        node.follow(each)
     authenticator.start(node.control)
     return authenticator
 

@@ -1,11 +1,13 @@
-"""Contents that are read again and again without a restart: users and keys in files, keys at a URL.
+"""Contents that are read again and again without a restart: users, keys and certificates in
+files, keys at a URL.
 
 The last good value stays in force while the content cannot be read or makes no sense.
 """
 
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -44,7 +46,8 @@ class Watched(Generic[T]):
         *,
         interval_s: float,
     ) -> None:
-        self._name = f"{field}: {place}"
+        self.field = field
+        self.name = f"{field}: {place}"
         self._read = read
         self._parse = parse
         self._clock = clock
@@ -66,7 +69,7 @@ class Watched(Generic[T]):
         """Read it for the first time. A trio coroutine. Raises StartupError."""
         self.trouble = await self._update()
         if self.trouble:
-            raise StartupError(f"{self._name}: {self.trouble}")
+            raise StartupError(f"{self.name}: {self.trouble}")
 
     async def run(self) -> None:
         """Read it again and again. A trio coroutine."""
@@ -82,7 +85,7 @@ class Watched(Generic[T]):
         trouble = await self._update()
         if trouble and trouble != self.trouble:
             kept = "; what it held before stays in force" if self.is_known else ""
-            _logger.error("%s: %s%s", self._name, trouble, kept)
+            _logger.error("%s: %s%s", self.name, trouble, kept)
         self.trouble = trouble
         waiting, self._waiting = self._waiting, []
         for each in waiting:
@@ -96,7 +99,9 @@ class Watched(Generic[T]):
             if len(content) > _BYTES_MAX:
                 raise WrongFile(f"is longer than {_BYTES_MAX} bytes")
             if content != self._content:
-                self.value = self._parse(content)
+                self.value = await trio.to_thread.run_sync(self._parse, content)
+                if self.is_known:
+                    _logger.info("%s: has changed, and was read again", self.name)
                 self._content = content
                 self.changes += 1
         except OSError as error:
@@ -116,21 +121,46 @@ class Watched(Generic[T]):
             self._asked.set()
         elif not self._waiting:
             return
+        await self._wait_read()
+
+    async def read_now(self) -> str:
+        """Have it read now, and wait for that for a bounded time; what became of it, in words."""
+        before = self.changes
+        self._asked.set()
+        if not await self._wait_read():
+            return "is not read yet"
+        return self.trouble or ("has changed" if self.changes > before else "has not changed")
+
+    async def _wait_read(self) -> bool:
         ended = anyio.Event()
         self._waiting.append(ended)
         with anyio.move_on_after(TIMEOUT_S):
             await ended.wait()
+        return ended.is_set()
 
 
-def watched_file(
-    field: str, path: str, parse: Callable[[bytes], T], nothing: T, clock: Clock, interval_s: float
+def watched_files(
+    field: str,
+    paths: Sequence[str],
+    parse: Callable[[bytes], T],
+    nothing: T,
+    clock: Clock,
+    interval_s: float,
 ) -> Watched[T]:
-    """A file."""
+    """A file, or several that belong together."""
 
-    async def read() -> bytes:
-        return await trio.to_thread.run_sync(Path(path).read_bytes)
+    def read() -> bytes:
+        return b"".join(Path(each).read_bytes() for each in paths)
 
-    return Watched(field, path, read, parse, nothing, clock, interval_s=interval_s)
+    return Watched(
+        field,
+        ", ".join(paths),
+        partial(trio.to_thread.run_sync, read),
+        parse,
+        nothing,
+        clock,
+        interval_s=interval_s,
+    )
 
 
 def watched_url(
