@@ -3,8 +3,9 @@
     python healthcheck.py [URL…]
 
 0 when each page answers 200; 1, with one line why, when one does not. Without URLs: the pages of
-the default ports of a node with and without the role frontend, whichever is served. Whoever has
-signed the certificate of an https page is as good: it is this container's own. That of management is not asked: it is down while Kafka is, and no restart of a node mends that.
+the default ports of a node with and without the role frontend, whichever is served. That of
+management is not asked: it is down while Kafka is, and no restart of a node mends that. A
+certificate is not checked: the pages are this container's own.
 """
 
 import ssl

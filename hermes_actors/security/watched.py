@@ -7,7 +7,6 @@ The last good value stays in force while the content cannot be read or makes no 
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -40,7 +39,7 @@ class Watched(Generic[T]):
         field: str,
         place: str,
         read: Callable[[], Awaitable[bytes]],
-        parse: Callable[[bytes], T],
+        parse: Callable[[bytes], Awaitable[T]],
         nothing: T,
         clock: Clock,
         *,
@@ -99,7 +98,7 @@ class Watched(Generic[T]):
             if len(content) > _BYTES_MAX:
                 raise WrongFile(f"is longer than {_BYTES_MAX} bytes")
             if content != self._content:
-                self.value = await trio.to_thread.run_sync(self._parse, content)
+                self.value = await self._parse(content)
                 if self.is_known:
                     _logger.info("%s: has changed, and was read again", self.name)
                 self._content = content
@@ -155,8 +154,8 @@ def watched_files(
     return Watched(
         field,
         ", ".join(paths),
-        partial(trio.to_thread.run_sync, read),
-        parse,
+        lambda: trio.to_thread.run_sync(read),
+        lambda content: trio.to_thread.run_sync(parse, content),
         nothing,
         clock,
         interval_s=interval_s,
@@ -188,4 +187,7 @@ def watched_url(
             raise WrongFile(f"answered {answer.status_code}")
         return answer.content
 
-    return Watched(field, shown, read, parse, nothing, clock, interval_s=interval_s)
+    async def parsed(content: bytes) -> T:
+        return parse(content)
+
+    return Watched(field, shown, read, parsed, nothing, clock, interval_s=interval_s)

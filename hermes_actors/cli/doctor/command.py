@@ -72,7 +72,7 @@ def doctor(
     try:
         config = configuration.load(file or option, os.environ)
         found = [_source(config, file or option)]
-        found += [finding(WARN, "config", "plain text", each) for each in exposures(config)]
+        found += [finding(WARN, "start", "plain listeners", each) for each in exposures(config)]
         found += guest.run(_look, config, timeout_s)
         named = {"dc": config.dc, "node": config.node}
     except ConfigError as error:
