@@ -34,7 +34,7 @@ async def reload(
         before, now = fields(running), fields(found)
         changed = {name for name in before | now if before.get(name) != now.get(name)}
         changed.discard("log.level")
-        rest = f"a restart is needed for {', '.join(sorted(changed))}" if changed else "that is all"
+        rest = f"a restart is needed for {', '.join(sorted(changed))}" if changed else "nothing else has changed"
         _logger.warning("SIGHUP: log.level is %s; %s", found.log.level, rest)
     for each in list(watched):
         _logger.warning("SIGHUP: %s: %s", each.name, await each.read_now())
