@@ -7,7 +7,7 @@ import sys
 def main() -> None:
     """The console script. Never returns: exits with 0, 1, 2 or 130."""
     if sys.argv[1:2] == ["node"]:
-        # It asks a node to read its files again, and must not end one that is still being loaded.
+        # SIGHUP makes a node read its files again. It must not end one that is still importing.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from hermes_actors.cli import main as command
 

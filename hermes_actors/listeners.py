@@ -193,7 +193,7 @@ async def _open_management(
 
 
 def _renew(node: Node, server: HttpServer, listener: str, certificates: Metrics) -> None:
-    """Have the listener's TLS follow its files."""
+    """Renew the listener's TLS when its files change."""
     tls = server.tls
     if tls is None:
         return

@@ -77,15 +77,15 @@ def check_security(config: Config) -> None:
 
 
 def exposures(config: Config) -> Iterator[str]:
-    """Plain listeners that other machines reach although accounts could come by TLS alone."""
+    """Plain listeners that other machines reach, where authentication and TLS are both on."""
     for section, listener in (("frontend", config.frontend), ("management", config.management)):
         tls = listener.tls
         asks = section in config.roles and listener.authentication.enabled
         if asks and tls.certificate_file and not (tls.only or is_loopback(listener.host)):
             yield (
-                f"{section}.port: passwords and tokens may come in plain text to {listener.host} "
-                f"port {listener.port}; set {section}.tls.only to true, or let nobody reach that "
-                "port"
+                f"{section}.port: clients may send passwords and tokens in plain text to "
+                f"{listener.host} port {listener.port}; set {section}.tls.only to true, or block "
+                "that port for other machines"
             )
 
 

@@ -15,11 +15,11 @@ class Port(Struct, frozen=True):
     host: str
     number: int
     certificate_file: str = ""
-    """Of the TLS that is spoken there."""
+    """Set if the port speaks TLS."""
 
 
 def ports(config: Config) -> Iterator[Port]:
-    """The ports of a node with this configuration, first one where it tells who it is."""
+    """The ports of a node with this configuration; the first one serves its status pages."""
     if "frontend" in config.roles:
         yield from _listener("frontend", config.frontend)
     else:

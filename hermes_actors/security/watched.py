@@ -100,7 +100,7 @@ class Watched(Generic[T]):
             if content != self._content:
                 self.value = await self._parse(content)
                 if self.is_known:
-                    _logger.info("%s: has changed, and was read again", self.name)
+                    _logger.info("%s: the new content is in force", self.name)
                 self._content = content
                 self.changes += 1
         except OSError as error:
@@ -123,7 +123,7 @@ class Watched(Generic[T]):
         await self._wait_read()
 
     async def read_now(self) -> str:
-        """Have it read now, and wait for that for a bounded time; what became of it, in words."""
+        """Wait for a bounded time until it is read once more. Returns the result in words."""
         before = self.changes
         self._asked.set()
         if not await self._wait_read():

@@ -1,4 +1,4 @@
-"""SIGHUP: what a node takes without a restart is read again, and the log says what became of it."""
+"""Reads again at SIGHUP what a node can change without a restart, and logs the results."""
 
 import logging
 import os
@@ -21,9 +21,9 @@ _logger = logging.getLogger(__name__)
 async def reload(
     file: Path | None, running: Config, watched: Sequence[Watched[Any]], *, is_verbose: bool
 ) -> None:
-    """Take the log's level of the node's configuration file, and read `watched` again.
+    """Take the log level from the configuration file, and read `watched` again.
 
-    `running` is what the node was started with.
+    `running` is the configuration that the node was started with.
     """
     try:
         found = await trio.to_thread.run_sync(configuration.load, file, os.environ)
@@ -34,7 +34,11 @@ async def reload(
         before, now = fields(running), fields(found)
         changed = {name for name in before | now if before.get(name) != now.get(name)}
         changed.discard("log.level")
-        rest = f"a restart is needed for {', '.join(sorted(changed))}" if changed else "nothing else has changed"
+        rest = (
+            f"a restart is needed for {', '.join(sorted(changed))}"
+            if changed
+            else "nothing else has changed"
+        )
         _logger.warning("SIGHUP: log.level is %s; %s", found.log.level, rest)
     for each in list(watched):
         _logger.warning("SIGHUP: %s: %s", each.name, await each.read_now())

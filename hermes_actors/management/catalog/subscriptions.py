@@ -101,14 +101,14 @@ class Subscriptions:
         """One subscription's JSON object, its secrets masked. Owners and administrators see those
         in its fixed headers. Raises Refused.
         """
-        return self._view(caller, self.live(topic, name))
+        return self.view(caller, self.live(topic, name))
 
     async def of_owner(self, caller: Caller, source: str, owner_id: str) -> list[dict[str, Any]]:
         """The JSON objects of all subscriptions of one owner, sorted by name."""
         known, owner = self._metadata.catalog.subscriptions, Owner(source, owner_id)
         names = sorted(name for name, each in known.items() if each.subscription.owner == owner)
         return [
-            self._view(caller, live)
+            self.view(caller, live)
             async for name in each_in_turns(names)
             # It may have gone meanwhile.
             if (live := self._metadata.catalog.subscriptions.get(name)) is not None
@@ -257,7 +257,8 @@ class Subscriptions:
             )
         return live
 
-    def _view(self, caller: Caller, live: LiveSubscription) -> dict[str, Any]:
+    def view(self, caller: Caller, live: LiveSubscription) -> dict[str, Any]:
+        """Return a subscription's JSON object, as its caller may see it."""
         return subscription_view(
             live.subscription,
             live.state,

@@ -1,4 +1,4 @@
-"""Listening sockets, bound; and the client at the other end of a connection."""
+"""Binds listening sockets, and identifies the client of a connection."""
 
 import asyncio
 import errno
@@ -11,7 +11,9 @@ from hermes_actors.publisher.edges.tls import ListenerTls
 
 
 class PortUnusable(StartupError):
-    """Another port would do, and the message ends by asking for one. `field` is the one to set."""
+    """The port cannot be used, but another would do; the message ends by suggesting one. `field` is
+    the setting to change.
+    """
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -19,18 +21,18 @@ class PortUnusable(StartupError):
 
 
 BACKLOG = 4_096
-"""Connections that wait to be accepted."""
+"""Maximum number of connections that wait to be accepted."""
 
 Bound = list[tuple[socket.socket, ListenerTls | None]]
-"""Sockets, each with the TLS that is spoken there."""
+"""Sockets, each with its TLS if it speaks that."""
 
 
 def bound(config: FrontendConfig, field: str) -> Bound:
-    """A plain address, unless TLS is all, and one with TLS if there is a certificate; not yet
-    listening.
+    """Bind a plain address, unless there is TLS only, and one with TLS if there is a certificate;
+    neither listens yet.
 
-    `field` names the setting that a port in use is reported under. Raises StartupError when an
-    address cannot be bound or a certificate cannot be read.
+    `field` names the setting that errors mention. Raises StartupError if an address cannot be bound
+    or a certificate cannot be read.
     """
     section = field.rpartition(".")[0] + ".tls"
     tls = ListenerTls(config.tls, section) if config.tls.certificate_file else None
@@ -46,8 +48,8 @@ def bound(config: FrontendConfig, field: str) -> Bound:
 
 
 def listen(sockets: Bound, field: str) -> None:
-    """Let clients connect there. Raises PortUnusable when another process took the port after it
-    had been bound here, of which uvloop says nothing.
+    """Start listening. Raises PortUnusable if another process took the port after it was bound
+    here, an error that uvloop does not report.
     """
     for each, _tls in sockets:
         try:
@@ -58,22 +60,22 @@ def listen(sockets: Bound, field: str) -> None:
 
 
 def port_of(listener: socket.socket) -> int:
-    """The port that a bound socket has."""
+    """The port of a bound socket."""
     port: int = listener.getsockname()[1]
     return port
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """The client's address without its port; "" for what has none."""
+    """The client's address without its port; empty string if it has none."""
     name = transport.get_extra_info("peername")
     return str(name[0]) if name else ""
 
 
 def _bind(config: FrontendConfig, port: int, field: str) -> socket.socket:
-    """A bound TCP socket, not yet listening; port 0 takes any free one.
+    """Bind a TCP socket, which does not listen yet; port 0 takes any free port.
 
-    `field` names the configuration's host and port in the error. Raises PortUnusable for a port
-    that is taken or not permitted, else StartupError.
+    `field` names the setting that errors mention. Raises PortUnusable if the port is taken or not
+    permitted, else StartupError.
     """
     host = config.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,4 +1,4 @@
-"""The TLS of a listener, which follows its files."""
+"""The TLS of a listener: its certificate is renewed when the files change."""
 
 import ssl
 from pathlib import Path
@@ -22,10 +22,10 @@ CERTIFICATES = meanings(
 
 
 class ListenerTls(ssl.SSLContext):
-    """Gives each handshake the newest context; connections keep the one that they began with.
+    """Each handshake uses the newest context; existing connections keep theirs.
 
-    `expires_s` is when the first certificate expires. Raises StartupError when the files cannot
-    be used.
+    `expires_s` is when the first certificate expires. Raises StartupError if the files cannot be
+    used.
     """
 
     def __new__(cls, _config: TlsConfig, _section: str) -> Self:
@@ -44,15 +44,15 @@ class ListenerTls(ssl.SSLContext):
             raise StartupError(f"{section}: {', '.join(self.files)}: {error}") from error
 
     def renewed(self, content: bytes) -> float:
-        """Take what the files hold now, which is `content`; when the certificate expires.
+        """Load the files, which hold `content` now. Returns when the certificate expires.
 
-        Raises WrongFile, and goes on as before.
+        Raises WrongFile; the context before stays in use.
         """
         self._current = _context(self._config)
         return x509.load_pem_x509_certificate(content).not_valid_after_utc.timestamp()
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
-        """As SSLContext: the event loop calls it for each connection."""
+        """As SSLContext. The event loop calls it for each connection."""
         return self._current.wrap_bio(*args, **options)
 
 
