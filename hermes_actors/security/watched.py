@@ -55,6 +55,7 @@ class Watched(Generic[T]):
         self._early_at_s = float("-inf")
         self._asked = trio.Event()
         self._waiting: list[anyio.Event] = []
+        self._is_reading = False
         self.value = nothing
         self.changes = 0
         self.trouble = "it was not read yet"
@@ -81,7 +82,9 @@ class Watched(Generic[T]):
     async def check(self) -> None:
         """Read it now. A trio coroutine."""
         self._asked = trio.Event()
+        self._is_reading = True
         trouble = await self._update()
+        self._is_reading = False
         if trouble and trouble != self.trouble:
             kept = "; what it held before stays in force" if self.is_known else ""
             _logger.error("%s: %s%s", self.name, trouble, kept)
@@ -126,6 +129,9 @@ class Watched(Generic[T]):
         """Wait for a bounded time until it is read once more. Returns the result in words."""
         before = self.changes
         self._asked.set()
+        # A read that has begun may have missed the change.
+        if self._is_reading:
+            await self._wait_read()
         if not await self._wait_read():
             return "is not read yet"
         return self.trouble or ("has changed" if self.changes > before else "has not changed")

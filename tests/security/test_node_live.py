@@ -269,7 +269,7 @@ def test_tls_alone_and_what_is_reloaded_while_clients_stay_connected(
 
     listeners = ("publish_tls", "management_tls")
     stays = httpx.Limits(keepalive_expiry=None)
-    with httpx.Client(http2=True, verify=context, limits=stays) as long:
+    with httpx.Client(http2=True, verify=context, limits=stays, timeout=60) as long:
         before = [seen(long, each, "b0ss") for each in listeners]
         assert {serial for serial, _ in before} == {first}
 
@@ -292,7 +292,7 @@ def test_tls_alone_and_what_is_reloaded_while_clients_stay_connected(
         ]
         assert [each.rpartition(": ")[2] for each in rest] == ["has changed"] * 3
         assert [seen(long, each, "b0ss") for each in listeners] == before
-        with httpx.Client(http2=True, verify=context) as new:
+        with httpx.Client(http2=True, verify=context, timeout=60) as new:
             assert {seen(new, each, "b0ss")[0] for each in listeners} == {second}
             refused = new.put(
                 f"{node.ready['management_tls']}/groups/a", json={}, auth=("ada", "b0ss")
@@ -315,7 +315,7 @@ def test_tls_alone_and_what_is_reloaded_while_clients_stay_connected(
             name = f'hermes_certificate_expires_timestamp_seconds{{listener="{listener}"}} '
             assert name in metrics
         assert [seen(long, each, "b0ss") for each in listeners] == before
-        with httpx.Client(http2=True, verify=context) as new:
+        with httpx.Client(http2=True, verify=context, timeout=60) as new:
             assert {seen(new, each, "b0ss")[0] for each in listeners} == {second}
 
     node.process.terminate()

@@ -38,18 +38,21 @@ class ListenerTls(ssl.SSLContext):
         if config.client_auth != "not_requested":
             self.files.append(config.client_ca_file)
         try:
-            content = b"".join(Path(each).read_bytes() for each in self.files)
-            self.expires_s = self.renewed(content)
+            self.expires_s = self.renewed(Path(config.certificate_file).read_bytes())
         except (OSError, WrongFile) as error:
             raise StartupError(f"{section}: {', '.join(self.files)}: {error}") from error
 
     def renewed(self, content: bytes) -> float:
-        """Load the files, which hold `content` now. Returns when the certificate expires.
+        """Load the files, which begin with `content` now. Returns when the certificate expires.
 
         Raises WrongFile; the context before stays in use.
         """
+        try:
+            ends = x509.load_pem_x509_certificate(content).not_valid_after_utc
+        except ValueError as error:
+            raise WrongFile("certificate_file holds no certificate in PEM form") from error
         self._current = _context(self._config)
-        return x509.load_pem_x509_certificate(content).not_valid_after_utc.timestamp()
+        return ends.timestamp()
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         """As SSLContext. The event loop calls it for each connection."""
