@@ -126,7 +126,7 @@ class Trail:
                 # replaced.
                 return start if number else min(read_end, end)
             if offset < end:
-                there = await _read_one(log, topic, partition, offset)
+                there = await read_first(log, topic, partition, offset)
                 if _last_read_of(there) == mark:
                     return offset + 1 if number else min(read_end, end)
         if not known:
@@ -138,7 +138,8 @@ class Trail:
         return max(start, min(first.offset, end, since.get(partition, start)))
 
 
-async def _read_one(log: Log, topic: str, partition: int, offset: int) -> StoredRecord:
+async def read_first(log: Log, topic: str, partition: int, offset: int) -> StoredRecord:
+    """Return the first record from `offset` on; waits for it. Raises what a reader does."""
     async with log.reader(topic, {partition: offset}) as reader:
         return (await reader.next_batch(1, 1))[0]
 
