@@ -135,7 +135,7 @@ class PushConsumer:
         self._measures.gauge("pending_offsets", lambda: self._progress.span / span_max)
 
     async def run(self, inbox: Inbox[LiveSubscription]) -> None:
-        """Deliver until asked to stop, then drain and commit."""
+        """Deliver until the inbox ends, then drain and commit."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._work)

@@ -170,7 +170,13 @@ class MemoryLog:
             )
         partition.high_ms = max(partition.high_ms, timestamp_ms)
         stored = StoredRecord(
-            number, partition.end, timestamp_ms, record.key, record.value, record.headers
+            number,
+            partition.end,
+            timestamp_ms,
+            record.key,
+            record.value,
+            record.headers,
+            f"{self.dc}:{topic}",
         )
         partition.records.append(stored)
         for callback in self.on_append:

@@ -41,6 +41,7 @@ _TURN_S = 0.004
 _CLOCK_EVERY = 16
 _SHARE_MIN = 0.001
 _FOR_ANOTHER = Filtered("only-for")
+_TOMBSTONE = Filtered("tombstones")
 
 
 class Intake:
@@ -396,6 +397,8 @@ class Intake:
                 screen = self._screening.look
             if is_for_another(record, self._subscription):
                 seen = _FOR_ANOTHER
+            elif record.is_tombstone and self._screening.skips_tombstones:
+                seen = _TOMBSTONE
             elif screen is not let_pass and not offsets.was_settled(record.offset):
                 found = screen(record)
                 if isinstance(found, Later):

@@ -372,6 +372,7 @@ class _EmbeddedReader:
     def __init__(self, log: EmbeddedLog, topic: str, positions: Mapping[int, int]) -> None:
         self._log = log
         self._topic = topic
+        self._origin = f"{log.dc}:{topic}"
         self._cursor = Cursor(topic, positions)
 
     def seek(self, partition: int, position: int) -> None:
@@ -406,7 +407,7 @@ class _EmbeddedReader:
             partition = view.partitions[number]
             if position == partition.row.end or not room.records_left:
                 continue
-            found = partition.read_tail(position, room)
+            found = partition.read_tail(position, room, self._origin)
             if found is None:
                 return None
             batch += found
@@ -425,7 +426,7 @@ class _EmbeddedReader:
             for row, position in wanted:
                 if room.records_left:
                     try:
-                        batch += read_batch(connection, row, position, room)
+                        batch += read_batch(connection, row, position, room, self._origin)
                     except CorruptLog as error:
                         damage = error
             if damage is not None and not batch:
