@@ -180,6 +180,15 @@ class Agent:
         consumer = self._consumers.get(subscription)
         return self._at_rest.reached(subscription) if consumer is None else consumer.reached()
 
+    def unplanned(self, subscription: str) -> int | None:
+        """Return from which partition on no plan gives them to anybody; None where another node
+        tells of these.
+        """
+        targets = self._coordination.state.targets_of(subscription)
+        if not self.has_first(subscription):
+            return None
+        return max((each for target in targets for each in target.partitions), default=-1) + 1
+
     def consumer(self, subscription: str) -> PushConsumer | None:
         """Return the consumer that runs here, to ask it for more; None when none does."""
         return self._consumers.get(subscription)

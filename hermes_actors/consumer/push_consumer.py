@@ -209,7 +209,7 @@ class PushConsumer:
 
     def reached(self) -> tuple[str, dict[int, int]]:
         """Return its log topic, and for each partition how much is settled."""
-        return self._log_topic, {p: o.reached for p, o in self._progress.partitions.items()}
+        return self._log_topic, self._progress.reached()
 
     @property
     def _oldest_age_ms(self) -> int:

@@ -155,11 +155,15 @@ class Reader(Protocol):
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
         """At least one record and at most the given number and bytes (but always one record).
 
-        Waits while there is none; records of one partition come in order of offset, several
-        partitions may be mixed. Raises OffsetOutOfRange when retention has passed a position
-        (`seek` goes on from there), UnknownTopic (also for a partition that the topic has not),
-        or LogUnavailable.
+        Waits while there is none. Returns none where `position` has gone on without: what lay there
+        is not for readers, such as the marks of transactions. Records of one partition come in
+        order of offset, several partitions may be mixed. Raises OffsetOutOfRange when retention has
+        passed a position (`seek` goes on from there), UnknownTopic (also for a partition that the
+        topic has not), or LogUnavailable.
         """
+
+    def position(self, partition: int) -> int:
+        """The next offset to read: all records below it have been returned."""
 
     def seek(self, partition: int, position: int) -> None:
         """Read this partition from `position` on; takes effect at the next `next_batch`."""
@@ -188,6 +192,11 @@ class LogTopics(Protocol):
 
     async def names(self) -> list[str]:
         """The names of all topics, sorted."""
+
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """How many partitions each of these topics has, a hundred at a time at most; those that the
+        log has not are absent.
+        """
 
 
 class Log(Protocol):

@@ -30,6 +30,10 @@ class Cursor:
         _check_position(partition, position)
         self._positions[partition] = position
 
+    def position(self, partition: int) -> int:
+        """The next offset to read there."""
+        return self._positions[partition]
+
     def in_turn(self) -> Iterator[tuple[int, int]]:
         """(partition, position) of all partitions, the one whose turn it is first."""
         turn, partitions = self._turn, self._partitions

@@ -15,7 +15,7 @@ from hermes_actors.status.dependencies import Dependency, notices, reasons
 from hermes_actors.status.judging import judged
 from hermes_actors.status.lag import UNKNOWN, Ends
 from hermes_actors.status.rates import Rates
-from hermes_actors.status.reasons import Reason
+from hermes_actors.status.reasons import Code, Reason, because
 from hermes_actors.status.record import (
     REASONS_MAX,
     Flow,
@@ -57,6 +57,7 @@ class Sources(Struct, frozen=True, kw_only=True):
 
     `latency_ms` is p50 and p99 of a topic's publishes. `reached`: a subscription's log topic, and
     for each of its partitions here the offset whose distance from the end is what is not settled.
+    `unplanned`: the first partition that no plan gives to anybody, None where others tell of these.
     `open_letters` is -1 where another node counts them. `spooled` messages wait on the disk, and
     `elsewhere` were sent to other datacentres since the start.
     """
@@ -68,6 +69,7 @@ class Sources(Struct, frozen=True, kw_only=True):
     subscriptions: Callable[[], Iterable[str]] = tuple
     consumed: Callable[[str], SubscriptionFigures | None] = _none
     reached: Callable[[str], tuple[str, Mapping[int, int]]] = lambda _name: ("", {})
+    unplanned: Callable[[str], int | None] = _none
     open_letters: Callable[[str], int] = lambda _name: UNKNOWN
     spooled: Callable[[], int] = int
     elsewhere: Callable[[], int] = int
@@ -186,6 +188,10 @@ class Collector:
         log_topic, reached = self._sources.reached(name)
         if log_topic:
             self._log_topics.add(log_topic)
+        if reached and (new := self.ends.added(log_topic, self._sources.unplanned(name))):
+            reached = {**dict.fromkeys(new, 0), **reached}
+            named = because(Code.PARTITIONS_NEW, partitions=", ".join(map(str, new)))
+            figures = replace(figures, reasons=(*figures.reasons, named))
         entry = SubscriptionStatus(
             **asdict(figures),
             name=name,

@@ -43,6 +43,11 @@ class Ends:
         if topic in self._asked_s:
             self._ends[topic] = (now_s, ends)
 
+    def added(self, topic: str, since: int | None) -> list[int]:
+        """The topic's partitions from `since` on; none for None."""
+        _, ends = self._ends.get(topic, (0.0, {}))
+        return [] if since is None else sorted(each for each in ends if each >= since)
+
     def lag(self, topic: str, reached: Mapping[int, int], now_s: float) -> int:
         """How many messages lie at or above what was reached; -1 when that is not known."""
         noted_s, ends = self._ends.get(topic, (float("-inf"), {}))

@@ -124,7 +124,7 @@ class Trail:
                 return start if number else min(read_end, end)
             if offset < end:
                 there = await _read_one(log, topic, partition, offset)
-                if _last_read_of(there) == mark:
+                if there is not None and _last_read_of(there) == mark:
                     return offset + 1 if number else min(read_end, end)
         if not known:
             return max(start, min(read_end, end))
@@ -134,9 +134,9 @@ class Trail:
         return max(start, min(first.offset, end, since.get(partition, start)))
 
 
-async def _read_one(log: Log, topic: str, partition: int, offset: int) -> StoredRecord:
+async def _read_one(log: Log, topic: str, partition: int, offset: int) -> StoredRecord | None:
     async with log.reader(topic, {partition: offset}) as reader:
-        return (await reader.next_batch(1, 1))[0]
+        return next(iter(await reader.next_batch(1, 1)), None)
 
 
 class PartitionOffsets:

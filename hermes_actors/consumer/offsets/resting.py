@@ -148,7 +148,7 @@ class Resting:
             await progress.commit(self._clock.monotonic_s())
             if place.owned.lease.is_open():
                 place.committed = live
-                place.reached = {p: each.reached for p, each in progress.partitions.items()}
+                place.reached = progress.reached()
 
 
 def _life(live: LiveSubscription) -> tuple[int, int]:

@@ -143,13 +143,16 @@ class Intake:
             await trio.lowlevel.checkpoint()
 
     async def watch_partitions(self) -> None:
-        """Pick up partitions that are added to the topic, and what was stored where the log had
-        lost its end while nothing came that would have told of it.
+        """Pick up owned partitions that the log did not show at first, and what was stored where
+        the log had lost its end while nothing came that would have told of it.
         """
         while True:
-            await trio.sleep(_PARTITION_CHECK_S)
+            is_whole = self._progress.is_whole
+            await trio.sleep(_PARTITION_CHECK_S if is_whole else _TROUBLE_PAUSE_S)
             if self._reader is not None and self._reader.doubtful:
                 self._scope.cancel()
+            if is_whole:
+                continue
             try:
                 if await self._progress.load():
                     self._scope.cancel()
@@ -344,7 +347,11 @@ class Intake:
         if self._scope.cancel_called:
             # A retransmission may have moved what this was read of. It is read again, or not.
             return
-        if self._looks_back:
+        if not batch:
+            # What lies there is not for readers: it counts as settled.
+            for number in self._reads:
+                partitions[number].skip_to(reader.position(number))
+        elif self._looks_back:
             batch = self._skip_read(batch)
         if batch:
             await self._take_in(batch)
