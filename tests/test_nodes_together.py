@@ -264,14 +264,18 @@ async def test_a_node_alone_that_stops_leaves_its_place_to_the_next_at_once(
 async def test_a_topic_that_the_log_does_not_answer_for_keeps_no_other_from_having_owners(
     cluster, autojump_clock, monkeypatch
 ):
-    ask = cluster.log.positions
+    ask, count = cluster.log.positions, cluster.log.topics.partitions
 
     async def positions(topic, at):
         if topic == "shop.silent":
             await trio.sleep_forever()
         return await ask(topic, at)
 
+    async def partitions(topics):
+        return await count([each for each in topics if each != "shop.silent"])
+
     monkeypatch.setattr(cluster.log, "positions", positions)
+    monkeypatch.setattr(cluster.log.topics, "partitions", partitions)
     administration = cluster.nodes["a"].administration
     caller = await administration.security.identify(Credentials())
     for name in ("shop.silent", "shop.other"):

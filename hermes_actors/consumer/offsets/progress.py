@@ -80,7 +80,8 @@ class TopicProgress:
     @property
     def awaited(self) -> list[int]:
         """The owned partitions that the log has not shown yet."""
-        return [each for each in self._owned or () if each not in self.partitions]
+        known = self.partitions.keys() | self._sought
+        return [each for each in self._owned or () if each not in known]
 
     @property
     def is_whole(self) -> bool:
@@ -92,8 +93,7 @@ class TopicProgress:
         that the log has not shown yet was added lately: nothing of it is settled.
         """
         known = {partition: offsets.reached for partition, offsets in self.partitions.items()}
-        new = (each for each in self.awaited if each not in self._sought)
-        return dict.fromkeys(new, 0) | known if known else {}
+        return dict.fromkeys(self.awaited, 0) | known if known else {}
 
     def go_to(self, seek: Seek | None) -> bool:
         """Leave the partitions that a new retransmission moves; `load` finds their new starts.

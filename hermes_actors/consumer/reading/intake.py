@@ -221,6 +221,8 @@ class Intake:
         if stuck:
             span = config.unsettled_span_max
             return (because(Code.SPAN_FULL, partitions=stuck, offsets=span),)
+        if awaited := self._progress.awaited:
+            return (because(Code.PARTITIONS_NEW, partitions=", ".join(map(str, awaited))),)
         return ()
 
     def _with_room(self) -> dict[int, int]:

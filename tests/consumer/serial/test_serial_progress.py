@@ -133,6 +133,7 @@ async def test_a_partition_that_is_owned_before_the_log_shows_it_is_lag_until_it
     async with world.consuming(owned=Owned((0, 1))) as consumer:
         await trio.sleep(10)
         assert consumer.made[-1].reached() == (world.topic, {0: 0, 1: 0})
+        assert "partitions 1 were added" in consumer.status().held_back
         await world.log.topics.alter(world.topic, TopicSettings(partitions=2))
         await world.publish(b"new", partition=1)
         await trio.sleep(2)
