@@ -51,6 +51,7 @@ class Ends:
     def lag(self, topic: str, reached: Mapping[int, int], now_s: float) -> int:
         """How many messages lie at or above what was reached; -1 when that is not known."""
         noted_s, ends = self._ends.get(topic, (float("-inf"), {}))
-        if not reached or now_s - noted_s > VALID_S:
+        # A partition whose end is not known was added just now.
+        if not reached or now_s - noted_s > VALID_S or not reached.keys() <= ends.keys():
             return UNKNOWN
-        return sum(max(0, ends.get(each, 0) - at) for each, at in reached.items())
+        return sum(max(0, ends[each] - at) for each, at in reached.items())
