@@ -20,7 +20,7 @@ class Fetched:
     """The records of one partition that were fetched and not yet taken, and how its fetches fare.
 
     `flight`: the fetch that is out for it, if any; `is_held`: not to be fetched just now, since
-    the last fetch failed.
+    the last fetch failed. `origin` is the records'.
     """
 
     __slots__ = (
@@ -31,11 +31,13 @@ class Fetched:
         "head",
         "is_held",
         "number",
+        "origin",
         "tries",
     )
 
-    def __init__(self, number: int, position: int) -> None:
+    def __init__(self, number: int, position: int, origin: str = "") -> None:
         self.number = number
+        self.origin = origin
         self._records: Iterator[StoredRecord] | None = None
         self.fetch_from = position
         self.head: StoredRecord | None = None
@@ -87,7 +89,7 @@ class Fetched:
     def _unpack(
         self, records: MemoryRecords, aborted: list[tuple[int, int]]
     ) -> Iterator[StoredRecord]:
-        number = self.number
+        number, origin = self.number, self.origin
         # The producers whose transaction is open here and was aborted later.
         aborting: set[int | None] = set()
         while records.has_next():
@@ -113,6 +115,8 @@ class Fetched:
                         record.key,
                         record.value or b"",
                         tuple([(name, value or b"") for name, value in headers]) if headers else (),
+                        origin,
+                        record.value is None,
                     )
             # Offsets have gaps: the marks of transactions, and what compaction took.
             self.fetch_from = max(self.fetch_from, batch.next_offset)

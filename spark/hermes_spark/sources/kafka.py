@@ -1,4 +1,4 @@
-"""Kafka by Spark's own source: exactly the offsets that a snapshot names."""
+"""Reads Kafka through Spark's own source: exactly a snapshot's offsets."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ def stored_in_kafka(spark: Any, dc: str, datacentre: Datacentre, columns: Sequen
         .option("endingOffsets", _offsets(ranges, "end"))
         .option("includeHeaders", str(not _FROM_HEADERS.isdisjoint(columns)).lower())
         .option("maxRecordsPerPartition", TASK_RECORDS)
-        # A range that is not whole any more is a failure, not a shorter answer.
+        # An incomplete range is a failure, not a shorter result.
         .option("failOnDataLoss", "true")
         .load()
     )
@@ -40,10 +40,10 @@ def stored_in_kafka(spark: Any, dc: str, datacentre: Datacentre, columns: Sequen
 
 
 def client_options(log: KafkaLog) -> list[tuple[str, str]]:
-    """The options of Kafka's client, those of its file of properties among them. Like the nodes it
-    reads what is committed, unless the file says otherwise.
+    """The options of Kafka's client, including those in its properties file. Only committed records
+    are read, as the nodes do, unless the file says otherwise.
 
-    Raises SourceFailed for a file that cannot be read.
+    Raises SourceFailed if the file cannot be read.
     """
     options = {"bootstrap.servers": log.bootstrap_servers, ISOLATION: "read_committed"}
     if log.client_properties:
@@ -57,8 +57,8 @@ def client_options(log: KafkaLog) -> list[tuple[str, str]]:
 
 
 def properties(text: str) -> dict[str, str]:
-    """Read a file of Java properties: `name=value` lines, `#` comments, lines that go on after a
-    backslash. Raises ValueError for a line without a name or value, whose text is not told.
+    """Parse Java properties: `name=value` lines, `#` comments, backslash continuations. Raises
+    ValueError for a line without name or value; the error does not contain its text.
     """
     found = {}
     lines = iter(enumerate(text.splitlines(), start=1))

@@ -132,12 +132,12 @@ async def test_a_partition_that_is_owned_before_the_log_shows_it_is_lag_until_it
 ):
     async with world.consuming(owned=Owned((0, 1))) as consumer:
         await trio.sleep(10)
-        assert consumer.made[-1].reached() == (world.topic, {0: 0, 1: 0})
+        assert consumer.made[-1].reached().settled == {0: 0, 1: 0}
         assert "partitions 1 were added" in consumer.status().held_back
         await world.log.topics.alter(world.topic, TopicSettings(partitions=2))
         await world.publish(b"new", partition=1)
         await trio.sleep(2)
-        assert consumer.made[-1].reached() == (world.topic, {0: 0, 1: 1})
+        assert consumer.made[-1].reached().settled == {0: 0, 1: 1}
     assert world.sender.bodies == [b"new"]
 
 
@@ -167,7 +167,7 @@ async def test_what_lies_in_a_partition_and_is_not_for_readers_is_passed_and_com
     for _ in range(2):
         async with world.consuming() as consumer:
             await trio.sleep(2)
-            assert consumer.made[-1].reached() == (world.topic, {0: 6})
+            assert consumer.made[-1].reached().settled == {0: 6}
         assert world.sender.bodies == [b"a", b"b"]
         assert (await world.committed()).position == 6
     world.sender.script = lambda _push: BUSY
@@ -175,7 +175,7 @@ async def test_what_lies_in_a_partition_and_is_not_for_readers_is_passed_and_com
         await world.publish(b"c", b"mark", b"mark")
         await trio.sleep(2)
         # What waits for its retry is one, whatever lies behind it.
-        assert consumer.made[-1].reached() == (world.topic, {0: 8})
+        assert consumer.made[-1].reached().settled == {0: 8}
     assert decode(await world.committed()).intervals == ((7, 9),)
 
 
