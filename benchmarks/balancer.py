@@ -101,7 +101,7 @@ def _steps(shape: Shape, seeds: range) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Run the requested measurements."""
     asked = arguments()
     results = measure(asked)
     print("\n".join(report.lines(results)))

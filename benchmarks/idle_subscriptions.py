@@ -72,7 +72,7 @@ async def consume(servers: str, topics: int, consumers: int) -> None:
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Run the requested measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--subscriptions", type=int, default=200)
     parser.add_argument("--topics", type=int, default=20)

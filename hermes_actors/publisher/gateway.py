@@ -33,7 +33,7 @@ from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import CHUNKED, Pending, Route
 from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
-from hermes_actors.schema.validation import NO_HEAD, Outcome
+from hermes_actors.schema.validation import NO_HEAD, Checked
 from hermes_actors.security.account import Account
 
 
@@ -200,7 +200,7 @@ class Gateway:
         done = partial(self._validated, pending)
         validate(message, body_head, done, lambda: not pending.is_done)
 
-    def _validated(self, pending: Pending, outcome: Outcome) -> None:
+    def _validated(self, pending: Pending, outcome: Checked) -> None:
         """Queue the message as its topic's schema check returned it, now or later; settle it if the
         check failed.
         """

@@ -13,7 +13,7 @@ from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.avro import BodyForm
 from hermes_actors.schema.loop_limits import UNITS_MAX
 from hermes_actors.schema.source import SchemaSource, SchemaVersion
-from hermes_actors.schema.validation import BodyHead, Done, Outcome, Validation
+from hermes_actors.schema.validation import BodyHead, Checked, Done, Validation
 
 _logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class AvroValidation(Validation):
         written_with = WriterSchema(chosen.number, chosen.id, self._frames)
         return replace(message, body=body, written_with=written_with)
 
-    def _chosen(self, head: BodyHead) -> SchemaVersion | Outcome:
+    def _chosen(self, head: BodyHead) -> SchemaVersion | Checked:
         newest = self._newest
         own_id = head.schema_id if self._takes_ids else 0
         if not (own_id or head.version):
@@ -98,7 +98,7 @@ class DryRun(AvroValidation):
         found = super().units(body)
         return found if found <= UNITS_MAX else 0
 
-    def check(self, message: Message, head: BodyHead) -> Outcome:
+    def check(self, message: Message, head: BodyHead) -> Checked:
         """Try to convert a message immediately."""
         return self._judged(message, head, super().check(message, head))
 
@@ -110,7 +110,7 @@ class DryRun(AvroValidation):
             message, head, lambda outcome: done(self._judged(message, head, outcome)), is_wanted
         )
 
-    def _judged(self, message: Message, head: BodyHead, outcome: Outcome) -> Outcome:
+    def _judged(self, message: Message, head: BodyHead, outcome: Checked) -> Checked:
         """Return the unchanged message, unless the dry run itself is impossible."""
         if isinstance(outcome, Message):
             return message

@@ -14,10 +14,10 @@ from hermes_actors.schema.loop_limits import UNITS_MAX
 from hermes_actors.schema.source import SchemaSource, SchemaVersion, newest_of
 from hermes_actors.schema.work import loop_schema, message_cpu_s, takes, units
 
-Outcome = Message | HermesError
+Checked = Message | HermesError
 """The message as it is stored, or the error that refuses it."""
 
-Done = Callable[[Outcome], None]
+Done = Callable[[Checked], None]
 
 
 class BodyHead(Struct, frozen=True):
@@ -65,7 +65,7 @@ class Validation:
             return 0
         return units(loop_schema(self.kind, self._newest.schema.text), body)
 
-    def check(self, message: Message, head: BodyHead) -> Outcome:
+    def check(self, message: Message, head: BodyHead) -> Checked:
         """Check a message of at most UNITS_MAX units immediately."""
         chosen = self._chosen(head)
         if isinstance(chosen, HermesError):
@@ -96,7 +96,7 @@ class Validation:
         self,
         message: Message,
         head: BodyHead,
-        chosen: SchemaVersion | Outcome,
+        chosen: SchemaVersion | Checked,
         done: Done,
         is_wanted: Callable[[], bool],
     ) -> None:
@@ -117,8 +117,8 @@ class Validation:
         self._pool.submit(job)
 
     def _at_once(
-        self, message: Message, head: BodyHead, chosen: SchemaVersion | Outcome
-    ) -> Outcome | None:
+        self, message: Message, head: BodyHead, chosen: SchemaVersion | Checked
+    ) -> Checked | None:
         """The outcome of a check on the loop; None if the message is for a worker."""
         if not isinstance(chosen, SchemaVersion):
             return chosen
@@ -136,7 +136,7 @@ class Validation:
     def _look(self) -> None:
         self._newest = newest_of(self._source.versions_of(self._topic), self.kind)
 
-    def _chosen(self, _head: BodyHead) -> SchemaVersion | Outcome:
+    def _chosen(self, _head: BodyHead) -> SchemaVersion | Checked:
         """The schema version for this message, or the error if none is known."""
         return self._newest or without_schema(self._topic, self._source)
 
@@ -161,8 +161,8 @@ class JsonValidation(Validation):
         return self._newest is not None or bool(self._source.lack(self._topic))
 
     def _at_once(
-        self, message: Message, head: BodyHead, chosen: SchemaVersion | Outcome
-    ) -> Outcome | None:
+        self, message: Message, head: BodyHead, chosen: SchemaVersion | Checked
+    ) -> Checked | None:
         # The registry may have answered that the topic has no schema.
         return super()._at_once(message, head, chosen) if self.is_needed else message
 

@@ -63,7 +63,7 @@ class NodeProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process."""
+        """True while its process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property

@@ -231,7 +231,7 @@ class Sender(ABC):
         return ""
 
     def forget(self, subscription: str) -> None:  # noqa: B027
-        """End all pushes of the subscription with CLOSED, at once or soon: those that wait for a
-        connection or a token, and those that are on their way, which may arrive all the same. A
-        sender may go on with them instead.
+        """End all pushes of the subscription with CLOSED, at once or soon: those waiting for a
+        connection or a token, and those in flight, which may still arrive. A sender may finish them
+        instead.
         """

@@ -24,7 +24,7 @@ from hermes_actors.publisher.edges.edge import Edge, Exchange, Line
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Pending, Route
 from hermes_actors.schema.loop_limits import UNITS_MAX
-from hermes_actors.schema.validation import BodyHead, Outcome
+from hermes_actors.schema.validation import BodyHead, Checked
 from hermes_actors.security.account import Account
 
 TURN_BYTES = 4_096
@@ -369,7 +369,7 @@ class BatchExchange(Exchange):
         for at, message in enumerate(self._messages(parcel, at_ms)):
             if at in parcel.refused:
                 continue
-            outcome: Outcome = _TOO_COSTLY
+            outcome: Checked = _TOO_COSTLY
             if validate.units(message.body) <= UNITS_MAX:
                 outcome = validate.check(message, self._request.body_head)
             if isinstance(outcome, HermesError):

@@ -90,7 +90,7 @@ class _Timers:
         self._pause.deadline = min(self._pause.deadline, at_s)
 
     def end(self) -> None:
-        """Call nothing any more."""
+        """Drop all calls; make no more."""
         self._is_over = True
         self._pause.cancel()
 
