@@ -57,10 +57,7 @@ REGISTRY = "/schema-registry"
 REGISTRY_JSON = "application/vnd.schemaregistry.v1+json"
 _SUBSCRIPTIONS = "/topics/{topic}/subscriptions"
 _WORD = re.compile("[A-Za-z0-9]+")
-_REFUSED = (
-    "400: the request is wrong, or names what does not exist. 401: credentials are needed. 403: "
-    "the caller may not do this. 404: there is no such thing. 503: try again later"
-)
+_REFUSED = "Wrong, forbidden, absent, or (5XX) to be tried again: the message says which"
 _error = msgspec.defstruct("Error", [("message", str), ("code", str)])
 # Confluent's; or, of callers and their rights, one with a code.
 _registry_error = msgspec.defstruct(
