@@ -1,4 +1,4 @@
-"""The dead letters of one subscription in one datacentre's log: found, read and closed."""
+"""Finds, reads and closes the dead letters of one subscription in one datacentre's log."""
 
 from collections.abc import Callable, Sequence
 
@@ -24,14 +24,14 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
 
 ENTRIES_MAX = 500_000
-"""The most letters and marks of one subscription that one search looks at."""
+"""Maximum number of a subscription's letters and marks that one search reads."""
 
 _ANSWER_TIMEOUT_S = 5.0
 SEARCH_TIMEOUT_S = 20.0
 
 
 class OpenLetter(Struct, frozen=True, gc=False):
-    """An open letter without its value, and where its record lies."""
+    """An open letter without its value, and the offset of its record."""
 
     letter: Letter
     offset: int
@@ -40,7 +40,7 @@ class OpenLetter(Struct, frozen=True, gc=False):
 
 
 class LetterPlace(Struct, frozen=True):
-    """The partition that holds a subscription's letters, and its bounds now."""
+    """The partition with a subscription's letters, and its current bounds."""
 
     partition: int
     start: int
@@ -48,7 +48,7 @@ class LetterPlace(Struct, frozen=True):
 
 
 class LetterBox:
-    """The letters of one life of a subscription. All methods raise LogUnavailable."""
+    """The letters of one incarnation of a subscription. All methods raise LogUnavailable."""
 
     def __init__(
         self, log: Log, name: SubscriptionName, incarnation: int, namespace: str = ""
@@ -59,7 +59,9 @@ class LetterBox:
         self._incarnation = incarnation
 
     async def place(self) -> LetterPlace | None:
-        """Find where the letters lie; None while the log has no dead-letter topic of the group."""
+        """Find the partition with the letters; None while the group has no dead-letter topic in the
+        log.
+        """
         try:
             with trio.fail_after(_ANSWER_TIMEOUT_S):
                 ends = await self.log.positions(self.topic, LATEST)
@@ -79,10 +81,10 @@ class LetterBox:
         below: int | None = None,
         timeout_s: float = SEARCH_TIMEOUT_S,
     ) -> bool:
-        """Give `found` each open letter that is wanted, newest first, until it returns False.
+        """Call `found` with each matching open letter, newest first, until it returns False.
 
-        Only letters whose records lie below the offset `below` count. Returns True when all letters
-        were looked at.
+        If `below` is given, only letters at offsets below it count. Returns True if all letters
+        were searched.
         """
         place = await self.place()
         if place is None:
@@ -121,7 +123,7 @@ class LetterBox:
         return is_whole
 
     async def read(self, held: OpenLetter) -> Letter | None:
-        """Return an open letter with its message; None where no log holds that any more."""
+        """Return an open letter with its message; None if no log holds the message any more."""
         place = await self.place()
         if place is None:
             return None
@@ -130,8 +132,8 @@ class LetterBox:
         return None if letter is None else await self.whole(letter)
 
     async def whole(self, letter: Letter) -> Letter | None:
-        """Return the letter with its message, which may lie in its topic's log only; None where
-        that does not hold it any more.
+        """Return the letter with its message, which may be only in its topic's log; None if that
+        does not hold it any more.
         """
         if not letter.missing_bytes:
             return letter
@@ -143,7 +145,7 @@ class LetterBox:
         )
 
     async def record(self, topic: str, partition: int, offset: int) -> StoredRecord | None:
-        """Return a record of any topic of this log; None where it does not hold it any more."""
+        """Return a record of any topic of this log; None if it is gone."""
         try:
             with trio.fail_after(_ANSWER_TIMEOUT_S):
                 return await read_one(self.log, topic, partition, offset)
@@ -179,7 +181,7 @@ class LetterBox:
 
 
 def letter_in(record: StoredRecord) -> Letter | None:
-    """Return the letter that a record holds; None for a mark and for what cannot be read."""
+    """Return the letter in a record; None if it is a mark or unreadable."""
     try:
         entry = read_entry(record)
     except UndecodableLetter:

@@ -1,18 +1,22 @@
-"""A message, and the two forms in which a log holds it.
+"""A message, and its two record forms.
 
-The native form keeps the body as sent and puts all else into record headers: `id`, `dc` (of the
-publisher), `via`, `traceparent` and `tracestate`, `only-for` (of a replayed message that one
-subscription alone is to get), `h-<Name>` for each propagated request header, and `ce_<name>` for
-each attribute of a CloudEvent, as CloudEvents' own binding for Kafka has them (`datacontenttype` is
-`content-type` there). A message in Avro also has `sv` and `sid`, the version and the id of its
-schema in four bytes each, as Hermes writes them, and `framing` where Confluent's framing begins it.
-The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' own JSON envelope; Avro
-it leaves as it is; record headers tell the trace there, too. Readers know both: a native record
-carries the `dc` header, which Hermes never writes.
+The native form keeps the body as sent and puts everything else into record headers: `id`, `dc` (of
+the publisher), `via`, `traceparent` and `tracestate`, `only-for` (of a replayed message for one
+subscription only), `h-<Name>` for each propagated request header, and `ce_<name>` for each
+attribute of a CloudEvent, as in CloudEvents' own binding for Kafka (where `datacontenttype` is
+`content-type`). An Avro message also has `sv` and `sid`, the version and the id of its schema in
+four bytes each, as Hermes writes them, and `framing` if it begins with Confluent's framing.
+
+The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' JSON envelope, except
+Avro; the trace is in record headers there, too. Readers know both forms: a native record has the
+`dc` header, which Hermes never writes.
+
+Other producers may write any records into a topic. Their headers may have the names of ours and
+hold something else; those are ignored. The id of a record without one is its place,
+`<datacentre>:<topic>:<partition>:<offset>`, so each reading gives the same id.
 """
 
 import json
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -20,9 +24,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes_actors.model.names import is_name_part
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.schema import FRAME_BYTES, WriterSchema
-from hermes_actors.model.trace_context import TraceContext
+from hermes_actors.model.trace_context import TraceContext, clean_tracestate, is_traceparent
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -31,20 +36,22 @@ _RESERVED = frozenset({"messageid", "webhook-id", "webhook-signature", "webhook-
 
 
 def is_reserved_header(name: str) -> bool:
-    """True for a header by which the broker speaks to subscribers: a publisher's never travels."""
+    """True for a header that the broker itself sends to subscribers: publishers' values are not
+    propagated.
+    """
     lower = name.lower()
     return lower.startswith(_RESERVED_PREFIX) or lower in _RESERVED
 
 
 class Envelope(StrEnum):
-    """Which record form is written."""
+    """The record form to write."""
 
     NATIVE = "native"
     HERMES = "hermes"
 
 
 class Via(StrEnum):
-    """The way a message took into its log."""
+    """How a message got into its log."""
 
     LOCAL = "local"
     FALLBACK = "fallback"
@@ -53,15 +60,18 @@ class Via(StrEnum):
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message. `published_at_ms` is the time of reception; 1 when a foreign record has none.
+    """One message. `published_at_ms` is when it was received; of a foreign record it is the
+    record's timestamp.
 
-    `propagated` are the publisher's request headers that travel to the subscriber, of a record that
-    others wrote too never one by which the broker speaks (`is_reserved_header`), `dc` the
-    publisher's datacentre ("" when unknown), `traceparent` and `tracestate` the W3C trace context
-    ("" when none).
-    `attributes` are those of a CloudEvent, without their prefix: none when it is no CloudEvent.
-    `only_for` is the one subscription that a replayed message is for, "" for all of them.
-    `written_with` is the schema of a body in Avro, None for any other body.
+    `propagated` are the publisher's request headers for subscribers; they never include one that
+    the broker sends itself (`is_reserved_header`), also if another program wrote the record. `dc`
+    is the publisher's datacentre, `traceparent` and `tracestate` the W3C trace context; empty
+    strings if unknown.
+
+    `attributes` are those of a CloudEvent, without prefix; empty if it is none. `only_for` is the
+    only subscription for a replayed message; empty string: all. `written_with` is the schema of an
+    Avro body; None for other bodies. A tombstone has an empty body; its `propagated` headers also
+    say that it is one, and give its key.
     """
 
     id: str
@@ -76,55 +86,60 @@ class Message(Struct, frozen=True, gc=False):
     only_for: str = ""
     written_with: WriterSchema | None = None
     tracestate: str = ""
+    is_tombstone: bool = False
 
     @property
     def unframed_body(self) -> bytes:
-        """The body without Confluent's framing, where it has that."""
+        """The body without Confluent's framing."""
         written_with = self.written_with
         is_framed = written_with is not None and written_with.is_framed
         return self.body[FRAME_BYTES:] if is_framed else self.body
 
     @property
     def headers_size(self) -> int:
-        """How many characters its publisher's headers and attributes have together."""
+        """The total length of its publisher's headers and attributes in characters."""
         pairs = (*self.propagated, *self.attributes)
         trace = len(self.traceparent) + len(self.tracestate)
         return trace + sum([len(name) + len(value) for name, value in pairs])
 
 
 def trace_of(message: Message) -> TraceContext | None:
-    """The trace that the message belongs to; None when it belongs to none."""
+    """The message's trace context, or None."""
     return TraceContext(message.traceparent, message.tracestate) if message.traceparent else None
 
 
 def carrying(message: Message, trace: TraceContext) -> Message:
-    """The message as a part of this trace."""
+    """The message with this trace context."""
     if message.traceparent == trace.traceparent:
         return message
     return replace(message, traceparent=trace.traceparent, tracestate=trace.tracestate)
 
 
 class UndecodableRecord(Exception):
-    """The record is in neither form; the message says why. It must not block its partition."""
+    """The record has neither form; the message says why. It must not block its partition."""
 
 
 ONLY_FOR = "only-for"
-"""The record header with the name of the one subscription that is to get the message."""
+"""The record header with the only subscription that gets the message."""
 
 _PLAIN = ("id", "dc", "via")
 _VERSION, _ID, _FRAMING = "sv", "sid", "framing"
 _NUMBER_BYTES = 4
 _CONFLUENT = b"confluent"
+_BINARY = frozenset({"via", _VERSION, _ID, _FRAMING})
 _PROPAGATED_PREFIX = "h-"
 _ATTRIBUTE_PREFIX = "ce_"
 _DATA_TYPE, _DATA_TYPE_HEADER = "datacontenttype", "content-type"
 _ENVELOPE_MARK = b'"_w":true'
-_FOREIGN_TIMESTAMP_MS = 1
+ID_CHARACTERS_MAX = 255
+"""Maximum length of an id; a longer one in a record is ignored."""
+
+_VIAS = {via.value.encode(): via.value for via in Via}
 _json = json.JSONDecoder()
 
 
 def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str = "") -> Record:
-    """The record that stores this message; `via` is the way that it takes, "" its own `via`."""
+    """Encode the message as a record; `via` replaces the message's own `via` if not empty."""
     propagated = tuple(
         (_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated
     )
@@ -169,7 +184,7 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
 
 
 def _written(schema: WriterSchema) -> tuple[tuple[str, bytes], ...]:
-    """The record headers that tell the schema of a body."""
+    """The record headers for the schema of a body."""
     numbers = ((_VERSION, schema.version), (_ID, schema.id))
     told = tuple(
         (name, number.to_bytes(_NUMBER_BYTES, "big")) for name, number in numbers if number
@@ -178,38 +193,41 @@ def _written(schema: WriterSchema) -> tuple[tuple[str, bytes], ...]:
 
 
 def is_for_another(record: StoredRecord, subscription: str) -> bool:
-    """True for a replayed record that only another subscription of the topic is to get."""
+    """True for a replayed record that is only for another subscription of the topic."""
     headers = record.headers
-    # Nearly every record has just the three of the native form.
+    # The common case: only the three headers of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
-    only_for = next((raw for name, raw in headers if name == ONLY_FOR), b"")
-    return bool(only_for) and only_for != subscription.encode()
+    if not headers or headers[0][0] != "id":
+        # A foreign record: `to_record` puts the id first.
+        return False
+    only_for = next((_text(raw) for name, raw in headers if name == ONLY_FOR), None) or ""
+    return is_name_part(only_for) and only_for != subscription
 
 
-def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Message:
-    """The message that a record holds; `make_id` serves foreign records, which have no id.
-
-    Raises UndecodableRecord.
-    """
+def from_record(record: StoredRecord) -> Message:
+    """Decode a message from a record. Raises UndecodableRecord for a broken envelope."""
     headers = record.headers
-    if len(headers) == 3:
-        # What `to_record` writes of a message without anything of its publisher's: nearly all.
+    if len(headers) == 3 and not record.is_tombstone:
+        # The common case: what `to_record` writes for a message without propagated headers.
         (first, raw_id), (second, raw_dc), (third, raw_via) = headers
-        if raw_id and raw_via and (first, second, third) == _PLAIN:
+        if (first, second, third) == _PLAIN and (own_via := _VIAS.get(raw_via)):
             try:
-                return Message(
-                    raw_id.decode(),
-                    record.value,
-                    record.timestamp_ms,
-                    record.key,
-                    (),
-                    raw_dc.decode(),
-                    raw_via.decode(),
-                )
-            except UnicodeDecodeError as error:
-                raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
-    message_id = dc = via = traceparent = tracestate = only_for = None
+                own_id = raw_id.decode()
+                if 0 < len(own_id) <= ID_CHARACTERS_MAX and own_id.isprintable():
+                    return Message(
+                        own_id,
+                        record.value,
+                        record.timestamp_ms,
+                        record.key,
+                        (),
+                        raw_dc.decode(),
+                        own_via,
+                    )
+            except UnicodeDecodeError:
+                pass
+    message_id = dc = traceparent = tracestate = only_for = None
+    via = Via.LOCAL.value
     version = schema_id = 0
     is_framed = False
     propagated: list[tuple[str, str]] = []
@@ -221,7 +239,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
             elif name == "dc":
                 dc = raw.decode()
             elif name == "via":
-                via = raw.decode()
+                via = _VIAS.get(raw, via)
             elif name == "traceparent":
                 traceparent = raw.decode()
             elif name == "tracestate":
@@ -242,81 +260,103 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
                 attributes.append((name[len(_ATTRIBUTE_PREFIX) :], raw.decode()))
             elif name == _DATA_TYPE_HEADER:
                 attributes.append((_DATA_TYPE, raw.decode()))
-    except UnicodeDecodeError as error:
-        raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
+    except UnicodeDecodeError:
+        # A foreign record. Our own headers are text, except for numbers.
+        readable = [each for each in headers if each[0] in _BINARY or _text(each[1]) is not None]
+        return from_record(replace(record, headers=tuple(readable)))
     if len(attributes) == 1 and attributes[0][0] == _DATA_TYPE:
-        # Others write that header too; alone it makes no event.
+        # Other programs write this header too; by itself it does not make an event.
         attributes = []
-    is_avro = version > 0 or schema_id > 0
-    if dc is None and not is_avro and _ENVELOPE_MARK in record.value:
-        message = _unwrap(record, tuple(propagated), tuple(attributes), make_id)
-        if traceparent:
-            return carrying(message, TraceContext(traceparent, tracestate or ""))
-        return message
+    is_avro = (version > 0 or schema_id > 0) and not record.is_tombstone
+    if dc is None:
+        # Perhaps a foreign record: its trace has not been checked.
+        traceparent = traceparent if traceparent and is_traceparent(traceparent) else None
+        tracestate = clean_tracestate(tracestate) if traceparent and tracestate else None
+        if not is_avro and _ENVELOPE_MARK in record.value:
+            message = _unwrap(record, tuple(propagated), tuple(attributes))
+            if traceparent:
+                return carrying(message, TraceContext(traceparent, tracestate or ""))
+            return message
+    if record.is_tombstone:
+        propagated += _tombstone_headers(record.key)
+    if message_id and not (message_id.isprintable() and len(message_id) <= ID_CHARACTERS_MAX):
+        message_id = None
     return Message(
-        id=message_id or make_id(),
+        id=message_id or record.place,
         body=record.value,
-        # Kept from Hermes: a record without any of our marks has no time of publication.
-        published_at_ms=record.timestamp_ms if message_id else _FOREIGN_TIMESTAMP_MS,
+        published_at_ms=record.timestamp_ms,
         key=record.key,
         propagated=tuple(propagated),
         dc=dc or "",
-        via=via or Via.LOCAL.value,
+        via=via,
         traceparent=traceparent or "",
         attributes=tuple(attributes),
         only_for=only_for or "",
         written_with=WriterSchema(version, schema_id, is_framed) if is_avro else None,
         tracestate=tracestate or "",
+        is_tombstone=record.is_tombstone,
     )
 
 
+def _tombstone_headers(key: bytes | None) -> Headers:
+    """Tell the subscriber that the message is a tombstone, and its key."""
+    key_text = None if key is None else _text(key)
+    said = (("Hermes-Tombstone", "true"),)
+    return said if key_text is None else (*said, ("Partition-Key", key_text))
+
+
+def _text(raw: bytes) -> str | None:
+    """Decode UTF-8; None for other bytes."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _number(raw: bytes) -> int:
-    """The number in a record header; 0 for what is none."""
+    """The number in a record header; 0 if it is none."""
     return int.from_bytes(raw, "big") if len(raw) == _NUMBER_BYTES else 0
 
 
 def header_text(name: str, raw: bytes) -> str:
-    """A record header as people read it: the version and the id of a schema as numbers."""
+    """A record header for people: the version and id of a schema as numbers."""
     number = _number(raw) if name in (_VERSION, _ID) else 0
     return str(number) if number else raw.decode("utf-8", "replace")
 
 
-def is_avro(record: StoredRecord | Record) -> bool:
-    """True if the record says that its body is Avro."""
+def is_avro(record: StoredRecord) -> bool:
+    """True if the record's headers say that its body is Avro."""
     headers = record.headers
-    # Nearly every record of JSON has just the three of the native form.
+    # The common case of JSON: only the three headers of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
-    return any(name in (_VERSION, _ID) for name, _ in headers)
+    is_told = any(name in (_VERSION, _ID) and _number(raw) for name, raw in headers)
+    return is_told and not record.is_tombstone
 
 
-def is_enveloped(record: StoredRecord | Record) -> bool:
-    """True if the body may lie within Hermes' envelope; else it is the record's value."""
+def is_enveloped(record: StoredRecord) -> bool:
+    """True if the body may be in Hermes' envelope; otherwise it is the record's value."""
     headers = record.headers
-    # Where `to_record` puts them: then the body need not be searched.
+    # `to_record` puts them in this place, so the body need not be searched.
     if len(headers) > 1 and headers[1][0] in ("dc", _VERSION, _ID):
         return False
     return _ENVELOPE_MARK in record.value
 
 
 def enveloped(message: Message) -> bytes:
-    """The message in Hermes' JSON envelope. Its body goes in as it is, JSON or not."""
+    """The message in Hermes' JSON envelope; the body of a tombstone is null."""
     external = msgspec.json.encode(dict(message.propagated)) if message.propagated else b"{}"
-    # The body goes in as it came, JSON or not: Hermes does the same, and its readers cut it out.
+    # The body is inserted unchanged, even if it is not JSON. Hermes does the same, and its readers
+    # cut it out.
     return b'{"_w":true,"metadata":{"timestamp":%d,"id":%s,"externalMetadata":%s},"message":%s}' % (
         message.published_at_ms,
         msgspec.json.encode(message.id),
         external,
-        message.body,
+        b"null" if message.is_tombstone else message.body,
     )
 
 
-def _unwrap(
-    record: StoredRecord | Record,
-    propagated: Headers,
-    attributes: Headers,
-    make_id: Callable[[], str],
-) -> Message:
+def _unwrap(record: StoredRecord, propagated: Headers, attributes: Headers) -> Message:
     metadata, body = _split_envelope(record.value)
     external = metadata.get("externalMetadata")
     if not propagated and isinstance(external, dict):
@@ -327,9 +367,9 @@ def _unwrap(
         )
     timestamp = metadata.get("timestamp")
     return Message(
-        id=str(metadata.get("id") or metadata.get("messageId") or make_id()),
+        id=str(metadata.get("id") or metadata.get("messageId") or record.place),
         body=body,
-        published_at_ms=timestamp if type(timestamp) is int else _FOREIGN_TIMESTAMP_MS,
+        published_at_ms=timestamp if type(timestamp) is int else record.timestamp_ms,
         key=record.key,
         propagated=propagated,
         attributes=attributes,
@@ -337,7 +377,9 @@ def _unwrap(
 
 
 def _split_envelope(value: bytes) -> tuple[dict[str, Any], bytes]:
-    """Metadata and raw body of Hermes' envelope, found by search: the body need not be JSON."""
+    """Split Hermes' envelope into metadata and raw body by searching, because the body need not be
+    JSON.
+    """
     at_metadata = value.find(b'"metadata":')
     if at_metadata < 0:
         raise UndecodableRecord('an envelope without "metadata"')
@@ -349,7 +391,7 @@ def _split_envelope(value: bytes) -> tuple[dict[str, Any], bytes]:
     if not isinstance(metadata, dict):
         raise UndecodableRecord("the envelope's metadata is not an object")
     try:
-        # Half a surrogate pair, escaped or from broken UTF-8, would fail every later encoding.
+        # An unpaired surrogate, escaped or from broken UTF-8, would fail every later encoding.
         json.dumps(metadata, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError) as error:
         raise UndecodableRecord(f"the envelope's metadata is not Unicode: {error}") from error

@@ -1,4 +1,4 @@
-"""The records of a log: what is appended, and where it lies once it is stored."""
+"""The records of a log: before they are appended, and as stored."""
 
 from typing import NewType
 
@@ -9,7 +9,7 @@ Offset = NewType("Offset", int)
 
 
 class Record(Struct, frozen=True, gc=False):
-    """A record to append. `timestamp_ms` is the time of reception, Unix epoch."""
+    """A record to append. `timestamp_ms` is when the message was received (Unix epoch)."""
 
     key: bytes | None
     value: bytes
@@ -18,7 +18,7 @@ class Record(Struct, frozen=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that count against batch and memory bounds: payload, key and headers."""
+        """The size that counts against batch and memory bounds: value, key and headers."""
         size = len(self.value) + (len(self.key) if self.key else 0)
         for name, value in self.headers:
             size += len(name) + len(value)
@@ -26,8 +26,11 @@ class Record(Struct, frozen=True, gc=False):
 
 
 class StoredRecord(Struct, frozen=True, gc=False):
-    """A record and where it lies. `timestamp_ms` is the log's: never below its predecessor's
-    where the topic stamps by log-append time.
+    """A record and its place. `timestamp_ms` is the log's; it never goes back if the topic stamps
+    by log-append time.
+
+    `origin` is `<datacentre>:<topic of the log>`. A tombstone is a Kafka record whose value is
+    null; its `value` is empty here.
     """
 
     partition: int
@@ -36,10 +39,17 @@ class StoredRecord(Struct, frozen=True, gc=False):
     key: bytes | None
     value: bytes
     headers: tuple[tuple[str, bytes], ...]
+    origin: str = ""
+    is_tombstone: bool = False
+
+    @property
+    def place(self) -> str:
+        """The record's place in the logs of all datacentres, which no other record has."""
+        return f"{self.origin}:{self.partition}:{self.offset}"
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that count against batch and memory bounds: payload, key and headers."""
+        """The size that counts against batch and memory bounds: value, key and headers."""
         size = len(self.value) + (len(self.key) if self.key else 0)
         for name, value in self.headers:
             size += len(name) + len(value)

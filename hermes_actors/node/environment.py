@@ -1,9 +1,10 @@
-"""The surroundings of a node: clocks, logs, and what opens its senders and its spool."""
+"""The environment of a node: clocks, logs, and the factories of its senders and its spool."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from hermes_actors.balancer.usage import NodeCpu
 from hermes_actors.config.schema import SchemaConfig
@@ -18,6 +19,7 @@ from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.runtime.watchdog import LoopWatch
 from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.client import RegistryClient
+from hermes_actors.security.watched import Watched
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_actors.telemetry.settings import TelemetrySettings
 
@@ -26,18 +28,17 @@ SenderOf = Callable[[LiveSubscription], Sender]
 
 @dataclass(frozen=True)
 class NodeEnvironment:
-    """The surroundings of a node.
+    """What a node gets from outside.
 
-    `open_senders` opens what pushes messages, for the life of the node; it is told who finds
-    providers of OAuth tokens by their names, and where to count. `metrics` are shown with
-    the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
-    when it can; `remote_trouble` says it of another datacentre's. `lost` says why the own log takes
-    nothing more until the node is started again. `open_spool` opens what keeps messages that no log
-    takes; None: they are refused. `cpu` is what it may use of the machine, `threads` run what would
-    hold its loop up, and `make_pool` makes the workers for what needs a hard limit; `ask_registry`
-    makes what asks an external registry for schemas.
-    `telemetry` says what is traced and pushed.
-    `loop` is how late the loop is that it runs on.
+    `open_senders` opens the senders for the life of the node; its arguments are the look-up of
+    OAuth providers and the metrics to count in. `metrics` (those of the log) are shown with the
+    node's own. `log_trouble` says why the own log cannot be used now (empty string if it can);
+    `remote_trouble` says the same of another datacentre's log. `lost` says why the own log stores
+    nothing until the node is restarted. `open_spool` opens the store for messages that no log
+    takes; None: they are refused. `cpu` measures the CPU, `threads` runs work that would block the
+    loop, and `make_pool` makes the workers for work that needs a hard limit. `ask_registry` makes
+    the client of an external schema registry. `telemetry` says what is traced and pushed. `loop`
+    measures how late the event loop is. `watched` is read again while the node runs.
     """
 
     clock: Clock
@@ -57,7 +58,8 @@ class NodeEnvironment:
     make_pool: Callable[[], WorkerPool] = WorkerPool
     ask_registry: Callable[[SchemaConfig], RegistryClient] = RegistryClient
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    watched: list[Watched[Any]] = field(default_factory=list)
 
     def split_rng(self) -> random.Random:
-        """A separate generator for one part, so that its draws do not shift another part's."""
+        """A separate generator for one part, so that its draws do not affect other parts."""
         return random.Random(self.rng.getrandbits(64))  # noqa: S311 -- jitter, not secrets

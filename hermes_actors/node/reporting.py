@@ -1,6 +1,6 @@
-"""A node tells the others how it fares, and management hears all of them."""
+"""Reports a node's status to the others, and follows all nodes' status for management."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hermes_actors import __version__
@@ -10,7 +10,7 @@ from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.status.collector import Collector, NodeIdentity, Sources
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.lag import UNKNOWN
+from hermes_actors.status.lag import UNKNOWN, Reached
 from hermes_actors.status.measures import subscription_metrics
 from hermes_actors.status.reader import StatusReader
 from hermes_actors.status.record import Published, SubscriptionFigures
@@ -18,7 +18,7 @@ from hermes_actors.status.reporter import StatusReporter
 
 
 def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFold:
-    """Fold what all nodes of all datacentres tell of themselves."""
+    """Fold the status records of all nodes in all datacentres."""
     fold = StatusFold()
 
     def follow(log: Log) -> None:
@@ -36,7 +36,7 @@ def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFo
 
 @asynccontextmanager
 async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Report the node's status for the length of the block; the last record says that it leaves."""
+    """Report the node's status during the block; the last record says that it leaves."""
     config = node.config
     identity = NodeIdentity(
         dc=config.dc,
@@ -48,14 +48,14 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
     )
     node.boot_id = identity.boot_id
     collector = Collector(identity, _sources(node))
-    node.metrics.append(subscription_metrics(collector))
+    node.metrics.append(subscription_metrics(collector, lambda: node.metadata.catalog))
     node.control.start_task(
         "status reporter",
         lambda stop: StatusReporter(
             environment.log,
             collector,
             clock=environment.clock,
-            # Reading the metadata log also shows whether the log is this datacentre's at all.
+            # Until the metadata log has been read, the log may turn out to be another datacentre's.
             may_write=lambda: node.metadata.is_own,
             loop_lag_ms=lambda: 1_000 * environment.loop.lag_s,
         ).run(stop),
@@ -65,7 +65,7 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
 
 
 def _sources(node: Node) -> Sources:
-    """Where the node's figures come from; its parts come and go."""
+    """The sources of the node's figures; its parts may be absent."""
 
     def topics() -> list[str]:
         return [] if node.frontend is None else node.frontend.topics()
@@ -82,8 +82,8 @@ def _sources(node: Node) -> Sources:
     def consumed(name: str) -> SubscriptionFigures | None:
         return None if node.agent is None else node.agent.figures(name)
 
-    def reached(name: str) -> tuple[str, Mapping[int, int]]:
-        return ("", {}) if node.agent is None else node.agent.reached(name)
+    def reached(name: str) -> Reached:
+        return Reached() if node.agent is None else node.agent.reached(name)
 
     def open_letters(name: str) -> int:
         live = node.metadata.catalog.subscriptions.get(name)

@@ -1,4 +1,4 @@
-"""An agent whose consumers only record, over metadata and a coordination log of a test's hand."""
+"""An agent whose consumers only record, over hand-written metadata and coordination."""
 
 import random
 from contextlib import asynccontextmanager
@@ -17,6 +17,7 @@ from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.status.lag import Reached
 from hermes_actors.status.reasons import sentences
 from hermes_actors.status.record import Flow, SubscriptionFigures
 from tests.balancer.hand_coordination import HandCoordination
@@ -24,7 +25,7 @@ from tests.values import a_subscription, a_topic
 
 
 class FoldedMetadata:
-    """A catalog that registers are put into by hand: the fold without a log."""
+    """A catalog in which registers are set by hand: the fold without a log."""
 
     dc = "dc1"
 
@@ -76,7 +77,7 @@ class RecordingConsumer:
         return SubscriptionFigures(counts=Flow(delivered=3), inflight=2, waiting_retries=1)
 
     def reached(self):
-        return "shop.orders", {0: 5}
+        return Reached("shop.orders", {0: 5}, self.factory.oldest_ms)
 
     async def run(self, inbox):
         name = str(self.live.name)
@@ -95,6 +96,7 @@ class RecordingFactory:
         self.events = []
         self.made = []
         self.is_broken = False
+        self.oldest_ms = None
         self.stop_s = 0.0
 
     def refusal(self, live, topic):
@@ -114,7 +116,7 @@ class World:
         self.at_rest = {}
         self.cluster = HandCoordination()
         self.cpu_s = 0.0
-        # As a leader would: what is new goes to this node.
+        # As a leader would: assign new subscriptions to this node.
         self.is_planned = True
         self.put_topic()
 
@@ -166,7 +168,7 @@ class World:
         self.at_rest.pop(name, None)
 
     def reached(self, name):
-        return ("shop.orders", {0: 4}) if name in self.at_rest else ("", {})
+        return Reached("shop.orders", {0: 4}) if name in self.at_rest else Reached()
 
     @asynccontextmanager
     async def running(self):
@@ -210,6 +212,6 @@ PUSH = "shop.orders$push"
 
 
 def why(agent, subscription=PUSH):
-    """What stops it here, in words; None for one that is not this node's own."""
+    """Why it is stopped here, in words; None if it does not run on this node."""
     figures = agent.figures(subscription)
     return None if figures is None else sentences(figures.reasons)

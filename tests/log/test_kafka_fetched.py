@@ -39,10 +39,14 @@ def test_a_batch_that_begins_before_the_position_gives_only_what_lies_from_there
     assert fetched.fetch_from == 14
 
 
-def test_no_value_and_a_header_without_one_are_empty():
-    fetched = Fetched(0, 0)
-    fetched.fill(batch_of(0, [None], headers=[("h", None), ("i", b"1")]))
-    assert all_of(fetched) == [StoredRecord(0, 0, 7, b"k", b"", (("h", b""), ("i", b"1")))]
+def test_no_value_is_a_tombstone_and_a_header_without_one_is_empty():
+    fetched = Fetched(0, 0, "dc1:t")
+    fetched.fill(batch_of(0, [None, b""], headers=[("h", None), ("i", b"1")]))
+    headers = (("h", b""), ("i", b"1"))
+    assert all_of(fetched) == [
+        StoredRecord(0, 0, 7, b"k", b"", headers, "dc1:t", is_tombstone=True),
+        StoredRecord(0, 1, 7, b"k", b"", headers, "dc1:t"),
+    ]
 
 
 def test_nothing_and_a_part_of_a_batch_bring_nothing():

@@ -56,9 +56,11 @@ def plain(row):
 def test_each_record_is_a_row_in_the_common_columns(spark, filled):
     rows = sorted(map(plain, stored(spark, filled).collect()))
     expected = []
+    prefix = filled.datacentres["dc1"].topic_prefix
     for topic, partitions in TOPICS.items():
         for number, records in enumerate(partitions):
             for offset, record in enumerate(records):
+                message_id, *said = SAID[id(record)]
                 expected.append(
                     (
                         "dc1",
@@ -68,7 +70,8 @@ def test_each_record_is_a_row_in_the_common_columns(spark, filled):
                         record.timestamp_ms,
                         record.key,
                         record.value,
-                        *SAID[id(record)],
+                        message_id or f"dc1:{prefix}{topic}:{number}:{offset}",
+                        *said,
                         list(record.headers),
                     )
                 )

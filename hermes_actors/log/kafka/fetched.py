@@ -15,7 +15,7 @@ class Fetched:
     """The records of one partition that were fetched and not yet taken, and how its fetches fare.
 
     `flight`: the fetch that is out for it, if any; `is_held`: not to be fetched just now, since
-    the last fetch failed.
+    the last fetch failed. `origin` is the records'.
     """
 
     __slots__ = (
@@ -26,11 +26,13 @@ class Fetched:
         "head",
         "is_held",
         "number",
+        "origin",
         "tries",
     )
 
-    def __init__(self, number: int, position: int) -> None:
+    def __init__(self, number: int, position: int, origin: str = "") -> None:
         self.number = number
+        self.origin = origin
         self._records: Iterator[StoredRecord] | None = None
         self.fetch_from = position
         self.head: StoredRecord | None = None
@@ -73,7 +75,7 @@ class Fetched:
         return record
 
     def _unpack(self, records: MemoryRecords) -> Iterator[StoredRecord]:
-        number = self.number
+        number, origin = self.number, self.origin
         while records.has_next():
             batch = records.next_batch()
             if not batch.validate_crc():
@@ -93,6 +95,8 @@ class Fetched:
                         record.key,
                         record.value or b"",
                         tuple([(name, value or b"") for name, value in headers]) if headers else (),
+                        origin,
+                        record.value is None,
                     )
             # Offsets have gaps: the marks of transactions, and what compaction took.
             self.fetch_from = max(self.fetch_from, batch.next_offset)

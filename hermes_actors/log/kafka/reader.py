@@ -82,7 +82,10 @@ class KafkaReader:
         self._loop = asyncio.get_running_loop()
         self._topic = topic
         self._cursor = Cursor(topic, start)
-        self._partitions = {number: Fetched(number, at) for number, at in sorted(start.items())}
+        origin = f"{brokers.connection.dc}:{topic}"
+        self._partitions = {
+            number: Fetched(number, at, origin) for number, at in sorted(start.items())
+        }
         self._leaders: dict[int, int] | None = None
         self._flights: list[_Flight] = []
         self._learning: asyncio.Task[None] | None = None

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import Subscription, SubscriptionState
-from hermes_actors.status.reasons import Code, Reason, because, sentences
+from hermes_actors.status.reasons import Code, Reason, because, sentences, suspended
 from hermes_actors.status.sums import ConsumingNode, SubscriptionSum
 
 _LAG_MAX_S = 600
@@ -44,18 +44,20 @@ def health_of(
     """Judge a subscription by what all datacentres tell of it.
 
     `topic_rate` is what is published, in thousandths of a message a second; `missing` says of
-    datacentres where no node is to have it why not. What somebody has suspended is healthy, what
-    the broker has suspended is not. Any problem outweighs what is not known; without one, a
-    datacentre that cannot be read, and a subscription that nobody tells of, is NO_DATA.
+    datacentres where no node is to have it why not. What somebody has suspended is healthy until
+    messages wait, what the broker has suspended is not. Any problem outweighs what is not known;
+    without one, a datacentre that cannot be read, and a subscription that nobody tells of, is
+    NO_DATA.
     """
-    is_suspended = live.state is SubscriptionState.SUSPENDED
-    if is_suspended and not live.suspension:
-        return SubscriptionHealth("HEALTHY")
     problems: list[dict[str, Any]] = []
-    if live.suspension:
-        by_broker = because(Code.SUSPENDED_BY_BROKER, detail=live.suspension)
-        problems.append(_problem("UNREACHABLE", by_broker))
-    if not is_suspended:
+    if live.state is SubscriptionState.SUSPENDED:
+        if live.suspension is None or not live.suspension.reason:
+            if found.lag_min > 0:
+                waits = because(Code.WAITS, count=found.lag_min)
+                problems.append(_problem("LAGGING", suspended(live.suspension), waits))
+            return SubscriptionHealth("UNHEALTHY" if problems else "HEALTHY", problems)
+        problems.append(_problem("UNREACHABLE", suspended(live.suspension)))
+    else:
         problems += [
             _problem("LAGGING", because(Code.NO_ROOM, dc=dc, detail=detail))
             for dc, detail in missing.items()

@@ -1,17 +1,19 @@
-"""Listening sockets, bound, with their TLS; and the client at the other end of a connection."""
+"""Binds listening sockets, and identifies the client of a connection."""
 
 import asyncio
 import errno
 import os
 import socket
-import ssl
 
-from hermes_actors.config import FrontendConfig, TlsConfig
+from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import StartupError
+from hermes_actors.publisher.edges.tls import ListenerTls
 
 
 class PortUnusable(StartupError):
-    """Another port would do, and the message ends by asking for one. `field` is the one to set."""
+    """The port cannot be used, but another would do; the message ends by suggesting one. `field` is
+    the setting to change.
+    """
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -19,33 +21,35 @@ class PortUnusable(StartupError):
 
 
 BACKLOG = 4_096
-"""Connections that wait to be accepted."""
+"""Maximum number of connections that wait to be accepted."""
 
-Bound = list[tuple[socket.socket, ssl.SSLContext | None]]
-"""Sockets, each with the TLS that is spoken there."""
+Bound = list[tuple[socket.socket, ListenerTls | None]]
+"""Sockets, each with its TLS if it speaks that."""
 
 
 def bound(config: FrontendConfig, field: str) -> Bound:
-    """A plain address, and one with TLS if there is a certificate; not yet listening.
+    """Bind a plain address, unless there is TLS only, and one with TLS if there is a certificate;
+    neither listens yet.
 
-    `field` names the setting that a port in use is reported under. Raises StartupError when an
-    address cannot be bound or a certificate cannot be read.
+    `field` names the setting that errors mention. Raises StartupError if an address cannot be bound
+    or a certificate cannot be read.
     """
     section = field.rpartition(".")[0] + ".tls"
-    tls = _tls_context(config, section) if config.tls.certificate_file else None
-    found: Bound = [(_bind(config, config.port, field), None)]
+    tls = ListenerTls(config.tls, section) if config.tls.certificate_file else None
+    found: Bound = [] if config.tls.only else [(_bind(config, config.port, field), None)]
     if tls is not None:
         try:
             found.append((_bind(config, config.tls.port, f"{section}.port"), tls))
         except StartupError:
-            found[0][0].close()
+            for each, _ in found:
+                each.close()
             raise
     return found
 
 
 def listen(sockets: Bound, field: str) -> None:
-    """Let clients connect there. Raises PortUnusable when another process took the port after it
-    had been bound here, of which uvloop says nothing.
+    """Start listening. Raises PortUnusable if another process took the port after it was bound
+    here, an error that uvloop does not report.
     """
     for each, _tls in sockets:
         try:
@@ -56,55 +60,22 @@ def listen(sockets: Bound, field: str) -> None:
 
 
 def port_of(listener: socket.socket) -> int:
-    """The port that a bound socket has."""
+    """The port of a bound socket."""
     port: int = listener.getsockname()[1]
     return port
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """The client's address without its port; "" for what has none."""
+    """The client's address without its port; empty string if it has none."""
     name = transport.get_extra_info("peername")
     return str(name[0]) if name else ""
 
 
-def _tls_context(config: FrontendConfig, section: str) -> ssl.SSLContext:
-    tls = config.tls
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    # As RFC 9113, 9.2, asks for.
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("ECDHE+AESGCM")
-    context.options = ssl.OP_NO_COMPRESSION
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    try:
-        context.load_cert_chain(tls.certificate_file, tls.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise StartupError(
-            f"{section}: {tls.certificate_file} and {tls.key_file} cannot be used: {error}; "
-            "both are PEM files, the key that of the certificate"
-        ) from error
-    _trust_clients(context, tls, section)
-    return context
-
-
-def _trust_clients(context: ssl.SSLContext, tls: TlsConfig, section: str) -> None:
-    """Let the context ask clients for certificates, as `section` says. Raises StartupError."""
-    if tls.client_auth == "not_requested":
-        return
-    try:
-        context.load_verify_locations(tls.client_ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise StartupError(
-            f"{section}.client_ca_file: {tls.client_ca_file} cannot be used: {error}; it is a "
-            "PEM file of certificates"
-        ) from error
-    context.verify_mode = ssl.CERT_REQUIRED if tls.client_auth == "required" else ssl.CERT_OPTIONAL
-
-
 def _bind(config: FrontendConfig, port: int, field: str) -> socket.socket:
-    """A bound TCP socket, not yet listening; port 0 takes any free one.
+    """Bind a TCP socket, which does not listen yet; port 0 takes any free port.
 
-    `field` names the configuration's host and port in the error. Raises PortUnusable for a port
-    that is taken or not permitted, else StartupError.
+    `field` names the setting that errors mention. Raises PortUnusable if the port is taken or not
+    permitted, else StartupError.
     """
     host = config.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
