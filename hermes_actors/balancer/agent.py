@@ -196,6 +196,15 @@ class Agent:
             self._reached[subscription] = found
         return self._reached.get(subscription, Reached())
 
+    def unplanned(self, subscription: str) -> int | None:
+        """Return from which partition on no plan gives them to anybody; None where another node
+        tells of these.
+        """
+        targets = self._coordination.state.targets_of(subscription)
+        if not self.has_first(subscription):
+            return None
+        return max((each for target in targets for each in target.partitions), default=-1) + 1
+
     def consumer(self, subscription: str) -> PushConsumer | None:
         """Return the consumer that runs here; None if there is none."""
         return self._consumers.get(subscription)

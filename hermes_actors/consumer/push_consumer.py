@@ -210,10 +210,9 @@ class PushConsumer:
 
     def reached(self) -> Reached:
         """Return how far it is. Of messages that are not read yet, none is the oldest."""
-        found = self._progress.partitions
-        stored = [each.oldest_ms for each in found.values() if each.oldest_ms is not None]
-        settled = {partition: each.reached for partition, each in found.items()}
-        return Reached(self._log_topic, settled, min(stored, default=None))
+        found = self._progress.partitions.values()
+        stored = [each.oldest_ms for each in found if each.oldest_ms is not None]
+        return Reached(self._log_topic, self._progress.reached(), min(stored, default=None))
 
     def _note_settled(self) -> None:
         if self._intake.lacks_bytes:

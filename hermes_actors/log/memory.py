@@ -332,6 +332,12 @@ class MemoryTopics:
         await self._faults.reading(self._dc)
         return sorted(self.by_name)
 
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """As `LogTopics.partitions`."""
+        await self._faults.reading(self._dc)
+        held = self.by_name
+        return {topic: len(held[topic].partitions) for topic in topics if topic in held}
+
     async def _change_gate(self) -> None:
         await trio.lowlevel.checkpoint()
         if self._faults.draw(self._faults.unavailable_rate):
@@ -359,6 +365,9 @@ class _MemoryReader:
         return {
             number: partitions[number].cuts for number in self._numbers if number < len(partitions)
         }
+
+    def position(self, partition: int) -> int:
+        return self._cursor.position(partition)
 
     def seek(self, partition: int, position: int) -> None:
         self._cursor.seek(partition, position)

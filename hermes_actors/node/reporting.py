@@ -85,6 +85,9 @@ def _sources(node: Node) -> Sources:
     def reached(name: str) -> Reached:
         return Reached() if node.agent is None else node.agent.reached(name)
 
+    def unplanned(name: str) -> int | None:
+        return None if node.agent is None else node.agent.unplanned(name)
+
     def open_letters(name: str) -> int:
         live = node.metadata.catalog.subscriptions.get(name)
         agent, counts = node.agent, node.open_letters
@@ -107,6 +110,7 @@ def _sources(node: Node) -> Sources:
         subscriptions=subscriptions,
         consumed=consumed,
         reached=reached,
+        unplanned=unplanned,
         open_letters=open_letters,
         spooled=spooled,
         elsewhere=elsewhere,

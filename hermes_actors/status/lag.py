@@ -62,9 +62,16 @@ class Ends:
         if topic in self._asked_s:
             self._ends[topic] = (now_s, ends)
 
+    def added(self, topic: str, since: int | None) -> list[int]:
+        """The topic's partitions from `since` on; none for None."""
+        _, ends = self._ends.get(topic, (0.0, {}))
+        return [] if since is None else sorted(each for each in ends if each >= since)
+
     def lag(self, reached: Reached, now_s: float) -> int:
         """How many messages are at or above the offsets reached; -1 if unknown."""
         noted_s, ends = self._ends.get(reached.log_topic, (float("-inf"), {}))
-        if not reached.settled or now_s - noted_s > VALID_S:
+        settled = reached.settled
+        # A partition whose end is not known was added just now.
+        if not settled or now_s - noted_s > VALID_S or not settled.keys() <= ends.keys():
             return UNKNOWN
-        return sum(max(0, ends.get(each, 0) - at) for each, at in reached.settled.items())
+        return sum(max(0, ends[each] - at) for each, at in settled.items())

@@ -19,7 +19,7 @@ STATUS = meanings(
     max_rate_actual_rate=("pushes per second", "Attempts of pushes, over about ten seconds"),
     subscription_lag_messages=(
         "messages",
-        "Messages stored and not settled, in the partitions that this node owns",
+        "Messages stored and not settled, in this node's partitions and new ones without an owner",
     ),
     subscription_oldest_age_seconds=(
         "seconds",

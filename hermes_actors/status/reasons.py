@@ -40,6 +40,7 @@ class Code(Enum):
         "reading of partitions {partitions} has stopped: each has an unsettled message {offsets} "
         "offsets back, the most that may be (consumers.unsettled_span_max)"
     )
+    PARTITIONS_NEW = "partitions {partitions} were added to the topic and are not read yet"
     LETTERS_WAIT = "{count} dead letters wait for {topic}: {detail}"
     NO_ROOM = "{dc}: nobody runs it: {detail}"
     NOBODY_RUNS = (

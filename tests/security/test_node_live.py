@@ -55,7 +55,7 @@ class Running:
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "hermes_actors.cli", "node", "--config", "node.toml", "--json"],
+            [sys.executable, "-m", "hermes_actors", "node", "--config", "node.toml", "--json"],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -79,7 +79,7 @@ class Running:
             "HERMES_PUBLISH_URL": self.ready["publish"],
         }
         return subprocess.run(
-            [sys.executable, "-m", "hermes_actors.cli", *arguments],
+            [sys.executable, "-m", "hermes_actors", *arguments],
             cwd=self.folder,
             env=environment,
             capture_output=True,

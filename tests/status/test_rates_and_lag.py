@@ -74,6 +74,7 @@ def test_the_lag_is_unknown_without_an_end_without_positions_and_with_an_old_end
     assert ends.lag(Reached("t", {0: 1}), 0.0) == UNKNOWN
     ends.note("t", {0: 10}, 0.0)
     assert ends.lag(Reached("t", {}), 0.0) == UNKNOWN
+    assert ends.lag(Reached("t", {0: 1, 9: 0}), 0.0) == UNKNOWN
     assert ends.lag(Reached("t", {0: 1}), VALID_S + 1) == UNKNOWN
     ends.follow([])
     assert ends.lag(Reached("t", {0: 1}), 0.0) == UNKNOWN

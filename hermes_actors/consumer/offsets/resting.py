@@ -178,7 +178,8 @@ class Resting:
                 due_s = now_s + _TROUBLE_PAUSE_S
             else:
                 place.committed, place.partitions = live, progress.partitions
-            place.commit_due_s = due_s
+            # A partition that the log has not shown yet is there soon.
+            place.commit_due_s = now_s + _TROUBLE_PAUSE_S if progress.awaited else due_s
 
     async def _look(self, place: _RestingSubscription) -> None:
         """Find out what waits, and when the oldest of it was stored."""
@@ -197,10 +198,13 @@ class Resting:
             if known is not None and known[0] >= first:
                 oldest[partition] = known
                 continue
-            # Nothing comes where all that is left are gaps.
             with trio.move_on_after(_FIRST_TIMEOUT_S):
-                record = await read_first(log, topic, partition, first)
-                oldest[partition] = record.offset, record.timestamp_ms
+                record = await read_first(log, topic, partition, first, ends[partition])
+                if record is None:
+                    # Only marks of transactions are left.
+                    settled[partition] = ends[partition]
+                else:
+                    oldest[partition] = record.offset, record.timestamp_ms
         place.oldest = oldest
         oldest_ms = min((stored_ms for _, stored_ms in oldest.values()), default=None)
         place.reached = Reached(topic, settled, oldest_ms)

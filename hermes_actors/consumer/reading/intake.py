@@ -145,13 +145,16 @@ class Intake:
             await trio.lowlevel.checkpoint()
 
     async def watch_partitions(self) -> None:
-        """Pick up new partitions of the topic. Also notice a truncation of the log while no records
-        arrive that would reveal it.
+        """Pick up owned partitions that the log did not show at first. Also notice a truncation of
+        the log while no records arrive that would reveal it.
         """
         while True:
-            await trio.sleep(_PARTITION_CHECK_S)
+            is_whole = self._progress.is_whole
+            await trio.sleep(_PARTITION_CHECK_S if is_whole else _TROUBLE_PAUSE_S)
             if self._reader is not None and self._reader.doubtful:
                 self._scope.cancel()
+            if is_whole:
+                continue
             try:
                 if await self._progress.load():
                     self._scope.cancel()
@@ -218,6 +221,8 @@ class Intake:
         if stuck:
             span = config.unsettled_span_max
             return (because(Code.SPAN_FULL, partitions=stuck, offsets=span),)
+        if awaited := self._progress.awaited:
+            return (because(Code.PARTITIONS_NEW, partitions=", ".join(map(str, awaited))),)
         return ()
 
     def _with_room(self) -> dict[int, int]:
@@ -348,7 +353,11 @@ class Intake:
             # A retransmission may have moved the partition. If the batch is still wanted, it is
             # read again.
             return
-        if self._looks_back:
+        if not batch:
+            # What lies there is not for readers: it counts as settled.
+            for number in self._reads:
+                partitions[number].skip_to(reader.position(number))
+        elif self._looks_back:
             batch = self._skip_read(batch)
         if batch:
             await self._take_in(batch)

@@ -365,6 +365,12 @@ class EmbeddedTopics:
         await trio.lowlevel.checkpoint()
         return sorted(self._view.topics)
 
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """As `LogTopics.partitions`."""
+        await trio.lowlevel.checkpoint()
+        held = self._view.topics
+        return {topic: len(held[topic].partitions) for topic in topics if topic in held}
+
 
 class _EmbeddedReader:
     doubtful = ()
@@ -374,6 +380,9 @@ class _EmbeddedReader:
         self._topic = topic
         self._origin = f"{log.dc}:{topic}"
         self._cursor = Cursor(topic, positions)
+
+    def position(self, partition: int) -> int:
+        return self._cursor.position(partition)
 
     def seek(self, partition: int, position: int) -> None:
         self._cursor.seek(partition, position)

@@ -100,8 +100,8 @@ class Tail:
             records = await reader.next_batch(
                 int(min(self._left, BATCH_RECORDS_MAX)), BATCH_BYTES_MAX
             )
+            self._positions |= {each: reader.position(each) for each in positions}
         for record in records:
-            self._positions[record.partition] = record.offset + 1
             if self._ends is None or record.offset < self._ends.get(record.partition, 0):
                 self._unsent.append(record)
                 self._left -= 1

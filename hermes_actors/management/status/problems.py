@@ -51,17 +51,17 @@ def health_of(
     """
     problems: list[dict[str, Any]] = []
     if live.state is SubscriptionState.SUSPENDED:
-        if live.suspension is None or not live.suspension.reason:
-            if found.lag_min > 0:
-                waits = because(Code.WAITS, count=found.lag_min)
-                problems.append(_problem("LAGGING", suspended(live.suspension), waits))
-            return SubscriptionHealth("UNHEALTHY" if problems else "HEALTHY", problems)
-        problems.append(_problem("UNREACHABLE", suspended(live.suspension)))
-    else:
-        problems += [
-            _problem("LAGGING", because(Code.NO_ROOM, dc=dc, detail=detail))
-            for dc, detail in missing.items()
-        ]
+        is_by_broker = live.suspension is not None and bool(live.suspension.reason)
+        waits = [because(Code.WAITS, count=found.lag_min)] if found.lag_min > 0 else []
+        if is_by_broker or waits:
+            code = "UNREACHABLE" if is_by_broker else "LAGGING"
+            problems.append(_problem(code, suspended(live.suspension), *waits))
+        problems += _open_letters(found)
+        return SubscriptionHealth("UNHEALTHY" if problems else "HEALTHY", problems)
+    problems += [
+        _problem("LAGGING", because(Code.NO_ROOM, dc=dc, detail=detail))
+        for dc, detail in missing.items()
+    ]
     problems += problems_of(found, where, topic_rate, live.subscription)
     if problems:
         return SubscriptionHealth("UNHEALTHY", problems)
@@ -84,13 +84,17 @@ def problems_of(
     last = max(failing, key=lambda each: each.last_failure_at_ms, default=None)
     cause = [] if last is None else [because(Code.FAILS, failure=last.last_failure)]
     problems = _by_hermes_limits(found, topic_rate, subscription, cause) or _by_state(where)
-    if found.open_letters > 0:
-        said = [because(Code.LETTERS_OPEN, count=found.open_letters)]
-        if found.last_undelivered is not None:
-            said.append(because(Code.LETTER_CAUSE, detail=found.last_undelivered.reason))
-        # Hermes has no code for it; this is what its consoles know that is nearest.
-        problems.append(_problem("RECEIVING_MALFORMED_MESSAGES", *said))
-    return problems
+    return problems + _open_letters(found)
+
+
+def _open_letters(found: SubscriptionSum) -> list[dict[str, Any]]:
+    if found.open_letters <= 0:
+        return []
+    said = [because(Code.LETTERS_OPEN, count=found.open_letters)]
+    if found.last_undelivered is not None:
+        said.append(because(Code.LETTER_CAUSE, detail=found.last_undelivered.reason))
+    # Hermes has no code for it; this is what its consoles know that is nearest.
+    return [_problem("RECEIVING_MALFORMED_MESSAGES", *said)]
 
 
 def _problem(code: str, *reasons: Reason, where: str = "") -> dict[str, Any]:

@@ -75,10 +75,11 @@ def test_it_is_unhealthy_exactly_when_there_is_a_problem(
 def test_what_somebody_has_suspended_is_healthy_until_messages_wait(found, topic_rate, missing):
     subscription = live(is_suspended=True, suspension=Suspension(1_700_000_000_000, "alice"))
     health = health_of(subscription, found, (), topic_rate, missing)
+    letters = ["RECEIVING_MALFORMED_MESSAGES"] if found.open_letters > 0 else []
     if not found.lag_min:
-        assert (health.status, codes(health)) == ("HEALTHY", [])
+        assert codes(health) == letters
         return
-    assert (health.status, codes(health)) == ("UNHEALTHY", ["LAGGING"])
+    assert (health.status, codes(health)) == ("UNHEALTHY", ["LAGGING", *letters])
     assert health.problems[0]["description"] == (
         f"suspended since 2023-11-14T22:13:20Z by alice; messages that wait: {found.lag_min}"
     )
@@ -88,10 +89,8 @@ def test_what_somebody_has_suspended_is_healthy_until_messages_wait(found, topic
 def test_what_the_broker_has_suspended_says_why(found):
     health = judged(found, is_suspended=True, suspension=Suspension(0, reason="410 Gone"))
     assert health.status == "UNHEALTHY"
-    assert health.problems[0] == {
-        "code": "UNREACHABLE",
-        "description": "the broker has suspended it: 410 Gone",
-    }
+    assert health.problems[0]["code"] == "UNREACHABLE"
+    assert health.problems[0]["description"].startswith("the broker has suspended it: 410 Gone")
 
 
 @given(SUMS, TOPIC_RATES, st.booleans())
