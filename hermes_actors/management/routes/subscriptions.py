@@ -79,7 +79,7 @@ def dead_letter_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler
     """Dead letters of one subscription, its re-drives and its undelivered messages."""
     at = partial(add, below=SUBSCRIPTION)
     letters, redrives, undelivered = parts.dead_letters, parts.redrives, parts.undelivered
-    redrive = partial(at, status=202, answering=_asked_for, takes=RedriveRequest)
+    redrive = partial(at, status=202, or_status=200, answering=_asked_for, takes=RedriveRequest)
     return [
         at("GET /dead-letters", letters.page),
         at("GET /dead-letters/{letter:str}", letters.one),
