@@ -40,6 +40,7 @@ from hermes_actors.management.offsets.standings import Standings
 from hermes_actors.management.status.health import NodeHealth
 from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
+from hermes_actors.metadata.keys import key
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.runtime.clock import Clock, IdSource
 from hermes_actors.runtime.workers import WorkerPool
@@ -134,8 +135,8 @@ class Administration:
         self.readiness = DatacenterReadiness(metadata, changes, view.datacenters)
         logs = Logs((log, *view.remote_logs))
         letters = Letters(logs, metadata.namespace)
-        self.dead_letters = DeadLetters(letters, self.subscriptions, clock, reader)
-        self.mode = AccessMode()
+        self.dead_letters = DeadLetters(letters, changes, self.subscriptions, clock, reader)
+        self.mode = AccessMode(metadata, key("mode", metadata.dc, config.node))
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
         self.overview = Overview(metadata, self.statuses)

@@ -1,11 +1,13 @@
-"""Deletes what lives of subscriptions left behind: re-drives, retransmissions, activations."""
+"""Deletes what lives of subscriptions left behind: re-drives, expiries, retransmissions,
+activations.
+"""
 
 from collections.abc import Callable
 
 from hermes_actors.metadata.catalog import Catalog
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete
 from hermes_actors.metadata.keys import activation_key, life_of, parse_key, subscription_key
-from hermes_actors.metadata.redrives import REDRIVE
+from hermes_actors.metadata.redrives import EXPIRY, REDRIVE
 from hermes_actors.metadata.state import Register
 from hermes_actors.model.names import SubscriptionName
 
@@ -17,9 +19,10 @@ def left_behind(catalog: Catalog, register_of: RegisterOf, count_max: int) -> li
 
     Each life has keys of its own, so a deletion cannot meet a newer one of a later life on its way.
     """
-    redrives = [key for key in sorted(catalog.others) if key.startswith(f"{REDRIVE}/")]
+    orders = (f"{REDRIVE}/", f"{EXPIRY}/")
+    letters = [key for key in sorted(catalog.others) if key.startswith(orders)]
     changes: list[Change] = []
-    for key in (*catalog.seek_keys(), *redrives):
+    for key in (*catalog.seek_keys(), *letters):
         if len(changes) == count_max:
             break
         life, register = life_of(parse_key(key)), register_of(key)

@@ -1,6 +1,7 @@
 """How a value that holds a secret looks in a log, a crash report or an assertion: without it."""
 
 import re
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +19,11 @@ _SECRET_HEADER = re.compile(
     r"authorization|authentication|cookie|credential|key|passw|passphrase|pwd|secret|session"
     r"|signature|token|jwt|(?:^|[-_.])(?:auth|pass|sid)(?:$|[-_.])",
     re.IGNORECASE,
+)
+
+# Of bodies of the metadata: of OAuth, of signing, and a map of which only a plug-in knows more.
+_SECRET_FIELDS = frozenset(
+    {"password", "clientSecret", "secrets", "endpointAddressResolverMetadata"}
 )
 
 
@@ -40,6 +46,23 @@ def without_secrets(text: str, characters_max: int = 300) -> str:
     text = _USER_INFO_WITHIN.sub(f"//{HIDDEN}@", text)
     text = _QUERY.sub(rf"\1?{HIDDEN}", text)
     return _CREDENTIALS.sub(rf"\1 {HIDDEN}", text)[:characters_max]
+
+
+def without_secret_fields(value: Any) -> Any:
+    """What JSON holds, with masks for secrets: in their fields, in fixed headers, in URLs."""
+    if isinstance(value, dict):
+        has_secret = is_secret_header(str(value.get("name")))
+        return {
+            name: MASK
+            if each and (name in _SECRET_FIELDS or (has_secret and name == "value"))
+            else without_secret_fields(each)
+            for name, each in value.items()
+        }
+    if isinstance(value, list):
+        return [without_secret_fields(each) for each in value]
+    if isinstance(value, str):
+        return _QUERY.sub(rf"\1?{HIDDEN}", without_user_info(value))
+    return value
 
 
 def hidden_bytes(content: bytes | None) -> str:

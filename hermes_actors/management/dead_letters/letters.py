@@ -14,9 +14,13 @@ from hermes_actors.log.letters import SEARCH_TIMEOUT_S, LetterBox, OpenLetter
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.views import as_text, body_fields
 from hermes_actors.management.catalog.subscriptions import Subscriptions
+from hermes_actors.management.changes import Changes
 from hermes_actors.management.dead_letters.selection import LetterSelection, check_id, selection_in
 from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.metadata.catalog import LiveSubscription
+from hermes_actors.metadata.commands import put
+from hermes_actors.metadata.keys import life_key
+from hermes_actors.metadata.redrives import EXPIRY, Expiry
 from hermes_actors.model.dead_letter import MARK_IDS_MAX, Letter, LetterFilter, Mark, MarkKind
 from hermes_actors.model.message import UndecodableRecord, from_record, header_text, is_avro
 from hermes_actors.model.moments import iso_ms
@@ -84,9 +88,15 @@ class DeadLetters:
     """Lists, shows and closes dead letters. Methods are trio coroutines; the caller comes first."""
 
     def __init__(
-        self, letters: Letters, subscriptions: Subscriptions, clock: Clock, reader: AvroReader
+        self,
+        letters: Letters,
+        changes: Changes,
+        subscriptions: Subscriptions,
+        clock: Clock,
+        reader: AvroReader,
     ) -> None:
         self._letters = letters
+        self._changes = changes
         self._subscriptions = subscriptions
         self._clock = clock
         self._reader = reader
@@ -161,11 +171,17 @@ class DeadLetters:
     async def expire(
         self, caller: Caller, topic: str, name: str, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Close the dead letters that the body names; `dryRun` only counts. Raises Refused."""
+        """Close the dead letters that the body names; `dryRun` only counts. Raises Refused and
+        Unavailable.
+        """
         action = "expire the dead letters of subscription"
         live = self._subscriptions.owned(caller, topic, name, action)
         selection = selection_in(LetterSelection, body, "expire")
-        wanted = selection.filter(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        wanted = selection.filter(now_ms)
+        if not selection.dry_run:
+            key = life_key(EXPIRY, live.name, live.incarnation)
+            await self._changes.attempt(put(key, msgspec.json.encode(Expiry(now_ms, wanted))))
 
         async def close(log: Log) -> tuple[int, bool]:
             box = self._letters.box(log, live)

@@ -81,6 +81,10 @@ class Line(Protocol):
         """The client's, verified."""
 
     @property
+    def address(self) -> str:
+        """The client's, without its port."""
+
+    @property
     def is_paused(self) -> bool:
         """The client does not read its answers; `Exchange.sent` is called when it has."""
 
