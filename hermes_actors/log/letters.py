@@ -1,6 +1,6 @@
-"""The dead letters of one subscription in one datacentre's log: found, read and closed."""
+"""Dead letters in one datacentre's log: found, and those of one subscription read and closed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 from msgspec import Struct
@@ -24,7 +24,7 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
 
 ENTRIES_MAX = 500_000
-"""The most letters and marks of one subscription that one search looks at."""
+"""The most letters and marks of subscriptions that one search of a partition looks at."""
 
 _ANSWER_TIMEOUT_S = 5.0
 SEARCH_TIMEOUT_S = 20.0
@@ -40,11 +40,89 @@ class OpenLetter(Struct, frozen=True, gc=False):
 
 
 class LetterPlace(Struct, frozen=True):
-    """The partition that holds a subscription's letters, and its bounds now."""
+    """A partition that holds letters, and its bounds now."""
 
     partition: int
     start: int
     end: int
+
+
+async def places_of(log: Log, topic: str) -> list[LetterPlace]:
+    """The partitions of a dead-letter topic; none while the log has no such topic. Raises
+    LogUnavailable.
+    """
+    try:
+        with trio.fail_after(_ANSWER_TIMEOUT_S):
+            ends = await log.positions(topic, LATEST)
+            starts = await log.positions(topic, EARLIEST)
+    except UnknownTopic:
+        return []
+    except trio.TooSlowError as error:
+        raise _silent(log) from error
+    return [LetterPlace(each, starts.get(each, 0), end) for each, end in sorted(ends.items())]
+
+
+async def search_letters(
+    log: Log,
+    topic: str,
+    place: LetterPlace,
+    lives: Mapping[bytes, int],
+    wanted: LetterFilter,
+    found: Callable[[OpenLetter], bool],
+    *,
+    below: int | None = None,
+    timeout_s: float = SEARCH_TIMEOUT_S,
+) -> bool:
+    """Give `found` each open letter of a partition that is wanted, newest first, until it returns
+    False. `lives` are the subscriptions that are meant, by their full names, and of which life.
+
+    Only letters whose records lie below the offset `below` count. Returns True when all letters
+    were looked at. Raises LogUnavailable.
+    """
+    known = {key: OpenLetters() for key in lives}
+    is_wanted, is_whole = wanted.compiled(), True
+
+    def entries(record: StoredRecord) -> tuple[tuple[bytes, OpenLetter | Mark], ...]:
+        key = record.key or b""
+        try:
+            entry = read_entry(record) if key in known else None
+        except UndecodableLetter:
+            entry = None
+        if isinstance(entry, Letter):
+            bare = replace(entry, value=b"")
+            size = len(record.value)
+            return ((key, OpenLetter(bare, record.offset, record.timestamp_ms, size)),)
+        return () if entry is None else ((key, entry),)
+
+    def take(piece: Sequence[tuple[bytes, OpenLetter | Mark]]) -> bool:
+        nonlocal is_whole
+        for key, entry in piece:
+            if isinstance(entry, Mark):
+                known[key].take(entry)
+                continue
+            is_meant = (
+                known[key].take(entry.letter)
+                and (below is None or entry.offset < below)
+                and entry.letter.incarnation == lives[key]
+                and is_wanted(entry.letter)
+            )
+            if is_meant and not found(entry):
+                is_whole = False
+                return False
+        is_whole = sum(map(len, known.values())) <= ENTRIES_MAX
+        return is_whole
+
+    try:
+        with trio.fail_after(timeout_s):
+            bounds = (place.partition, place.start, place.end)
+            await read_backwards(log, topic, *bounds, entries, take)
+    except UnknownTopic:
+        return True
+    except trio.TooSlowError as error:
+        if not any(known.values()):
+            raise _silent(log) from error
+        return False
+    return is_whole
 
 
 class LetterBox:
@@ -60,16 +138,10 @@ class LetterBox:
 
     async def place(self) -> LetterPlace | None:
         """Find where the letters lie; None while the log has no dead-letter topic of the group."""
-        try:
-            with trio.fail_after(_ANSWER_TIMEOUT_S):
-                ends = await self.log.positions(self.topic, LATEST)
-                starts = await self.log.positions(self.topic, EARLIEST)
-        except UnknownTopic:
+        places = await places_of(self.log, self.topic)
+        if not places:
             return None
-        except trio.TooSlowError as error:
-            raise self._silent() from error
-        partition = partition_of(self._subscription.encode(), len(ends))
-        return LetterPlace(partition, starts.get(partition, 0), ends[partition])
+        return places[partition_of(self._subscription.encode(), len(places))]
 
     async def search(
         self,
@@ -79,46 +151,14 @@ class LetterBox:
         below: int | None = None,
         timeout_s: float = SEARCH_TIMEOUT_S,
     ) -> bool:
-        """Give `found` each open letter that is wanted, newest first, until it returns False.
-
-        Only letters whose records lie below the offset `below` count. Returns True when all letters
-        were looked at.
-        """
+        """As `search_letters`, of this subscription."""
         place = await self.place()
         if place is None:
             return True
-        known, is_wanted = OpenLetters(), wanted.compiled()
-        is_whole = True
-
-        def take(entries: Sequence[OpenLetter | Mark]) -> bool:
-            nonlocal is_whole
-            for entry in entries:
-                if isinstance(entry, Mark):
-                    known.take(entry)
-                    continue
-                is_meant = (
-                    known.take(entry.letter)
-                    and (below is None or entry.offset < below)
-                    and entry.letter.incarnation == self._incarnation
-                    and is_wanted(entry.letter)
-                )
-                if is_meant and not found(entry):
-                    is_whole = False
-                    return False
-            is_whole = len(known) <= ENTRIES_MAX
-            return is_whole
-
-        try:
-            with trio.fail_after(timeout_s):
-                bounds = (place.partition, place.start, place.end)
-                await read_backwards(self.log, self.topic, *bounds, self._entries, take)
-        except UnknownTopic:
-            return True
-        except trio.TooSlowError as error:
-            if not len(known):
-                raise self._silent() from error
-            return False
-        return is_whole
+        lives = {self._subscription.encode(): self._incarnation}
+        return await search_letters(
+            self.log, self.topic, place, lives, wanted, found, below=below, timeout_s=timeout_s
+        )
 
     async def read(self, held: OpenLetter) -> Letter | None:
         """Return an open letter with its message; None where no log holds that any more."""
@@ -148,7 +188,7 @@ class LetterBox:
             with trio.fail_after(_ANSWER_TIMEOUT_S):
                 return await read_one(self.log, topic, partition, offset)
         except trio.TooSlowError as error:
-            raise self._silent() from error
+            raise _silent(self.log) from error
 
     async def close(self, mark: Mark) -> None:
         """Close the letters that the mark names."""
@@ -160,22 +200,11 @@ class LetterBox:
         if not isinstance(outcome, Stored):
             raise LogUnavailable(outcome.reason)
 
-    def _entries(self, record: StoredRecord) -> tuple[OpenLetter | Mark, ...]:
-        if record.key != self._subscription.encode():
-            return ()
-        try:
-            entry = read_entry(record)
-        except UndecodableLetter:
-            return ()
-        if isinstance(entry, Mark):
-            return (entry,)
-        bare = replace(entry, value=b"")
-        return (OpenLetter(bare, record.offset, record.timestamp_ms, len(record.value)),)
 
-    def _silent(self) -> LogUnavailable:
-        return LogUnavailable(
-            f"the log of datacentre {self.log.dc} did not answer within {_ANSWER_TIMEOUT_S:g} s"
-        )
+def _silent(log: Log) -> LogUnavailable:
+    return LogUnavailable(
+        f"the log of datacentre {log.dc} did not answer within {_ANSWER_TIMEOUT_S:g} s"
+    )
 
 
 def letter_in(record: StoredRecord) -> Letter | None:

@@ -46,8 +46,12 @@ class NodeSeen(Struct, rename="camel"):
     dependencies: list[_DependencySeen]
 
 
-async def look_at_node(config: Config, timeout_s: float, now_ms: int) -> list[Finding]:
-    """How the node of this configuration fares, if it runs here."""
+async def look_at_node(
+    config: Config, timeout_s: float, now_ms: int, *, is_all: bool
+) -> list[Finding]:
+    """How the node of this configuration fares, if it runs here; `is_all`: without it nothing was
+    looked at.
+    """
     main, *others = ports(config)
     about = f"{main.setting} {main.host}:{main.number}"
     host, number = _address(main)
@@ -59,7 +63,9 @@ async def look_at_node(config: Config, timeout_s: float, now_ms: int) -> list[Fi
         seen = msgspec.json.decode(answer.content, type=NodeSeen)
     except httpx.ConnectError:
         text = "no node runs here, so none was looked at; start it, or name its configuration"
-        return [finding(WARN, "node", about, text)]
+        if is_all:
+            text = "no node runs here, and no file is named: nothing was looked at; name its file"
+        return [finding(FAIL if is_all else WARN, "node", about, text)]
     except (httpx.HTTPError, trio.TooSlowError, msgspec.MsgspecError) as error:
         trouble = f"something listens, and does not answer as a node: {str(error) or 'too late'}"
         way_out = f"if it is the node, it hangs: restart it, else set {main.setting}"

@@ -68,6 +68,10 @@ class SpoolIndex:
         """True while any message of a topic, of whatever life, waits or is being written."""
         return any(queue.topic == topic for queue in self.queues.values())
 
+    def places(self) -> list[Place]:
+        """Where those lie that wait on the disk, in the order in which they came."""
+        return [each.place for each in self._waiting if each.place is not None]
+
     def oldest_s(self) -> float | None:
         """Since when the first entry waits; None when none does."""
         first = next(iter(self._waiting), None)

@@ -1,27 +1,43 @@
 """A subscription's dead letters in all datacentres that answer: listed, shown, and expired."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
+import trio
 from msgspec import Struct
 
 from hermes_actors.errors import ErrorCode, Refused, Unavailable
 from hermes_actors.log.base import Log, LogUnavailable
-from hermes_actors.log.letters import SEARCH_TIMEOUT_S, LetterBox, OpenLetter
+from hermes_actors.log.letters import (
+    SEARCH_TIMEOUT_S,
+    LetterBox,
+    OpenLetter,
+    places_of,
+    search_letters,
+)
 from hermes_actors.management.access.roles import Caller
 from hermes_actors.management.bodies.views import as_text, body_fields
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.dead_letters.selection import LetterSelection, check_id, selection_in
-from hermes_actors.management.offsets.asking import Logs
+from hermes_actors.management.offsets.asking import Answers, Logs
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import life_key
 from hermes_actors.metadata.redrives import EXPIRY, Expiry
-from hermes_actors.model.dead_letter import MARK_IDS_MAX, Letter, LetterFilter, Mark, MarkKind
+from hermes_actors.model.dead_letter import (
+    MARK_IDS_MAX,
+    Letter,
+    LetterFilter,
+    Mark,
+    MarkKind,
+    dlq_topic,
+)
 from hermes_actors.model.message import UndecodableRecord, from_record, header_text, is_avro
 from hermes_actors.model.moments import iso_ms
 from hermes_actors.runtime.clock import Clock
@@ -71,11 +87,29 @@ class Letters:
         async def look(log: Log) -> tuple[list[OpenLetter], bool]:
             return await matching(self.box(log, live), wanted, most, (below or {}).get(log.dc))
 
-        answers = await self.logs.ask(look, datacenters, TIMEOUT_S)
-        letters = [each for found, _ in answers.known.values() for each in found]
-        letters.sort(key=lambda e: (e.timestamp_ms, e.letter.dc, e.offset), reverse=True)
-        is_whole = len(letters) <= most and all(whole for _, whole in answers.known.values())
-        return Newest(letters[:most], is_whole, answers.silent)
+        return _newest(await self.logs.ask(look, datacenters, TIMEOUT_S), most)
+
+    async def of_all(
+        self, lives: Sequence[LiveSubscription], wanted: LetterFilter, most: int
+    ) -> Newest:
+        """As `newest`, of all these subscriptions; each partition is read once."""
+        by_topic: defaultdict[str, dict[bytes, int]] = defaultdict(dict)
+        for live in lives:
+            topic = dlq_topic(live.name.topic.group, self._namespace)
+            by_topic[topic][str(live.name).encode()] = live.incarnation
+
+        async def look(log: Log) -> tuple[list[OpenLetter], bool]:
+            found: list[OpenLetter] = []
+            is_whole = True
+            with trio.move_on_after(SEARCH_TIMEOUT_S) as scope:
+                for topic, meant in by_topic.items():
+                    for place in await places_of(log, topic):
+                        search = partial(search_letters, log, topic, place, meant, wanted)
+                        some, has_all = await first_of(search, most)
+                        found, is_whole = found + some, is_whole and has_all
+            return found, is_whole and not scope.cancelled_caught
+
+        return _newest(await self.logs.ask(look, timeout_s=TIMEOUT_S), most)
 
     async def whole(self, live: LiveSubscription, held: OpenLetter) -> Letter | None:
         """An open letter with its message; None where no log holds that any more."""
@@ -120,11 +154,10 @@ class DeadLetters:
         `next` is what to give as `before` for the page after it, None at the end.
         """
         live = self._subscriptions.owned(caller, topic, name, SEE)
+        _require_page(limit)
         wanted = LetterSelection(
             reason=reason, status=status, message_id=message_id or "", since=since, until=until
         ).filter(self._clock.now_ms())
-        if not 1 <= limit <= PAGE_MAX:
-            raise Refused(f"limit must be from 1 to {PAGE_MAX}")
         below = _read_cursor(before)
         found = await self._letters.newest(live, wanted, limit, below=below)
         for held in found.letters:
@@ -135,6 +168,33 @@ class DeadLetters:
             "deadLetters": [letter_view(held) for held in found.letters],
             "next": _cursor(below) if has_next else None,
             "isComplete": found.is_whole or has_next,
+        }
+        return with_unreachable(answer, found.silent)
+
+    async def all(
+        self,
+        caller: Caller,
+        *,
+        topic_name: str | None = None,
+        reason: str | None = None,
+        status: str | None = None,
+        message_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        limit: int = 50,
+    ) -> dict[str, Any]:
+        """The newest open dead letters of all subscriptions that the caller may manage, or of those
+        of one topic. Raises Refused.
+        """
+        _require_page(limit)
+        lives = self._subscriptions.managed_by(caller, topic_name)
+        wanted = LetterSelection(
+            reason=reason, status=status, message_id=message_id or "", since=since, until=until
+        ).filter(self._clock.now_ms())
+        found = await self._letters.of_all(lives, wanted, limit)
+        answer = {
+            "deadLetters": [letter_view(held) for held in found.letters],
+            "isComplete": found.is_whole,
         }
         return with_unreachable(answer, found.silent)
 
@@ -210,6 +270,18 @@ class DeadLetters:
         return with_unreachable(answer, answers.silent, is_useless=not results)
 
 
+def _require_page(limit: int) -> None:
+    if not 1 <= limit <= PAGE_MAX:
+        raise Refused(f"limit must be from 1 to {PAGE_MAX}")
+
+
+def _newest(answers: Answers[tuple[list[OpenLetter], bool]], most: int) -> Newest:
+    letters = [each for found, _ in answers.known.values() for each in found]
+    letters.sort(key=lambda e: (e.timestamp_ms, e.letter.dc, e.offset), reverse=True)
+    is_whole = len(letters) <= most and all(whole for _, whole in answers.known.values())
+    return Newest(letters[:most], is_whole, answers.silent)
+
+
 def with_unreachable(
     answer: dict[str, Any], silent: Mapping[str, str], *, is_useless: bool = False
 ) -> dict[str, Any]:
@@ -224,6 +296,13 @@ async def matching(
     box: LetterBox, wanted: LetterFilter, most: int, below: int | None = None
 ) -> tuple[list[OpenLetter], bool]:
     """The newest open letters that are wanted, and whether these are all of them."""
+    return await first_of(partial(box.search, wanted, below=below), most)
+
+
+async def first_of(
+    search: Callable[[Callable[[OpenLetter], bool]], Awaitable[bool]], most: int
+) -> tuple[list[OpenLetter], bool]:
+    """What the search finds first, and whether it is all."""
     found: list[OpenLetter] = []
 
     def take(held: OpenLetter) -> bool:
@@ -232,7 +311,7 @@ async def matching(
         found.append(held)
         return True
 
-    is_whole = await box.search(wanted, take, below=below)
+    is_whole = await search(take)
     return found, is_whole
 
 
