@@ -251,7 +251,10 @@ async def test_a_message_that_nobody_tracks_is_found_in_the_spool_and_among_the_
         assert await publish(node, b"1") == 202
         (entry,) = await spool.store.read(spool.index.places())
         searched, troubles = await look(entry.message.id)
-        assert searched == ["the open dead letters of 0 subscriptions", "the spool of node one"]
+        assert searched == [
+            "the open dead letters of your subscriptions (0)",
+            "the spool of node one",
+        ]
         assert troubles == []
         own.faults.unavailable_rate = 0.0
         await sink.is_done.wait()

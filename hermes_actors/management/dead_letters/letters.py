@@ -85,7 +85,8 @@ class Letters:
         """The newest open letters that are wanted; in a datacentre of `below` only older ones."""
 
         async def look(log: Log) -> tuple[list[OpenLetter], bool]:
-            return await matching(self.box(log, live), wanted, most, (below or {}).get(log.dc))
+            search = partial(self.box(log, live).search, wanted, below=(below or {}).get(log.dc))
+            return await matching(search, most)
 
         return _newest(await self.logs.ask(look, datacenters, TIMEOUT_S), most)
 
@@ -105,7 +106,7 @@ class Letters:
                 for topic, meant in by_topic.items():
                     for place in await places_of(log, topic):
                         search = partial(search_letters, log, topic, place, meant, wanted)
-                        some, has_all = await first_of(search, most)
+                        some, has_all = await matching(search, most)
                         found, is_whole = found + some, is_whole and has_all
             return found, is_whole and not scope.cancelled_caught
 
@@ -245,7 +246,7 @@ class DeadLetters:
 
         async def close(log: Log) -> tuple[int, bool]:
             box = self._letters.box(log, live)
-            found, is_whole = await matching(box, wanted, COUNT_MAX)
+            found, is_whole = await matching(partial(box.search, wanted), COUNT_MAX)
             ids = [held.letter.id for held in found]
             for first in range(0, 0 if selection.dry_run else len(ids), MARK_IDS_MAX):
                 some = tuple(ids[first : first + MARK_IDS_MAX])
@@ -293,16 +294,9 @@ def with_unreachable(
 
 
 async def matching(
-    box: LetterBox, wanted: LetterFilter, most: int, below: int | None = None
-) -> tuple[list[OpenLetter], bool]:
-    """The newest open letters that are wanted, and whether these are all of them."""
-    return await first_of(partial(box.search, wanted, below=below), most)
-
-
-async def first_of(
     search: Callable[[Callable[[OpenLetter], bool]], Awaitable[bool]], most: int
 ) -> tuple[list[OpenLetter], bool]:
-    """What the search finds first, and whether it is all."""
+    """The newest letters that the search finds, and whether these are all of them."""
     found: list[OpenLetter] = []
 
     def take(held: OpenLetter) -> bool:

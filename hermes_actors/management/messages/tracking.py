@@ -96,7 +96,7 @@ class MessageTracking:
         troubles += [f"{dc}: {reason}" for dc, reason in found.silent.items()]
         if not found.is_whole:
             troubles.append("there may be more dead letters of it than were looked at")
-        searched = [f"the open dead letters of {len(lives)} subscriptions"]
+        searched = [f"the open dead letters of your subscriptions ({len(lives)})"]
         spool, spooled = self._spool(), []
         if spool is not None:
             searched.append(f"the spool of node {self._place['node']}")

@@ -19,7 +19,7 @@ async def test_a_message_is_looked_up_by_its_id_whatever_that_is(api, message_id
         "troubles": [],
         "deadLetters": [],
         "spooled": [],
-        "searched": ["the open dead letters of 0 subscriptions"],
+        "searched": ["the open dead letters of your subscriptions (0)"],
     }
 
 
