@@ -25,7 +25,7 @@ from hermes_actors.management.bodies.views import as_text, body_fields
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.changes import Changes
 from hermes_actors.management.dead_letters.selection import LetterSelection, check_id, selection_in
-from hermes_actors.management.offsets.asking import Answers, Logs
+from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import put
 from hermes_actors.metadata.keys import life_key
@@ -40,6 +40,7 @@ from hermes_actors.model.dead_letter import (
 )
 from hermes_actors.model.message import UndecodableRecord, from_record, header_text, is_avro
 from hermes_actors.model.moments import iso_ms
+from hermes_actors.model.partitioner import partition_of
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.schema.reading import AvroReader
 
@@ -75,42 +76,48 @@ class Letters:
 
     async def newest(
         self,
-        live: LiveSubscription,
+        lives: Sequence[LiveSubscription],
         wanted: LetterFilter,
         most: int,
         *,
         below: Mapping[str, int] | None = None,
         datacenters: Sequence[str] | None = None,
     ) -> Newest:
-        """The newest open letters that are wanted; in a datacentre of `below` only older ones."""
-
-        async def look(log: Log) -> tuple[list[OpenLetter], bool]:
-            search = partial(self.box(log, live).search, wanted, below=(below or {}).get(log.dc))
-            return await matching(search, most)
-
-        return _newest(await self.logs.ask(look, datacenters, TIMEOUT_S), most)
-
-    async def of_all(
-        self, lives: Sequence[LiveSubscription], wanted: LetterFilter, most: int
-    ) -> Newest:
-        """As `newest`, of all these subscriptions; each partition is read once."""
-        by_topic: defaultdict[str, dict[bytes, int]] = defaultdict(dict)
+        """The newest open letters of these subscriptions that are wanted; in a datacentre of
+        `below` only older ones. Each partition is read once, and each log for a bounded time.
+        """
+        by_topic: dict[str, dict[bytes, int]] = defaultdict(dict)
         for live in lives:
             topic = dlq_topic(live.name.topic.group, self._namespace)
             by_topic[topic][str(live.name).encode()] = live.incarnation
 
         async def look(log: Log) -> tuple[list[OpenLetter], bool]:
-            found: list[OpenLetter] = []
-            is_whole = True
-            with trio.move_on_after(SEARCH_TIMEOUT_S) as scope:
-                for topic, meant in by_topic.items():
-                    for place in await places_of(log, topic):
-                        search = partial(search_letters, log, topic, place, meant, wanted)
-                        some, has_all = await matching(search, most)
-                        found, is_whole = found + some, is_whole and has_all
-            return found, is_whole and not scope.cancelled_caught
+            letters, is_whole = list[OpenLetter](), True
+            until_s = trio.current_time() + SEARCH_TIMEOUT_S
+            for topic, keys in by_topic.items():
+                places = await places_of(log, topic)
+                parts: dict[int, dict[bytes, int]] = defaultdict(dict)
+                for key, life in keys.items() if places else ():
+                    parts[partition_of(key, len(places))][key] = life
+                for partition, meant in parts.items():
+                    left_s = until_s - trio.current_time()
+                    if left_s <= 0:
+                        return letters, False
+                    search = partial(
+                        search_letters,
+                        *(log, topic, places[partition], meant, wanted),
+                        below=(below or {}).get(log.dc),
+                        timeout_s=left_s,
+                    )
+                    some, has_all = await matching(search, most)
+                    letters, is_whole = letters + some, is_whole and has_all
+            return letters, is_whole
 
-        return _newest(await self.logs.ask(look, timeout_s=TIMEOUT_S), most)
+        answers = await self.logs.ask(look, datacenters, TIMEOUT_S)
+        found = [each for some, _ in answers.known.values() for each in some]
+        found.sort(key=lambda e: (e.timestamp_ms, e.letter.dc, e.offset), reverse=True)
+        is_whole = len(found) <= most and all(whole for _, whole in answers.known.values())
+        return Newest(found[:most], is_whole, answers.silent)
 
     async def whole(self, live: LiveSubscription, held: OpenLetter) -> Letter | None:
         """An open letter with its message; None where no log holds that any more."""
@@ -160,7 +167,7 @@ class DeadLetters:
             reason=reason, status=status, message_id=message_id or "", since=since, until=until
         ).filter(self._clock.now_ms())
         below = _read_cursor(before)
-        found = await self._letters.newest(live, wanted, limit, below=below)
+        found = await self._letters.newest([live], wanted, limit, below=below)
         for held in found.letters:
             below[held.letter.dc] = held.offset
         # A page without letters has nowhere to go on from.
@@ -192,7 +199,7 @@ class DeadLetters:
         wanted = LetterSelection(
             reason=reason, status=status, message_id=message_id or "", since=since, until=until
         ).filter(self._clock.now_ms())
-        found = await self._letters.of_all(lives, wanted, limit)
+        found = await self._letters.newest(lives, wanted, limit)
         answer = {
             "deadLetters": [letter_view(held) for held in found.letters],
             "isComplete": found.is_whole,
@@ -206,7 +213,7 @@ class DeadLetters:
         if dc not in self._letters.logs.datacenters:
             raise Refused(f"There is no datacentre '{dc}' here", ErrorCode.OTHER, 404)
         wanted = LetterFilter(ids=(letter_id,))
-        found = await self._letters.newest(live, wanted, 1, datacenters=[dc])
+        found = await self._letters.newest([live], wanted, 1, datacenters=[dc])
         with_unreachable({}, found.silent, is_useless=True)
         if not found.letters:
             raise Refused(
@@ -274,13 +281,6 @@ class DeadLetters:
 def _require_page(limit: int) -> None:
     if not 1 <= limit <= PAGE_MAX:
         raise Refused(f"limit must be from 1 to {PAGE_MAX}")
-
-
-def _newest(answers: Answers[tuple[list[OpenLetter], bool]], most: int) -> Newest:
-    letters = [each for found, _ in answers.known.values() for each in found]
-    letters.sort(key=lambda e: (e.timestamp_ms, e.letter.dc, e.offset), reverse=True)
-    is_whole = len(letters) <= most and all(whole for _, whole in answers.known.values())
-    return Newest(letters[:most], is_whole, answers.silent)
 
 
 def with_unreachable(

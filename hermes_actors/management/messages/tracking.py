@@ -92,7 +92,7 @@ class MessageTracking:
         """What is known of a message without events; why that may not be all goes to `troubles`."""
         lives = self._subscriptions.managed_by(caller)
         wanted = LetterFilter(message_id=message_id)
-        found = await self._letters.of_all(lives, wanted, _LETTERS_MAX)
+        found = await self._letters.newest(lives, wanted, _LETTERS_MAX)
         troubles += [f"{dc}: {reason}" for dc, reason in found.silent.items()]
         if not found.is_whole:
             troubles.append("there may be more dead letters of it than were looked at")
