@@ -1,4 +1,4 @@
-"""Measures a message inside a node: mailbox and supervisor beside a bare trio memory channel.
+"""Measures messages inside a node: mailbox and supervisor compared with a bare trio memory channel.
 
     python benchmarks/actors.py [--rounds 3]
 
@@ -23,28 +23,28 @@ BATCH_MAX = 1_000
 
 
 class Echo:
-    """Reads one message after the other."""
+    """Reads messages one by one."""
 
     def __init__(self) -> None:
         self.seen = 0
 
     async def run(self, inbox: Inbox[int]) -> None:
-        """Count what comes until the inbox ends."""
+        """Count messages until the inbox ends."""
         async for _ in inbox:
             self.seen += 1
 
 
 class BatchEcho(Echo):
-    """Takes all that waits at once, as a topic's producer does."""
+    """Takes all waiting messages at once, as a topic's producer does."""
 
     async def run(self, inbox: Inbox[int]) -> None:
-        """Count batch by batch until the inbox ends."""
+        """Count messages batch by batch until the inbox ends."""
         while await inbox.wait():
             self.seen += len(inbox.receive_nowait(BATCH_MAX))
 
 
 async def tells(ref: Ref[int]) -> None:
-    """Add without waiting; step aside only when the mailbox is full."""
+    """Send without waiting; yield only if the mailbox is full."""
     for number in range(COUNT):
         try:
             ref.tell(number)
@@ -73,7 +73,7 @@ async def supervised(make: type[Echo], work: Callable[[Ref[int]], Awaitable[None
 
 
 async def channel() -> float:
-    """The yardstick: trio's own memory channel, same capacity, one sender, one reader."""
+    """The baseline: trio's memory channel, same capacity, one sender, one reader."""
     sender, receiver = trio.open_memory_channel[int](CAPACITY)
 
     async def write() -> None:

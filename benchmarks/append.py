@@ -1,7 +1,7 @@
-"""Measures an append through EmbeddedLog beside plain SQLite: same disk, same run, same batches.
+"""Measures appends through EmbeddedLog compared with plain SQLite: same disk, run and batches.
 
-Plain SQLite is the least that keeps the same promise: one row for each record, `executemany` and
-one commit with synchronous=FULL for each batch, on the calling thread.
+Plain SQLite is the minimum with the same durability: one row for each record, `executemany` and one
+commit with synchronous=FULL for each batch, on the calling thread.
 
     python benchmarks/append.py [--directory .] [--rounds 4]
 
@@ -28,7 +28,7 @@ from hermes_actors.runtime.clock import SystemClock
 BATCHES = (1, 32, 256, 1_000)
 VALUE_BYTES = 1_024
 ROUND_S = 0.7
-"""The two take turns of this length, so that a disk that changes its mood changes it for both."""
+"""The two alternate at this interval, so that changes of the disk's speed affect both."""
 
 
 def plain_sqlite(path: Path) -> sqlite3.Connection:
@@ -44,7 +44,7 @@ def plain_sqlite(path: Path) -> sqlite3.Connection:
 
 
 def measure_plain(connection: sqlite3.Connection, batch: list[Record]) -> list[float]:
-    """Seconds of each batch of one round."""
+    """The seconds of each batch in one round."""
     durations_s = []
     until_s = time.perf_counter() + ROUND_S
     while (started_s := time.perf_counter()) < until_s:
@@ -59,7 +59,7 @@ def measure_plain(connection: sqlite3.Connection, batch: list[Record]) -> list[f
 
 
 async def measure_log(log: EmbeddedLog, batch: list[Record]) -> list[float]:
-    """Seconds of each append of one round, one in flight."""
+    """The seconds of each append in one round, one in flight."""
     durations_s = []
     until_s = time.perf_counter() + ROUND_S
     while (started_s := time.perf_counter()) < until_s:
@@ -87,7 +87,7 @@ async def measure(directory: Path, rounds: int) -> None:
 
 
 def show(size: int, who: str, durations_s: list[float], other: float | None = None) -> float:
-    """Print one line, with the ratio to the other's rows/s; its own rows/s."""
+    """Print one line, with the ratio to the other's rows/s. Return its own rows/s."""
     rate = size * len(durations_s) / sum(durations_s)
     cuts_s = statistics.quantiles(durations_s, n=100, method="inclusive")
     p50_ms, p99_ms = cuts_s[49] * 1e3, cuts_s[98] * 1e3

@@ -1,10 +1,11 @@
-"""How even the planner makes clusters and what it moves for it, beside other algorithms and bounds.
+"""How evenly the planner balances clusters and how many tasks it moves, compared with other
+algorithms and bounds.
 
     python benchmarks/balancer.py [--parts even,steps,joins,losses,days,throttled]
         [--nodes 5,10,20,50] [--seeds 20] [--slow-seeds 3] [--hours 24] [--json FILE] [--svg FILE]
 
-Everything is made up and computed in this process: no node runs. The clusters start as balanced by
-count; Hermes' two strategies are written from a description of them, their defect included.
+Everything is synthetic and computed in this process: no node runs. The clusters start balanced by
+count. Hermes' two strategies are written from a description of them, including their defect.
 """
 
 import argparse
@@ -33,7 +34,7 @@ PARTS = ("even", "steps", "joins", "losses", "days", "throttled")
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Everything that was asked for."""
+    """Measure all requested parts."""
     results: dict[str, Any] = {part: [] for part in PARTS}
     results |= {"seeds": asked.seeds, "first_seed": FIRST_SEED}
     results["machine"] = machine()
@@ -100,7 +101,7 @@ def _steps(shape: Shape, seeds: range) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Run the requested measurements."""
     asked = arguments()
     results = measure(asked)
     print("\n".join(report.lines(results)))
@@ -111,7 +112,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

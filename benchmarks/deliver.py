@@ -1,13 +1,13 @@
-"""How fast, how soon and how safely a node delivers, beside the bare sender of the same run.
+"""How fast, how soon and how safely a node delivers, compared with the bare sender in the same run.
 
     python benchmarks/deliver.py [--parts path,sustained,latency,start,isolation,crash]
         [--logs embedded,kafka] [--messages 500000] [--bytes 1024] [--rates 50,200,1000]
         [--seconds 20] [--subscriptions 100] [--isolation-rate 1000] [--rounds 3]
         [--slow-ms 5000] [--crash-rate 1000] [--crash-seconds 120] [--json FILE]
 
-Nodes (`hermes node` with all roles), the subscribers and Kafka are processes of their own, on
-loopback, and end with the run. Only `path` delivers in this process: the bare sender, which is the
-floor, and the consumer's path over a log in memory.
+Nodes (`hermes node` with all roles), the subscribers and Kafka are separate processes on loopback,
+and end with the run. Only `path` delivers in this process: the bare sender as the floor, and the
+consumer's path over a log in memory.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Bench:
         self.results |= {part: [] for part in PARTS}
 
     def measure(self) -> None:
-        """Everything that was asked for."""
+        """Measure all requested parts."""
         asked, body = self.asked, made_up(self.asked.bytes).bodies[0]
         if "path" in asked.parts:
             count = min(asked.messages, PATH_MESSAGES_MAX)
@@ -98,7 +98,7 @@ class Bench:
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Run the requested measurements."""
     asked = arguments()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-bench-")))
@@ -111,7 +111,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

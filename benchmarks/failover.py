@@ -1,13 +1,13 @@
-"""How long subscriptions wait when the node that delivers them is lost, and what comes twice.
+"""How long subscriptions wait when their delivering node is lost, and what comes twice.
 
     python benchmarks/failover.py [--parts kill,leader,stop,freeze,broker,rolling,balance]
         [--subscriptions 30] [--topics 6] [--rate 180] [--consumers 3] [--kills 20]
         [--leaders 10] [--stops 6] [--still-s 20] [--rest-s 3] [--pause-s 0] [--after-s 15]
         [--set NAME=VALUE] [--json FILE]
 
-A Kafka, a node that takes messages, nodes that deliver (`hermes node` each) and the subscribers are
-processes of their own, on loopback, and end with the run. Who delivers what is seen at the
-subscribers, by the connection that a push comes on; the product is not asked.
+A Kafka, a node that accepts messages, nodes that deliver (`hermes node` each) and the subscribers
+are separate processes on loopback, and end with the run. The subscribers see who delivers what by
+the connections of the pushes; the product is not asked.
 """
 
 import argparse
@@ -44,7 +44,7 @@ class Bench:
         }
 
     async def measure(self) -> None:
-        """Everything that was asked for; all but the last part on one fleet."""
+        """Measure all requested parts; all except the last use one fleet."""
         asked = self.asked
         variables = dict(each.split("=", 1) for each in asked.set)
         parts = [part for part in asked.parts if part != "balance"]
@@ -84,7 +84,7 @@ class Bench:
                 trial, in_turn, rounds=asked.stops, is_graceful=True, within_s=asked.within_s
             )
         if part == "freeze":
-            # Not the leader: that is another part's loss.
+            # Not the leader, whose loss is another part.
             index = (fleet.index_of(await witness.leader()) + 1) % len(fleet.consumers)
             return await freezing.freeze_node(trial, witness, index, asked.still_s)
         if part == "broker":
@@ -105,7 +105,7 @@ class Bench:
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Run the requested measurements."""
     asked = arguments()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-bench-")))
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The options."""
+    """Parse the options."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -137,7 +137,7 @@ def arguments() -> argparse.Namespace:
     add("--after-s", type=float, default=15.0, help="for which moves count after the last restart")
     add("--uneven-subscriptions", type=int, default=60, help="of the part balance")
     add("--uneven-topics", type=int, default=10, help="the n-th has a n-th of the first one's rate")
-    # With more, two cores are full: then no node has one of its own to lose half of.
+    # A higher rate would fill two cores, and no node would have a core to lose half of.
     add("--uneven-rate", type=float, default=170.0, help="messages/s of all of them together")
     add("--settle-s", type=float, default=180.0, help="until the balance is looked at")
     add("--seconds", type=float, default=30.0, help="for which it is")

@@ -3,7 +3,7 @@
     python benchmarks/filters.py [--messages 200000] [--bytes 500] [--log embedded|memory|kafka]
 
 Each row is the whole consumer (reading, filters, offsets, commits, metrics) over a sender that
-answers at once; the first one is the log's bare reader, in the same batches. The subscription's
+answers at once. The first row is the log's bare reader with the same batches. The subscription's
 rate is 400 deliveries a second. Prints messages a second and this process' CPU for each.
 """
 
@@ -55,10 +55,10 @@ FILTERS = {
 
 
 class Answering(Sender):
-    """A sender whose every push is taken at once."""
+    """A sender that accepts every push at once."""
 
     def send(self, _push: Push, done: Callable[[SendOutcome], None]) -> None:
-        """Answer 200, when the loop comes to it."""
+        """Answer 200 on the next turn of the loop."""
         trio.lowlevel.current_trio_token().run_sync_soon(done, SendOutcome(200))
 
 
@@ -98,7 +98,7 @@ async def fill(log: Log, clock: SystemClock, count: int, size: int) -> None:
 
 
 async def read(log: Log, count: int, config: ConsumersConfig) -> None:
-    """Read all of it and look at nothing."""
+    """Read everything and do nothing with it."""
     seen = 0
     async with log.reader(TOPIC, {0: 0}) as reader:
         while seen < count:
@@ -110,7 +110,7 @@ async def read(log: Log, count: int, config: ConsumersConfig) -> None:
 async def consume(
     log: Log, clock: SystemClock, name: str, wanted: Filter, count: int, config: ConsumersConfig
 ) -> None:
-    """All of it through a consumer with this filter."""
+    """Pass everything through a consumer with this filter."""
     metrics = Metrics("hermes_consumers")
     full_name = SubscriptionName.parse(f"{TOPIC}${name}")
     body = Subscription(
@@ -164,7 +164,7 @@ async def measure(log: Log, options: argparse.Namespace) -> None:
 
 
 async def on_this_machine(options: argparse.Namespace) -> None:
-    """Measure over a log that needs no cluster."""
+    """Measure with a log that needs no cluster."""
     if options.log == "memory":
         await measure(MemoryLog("dc1", SystemClock()), options)
         return

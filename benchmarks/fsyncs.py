@@ -1,9 +1,9 @@
-"""Counts fsyncs: strace's fdatasync calls beside the log's commits, each before its 201s.
+"""Counts fsyncs: strace's fdatasync calls compared with the log's commits, each before its 201s.
 
-Runs `hermes dev` under strace, publishes with 1 and with 32 connections, and prints for each
-server: messages, commits (the log's own count), fdatasync calls (strace's), messages for each
-fsync, and how many 201s were sent with no fdatasync after their request was read. That last number
-must be 0. Needs strace; Linux only.
+Runs `hermes dev` under strace, publishes with 1 and with 32 connections, and prints for each:
+messages, commits (the log's own count), fdatasync calls (strace's), messages per fsync, and how
+many 201s were sent without an fdatasync since their request was read. That last number must be 0.
+Needs strace; Linux only.
 
     python benchmarks/fsyncs.py
 """
@@ -29,7 +29,7 @@ CALLS = "fdatasync,fsync,read,recvfrom,recvmsg,write,writev,sendto,sendmsg"
 
 
 def main() -> int:
-    """Print the table; 1 when a 201 went out before its fsync."""
+    """Print the table; return 1 if a 201 was sent before its fsync."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, default=2_000)
     options = parser.parse_args()
@@ -69,7 +69,7 @@ def measure(connections: int, messages: int) -> int:
 
 @contextlib.contextmanager
 def dev(data: Path, trace: Path):  # type: ignore[no-untyped-def]  # noqa: ANN201
-    """`hermes dev` with one datacentre under strace; what it printed when it was ready."""
+    """Run `hermes dev` with one datacentre under strace; yields its ready line."""
     command = ["strace", "-f", "-y", "-e", f"trace={CALLS}", "-s", "40", "-o", str(trace)]
     command += [sys.executable, "-m", "hermes_actors.cli", "dev", "--json", "--dcs", "dc1"]
     command += ["--data", str(data)]
@@ -79,7 +79,7 @@ def dev(data: Path, trace: Path):  # type: ignore[no-untyped-def]  # noqa: ANN20
     try:
         yield json.loads(process.stdout.readline())
     finally:
-        # strace passes no signal on: the traced process is its child.
+        # strace forwards no signals; the traced process is its child.
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         for child in children:
             with contextlib.suppress(ProcessLookupError):
@@ -88,13 +88,13 @@ def dev(data: Path, trace: Path):  # type: ignore[no-untyped-def]  # noqa: ANN20
 
 
 def create_topic(management: str) -> None:
-    """The topic bench.t, ready to publish to."""
+    """Create the topic bench.t, ready to publish to."""
     ask(management, "/groups", {"groupName": "bench"})
     ask(management, "/topics", topic_body("bench.t"))
 
 
 def ask(base: str, path: str, body: object) -> None:
-    """Send a POST that must be answered with 201."""
+    """Send a POST that must be answered 201."""
     connection = http.client.HTTPConnection(urlsplit(base).netloc, timeout=30)
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
     answer = connection.getresponse()
@@ -104,7 +104,7 @@ def ask(base: str, path: str, body: object) -> None:
 
 
 def publish_all(publish: str, connections: int, messages: int) -> None:
-    """Publish that many messages over that many connections; each must be answered with 201."""
+    """Publish that many messages over that many connections; each must be answered 201."""
     failures: list[str] = []
 
     def work(count: int) -> None:
@@ -129,7 +129,7 @@ def publish_all(publish: str, connections: int, messages: int) -> None:
 
 
 def counter(publish: str, name: str) -> float:
-    """Return one metric of the node."""
+    """One metric of the node."""
     connection = http.client.HTTPConnection(urlsplit(publish).netloc, timeout=30)
     connection.request("GET", "/status/prometheus")
     text = connection.getresponse().read().decode()
@@ -140,7 +140,7 @@ def counter(publish: str, name: str) -> float:
 
 
 def examine(trace: Path, mark: int) -> tuple[int, int]:
-    """The log's fdatasync calls after the mark, and 201s with none since their request."""
+    """The log's fdatasync calls after the mark, and the 201s without one since their request."""
     syncs = early = 0
     is_synced = True
     with trace.open("rb") as file:
@@ -148,7 +148,7 @@ def examine(trace: Path, mark: int) -> tuple[int, int]:
         for line in file:
             if b"fdatasync(" in line or b"fsync(" in line:
                 syncs += 1
-            # What counts is its end: of a call that strace shows in two parts, the second.
+            # The end of the call counts; if strace shows it in two parts, the second.
             if (b"fdatasync(" in line or b"fdatasync resumed" in line) and b"= 0" in line:
                 is_synced = True
             elif b"POST /topics/" in line:

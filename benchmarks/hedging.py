@@ -1,15 +1,15 @@
-"""Adaptive hedging against a fixed delay and none, on logs whose delays have a heavy tail.
+"""Adaptive hedging compared with a fixed delay and none, on logs with heavy-tailed delays.
 
     python benchmarks/hedging.py [--seconds 60] [--rate 200] [--seeds 1,2,3]
 
-Two datacentres, each with a log in memory whose every append takes a drawn time; one node's
-production code publishes to a topic with the fallback flag, in virtual time: nothing waits, and a
-seed is one exact history, the same for each mode. Messages arrive independently of each other at
-the rate, without keys, and all answers count, those that fail with the time until they did.
+Two datacentres, each with a log in memory whose appends take random times. One node's production
+code publishes to a fallback topic in virtual time: nothing waits, and a seed is one exact history,
+the same for each mode. Messages without keys arrive independently at the rate. All answers count;
+failed ones count with the time until they failed.
 
-Hedged, otherwise, duplicates and refused are parts of all messages: sent to the other datacentre
-because the hedge delay had passed; for another reason (a breaker, an error, a deadline); stored in
-both; not hedged because the budget was used up.
+The columns are percentages of all messages. Hedged: sent to the other datacentre because the hedge
+delay had passed. Otherwise: sent there for another reason (a breaker, an error, a deadline).
+Duplicates: stored in both. Refused: not hedged because the budget was used up.
 """
 
 import argparse
@@ -73,7 +73,7 @@ class Delays(NamedTuple):
     slow_factor: float = 1.0
 
     def draw_s(self, rng: random.Random) -> float:
-        """Return the seconds of one append, without phases and distance."""
+        """The seconds of one append, without phases and distance."""
         if rng.random() * 100 < self.tail_percent:
             return self.tail_from_ms * rng.paretovariate(self.tail_alpha) / 1_000
         return rng.lognormvariate(math.log(self.median_ms), self.sigma) / 1_000
@@ -89,7 +89,7 @@ class Delays(NamedTuple):
             yield begun_s, at_s
 
     def describe(self) -> str:
-        """All parameters in a line."""
+        """All parameters in one line."""
         text = (
             f"{self.name}: log-normal, median {self.median_ms:g} ms, sigma {self.sigma:g}; "
             f"{self.tail_percent:g} % Pareto from {self.tail_from_ms:g} ms, "
@@ -111,7 +111,7 @@ DELAYS = (
 
 
 class SlowLog(MemoryLog):
-    """A log whose appends take their time; one does not wait for another."""
+    """A log whose appends take these times; they do not wait for each other."""
 
     def __init__(
         self, dc: str, delays: Delays, seed: int, distance_ms: float, end_s: float
@@ -137,7 +137,7 @@ class SlowLog(MemoryLog):
 
 
 class Tally:
-    """The publishers' answers and the price of them, after the warm-up."""
+    """The publishers' answers and their cost, after the warm-up."""
 
     def __init__(self) -> None:
         self.latencies = Latencies()
@@ -187,7 +187,7 @@ async def publish(
             pending = frontend.gateway.admit(TOPIC, len(BODY), None, Head([], {}), tally.note)
             assert isinstance(pending, Pending), pending
             frontend.gateway.hand_over(pending, BODY)
-        # What is under way may still turn out to be stored twice.
+        # Messages under way may still turn out to be stored twice.
         await trio.sleep(SETTLE_S)
         assert before is not None, "it ended before the warm-up did"
         tally.counts += counted(fallback) - before
@@ -195,7 +195,7 @@ async def publish(
 
 
 def counted(fallback: Fallback) -> Counter[str]:
-    """Return the fallback's counts so far."""
+    """The fallback's counters."""
     counter = fallback.local.metrics.counter
     counts: Counter[str] = Counter(refused=counter("fallback_budget_refused").value)
     group, _, name = TOPIC.rpartition(".")
@@ -208,7 +208,7 @@ def counted(fallback: Fallback) -> Counter[str]:
 
 
 def live_topic() -> LiveTopic:
-    """The topic that is published to."""
+    """The topic to publish to."""
     topic = Topic(
         name=TOPIC,
         description="",
@@ -226,7 +226,7 @@ def raise_it(crash: Crash) -> None:
 
 
 def positive(text: str) -> float:
-    """A finite number above 0, for argparse."""
+    """For argparse: a finite number above 0."""
     number = float(text)
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")

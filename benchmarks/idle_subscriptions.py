@@ -1,10 +1,10 @@
-"""Measures a node with idle subscriptions on Kafka beside as many idle aiokafka consumers.
+"""Measures a node with idle subscriptions on Kafka, compared with as many idle aiokafka consumers.
 
     python benchmarks/idle_subscriptions.py [--subscriptions 200] [--topics 20] [--seconds 20]
 
-One node with all roles on one broker, first without subscriptions, then with them; then as many
-aiokafka consumers, each with a group of its own and 5 s fetch waits, in a process of their own.
-CPU is in percent of one core over the whole time; memory is resident.
+One node with all roles on one broker, first without and then with subscriptions; then as many
+aiokafka consumers, each with its own group and 5 s fetch waits, in a separate process. CPU is in
+percent of one core over the whole time; memory is resident.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def _ticks(pid: int) -> int:
 
 
 def create(node: Node, topics: int, subscriptions: int) -> None:
-    """Subscriptions spread over topics that nobody publishes to."""
+    """Create subscriptions spread over topics without publishers."""
     node.post("/groups", {"groupName": "idle"})
     for number in range(topics):
         node.post("/topics", topic_body(f"idle.t{number}"))
@@ -72,7 +72,7 @@ async def consume(servers: str, topics: int, consumers: int) -> None:
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Run the requested measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--subscriptions", type=int, default=200)
     parser.add_argument("--topics", type=int, default=20)

@@ -1,13 +1,14 @@
-"""How fast nodes publish: closed and open loops, HTTP/1.1, HTTP/2 and batches, beside floors.
+"""How fast nodes publish: closed and open loops, HTTP/1.1, HTTP/2 and batches, compared with
+floors.
 
     python benchmarks/publish.py [--logs embedded,kafka] [--protocols http1,http2,batch]
         [--loads closed,open] [--seconds 3] [--bytes 100,1024 | --messages FILE]
         [--connections 1,32,64] [--rates 10%,50%,2000] [--find-max P99_MS]
         [--delivered] [--json FILE] [--svg FILE]
 
-This process is the client; each server is a process of its own, and so is Kafka; all are on
-loopback and end with the run. First the floors of the run: the disk or Kafka's clients alone, and
-the frontend's listener with nothing behind it.
+This process is the client; each server and Kafka are separate processes; all are on loopback and
+end with the run. First come the floors of the run: the disk or Kafka's clients alone, and the
+frontend's listener with nothing behind it.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from publishing.node import EmptyServer, Node, Server
 LOGS, LOADS = ("embedded", "kafka"), ("closed", "open")
 BATCH_CONNECTIONS = (1, 4)
 POOL = {"http1": 64, "http2": 64, "batch": 4}
-"""What an open loop may have under way at once: messages, or connections with a batch."""
+"""Maximum number of an open loop's messages under way, or of connections with a batch."""
 SEARCH_STEPS = 8
 PROBE_S = 0.3
 
@@ -45,7 +46,7 @@ class Configuration(NamedTuple):
     messages: Messages
 
     def row(self) -> dict[str, Any]:
-        """The columns that name it."""
+        """The columns that identify it."""
         names = {"log": self.log, "protocol": self.protocol}
         return {**names, "message": self.messages.name}
 
@@ -56,7 +57,7 @@ class Bench:
     def __init__(
         self, asked: argparse.Namespace, kafka_servers: str, folder: Path, sink: Sink | None
     ) -> None:
-        """With a sink each message is delivered to it, too."""
+        """With a sink, each message is also delivered to it."""
         self.asked = asked
         self.sink = sink
         self.kafka_servers = kafka_servers
@@ -72,7 +73,7 @@ class Bench:
         self.results["skipped"] = []
 
     def measure(self) -> None:
-        """Everything that was asked for."""
+        """Measure all requested parts."""
         if "kafka" in self.asked.logs:
             with self._node("kafka"):
                 pass
@@ -89,7 +90,7 @@ class Bench:
         if answers := self._probe(of):
             self.results["skipped"].append({**of.row(), "answers": answers})
             return
-        # Kept, the floor serves the rows of the other log too.
+        # Kept, because the floor also serves the rows of the other log.
         empty = of._replace(log="empty")
         is_new = of.protocol != "batch" and of.log == self.asked.logs[0]
         both = [empty, of] if is_new and self.asked.has_floors else [of]
@@ -135,7 +136,7 @@ class Bench:
                 self._find_max(of, target, best_per_s)
 
     def _find_max(self, of: Configuration, target: Target, best_per_s: int) -> None:
-        """The highest rate that keeps the bound: up by halves until it breaks, then between."""
+        """The highest rate within the bound: raised by halves until it breaks, then bisected."""
         low, high, bound_ms = 0.0, 0.0, self.asked.find_max
         for _ in range(SEARCH_STEPS):
             per_s = (low + high) / 2 if high else max(low * 1.5, best_per_s * 0.75)
@@ -149,7 +150,7 @@ class Bench:
         self.results["max"].append({**of.row(), "rate_per_s": round(low), "p99_ms": bound_ms})
 
     def _probe(self, of: Configuration) -> dict[str, int]:
-        """Return the counts of the answers that are no acknowledgements."""
+        """The counts of answers that are no acknowledgements."""
         with self._serving(of) as (_, target):
             row = run(OpenLoad(target, 1, PROBE_S, target.chunk * 20.0, "constant"))
         if row["messages_per_s"]:
@@ -176,7 +177,7 @@ class Bench:
 
     @contextmanager
     def _serving(self, of: Configuration) -> Iterator[tuple[Server, Target]]:
-        """A fresh server; on the embedded log with a fresh log."""
+        """A fresh server, with a fresh log if embedded."""
         with ExitStack() as stack:
             server: EmptyServer | Node
             if of.log == "empty":
@@ -220,7 +221,7 @@ class Bench:
 
 
 def main() -> None:
-    """Measure what the arguments ask for."""
+    """Run the requested measurements."""
     asked = arguments()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-bench-")))
@@ -239,7 +240,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The options, with `kinds` for the messages that were asked for."""
+    """Parse the options, with `kinds` for the requested messages."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,13 +1,13 @@
-"""The price of schemas at publishing, and how long hostile ones hold up the loop.
+"""The cost of schemas at publishing, and how long hostile ones hold up the loop.
 
     python benchmarks/schemas.py [--rounds 3] [--seconds 3] [--connections 32] [--cases 3000]
         [--seed 1]
 
-First one check of a message of 1 KiB and twenty fields, beside decoding it, and the same message
-into Avro and back. Then two nodes on embedded logs, published to in turns: one without the schema
-and with it, the other to an AVRO topic. Then made-up schemas and messages, most of them hostile:
-the most CPU that adopting one schema and checking one message took on the loop, and what became of
-them. What is the longest so far is tried three times, the shortest counts.
+First one check of a message of 1 KiB with twenty fields, compared with decoding it, and the same
+message into Avro and back. Then two nodes on embedded logs are published to in turn: one without
+and with the schema, the other to an AVRO topic. Then synthetic schemas and messages, most of them
+hostile: the longest CPU time on the loop of adopting one schema and of checking one message, and
+the results. Each new longest case is tried three times; the shortest counts.
 """
 
 import argparse
@@ -43,14 +43,14 @@ from publishing.node import Node
 
 FIELDS = 20
 BODIES = 10
-"""Made-up messages for each made-up schema."""
+"""Synthetic messages for each synthetic schema."""
 KINDS = ("string", "integer", "number", "boolean")
 WITHOUT, WITH, AS_AVRO = "without", "with its schema", "to an AVRO topic"
 PATTERNS = ("^(a+)+$", "(a|aa)+b", "a{1,500}b", "\\w{50}", "(.|\\s)*z", "^[a-z]+$", "(x+x+)+y")
 
 
 def everyday() -> tuple[dict[str, Any], list[bytes]]:
-    """Return a schema of twenty fields, all required, and messages of about 1 KiB that fit it."""
+    """A schema of twenty required fields, and messages of about 1 KiB that fit it."""
     names = [f"field_{at:02}" for at in range(FIELDS)]
     properties = {name: {"type": KINDS[at % 4]} for at, name in enumerate(names)}
     schema = {
@@ -68,7 +68,7 @@ def everyday() -> tuple[dict[str, Any], list[bytes]]:
 
 
 def each_us(work: Callable[[bytes], object], bodies: list[bytes], times: int = 300) -> float:
-    """Return the CPU time of one call: the least of five tries."""
+    """The CPU time of one call in µs, the least of five tries."""
     tries = []
     for _ in range(5):
         began_s = time.thread_time()
@@ -80,7 +80,7 @@ def each_us(work: Callable[[bytes], object], bodies: list[bytes], times: int = 3
 
 
 def validation_by(text: str, pool: WorkerPool) -> JsonValidation:
-    """Return the check by this schema, compiled."""
+    """The compiled check with this schema."""
     catalog = Catalog()
     catalog.schemas[1], catalog.subjects[TOPIC] = Schema(SchemaKind.JSON, text), {1: 1}
     validation = JsonValidation(TOPIC, CatalogSchemas(catalog), pool)
@@ -89,7 +89,7 @@ def validation_by(text: str, pool: WorkerPool) -> JsonValidation:
 
 
 def price_of_a_check(schema: dict[str, Any], bodies: list[bytes]) -> None:
-    """Print the cost of one check, beside decoding alone."""
+    """Print the cost of one check, compared with decoding alone."""
     validation = validation_by(json.dumps(schema), InlinePool())
 
     def checked(body: bytes) -> None:
@@ -104,7 +104,7 @@ def price_of_a_check(schema: dict[str, Any], bodies: list[bytes]) -> None:
 
 
 def avro_schema() -> str:
-    """Return the everyday messages' Avro schema."""
+    """The Avro schema of the everyday messages."""
     kinds = {"string": "string", "integer": "int", "number": "double", "boolean": "boolean"}
     metadata = {"type": "map", "values": "string"}
     fields: list[dict[str, Any]] = [
@@ -115,7 +115,7 @@ def avro_schema() -> str:
 
 
 def price_of_avro(bodies: list[bytes]) -> None:
-    """Print the cost of one conversion into Avro, and of one back into JSON."""
+    """Print the cost of one conversion to Avro, and of one back to JSON."""
     schema = avro.avro_schema(avro_schema())
     told = {"messageId": "8e03978e-40d5-43e8-bc93-6894a57f9324", "timestamp": "1790000000000"}
 
@@ -128,14 +128,14 @@ def price_of_avro(bodies: list[bytes]) -> None:
 
 
 class Managed:
-    """A node, and the schema of its topic that is saved and removed in turns."""
+    """A node, and its topic's schema, which is saved and removed in turn."""
 
     def __init__(self, node: Node, schema: dict[str, Any]) -> None:
         self.node = node
         self._schema = json.dumps(schema)
 
     def has_schema(self, wanted: bool) -> None:
-        """Save the schema, or remove it, and wait until publishing is like that."""
+        """Save or remove the schema, and wait until publishing follows it."""
         method, body = ("POST", self._schema) if wanted else ("DELETE", "")
         answer = self._ask(self.node.management_port, method, f"/topics/{TOPIC}/schema", body)
         assert answer in (200, 201), answer
@@ -153,7 +153,7 @@ class Managed:
 
 
 def publishing(asked: argparse.Namespace, schema: dict[str, Any], bodies: list[bytes]) -> None:
-    """Print what nodes publish in turns without the schema, with it, and as Avro."""
+    """Print what nodes publish in turn without the schema, with it, and as Avro."""
     messages = Messages("20 fields", tuple(bodies))
     print(f"{asked.connections} connections, embedded log   messages/s   CPU µs each   p50 ms")
     os.environ["HERMES_MANAGEMENT_ALLOW_SCHEMA_REMOVAL"] = "true"
@@ -259,7 +259,7 @@ def _value(rng: random.Random, size: int) -> str:
 
 
 def hostile(cases: int, seed: int) -> None:
-    """Print the longest times on the loop, and what became of the cases."""
+    """Print the longest times on the loop, and the results of the cases."""
     rng = random.Random(seed)
     pool: WorkerPool = InlinePool()
     became: Counter[str] = Counter()
@@ -273,7 +273,7 @@ def hostile(cases: int, seed: int) -> None:
             longest[kind] = max(longest[kind], min([took_s, *(_thread_s(work)[0] for _ in "12")]))
         return result
 
-    gc.disable()  # A collection is nobody's work on a schema.
+    gc.disable()  # A garbage collection is not work on a schema.
     for number in range(cases):
         if number % BODIES == 0:
             gc.collect()

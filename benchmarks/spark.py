@@ -1,12 +1,12 @@
-"""The data pipeline: how fast Spark reads logs, reconciles and archives, and how that grows.
+"""The data pipeline: how fast Spark reads logs, reconciles and archives, and how that scales.
 
     python benchmarks/spark.py [--records 1000000,5000000] [--fold 20000000] [--logs embedded,kafka]
 
-`--records` are those of each of two datacentres, about 200 bytes each; `--fold` are the normalised
-rows of the reconciliation's own step, half copies and half acknowledgements. Beside each figure
-stands a plain Python loop over the same data, on one core. Prints rows a second for each core,
-the seconds, the CPU seconds of all processes, Kafka's among them (they tell more where others are
-at work too), what the JVM and all processes had in memory at most, and what was spilled.
+`--records` is the number in each of two datacentres, about 200 bytes each; `--fold` is the number
+of normalised rows in the reconciliation's own step, half copies and half acknowledgements. Each
+figure is compared with a plain Python loop over the same data on one core. Prints rows a second per
+core, the seconds, the CPU seconds of all processes including Kafka's (more reliable on a busy
+machine), the maximum memory of the JVM and of all processes, and the spilled bytes.
 """
 
 import argparse
@@ -54,13 +54,13 @@ CHUNK = 1_000
 ARCHIVE_BATCH = 250_000
 BEGAN_MS = 1_700_000_000_000
 LOOP_RECORDS_MAX = 1_000_000
-"""A plain loop does not grow otherwise than by its rows, so it is measured on so many."""
+"""A plain loop scales linearly, so it is measured only on this many records."""
 
 clock = SystemClock()
 
 
 def main() -> int:
-    """Run it all."""
+    """Run everything."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--records", default="1000000")
     parser.add_argument("--fold", type=int, default=20_000_000)
@@ -72,7 +72,7 @@ def main() -> int:
         stack.callback(spark.stop)
         table = Table(spark)
         table.head()
-        # The JVM compiles what it runs often: nothing is measured on a cold one.
+        # Warm up the JVM's compiler first.
         _fold(spark, 500_000)
         if options.fold:
             rows = options.fold
@@ -101,14 +101,14 @@ class Table:
         self._pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())
 
     def head(self) -> None:
-        """The columns."""
+        """Print the column heads."""
         print(
             f"{'':34}{'rows':>12}{'s':>9}{'rows/s a core':>15}{'CPU s':>8}{'rows/CPU s':>12}"
             f"{'JVM MiB':>9}{'all MiB':>9}{'spilled MiB':>12}"
         )
 
     def row(self, name: str, rows: int, step: Callable[[], object]) -> float:
-        """Measure the step on all cores; the seconds."""
+        """Measure the step on all cores; return the seconds."""
         spilled, busy_s = self._spilled(), _busy_s(self._pid)
         with _Memory(self._pid) as memory:
             began_s = clock.monotonic_s()
@@ -125,7 +125,7 @@ class Table:
         return seconds
 
     def loop(self, name: str, rows: int, step: Callable[[], object]) -> None:
-        """Measure a plain loop, which is on one core."""
+        """Measure a plain loop on one core."""
         began_s = clock.monotonic_s()
         step()
         seconds = clock.monotonic_s() - began_s
@@ -144,7 +144,7 @@ class Table:
 
 
 class _Memory:
-    """The most that the JVM, and it with this process and the workers, have had."""
+    """The maximum memory of the JVM, and of the JVM, this process and the workers together."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -170,7 +170,7 @@ class _Memory:
 
 
 def _family(pid: int) -> dict[int, list[str]]:
-    """Return the fields of `stat` of this process, that one, and all below them."""
+    """The fields of `stat` of this process, that one, and all their descendants."""
     told: dict[int, list[str]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -186,13 +186,13 @@ def _family(pid: int) -> dict[int, list[str]]:
 
 
 def _resident(pid: int) -> tuple[float, float]:
-    """MiB of that process, and of all below the one that asks."""
+    """MiB of that process, and of all descendants of the caller."""
     sizes = {each: int(fields[21]) * 4096 / 2**20 for each, fields in _family(pid).items()}
     return sizes.get(pid, 0.0), sum(sizes.values())
 
 
 def _busy_s(pid: int) -> float:
-    """CPU seconds of them so far, those of their children that have ended among them."""
+    """Their CPU seconds so far, including their ended children."""
     ticks = sum(sum(map(int, fields[11:15])) for fields in _family(pid).values())
     return ticks / os.sysconf("SC_CLK_TCK")
 
@@ -252,7 +252,7 @@ def _fold_loop(rows: int) -> Callable[[], None]:
 
 
 def _messages(dc: str, records: int) -> Iterator[Message]:
-    """Return the messages of one datacentre; one in fifty of dc2 is a hedge of a message of dc1."""
+    """The messages of one datacentre; one in fifty of dc2 is a hedge of a message of dc1."""
     for number in range(records):
         is_hedge = dc == "dc2" and number % DOUBLED_EVERY == 0
         owner = "dc1" if is_hedge else dc
@@ -283,7 +283,7 @@ def _of_log(kind: str, records: int, folder: Path, spark: Any, table: Table) -> 
         total = 2 * records
         name = f"{kind}, 2 × {records:,}"
         table.row(f"{name}: read + id", total, lambda: _count(spark, snapshot, "message_id"))
-        # Of the first time the JVM still compiles.
+        # The first run includes the JVM's compilation.
         table.row("  again", total, lambda: _count(spark, snapshot, "message_id"))
         table.row(f"{name}: JSON decode", total, lambda: _decode(spark, snapshot))
         loop = min(records, LOOP_RECORDS_MAX)
@@ -330,7 +330,7 @@ def _latency(spark: Any, snapshot: Snapshot, folder: Path) -> None:
 def _archive(spark: Any, snapshot: Snapshot, folder: Path) -> None:
     with open_archive(folder, snapshot.taken_at_ms) as archive:
         offsets = sum(each.records for each in snapshot.datacentres.values())
-        # Two batches at least: else there is nothing to put together afterwards.
+        # At least two batches, so that there is something to compact.
         append(lambda: spark, archive, snapshot, min(ARCHIVE_BATCH, offsets // 4))
 
 
@@ -375,7 +375,7 @@ def _kafka(stack: ExitStack, folder: Path, dc: str, records: int) -> Datacentre:
     cluster.start()
     servers = cluster.bootstrap_servers[0]
     admin = AdminClient({"bootstrap.servers": servers})
-    # The records are older than what a broker keeps by itself.
+    # The records are older than a broker's default retention.
     topic = NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})
     admin.create_topics([topic])[TOPIC].result()
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "acks": 1})

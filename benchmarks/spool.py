@@ -1,9 +1,10 @@
-"""Keeping messages on the disk until a log takes them: our segments beside SQLite, in the same run.
+"""Keeping messages on disk until a log takes them: our segments compared with SQLite, in the same
+run.
 
-Each store keeps the same entries (1 KiB bodies by default) in groups of 1, 32 and 256, each group
-durable before the next begins, from a thread of its own, as a node does it. Rounds alternate; the
-table has medians. "bare" is one write and one fdatasync of the same bytes, without a format. At the
-end: what a waiting entry costs in memory, and what loading and reading back cost.
+Each store writes the same entries (1 KiB bodies by default) in groups of 1, 32 and 256, each group
+durable before the next begins, from its own thread, as a node does. Rounds alternate; the table has
+medians. "bare" is one write and one fdatasync of the same bytes, without a format. At the end: the
+memory of a waiting entry, and the cost of loading and reading back.
 
     python benchmarks/spool.py
     python benchmarks/spool.py --directory /mnt/disk
@@ -36,7 +37,7 @@ Append = Callable[[list[bytes]], Awaitable[object]]
 
 
 def payloads(count: int, size_bytes: int) -> list[bytes]:
-    """Encoded entries with a key each."""
+    """Encoded entries, each with a key."""
     ids = IdSource()
     return [
         encode_entry(
@@ -50,7 +51,7 @@ def payloads(count: int, size_bytes: int) -> list[bytes]:
 
 
 async def open_bare(stack: AsyncExitStack, folder: Path) -> Append:
-    """Measure one write and one fdatasync."""
+    """One write and one fdatasync."""
     file = os.open(folder / "bare", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     stack.callback(os.close, file)
 
@@ -102,7 +103,7 @@ def cpu_s() -> float:
 
 
 async def measure(append: Append, entries: list[bytes], group: int, seconds: float) -> list[float]:
-    """Groups a second, entries a second, p50 and p99 in ms, µs of CPU for each entry."""
+    """Groups a second, entries a second, p50 and p99 in ms, CPU in µs per entry."""
     took_s: list[float] = []
     begin_s, cpu_begin_s = time.perf_counter(), cpu_s()
     now_s = begin_s
@@ -128,7 +129,7 @@ async def measure(append: Append, entries: list[bytes], group: int, seconds: flo
 
 
 async def compare(options: argparse.Namespace) -> None:
-    """Measure all stores in turns, print the medians."""
+    """Measure all stores in turn, print the medians."""
     entries = payloads(1_024, options.bytes)
     figures: dict[tuple[str, int], list[list[float]]] = {}
     for _round in range(options.rounds):
@@ -151,7 +152,7 @@ async def compare(options: argparse.Namespace) -> None:
 
 
 async def load(options: argparse.Namespace) -> None:
-    """Measure how a new process takes over a spool, and reads it back for the replay."""
+    """Measure how a new process loads a spool, and reads it back for the replay."""
     count = options.entries
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
         opened = partial(open_segment_store, Path(folder) / "s", 2**40)

@@ -1,10 +1,10 @@
-"""Measures the partitions on two brokers while the third one is stopped.
+"""Measures the partitions on two brokers while the third one is paused.
 
-Paced writers append to topics on two brokers, others to topics on the third one alone; in every
-second phase the third is stopped (SIGSTOP: its connections stay, nothing answers). All of it is
-in one process, over one log. Printed for each ack level: the latency of appends to the two, by how
-much the 99th percentile moves, and by how much it moves between two halves of the phases in which
-all three run, which is what the machine does by itself: measure on one that does nothing else.
+Paced writers append to topics on two brokers, others to topics on the third one only. In every
+second phase the third is paused (SIGSTOP: its connections stay open, but nothing answers).
+Everything is in one process, over one log. Prints for each ack level: the latency of appends to the
+two; how much the 99th percentile changes; and how much it differs between two halves of the phases
+in which all three run, which is the machine's own noise. Measure on an otherwise idle machine.
 
     python benchmarks/stalled_partition.py [--rounds 10]
 """
@@ -30,14 +30,14 @@ BATCH = 10
 VALUE_BYTES = 512
 INTERVAL_S = 0.02
 STALLED_INTERVAL_S = 0.5
-"""The third broker's topics are written to so rarely that their absence eases nobody."""
+"""Writes to the third broker are so rare that their absence does not relieve the others."""
 PHASE_S = 2.5
 SETTLE_S = 1.0
-"""After a broker stops or goes on: what waits is worked off, and is not measured."""
+"""After a broker is paused or resumed: the backlog is worked off, and not measured."""
 
 
 class Load:
-    """Writers that append at a fixed pace; latencies in seconds go to `phase` while it is set."""
+    """Writers that append at a fixed pace. Latencies in seconds go to `phase` while it is set."""
 
     def __init__(self, log: KafkaLog, ack: Ack) -> None:
         self.phase: list[float] | None = None
@@ -47,7 +47,7 @@ class Load:
         self._batch = [Record(None, bytes(VALUE_BYTES), (), 1_000)] * BATCH
 
     async def write(self, topic: str, is_measured: bool) -> None:
-        """Append for ever."""
+        """Append until cancelled."""
         interval_s = INTERVAL_S if is_measured else STALLED_INTERVAL_S
         next_s = trio.current_time()
         while True:
@@ -62,7 +62,7 @@ class Load:
 
 
 async def create(cluster: Cluster, topics: dict[str, list[Broker]]) -> None:
-    """Topics with one partition, on these brokers."""
+    """Create topics with one partition on these brokers."""
     admin = AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
     await guest.call(admin.start)
     try:
@@ -121,7 +121,7 @@ def figures_of(durations_s: list[float]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Read the options and measure all ack levels that there are."""
+    """Read the options and measure all ack levels."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     rounds = parser.parse_args().rounds

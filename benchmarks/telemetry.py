@@ -1,14 +1,13 @@
-"""The cost of telemetry: of a publish with it off, with metrics pushed, with one message in a
-hundred traced and with all; and of a scrape of many subscriptions' metrics. A second node with it
-off shows how far two equal nodes are apart.
+"""The cost of telemetry: of a publish with telemetry off, with metrics pushed, with one message in
+a hundred traced and with all; and of a scrape of many subscriptions' metrics. A second node with
+telemetry off shows how far two equal nodes differ.
 
     python benchmarks/telemetry.py [--rounds 5] [--seconds 3] [--connections 32]
         [--subscriptions 10000]
 
-Each mode has a node of its own on an embedded log of its own, and all take turns; a collector, a
-process of its own, answers at once. The nodes' CPU for each message is what counts: the least of
-all rounds is compared. Then the metrics of so many subscriptions are rendered, and made into what a
-collector is sent.
+Each mode has its own node on its own embedded log, and all take turns; a collector in a separate
+process answers at once. The nodes' CPU per message counts: the minimum of all rounds is compared.
+Then the metrics of that many subscriptions are rendered, and encoded for a collector.
 """
 
 import argparse
@@ -61,7 +60,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Taking).serve_f
 
 
 def modes(collector: str) -> dict[str, Mapping[str, str]]:
-    """Return the variables of each mode."""
+    """The environment variables of each mode."""
     pushed = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector, "OTEL_METRIC_EXPORT_INTERVAL": "10000"}
     traced = {**pushed, "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
     return {
@@ -74,7 +73,7 @@ def modes(collector: str) -> dict[str, Mapping[str, str]]:
 
 
 def measure_publishing(asked: argparse.Namespace) -> None:
-    """Print what each mode does to a node that publishes."""
+    """Print the cost of each mode for a publishing node."""
     ports = free_ports(1 + 2 * len(modes("")))
     rows: dict[str, list[dict[str, Any]]] = {}
     with ExitStack() as stack:
@@ -106,7 +105,7 @@ def measure_publishing(asked: argparse.Namespace) -> None:
 
 
 def spans_of(node: Node) -> str:
-    """Return how many spans left the node, and how many did not."""
+    """How many spans were exported, and how many were not."""
     url = f"http://127.0.0.1:{node.publish_port}/status/prometheus"
     with urllib.request.urlopen(url, timeout=10) as answer:
         lines = answer.read().decode().splitlines()
@@ -120,7 +119,7 @@ def spans_of(node: Node) -> str:
 
 
 class Taking(MetricExporter):
-    """Counts what it is given."""
+    """Counts export requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +141,7 @@ class Taking(MetricExporter):
 
 
 async def longest_turn_s(stop: trio.Event, turns: list[float]) -> None:
-    """Note how long each turn of the loop takes until asked to stop."""
+    """Record the length of each turn of the loop until `stop` is set."""
     while not stop.is_set():
         began_s = time.thread_time()
         await trio.lowlevel.checkpoint()
@@ -150,7 +149,7 @@ async def longest_turn_s(stop: trio.Event, turns: list[float]) -> None:
 
 
 async def measure_series(subscriptions: int) -> None:
-    """Print what the metrics of so many subscriptions cost."""
+    """Print the cost of that many subscriptions' metrics."""
     metrics = Metrics("hermes_consumers", meanings=DELIVERING)
     for number in range(subscriptions):
         name = SubscriptionName(TopicName("shop", f"orders{number // 10}"), f"s{number}")
@@ -192,7 +191,7 @@ async def measure_series(subscriptions: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run all of it."""
+    """Run everything."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
@@ -205,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    # The client's own variables are not the nodes'.
+    # The client's own variables must not reach the nodes.
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         del os.environ[name]
     main()

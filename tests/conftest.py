@@ -1,7 +1,8 @@
-"""What all tests share: how many examples a property has, and one real broker, started when needed.
+"""Shared by all tests: the number of examples of properties, and one real broker, started on
+demand.
 
 Tests marked `guest` run in guest mode, because the HTTP servers and the sender live on an asyncio
-host loop, and so do those marked `kafka`, because its client does.
+host loop; so do those marked `kafka`, because of its client.
 """
 
 import faulthandler
@@ -24,8 +25,8 @@ from hermes_local.kafka import Cluster
 
 HEAP_MB = 384
 
-# `make check` looks for what breaks at once, `make test` and whoever names no profile for the rest.
-# That a busy machine is slow is no failure.
+# `make check` looks for quick failures, `make test` and runs without a profile for the rest. A busy
+# machine's slowness is not a failure.
 _UNHURRIED: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("check", max_examples=10, **_UNHURRIED)
 settings.register_profile("full", max_examples=100, **_UNHURRIED)
@@ -35,16 +36,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 def run_as_guest(
     main: Callable[[], Awaitable[Any]], *, clock: object = None, instruments: Sequence[object] = ()
 ) -> Any:
-    """What pytest-trio calls in place of `trio.run`, fixtures included."""
+    """Called by pytest-trio instead of `trio.run`, including fixtures."""
     assert clock is None, "a guest has no other clock than the real one"
     assert not instruments, "guest mode takes no instruments"
     return guest.run(main)
 
 
 def _by_its_fixtures_clock(item: pytest.Function) -> Callable[..., Any]:
-    """Runs a test by the autojump clock that only a fixture of it asks for.
+    """Runs a test with the autojump clock if only one of its fixtures asks for it.
 
-    pytest-trio looks at the arguments of the test alone, and would run it by the real clock.
+    pytest-trio looks only at the test's own arguments, and would use the real clock.
     """
 
     def run(main: Callable[[], Awaitable[Any]], *, clock: Any = None, **options: Any) -> Any:
@@ -53,10 +54,10 @@ def _by_its_fixtures_clock(item: pytest.Function) -> Callable[..., Any]:
     return run
 
 
-# First of all hooks: pytest-trio runs a test by the first of its marks that names a runner.
+# First of all hooks, because pytest-trio uses the first mark that names a runner.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Files that take long start first: where a file is one process's, none waits for the last.
+    # Slow files start first: a file belongs to one process, so none should start last.
     long = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in long)
     for item in items:
@@ -74,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _wrap_examples(handle: Any) -> None:
-    """Each example of a hypothesis test in a guest run of its own; trio fixtures stay outside."""
+    """Run each example of a hypothesis test in its own guest run; trio fixtures stay outside."""
     test = handle.inner_test
     if not inspect.iscoroutinefunction(test):
         return
@@ -86,18 +87,19 @@ def _wrap_examples(handle: Any) -> None:
 
         return run_as_guest(main)
 
-    # Hides that the test is a coroutine function, from pytest-trio too.
+    # Hides from everyone, including pytest-trio, that the test is a coroutine function.
     del run_example.__wrapped__
     handle.inner_test = run_example
 
 
 def pytest_configure() -> None:
-    # A shell starts what runs in the background with SIGINT ignored, and each child inherits that.
+    # A shell starts background processes with SIGINT ignored, and children inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What a signal raises is lost in uvloop's callbacks and breaks trio's scheduler: a hang ends its
-# process, after the stacks of its threads. xdist tells which test it was, and goes on with another.
+# An exception from a signal is lost in uvloop's callbacks and breaks trio's scheduler. So a hang
+# ends its process, after printing its threads' stacks. xdist names the test and continues with
+# another.
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
     errors = item.config.stash[fault_handler_stderr_fd_key]
     faulthandler.dump_traceback_later(settings.timeout, exit=True, file=errors)
@@ -110,7 +112,7 @@ def pytest_timeout_cancel_timer() -> bool:
 
 
 def pytest_collection() -> None:
-    # All that is imported and collected stays until the end: it is never worth a look.
+    # Imported and collected objects live until the end, so collecting them is useless.
     gc.disable()
 
 
@@ -122,7 +124,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One broker for all tests, which keep apart by the names of topics and groups.
+    """One broker for all tests, which use different names of topics and groups.
 
     It stays up: a test that breaks, stops or fills a broker makes its own cluster.
     """
@@ -135,7 +137,7 @@ def kafka_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
 def make_kafka_cluster(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[..., Cluster]]:
-    """`make_kafka_cluster(brokers=3, …)`: a started cluster of the test's own, ended with it."""
+    """`make_kafka_cluster(brokers=3, …)`: a started cluster for the test, ended with it."""
     clusters: list[Cluster] = []
 
     def make(**options: Any) -> Cluster:
@@ -148,5 +150,5 @@ def make_kafka_cluster(
 
     yield make
     for cluster in clusters:
-        # Killed at once: nobody reads this data any more, and paused brokers do not end otherwise.
+        # Kill at once: the data is not needed any more, and paused brokers would not end otherwise.
         cluster.kill()

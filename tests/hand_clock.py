@@ -2,7 +2,7 @@
 
 
 class HandClock:
-    """Stands still until time passes by the test's hand, or its wall is set."""
+    """Stands still until the test lets time pass or sets the wall clock."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self.wall_ms = wall_ms

@@ -1,4 +1,4 @@
-"""Brokers whose clients must prove who they are, in the options of a cluster."""
+"""Options for clusters whose brokers authenticate clients."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives import serialization
 
 @dataclass(frozen=True)
 class Security:
-    """The demands on clients. Brokers talk among themselves in plain text, on loopback.
+    """What clients must show. Brokers use plain text among themselves, on loopback.
 
-    With `tls`, `directory` holds certificate.pem (the broker's, and its chain), key.pem and ca.pem;
-    with `client_auth`, clients must show a certificate that ca.pem signed. With a `mechanism` they
+    With `tls`, `directory` has certificate.pem (the broker's, with its chain), key.pem and ca.pem;
+    with `client_auth`, clients must show a certificate signed by ca.pem. With a `mechanism` they
     must know `username` and `password`.
     """
 
@@ -25,12 +25,12 @@ class Security:
 
     @property
     def protocol(self) -> str:
-        """The protocol's name for clients: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        """The client protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
         plain = "SSL" if self.tls else "PLAINTEXT"
         return plain if self.mechanism == "none" else f"SASL_{plain}"
 
     def options(self) -> dict[str, Any]:
-        """What a `Cluster` takes for it."""
+        """The matching arguments of `Cluster`."""
         is_scram = self.mechanism.startswith("SCRAM-")
         user = f"{self.mechanism}=[name={self.username},password={self.password}]"
         return {

@@ -1,4 +1,4 @@
-"""Whole nodes in one process, on memory logs: many of one datacentre, or one in each of two."""
+"""Whole nodes in one process, on memory logs: many in one datacentre, or one in each of two."""
 
 import json
 from collections import Counter
@@ -32,7 +32,7 @@ NAMES = ("billing", "mail")
 
 
 class SleepingClock(SimulatedClock):
-    """The clock of a machine that may have slept."""
+    """The clock of a machine that may have been suspended."""
 
     slept_s = 0.0
 
@@ -50,13 +50,13 @@ class Cluster:
         # (node, subscription, body), in order.
         self.pushes = []
         self.takes_s = 0.01
-        # Of subscriptions whose endpoint is slower.
+        # By subscription, for slower endpoints.
         self.slow_s = {}
         self.starts = 0
 
     async def start(self, name):
         ready = trio.Event()
-        # Each start is another life, with ids of its own.
+        # Each start is a new life with new ids.
         self.starts += 1
         self.stops[name] = stop = trio.Event()
         self.clocks[name] = clock = SleepingClock()
@@ -124,7 +124,7 @@ class Cluster:
         return {(node, name) for node, name, _ in self.pushes[since:]}
 
     def holders(self):
-        """Who owns each partition of each subscription."""
+        """The owner of each partition of each subscription."""
         return {
             (name, partition): node
             for name in NAMES
@@ -144,7 +144,7 @@ def once(*numbers):
 
 
 class Endpoint(ScriptedSender):
-    """Answers with these statuses, in their order."""
+    """Answers with these statuses, in order."""
 
     def __init__(self, nursery, *statuses):
         self.statuses = list(statuses)
@@ -166,12 +166,12 @@ class Endpoint(ScriptedSender):
 
 
 def memory_spool(mounted=None):
-    """Opens a spool on that disk, or on one of its own."""
+    """Opens a spool on that disk, or on a new one."""
     return partial(open_store_on, mounted or Mount(SimulatedDisk()), 1_000_000)
 
 
 async def create_billing(administration, topic, endpoint="http://shop.test/x", **subscription):
-    """The group, the topic with these fields, and its subscription billing."""
+    """Create the group, the topic with these fields, and its subscription billing."""
     caller = await administration.security.identify(Credentials())
     await administration.groups.create(caller, {"groupName": "shop"})
     await administration.topics.create(caller, topic_body(TOPIC, **topic))
@@ -181,9 +181,9 @@ async def create_billing(administration, topic, endpoint="http://shop.test/x", *
 
 @asynccontextmanager
 async def two_datacentres(sender, create, *, remote_partitions=10, **parts):
-    """A node of dc1 that does all, its log and dc2's, where another consumes, once both know what
-    `create(administration)` has made; `parts` of their environments are the test's. Topics have 10
-    partitions in dc1.
+    """A node of dc1 with all roles, its log and dc2's, where another node consumes; yielded once
+    both know what `create(administration)` has created. `parts` override the environments. Topics
+    have 10 partitions in dc1.
     """
     clock = SimulatedClock()
     dc1, dc2 = MemoryLog("dc1", clock), MemoryLog("dc2", clock)
@@ -205,7 +205,7 @@ async def two_datacentres(sender, create, *, remote_partitions=10, **parts):
 
 
 async def publish(node, body, *, topic=TOPIC, **headers):
-    """Return the status of a publish with these headers."""
+    """Publish with these headers; return the status."""
     fields = {name.encode(): value.encode() for name, value in headers.items()}
     head = Head(list(fields.items()), fields)
     settled = trio.Event()
@@ -217,7 +217,7 @@ async def publish(node, body, *, topic=TOPIC, **headers):
 
 
 async def publish_batch(node, *keys):
-    """Publish a message with each of these keys, in one batch; return the status of each."""
+    """Publish a message with each of these keys in one batch; return the statuses."""
     async with trio.open_nursery() as nursery:
         edge = PublishEdge(node.frontend, TrioHost(nursery))
         edge.tick(0.0, 0)

@@ -1,4 +1,4 @@
-"""An OTLP receiver on the loopback, over HTTP and over gRPC: what it was sent, parsed."""
+"""An OTLP receiver on loopback, over HTTP and gRPC, that parses what it receives."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 
 @dataclass
 class Received:
-    """One span as it came, with the resource of its node."""
+    """A received span, with the resource of its node."""
 
     name: str
     trace_id: str
@@ -33,7 +33,9 @@ class Received:
 
 @dataclass
 class Collector:
-    """Keeps what comes. `answer` is the HTTP status of each answer; `hang` holds it up."""
+    """Keeps what it receives. `answer` is the HTTP status of each answer; `hang` holds
+    answers up.
+    """
 
     answer: int = 200
     spans: list = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A schema registry of Confluent's kind, in the process that asks it."""
+"""A Confluent schema registry in the process that queries it."""
 
 import json
 from urllib.parse import unquote
@@ -10,7 +10,7 @@ URL = "http://registry.test"
 
 
 class Registry:
-    """A registry of Confluent's kind; `instead` answers in its place."""
+    """A Confluent schema registry. `instead` replaces its answers."""
 
     def __init__(self):
         self.subjects = {}

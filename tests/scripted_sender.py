@@ -1,4 +1,4 @@
-"""A sender whose answers a test writes."""
+"""A sender with scripted answers."""
 
 import trio
 
@@ -8,7 +8,7 @@ OK = SendOutcome(200)
 
 
 class ScriptedSender(Sender):
-    """Answers as `script(push)` says: an outcome, (delay in s, outcome), or None: never."""
+    """Answers as `script(push)` says: an outcome, (delay in s, outcome), or None for no answer."""
 
     def __init__(self, nursery, script):
         self.script = script

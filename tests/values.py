@@ -1,4 +1,4 @@
-"""Topics and subscriptions with what each must have; a test says what else it is about."""
+"""Topics and subscriptions with all required fields; a test overrides what it is about."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _OWNER = Owner("Plaintext", "team")
 
 
 def a_topic(name: str = "shop.orders", **fields: Any) -> Topic:
-    """A JSON topic of that full name, kept for a day."""
+    """A JSON topic with that full name, kept for a day."""
     needed = {"owner": _OWNER, "content_type": ContentType.JSON, "retention_time": RetentionTime(1)}
     return Topic(name=name, **{"description": "", **needed, **fields})
 
@@ -19,17 +19,17 @@ def a_topic(name: str = "shop.orders", **fields: Any) -> Topic:
 def a_subscription(
     name: str = "push", topic: str = "shop.orders", endpoint: str = "http://sink/in", **fields: Any
 ) -> Subscription:
-    """A subscription to the topic of that full name."""
+    """A subscription to the topic with that full name."""
     needed = {"endpoint": endpoint, "description": "", "owner": _OWNER}
     return Subscription(topic_name=topic, name=name, **{**needed, **fields})
 
 
 def a_live_topic(topic: Topic) -> LiveTopic:
-    """The topic in its first life, in the log topic of its own name."""
+    """The topic in its first incarnation, with its own name as log topic."""
     return LiveTopic(TopicName.parse(topic.name), topic, 0, 1, topic.name)
 
 
 def a_live_subscription(subscription: Subscription) -> LiveSubscription:
-    """The subscription in its seventh incarnation, of its topic's first life."""
+    """The subscription in its seventh incarnation, to its topic's first one."""
     name = SubscriptionName.parse(f"{subscription.topic_name}${subscription.name}")
     return LiveSubscription(name, subscription, 0, 7, 1)

@@ -1,4 +1,4 @@
-"""The command lines' common parts: lists as options, and a result's account of its run."""
+"""Common parts of the command lines: options with lists, and a description of the run."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def names_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
-    """For argparse: some of these names, with commas between them."""
+    """For argparse: some of these names, separated by commas."""
 
     def parse(text: str) -> list[str]:
         chosen = text.split(",")
@@ -23,19 +23,19 @@ def names_of(known: tuple[str, ...]) -> Callable[[str], list[str]]:
 
 
 def numbers(text: str) -> list[int]:
-    """For argparse: integers with commas between them."""
+    """For argparse: integers separated by commas."""
     return [int(each) for each in text.split(",")]
 
 
 def options(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the run, as JSON can say them."""
+    """The options of the run, in JSON-compatible form."""
     return {
         key: str(value) if isinstance(value, Path) else value for key, value in vars(asked).items()
     }
 
 
 def machine() -> dict[str, Any]:
-    """Return the machine's size, and how busy it is when a run begins."""
+    """The machine's size, and its load when a run begins."""
     return {
         "cores": os.cpu_count(),
         "processor": platform.processor() or platform.machine(),

@@ -1,1 +1,3 @@
-"""Parts of benchmarks/balancer.py: clusters made up, other algorithms, bounds, report and plot."""
+"""Parts of benchmarks/balancer.py: synthetic clusters, other algorithms, bounds, report
+and plot.
+"""

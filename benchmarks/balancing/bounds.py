@@ -1,16 +1,18 @@
-"""Bounds that no algorithm passes: the fullest node's load, and the moves that a newcomer needs."""
+"""Bounds that hold for every algorithm: the fullest node's load, and the moves that a new node
+needs.
+"""
 
 import heapq
 
 from balancing.clusters import OWNERS, Cluster, Placement
 
 SLACK = 0.02
-"""A node that gives may end so far below its share, and the newcomer too."""
+"""How far below its share a giving node may end, and the new node, too."""
 
 
 def anew(cluster: Cluster) -> Placement:
-    """All tasks placed from nothing, the heaviest first, each to the node it fills least (LPT):
-    near the best that there is, and every task may move for it.
+    """Place all tasks from scratch, heaviest first, each on the node that it fills least (LPT).
+    Nearly optimal, but every task may move.
     """
     load = [0.0] * len(cluster.capacity)
     placement: Placement = [[] for _ in cluster.weights]
@@ -29,13 +31,13 @@ def anew(cluster: Cluster) -> Placement:
 
 
 def least_moves_of_a_join(cluster: Cluster, placement: Placement) -> int:
-    """How many tasks must move so that the last node, which has none, comes within SLACK of its
-    share, nobody who gives falls further than SLACK below his own, and nobody is further above.
+    """The minimum number of moves so that the last node, which has no task, comes within SLACK of
+    its share, no giving node falls more than SLACK below its own, and none is further above.
 
-    A relaxation, so no way of moving needs fewer: m tasks of a node weigh at most what its m
-    heaviest do of those that it may give at all, and at most what it may give; both are concave in
-    m, so the greatest sum of any number of tasks takes the greatest gains first. Who is too full
-    gives one task at the least.
+    This is a relaxation, so no algorithm needs fewer. m tasks of a node weigh at most as much as
+    its m heaviest movable tasks, and at most what it may give. Both bounds are concave in m, so the
+    greatest total for any number of tasks takes the greatest gains first. An overfull node gives at
+    least one task.
     """
     shares = _shares(cluster, placement)
     loads = cluster.loads(placement)
@@ -66,8 +68,8 @@ def least_moves_of_a_join(cluster: Cluster, placement: Placement) -> int:
 
 
 def _shares(cluster: Cluster, placement: Placement) -> list[float]:
-    """Return the load that each node is to carry: in proportion to its capacity, but a task that is
-    heavier than that is carried by its node alone.
+    """The load that each node should carry, in proportion to its capacity. A task heavier than that
+    is carried by its node alone.
     """
     heaviest = [0.0] * len(cluster.capacity)
     for weight, owners in zip(cluster.weights, placement, strict=True):

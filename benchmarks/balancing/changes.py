@@ -1,4 +1,4 @@
-"""A node more and a node less: what moves, beside what must."""
+"""A node more or less: how many tasks move, compared with how many must."""
 
 import gc
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from hermes_actors.balancer.workload.planner import plan
 
 
 def joins(shape: Shape, seeds: range, slow: range) -> Iterator[dict[str, Any]]:
-    """A node joins a cluster that is balanced; fewer seeds for what takes seconds."""
+    """A node joins a balanced cluster; fewer seeds for slow algorithms."""
     algorithms = {
         "ours": (ours_anew, ours),
         "Hermes selective": (
@@ -55,7 +55,7 @@ def joins(shape: Shape, seeds: range, slow: range) -> Iterator[dict[str, Any]]:
 
 
 def losses(shape: Shape, seeds: range) -> dict[str, Any]:
-    """A node of a balanced cluster is gone."""
+    """A node of a balanced cluster is lost."""
     forced, moves, evenness = [], [], []
     for seed in seeds:
         cluster = make(shape, seed)
@@ -73,7 +73,9 @@ def losses(shape: Shape, seeds: range) -> dict[str, Any]:
 
 
 def without_collector() -> None:
-    """As the product runs: what exists is frozen, so that no step pays for a collection of all."""
+    """As in the product: existing objects are frozen, so that no step pays for a full
+    collection.
+    """
     gc.collect()
     gc.freeze()
     gc.disable()

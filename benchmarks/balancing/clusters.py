@@ -1,4 +1,4 @@
-"""Clusters made up: subscriptions with heavy-tailed weights, on nodes that are alike or are not."""
+"""Synthetic clusters: subscriptions with heavy-tailed weights, on equal or different nodes."""
 
 import random
 from typing import NamedTuple
@@ -19,7 +19,7 @@ Placement = list[list[int]]
 
 
 class Shape(NamedTuple):
-    """The size and the weights of a made-up cluster. `weights` is "log-normal σ" or "Zipf s"."""
+    """The size and weights of a synthetic cluster. `weights` is "log-normal σ" or "Zipf s"."""
 
     nodes: int
     subscriptions: int
@@ -34,13 +34,13 @@ class Shape(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """Each node's capacity, and what each owner's task of each subscription weighs."""
+    """Each node's capacity, and the weight of one owner's task of each subscription."""
 
     capacity: tuple[float, ...]
     weights: tuple[float, ...]
 
     def loads(self, placement: Placement) -> list[float]:
-        """Return the load of each node, summed up anew."""
+        """The load of each node, summed up."""
         sums = [0.0] * len(self.capacity)
         for weight, owners in zip(self.weights, placement, strict=True):
             for node in owners:
@@ -62,7 +62,7 @@ def make(shape: Shape, seed: int) -> Cluster:
 
 
 def blind(cluster: Cluster, seed: int) -> Placement:
-    """Equal counts, whatever the weights: where a cluster stands that was balanced by count."""
+    """A placement with equal counts, whatever the weights, as if balanced by count."""
     rng = random.Random(seed)
     counts = [0] * len(cluster.capacity)
     order = list(range(len(cluster.weights)))
@@ -77,15 +77,15 @@ def blind(cluster: Cluster, seed: int) -> Placement:
 
 
 def ideal(cluster: Cluster) -> float:
-    """The least that the fullest node can have, for its capacity: the mean, or the heaviest task
-    on the largest node. No placement is below it; often none reaches it.
+    """The lowest possible load of the fullest node, relative to its capacity: the mean, or the
+    heaviest task on the largest node. No placement is below it; often none reaches it.
     """
     mean = OWNERS * sum(cluster.weights) / sum(cluster.capacity)
     return max(mean, max(cluster.weights) / max(cluster.capacity))
 
 
 def fullest(cluster: Cluster, placement: Placement) -> float:
-    """The greatest load for its capacity."""
+    """The greatest load relative to capacity."""
     return max(
         load / capacity
         for load, capacity in zip(cluster.loads(placement), cluster.capacity, strict=True)
@@ -93,14 +93,14 @@ def fullest(cluster: Cluster, placement: Placement) -> float:
 
 
 def moved(before: Placement, after: Placement) -> int:
-    """How many tasks are on a node that had them not."""
+    """The number of tasks on a node that did not have them before."""
     return sum(len(set(new) - set(old)) for old, new in zip(before, after, strict=True))
 
 
 def problem(
     cluster: Cluster, placement: Placement | None, settings: PlannerSettings | None = None
 ) -> Problem:
-    """The same for the product's planner: each owner has one of two partitions."""
+    """The same cluster for the product's planner: each owner has one of two partitions."""
     nodes = tuple(
         PlannedNode(f"boot-{at:03}", f"node-{at:03}", capacity)
         for at, capacity in enumerate(cluster.capacity)
@@ -123,7 +123,7 @@ def problem(
 
 
 def placement_after(before: Problem, planned: Planned) -> Placement:
-    """Return the owners of all tasks after the plan."""
+    """The owners of all tasks after the plan."""
     number = {node.boot: at for at, node in enumerate(before.nodes)}
     changed = {
         each.subscription: [target.boot for target in each.targets] for each in planned.assignments

@@ -1,4 +1,4 @@
-"""A day of a cluster whose subscriptions come and go with the hours and are measured with noise."""
+"""A day of a cluster whose subscriptions vary with the hours and are measured with noise."""
 
 import math
 import random
@@ -21,7 +21,7 @@ HERMES_WINDOW_S = 900.0
 
 
 class Hours:
-    """The true weights of subscriptions at a time: each has a phase, most the same one."""
+    """The true weights of subscriptions over time: each has a phase, mostly the same."""
 
     def __init__(self, cluster: Cluster, seed: int, swing: float) -> None:
         self._cluster = cluster
@@ -36,12 +36,12 @@ class Hours:
         return [weight * (1 + self._swing * math.sin(turn + phase)) for weight, phase in pairs]
 
     def measured(self, now_s: float) -> list[float]:
-        """The same with noise, new each time."""
+        """The weights with new noise."""
         return [each * self._rng.uniform(1 - NOISE, 1 + NOISE) for each in self.true(now_s)]
 
 
 class _Ours:
-    """The product's weights and planner, with its budget and its stabilisation window."""
+    """The product's weights and planner, with its budget and its stabilization window."""
 
     def __init__(self, cluster: Cluster, placement: Placement) -> None:
         self._problem = problem(cluster, placement, PlannerSettings(idle_weight=1e-6))
@@ -68,7 +68,7 @@ class _Ours:
 
 
 def with_owners(before: Problem, placement: Placement, changed: set[str]) -> Problem:
-    """The problem with other owners; who changed has moved now."""
+    """The problem with other owners; changed subscriptions have moved now."""
     boots = [node.boot for node in before.nodes]
     works = []
     for work, owners in zip(before.works, placement, strict=True):
@@ -83,7 +83,7 @@ def with_owners(before: Problem, placement: Placement, changed: set[str]) -> Pro
 
 
 class _Hermes:
-    """Its weighted strategy: weights smoothed over 15 minutes, swaps only of what is stable."""
+    """Hermes' weighted strategy: weights smoothed over 15 minutes, swaps of stable tasks only."""
 
     def __init__(self, cluster: Cluster, placement: Placement) -> None:
         self._cluster = cluster
@@ -92,7 +92,7 @@ class _Hermes:
         self._moved_s = [-math.inf] * len(self._known)
 
     def round(self, now_s: float, measured: list[float]) -> tuple[Placement, int]:
-        """The same."""
+        """The placement after a round, and how many tasks moved."""
         follows = 1 - math.exp(-ROUND_S / HERMES_WINDOW_S)
         pairs = zip(self._known, measured, strict=True)
         self._known = [known + follows * (new - known) for known, new in pairs]

@@ -1,4 +1,4 @@
-"""How even each algorithm makes a cluster that was balanced by count, and at what cost."""
+"""How evenly each algorithm balances a cluster that was balanced by count, and at what cost."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,13 +26,13 @@ Algorithm = Callable[[Cluster, Placement], Placement]
 
 
 def ours(cluster: Cluster, placement: Placement) -> Placement:
-    """The product's planner, without a budget: one round."""
+    """The product's planner without a budget, one round."""
     before = problem(cluster, placement)
     return placement_after(before, plan(before))
 
 
 def ours_anew(cluster: Cluster, _placement: Placement) -> Placement:
-    """The same in a cluster where nothing is owned yet."""
+    """The product's planner in a cluster where nothing is owned yet."""
     before = problem(cluster, None)
     return placement_after(before, plan(before))
 
@@ -70,8 +70,8 @@ _SLOW_FROM = 1_000
 
 
 def measure(shape: Shape, seeds: range, slow: range) -> Iterator[dict[str, Any]]:
-    """A row for each algorithm: worst and mean over the seeds; in large clusters fewer of them for
-    algorithms that take seconds.
+    """A row for each algorithm: worst and mean over the seeds. In large clusters, slow algorithms
+    get fewer seeds.
     """
     clusters = [(make(shape, seed), seed) for seed in seeds]
     starts = [(cluster, blind(cluster, seed)) for cluster, seed in clusters]
@@ -104,7 +104,7 @@ def measure(shape: Shape, seeds: range, slow: range) -> Iterator[dict[str, Any]]
 
 
 def longest_step(before: Problem) -> tuple[Planned, float, float]:
-    """The plan, the CPU of all its steps and that of the longest, in ms."""
+    """The plan, the CPU time of all its steps, and that of the longest step, in ms."""
     total = longest = 0.0
     steps = plan_in_steps(before)
     while True:

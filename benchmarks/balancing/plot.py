@@ -1,4 +1,4 @@
-"""How even each algorithm makes each cluster, as an SVG written by hand, light and dark."""
+"""How evenly each algorithm balances each cluster, as a hand-written SVG, light and dark."""
 
 from collections.abc import Iterator
 from html import escape
@@ -10,8 +10,8 @@ _DARK = ("#64748b", "#94a3b8", "#ff9d66", "#ffc08a", "#fbbf24", "#5eead4", "#5fd
 
 
 def draw(rows: list[dict[str, Any]]) -> str:
-    """A group of bars for each cluster: what the fullest node has above the ideal, in percent; the
-    thin line goes on to the worst seed.
+    """A group of bars for each cluster: how far the fullest node is above the ideal, in percent.
+    The thin line extends to the worst seed.
     """
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
     names = list(dict.fromkeys(row["algorithm"] for row in rows))

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def lines(results: dict[str, Any]) -> Iterator[str]:
-    """All parts that were measured."""
+    """The tables of all measured parts."""
     machine = results["machine"]
     yield (
         f"{machine['cores']} cores, {machine['processor']}, Python {machine['python']}, "

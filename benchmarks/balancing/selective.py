@@ -1,7 +1,7 @@
-"""Hermes' default strategy: equal counts, written anew from a description of what it does.
+"""Hermes' default strategy, equal counts, written from a description of it.
 
 It fills subscriptions that have too few owners, then moves any task from the node with the most to
-the one with the fewest until they differ by one. Which task it moves depends on hash order there;
+the one with the fewest until they differ by one. In Hermes hash order decides which task is moved;
 here it is the first one.
 """
 
@@ -9,7 +9,7 @@ from balancing.clusters import OWNERS, Cluster, Placement
 
 
 def rebalance(cluster: Cluster, placement: Placement) -> Placement:
-    """Return the placement after one round of moves."""
+    """The placement after one round of moves."""
     nodes = range(len(cluster.capacity))
     owned: list[set[int]] = [set() for _ in nodes]
     result = [list(owners) for owners in placement]

@@ -1,5 +1,5 @@
-"""One node at half its speed, or with half a core: how long until it is as busy as the others for
-what it has, and what moves for it.
+"""One node at half speed, or with half a core: how long until it is as busy as the others relative
+to its capacity, and how many tasks move.
 """
 
 import random
@@ -20,11 +20,11 @@ BUSY = 0.5
 AS_BUSY = 1.1
 LOADS_S = 10.0
 USUAL_WAITING = 0.07
-"""Even alone on its core a process waits for such a part of the time that it runs, at most."""
+"""Even alone on its core, a process waits for at most this share of its running time."""
 
 
 class _Core:
-    """A core that a node's thread runs on, and how much of it is left, as that thread finds out."""
+    """A core that runs a node's thread, and how much of it is left, as that thread can tell."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -32,7 +32,7 @@ class _Core:
         self._at_s = self._ran_s = self._waited_s = 0.0
 
     def left_after(self, seconds: float, cpu: float, part: float) -> float:
-        """When it has used so much and got a part of what it wanted each time."""
+        """What is left after it has used `cpu` for this time and got a part of what it wanted."""
         left = 1.0
         for _ in range(round(seconds / LOADS_S)):
             waited = cpu / part - cpu + cpu * self._rng.uniform(0, USUAL_WAITING)
@@ -44,8 +44,8 @@ class _Core:
 
 
 def run(shape: Shape, seed: int, minutes: int, *, has_rival: bool = False) -> dict[str, Any]:
-    """From the minute on in which the first node becomes half as fast, or `has_rival`: another
-    process takes half its core, which only its waiting tells of.
+    """From the minute in which the first node becomes half as fast. Or, with `has_rival`, another
+    process takes half its core, which only its waiting time reveals.
     """
     cluster = make(shape, seed)
     rng = random.Random(seed)
@@ -57,7 +57,7 @@ def run(shape: Shape, seed: int, minutes: int, *, has_rival: bool = False) -> di
     busiest = 0.0
     rounds = int(minutes * 60 / ROUND_S)
     for number in range(rounds):
-        # Two quiet minutes come first: the controller knows all nodes as equals.
+        # Two quiet minutes first, in which the controller sees all nodes as equal.
         is_throttled = number * ROUND_S >= 120
         slow = 2.0 if is_throttled and not has_rival else 1.0
         part = 0.5 if is_throttled and has_rival else 1.0

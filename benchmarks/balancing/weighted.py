@@ -1,8 +1,8 @@
-"""Hermes' weighted strategy with equal targets, written anew from a description of what it does.
+"""Hermes' weighted strategy with equal targets, written from a description of it.
 
-Its defect is here too: after an accepted swap the inner loop goes on with the task that is gone
-already, so the books count it twice. `is_corrected` leaves the inner loop instead. No task is kept
-back by the stabilisation window unless `stable` says so.
+Includes its defect: after an accepted swap the inner loop continues with the task that is already
+gone, so the books count it twice. `is_corrected` leaves the inner loop instead. The stabilization
+window holds back no task unless `stable` says so.
 """
 
 from math import ceil
@@ -10,11 +10,11 @@ from math import ceil
 from balancing.clusters import OWNERS, Cluster, Placement
 
 SIGNIFICANT = 0.05
-"""A swap must change the overloaded node's weight by this part of it."""
+"""A swap must change the overloaded node's weight by this share."""
 
 
 class _Books:
-    """The strategy's own weights: kept by addition, not summed up anew."""
+    """The strategy's own weights, updated by additions instead of summed up."""
 
     def __init__(self, cluster: Cluster, placement: Placement) -> None:
         self.task_weight = cluster.weights
@@ -33,7 +33,7 @@ class _Books:
         self.weight[node] = max(0.0, self.weight[node] - self.task_weight[task])
 
     def heaviest_first(self, node: int, other: int, stable: set[int] | None) -> list[int]:
-        """The node's tasks that the other has not."""
+        """The node's tasks that the other node does not have."""
         tasks = self.tasks[node] - self.tasks[other]
         if stable is not None:
             tasks &= stable
@@ -47,7 +47,9 @@ def rebalance(
     is_corrected: bool = False,
     stable: set[int] | None = None,
 ) -> Placement:
-    """Rebalance once: unassigned tasks to the lightest nodes, then moves and swaps to targets."""
+    """Rebalance once: unassigned tasks to the lightest nodes, then moves and swaps
+    towards targets.
+    """
     books = _Books(cluster, placement)
     count = len(cluster.capacity)
     _assign(books, placement, min(OWNERS, count))
@@ -105,7 +107,7 @@ def _swap(
             if is_corrected and returned not in books.tasks[other]:
                 continue
             own = books.weight[node]
-            # What the loop would refuse one by one, for a pair of nodes with no room left.
+            # The loop would reject all tasks one by one for a pair of nodes without room.
             if target - books.weight[other] < SIGNIFICANT * own:
                 return
             new_own = max(0.0, own - weight[task] + weight[returned])

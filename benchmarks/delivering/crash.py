@@ -1,4 +1,6 @@
-"""A node killed while it delivers, with messages that fail: what comes twice, and what never."""
+"""A node is killed while it delivers, with failing messages: what comes twice, and what never
+comes.
+"""
 
 import threading
 import time
@@ -14,13 +16,15 @@ from publishing.load import WARM_UP_S, run
 _NAME = "crash"
 _BEFORE_END_S = 0.3
 _SECOND = 1_000_000_000
-"""The number that the second node's messages begin with."""
+"""The first number of the second node's messages."""
 _WITHIN_S = 120.0
 _QUIET_S = 2.0
 
 
 def measure(place: Place, sink: Sink, rate_per_s: float, seconds: float) -> dict[str, Any]:
-    """Load one node, kill it, load the next one on the same log; then nothing fails any more."""
+    """Load one node, kill it, load the next one on the same log; after that nothing
+    fails any more.
+    """
     sink.fail()
     sink.take()
     with DeliveringNode(place) as node:
@@ -68,7 +72,7 @@ def measure(place: Place, sink: Sink, rate_per_s: float, seconds: float) -> dict
 
 
 def _noted(sink: Sink, delivered: "Counter[int]") -> float:
-    """Count what came since the last look; when the first of it did, infinity for nothing."""
+    """Count the messages since the last call. Return when the first came, infinity if none did."""
     came = sink.take().get(_NAME)
     if came is None:
         return float("inf")

@@ -1,4 +1,4 @@
-"""Measures other subscriptions of a node beside a dead and a slow endpoint."""
+"""Measures a node's other subscriptions while one endpoint is dead and one is slow."""
 
 import statistics
 import time
@@ -13,7 +13,7 @@ from publishing.load import run
 
 _TOPICS = tuple(f"bench.topic{number}" for number in range(10))
 _DEAD = "http://127.0.0.3:9/dead"
-"""Nobody listens there: connections are refused."""
+"""Nothing listens there, so connections are refused."""
 _SICK = (("dead", _TOPICS[0]), ("slow", _TOPICS[1]))
 _SETTLE_S = 1.0
 
@@ -28,9 +28,9 @@ def measure(
     seconds: float,
     slow_s: float,
 ) -> dict[str, Any]:
-    """Rounds without the two and with them take turns, so that the machine's own noise is seen.
+    """Rounds without and with the two alternate, to show the machine's own noise.
 
-    `rate_per_s` is of deliveries to the others together.
+    `rate_per_s` is that of deliveries to all other subscriptions together.
     """
     healthy = subscriptions - len(_SICK)
     with DeliveringNode(place) as node:
@@ -48,7 +48,7 @@ def measure(
             is_calm = number % 2 == 0
             for name, topic in _SICK:
                 node.set_state(topic, name, "SUSPENDED" if is_calm else "ACTIVE")
-            # What is under way to the slow one ends before a calm round begins.
+            # Pushes under way to the slow endpoint must end before a calm round begins.
             time.sleep(_SETTLE_S + slow_s * is_calm)
             sink.take()
             rate = rate_per_s / (healthy / len(_TOPICS))

@@ -1,4 +1,4 @@
-"""From the time a message was due at its publisher until its subscriber has it."""
+"""Latency from when a message was due at its publisher until its subscriber has it."""
 
 import time
 from typing import Any
@@ -42,7 +42,7 @@ def measure(
 
 
 def of(came: Arrivals, start_s: float, into: Latencies | None = None) -> Latencies:
-    """Of what was due from then on, added to `into`."""
+    """The latencies of messages due from then on, added to `into`."""
     latencies = into or Latencies()
     for due_s, came_s in zip(came.due_s, came.came_s, strict=True):
         if due_s >= start_s:

@@ -1,4 +1,4 @@
-"""Publishing at a fixed rate, each message numbered and with the time in it at which it was due."""
+"""Publishes at a fixed rate; each message has its number and the time at which it was due."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -13,7 +13,7 @@ _CONNECTIONS = 64
 
 
 class _NumberedConnection(Http1Connection):
-    """Makes each request when it is sent."""
+    """Builds each request when it is sent."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
@@ -33,14 +33,14 @@ class _NumberedConnection(Http1Connection):
         )
 
     def on_message_complete(self) -> None:
-        """Remember what was acknowledged."""
+        """Remember acknowledged messages."""
         if self._parser.get_status_code() == 201:
             self._load.numbers.append(self._number)
         super().on_message_complete()
 
 
 class NumberedLoad(OpenLoad):
-    """An open loop; `numbers` are those that were acknowledged."""
+    """An open loop. `numbers` are the acknowledged messages."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class NumberedLoad(OpenLoad):
         seconds: float,
         first: int = 0,
     ) -> None:
-        """`topics` take turns, by the number, which begins at `first`."""
+        """`topics` are used in turn by number; numbers begin at `first`."""
         target = Target(node.publish_port, node.process.pid, "http1", made_up(100), 1)
         super().__init__(target, _CONNECTIONS, seconds, rate_per_s, "poisson")
         self._class = _NumberedConnection

@@ -1,4 +1,4 @@
-"""The node that delivers: `hermes node` with all roles, and the administration that parts need."""
+"""The delivering node: `hermes node` with all roles, and the administration that parts need."""
 
 import http.client
 import json
@@ -23,7 +23,7 @@ class Place(NamedTuple):
 
 
 class DeliveringNode(Node):
-    """A node on a log that may be older than it."""
+    """A node on a log that may already exist."""
 
     def __init__(self, place: Place) -> None:
         is_on_kafka = place.log == "kafka"
@@ -35,13 +35,13 @@ class DeliveringNode(Node):
         )
 
     def wait_serving(self, *topics: str) -> None:
-        """Wait until it runs, and takes messages for each of these."""
+        """Wait until it runs, and accepts messages for each of these topics."""
         self.wait_ready()
         for topic in topics:
             self.wait_taking(topic)
 
     def create(self, *topics: str) -> None:
-        """Topics of one group, that take messages at once."""
+        """Create topics of one group, and wait until they accept messages."""
         self.post("/groups", {"groupName": topics[0].partition(".")[0]})
         for topic in topics:
             self.post("/topics", topic_body(topic, ack="LEADER"))
@@ -49,14 +49,16 @@ class DeliveringNode(Node):
             self.wait_taking(topic)
 
     def wait_taking(self, topic: str) -> None:
-        """Wait until the topic takes messages, by publishing one without a number."""
+        """Wait until the topic accepts messages, by publishing one without a number."""
         end_s = time.perf_counter() + _WITHIN_S
         while (status := self.publish(topic, b'{"first": true}')) != 201:
             assert time.perf_counter() < end_s, f"a publish is still answered {status}"
             time.sleep(0.02)
 
     def publish(self, topic: str, body: bytes, kind: str = "application/json") -> int:
-        """Publish one message, or a batch of lines: the status, 0 for a batch that is not whole."""
+        """Publish one message, or a batch of lines. Return the status, 0 for an
+        incomplete batch.
+        """
         is_batch = kind == "application/x-ndjson"
         path = f"/topics/{topic}/batch" if is_batch else f"/topics/{topic}"
         connection = http.client.HTTPConnection("127.0.0.1", self.publish_port, timeout=60)
@@ -70,7 +72,7 @@ class DeliveringNode(Node):
         return answer.status if is_whole else 0
 
     def subscribe(self, topic: str, name: str, endpoint: str, **policy: int) -> None:
-        """A subscription whose rate does not matter."""
+        """Create a subscription without an effective rate limit."""
         policy = {"rate": 1_000_000, **policy}
         self.post(
             f"/topics/{topic}/subscriptions",
@@ -78,18 +80,18 @@ class DeliveringNode(Node):
         )
 
     def set_state(self, topic: str, name: str, state: str) -> None:
-        """ACTIVE or SUSPENDED."""
+        """Set the state: ACTIVE or SUSPENDED."""
         self._ask("PUT", f"/topics/{topic}/subscriptions/{name}/state", state)
 
     def wait_active(self, topic: str, name: str) -> None:
-        """Wait until a consumer has started, so that what is published now will be delivered."""
+        """Wait until a consumer has started, so that messages published now are delivered."""
         end_s, path = time.perf_counter() + _WITHIN_S, f"/topics/{topic}/subscriptions/{name}"
         while self._ask("GET", path)["state"] != "ACTIVE":
             assert time.perf_counter() < end_s, f"{path} is not active yet"
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """SIGKILL; its figures may be read until the end of the block."""
+        """Kill it with SIGKILL; its figures can be read until the end of the block."""
         self.process.kill()
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:

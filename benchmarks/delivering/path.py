@@ -38,7 +38,7 @@ _WARM_UP = 2_000
 
 
 def measure(log: str, endpoint: str, body: bytes, count: int) -> list[dict[str, Any]]:
-    """A row for each; `log` is memory or embedded."""
+    """A row for each of the two; `log` is memory or embedded."""
     rows: list[dict[str, Any]] = []
     guest.run(_main, log, endpoint, body, count, rows, host="uvloop")
     return rows
@@ -64,7 +64,7 @@ def _subscription(endpoint: str) -> LiveSubscription:
 
 
 class _Wait:
-    """Done when `count` outcomes have come; an Event of trio, set from the sender's callback."""
+    """Done when `count` outcomes have come. Uses a trio Event, set from the sender's callback."""
 
     def __init__(self, count: int) -> None:
         self.left = count
@@ -72,7 +72,7 @@ class _Wait:
         self.event = trio.Event()
 
     def note(self, outcome: SendOutcome) -> None:
-        """Count a message that has come."""
+        """Count an outcome."""
         self.left -= 1
         self.failed += not outcome.is_success
         if not self.left:
@@ -80,7 +80,7 @@ class _Wait:
 
 
 async def _bare(sender: Sender, live: LiveSubscription, body: bytes, count: int) -> int:
-    """The sender alone: a window of pushes in flight, each outcome starts the next."""
+    """The sender alone: a window of pushes in flight, and each outcome starts the next."""
     head = request_head(live.subscription, "")
     route = parse_endpoint(live.subscription.endpoint, "bare").resolve(body)
     wait = _Wait(count)
@@ -165,7 +165,7 @@ async def _measure(
     limits = PoolLimits(connections_max=_WINDOW)
     guard = AddressGuard(EndpointsConfig(allow_loopback=True))
     async with open_http1_sender(limits, guard=guard) as sender:
-        # Connections and caches are warm.
+        # Warm up connections and caches.
         await _bare(sender, live, body, min(count, _WARM_UP))
         runs: list[tuple[str, Callable[[], Awaitable[int]]]] = [
             ("bare sender", lambda: _bare(sender, live, body, count)),

@@ -1,4 +1,4 @@
-"""Which processes of this machine are at the other ends of connections over the loopback."""
+"""Finds the local processes at the other ends of loopback connections."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -7,9 +7,10 @@ from pathlib import Path
 def processes_of(
     ports: Collection[int], server_port: int, processes: Collection[int]
 ) -> dict[int, int]:
-    """For each of these ports of 127.0.0.1 the one of these processes that is connected from it to
-    the server; only those that one is. Two processes may have the same port, to other servers.
-    All in one look, for a look at the system's tables takes milliseconds.
+    """By port of 127.0.0.1, the one of these processes that is connected from it to the server, if
+    any. Two processes may use the same port for other servers.
+
+    Reads the system's tables once for all ports, because that takes milliseconds.
     """
     server = f"0100007F:{server_port:04X}"
     wanted = {f"0100007F:{port:04X}": port for port in ports}
@@ -31,7 +32,7 @@ def _links(process: int) -> Iterator[str]:
     try:
         files = list(Path(f"/proc/{process}/fd").iterdir())
     except OSError:
-        # It has ended.
+        # The process has ended.
         return
     for file in files:
         try:

@@ -1,8 +1,8 @@
-"""The subscribers: one process that answers pushes by their path, and notes what arrived when.
+"""The subscribers: one process that answers pushes by path and records when each message arrived.
 
-`/count` is answered and counted, nothing else; `/note/KEY` is also parsed and noted; `/fail/KEY`
-too, but each hundredth message is answered 503 until the sink is mended. The other origin answers
-`/slow` late. It knows which process sent a push, of those that it was told to know.
+`/count` only answers and counts. `/note/KEY` also parses and records. `/fail/KEY` does, too, but
+answers 503 to each hundredth message until the sink is mended. The other origin answers `/slow`
+late. The sink can tell which of the known processes sent a push.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ _BAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 _FAILING_EACH = 100
 _NAMED_EACH_S = 0.05
 _SLOW_HOST = "127.0.0.2"
-"""Another host: what a node allows to one host is not shared with it."""
+"""Another host, so that it does not share a node's per-host limits."""
 
 
 def is_failing(number: int) -> bool:
@@ -35,9 +35,9 @@ def is_failing(number: int) -> bool:
 
 
 class Arrivals(NamedTuple):
-    """Messages that were taken: their numbers, when they were due at the publisher, when they came
-    (times of time.perf_counter(), which all processes share), and who sent them, as the sink was
-    told to call that process: -1 for any other.
+    """Accepted messages: their numbers, when they were due at the publisher, when they came (times
+    of time.perf_counter(), which all processes share), and the sender, by the number that the sink
+    was told for its process; -1 for any other.
     """
 
     numbers: "array[int]"
@@ -47,12 +47,12 @@ class Arrivals(NamedTuple):
 
     @classmethod
     def none(cls) -> Self:
-        """Nothing yet."""
+        """No arrivals."""
         return cls(array("q"), array("d"), array("d"), array("q"))
 
 
 class Counted(NamedTuple):
-    """The pushes at `/count` since the last look, and the time of the last one."""
+    """The pushes to `/count` since the last call, and the time of the last one."""
 
     messages: int
     last_s: float
@@ -69,21 +69,23 @@ class _Board:
         self.last_s = 0.0
         self.arrivals: dict[str, Arrivals] = {}
         self.senders: dict[int, int] = {}
-        """What each process is called, by its id."""
+        """The number of each known process, by its id."""
         self._connections = 0
         self._unnamed: dict[int, int] = {}
         self._names: dict[int, int] = {}
 
     def opened(self, port: int) -> int:
-        """A connection from that port: its number, under which its arrivals are noted."""
+        """Register a connection from that port. Return its number, under which arrivals are
+        recorded.
+        """
         self._connections += 1
         if self.senders:
             self._unnamed[self._connections] = port
         return self._connections
 
     def name_senders(self) -> None:
-        """Find out who has opened what was opened since the last time. In any thread: it takes
-        milliseconds, which whoever pushes should not wait for.
+        """Find out who opened the connections since the last call. May run in any thread; it takes
+        milliseconds, for which pushes should not wait.
         """
         unnamed = dict(self._unnamed)
         if not unnamed:
@@ -94,7 +96,7 @@ class _Board:
             self._unnamed.pop(connection, None)
 
     def taken(self) -> dict[str, Arrivals]:
-        """Return the notes since the last call, with the senders' names."""
+        """The records since the last call, with the senders' numbers."""
         self.name_senders()
         arrivals, self.arrivals = self.arrivals, {}
         return {
@@ -105,7 +107,7 @@ class _Board:
         }
 
     def answer(self, path: bytes, body: bytes, connection: int) -> bytes:
-        """Note what came; what to say to it."""
+        """Record a push; return the answer."""
         now_s = time.perf_counter()
         _, kind, key = path.decode().split("/", 2)
         number, due_s = _number_of(body)
@@ -126,7 +128,7 @@ def _number_of(body: bytes) -> tuple[int, float]:
 
 
 class _Subscriber(asyncio.Protocol):
-    """Answers whatever has the length of a request."""
+    """Answers each complete request."""
 
     def __init__(self, board: _Board) -> None:
         self._board = board
@@ -136,11 +138,11 @@ class _Subscriber(asyncio.Protocol):
         """Keep the transport of the new connection."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        # Who has closed it again by now has no address.
+        # A connection that was closed again has no address.
         self._number = self._board.opened(peer[1] if peer is not None else 0)
 
     def data_received(self, data: bytes) -> None:
-        """Answer each whole request."""
+        """Answer each complete request."""
         data = self._buffer + data
         answers = []
         while (end := data.find(b"\r\n\r\n")) >= 0:
@@ -166,7 +168,7 @@ class _Subscriber(asyncio.Protocol):
 
 
 def _serve(pipe: Connection, slow_s: float) -> None:
-    """The sink's process: first says its ports, then does what the pipe asks for."""
+    """The sink's process: first sends its ports, then answers the pipe's requests."""
     board = _Board(slow_s)
 
     def asked() -> None:
@@ -190,7 +192,7 @@ def _serve(pipe: Connection, slow_s: float) -> None:
             for host in ("127.0.0.1", _SLOW_HOST)
         ]
         loop.add_reader(pipe.fileno(), asked)
-        # Watched, it does not block any more; but what arrived in a minute is more than it takes.
+        # Being watched makes the pipe non-blocking, but a minute's arrivals exceed its buffer.
         os.set_blocking(pipe.fileno(), True)
         ports = [server.sockets[0].getsockname()[1] for server in servers]
         board.port = ports[0]
@@ -198,7 +200,7 @@ def _serve(pipe: Connection, slow_s: float) -> None:
         await asyncio.Event().wait()
 
     threading.Thread(target=_name_regularly, args=(board,), daemon=True).start()
-    # A pause of this process would be one of every latency.
+    # A garbage collection would show in every latency.
     gc.disable()
     uvloop.run(main())
 
@@ -210,7 +212,7 @@ def _name_regularly(board: _Board) -> None:
 
 
 class Sink:
-    """The sink's process, from the side of who runs it; it ends with the block."""
+    """The client of the sink's process, which ends with the block."""
 
     def __init__(self, slow_s: float) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
@@ -231,27 +233,29 @@ class Sink:
         self._process.join()
 
     def at(self, path: str) -> str:
-        """An endpoint of it."""
+        """An endpoint of the sink."""
         return f"{self._origin}/{path}"
 
     def counted(self) -> Counted:
-        """Return the pushes at `/count` since the last call."""
+        """The pushes to `/count` since the last call."""
         return cast("Counted", self._asked("count"))
 
     def take(self) -> dict[str, Arrivals]:
-        """By key, what was noted since the last call."""
+        """By key, what was recorded since the last call."""
         return cast("dict[str, Arrivals]", self._asked("take"))
 
     def fail(self) -> None:
-        """`/fail` does so from now on."""
+        """Let `/fail` fail from now on."""
         self._asked("fail")
 
     def mend(self) -> None:
-        """Nothing fails any more."""
+        """Let nothing fail any more."""
         self._asked("mend")
 
     def know(self, senders: Mapping[int, int]) -> None:
-        """Call the processes of these ids so, on connections that they open from now on."""
+        """Give the processes with these ids these numbers, on connections that they open from now
+        on.
+        """
         self._asked(dict(senders))
 
     def _asked(self, question: str | dict[int, int]) -> Any:

@@ -1,4 +1,4 @@
-"""How soon a subscription delivers that is new, or is resumed."""
+"""How soon a new or resumed subscription delivers."""
 
 import time
 from typing import Any
@@ -11,7 +11,9 @@ _EACH_S = 0.01
 _WITHIN_S = 30.0
 _REST_S = 0.5
 _ROUND = 1_000_000
-"""Between the rounds' numbers: a new subscription gets what was published shortly before."""
+"""Distance between the rounds' numbers, because a new subscription gets recently published
+messages.
+"""
 
 
 def measure(place: Place, sink: Sink, rounds: int) -> list[dict[str, Any]]:
@@ -44,7 +46,9 @@ def measure(place: Place, sink: Sink, rounds: int) -> list[dict[str, Any]]:
 def _first(
     node: DeliveringNode, sink: Sink, name: str, asked_s: float, begin: int
 ) -> tuple[float, int]:
-    """Publish until one arrives: after how long, and how many were published and never came."""
+    """Publish until a message arrives. Return the time, and how many published messages
+    never came.
+    """
     published: set[int] = set()
     came: dict[int, float] = {}
     while not came:
@@ -60,7 +64,7 @@ def _first(
 
 
 def _taken(sink: Sink, name: str, begin: int) -> dict[int, float]:
-    """When the messages came whose numbers are from `begin` on."""
+    """When the messages with numbers from `begin` on came."""
     came = sink.take().get(name, Arrivals.none())
     pairs = zip(came.numbers, came.came_s, strict=True)
     return {number: came_s for number, came_s in pairs if number >= begin}

@@ -1,4 +1,4 @@
-"""Measures one subscription on a long log, by a node with everything on."""
+"""Measures one subscription on a long log, on a node with all roles."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,9 @@ _QUIET_S = 2.0
 
 
 def measure(place: Place, sink: Sink, messages: Messages, count: int) -> dict[str, Any]:
-    """Fill the log while the subscription is suspended, then let a fresh node deliver all of it."""
+    """Fill the log while the subscription is suspended, then let a fresh node deliver
+    everything.
+    """
     with DeliveringNode(place) as node:
         node.wait_ready()
         node.create(TOPIC)
@@ -44,7 +46,7 @@ def _batches(messages: Messages, count: int) -> Iterator[bytes]:
 
 
 def _drained(node: DeliveringNode, sink: Sink, count: int) -> dict[str, Any]:
-    """From the first look that sees a delivery until the last one came."""
+    """Measure from the first look that sees a delivery until the last delivery."""
     pid = node.process.pid
     begun_s = heard_s = time.perf_counter()
     start_s = last_s = first_s = start_cpu_s = end_cpu_s = 0.0

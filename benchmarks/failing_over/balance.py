@@ -1,5 +1,5 @@
-"""One of the nodes has half a core, and subscriptions are uneven: how busy which node is, and how
-many nodes such a load needs.
+"""One node has half a core and subscriptions are uneven: how busy each node is, and how many nodes
+such a load needs.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from hermes_actors.balancer.workload.problem import (
 from publishing.load import cpu_s
 
 BUSY_MAX = 0.40
-"""Of its CPU: what a node is to be used at the most, by Allegro's practice."""
+"""The share of its CPU that a node should use at most, as practised at Allegro."""
 COPIES = 10
-"""So many times the measured tasks are what a fleet is counted for: three nodes would tell little
-of a saving of some per cent.
+"""How often the measured tasks are repeated to count nodes, because a saving of a few per cent does
+not show with three nodes.
 """
 _CORES = "HERMES_CONSUMERS_BALANCER_CORES"
 _SOONER = {
-    # What takes half an hour by default must show in minutes.
+    # What takes half an hour by default must show within minutes.
     "HERMES_CONSUMERS_BALANCER_INTERVAL_MS": "5000",
     "HERMES_CONSUMERS_BALANCER_STABILIZATION_WINDOW_MS": "20000",
 }
@@ -41,14 +41,14 @@ _NAMINGS = 3
 
 
 def uneven(subscriptions: int, topics: int, rate_per_s: float) -> Load:
-    """The n-th topic has a n-th of the first one's rate, about."""
+    """The n-th topic has about one n-th of the first one's rate."""
     names = [f"balance.t{number}" for number in range(topics)]
     published = [
         name
         for number, name in enumerate(names, start=1)
         for _ in range(max(1, round(2 * topics / number)))
     ]
-    # Spread, so that a topic's messages do not come in a row.
+    # Spread out, so that a topic's messages do not come in a row.
     spread = tuple(published[at * 7919 % len(published)] for at in range(len(published)))
     assert sorted(spread) == sorted(published), "the length has no factor 7919"
     subscribed = {f"b{number}": names[number % topics] for number in range(subscriptions)}
@@ -65,12 +65,12 @@ async def measure(
     settle_s: float,
     seconds: float,
 ) -> dict[str, Any]:
-    """A fleet under the load; then what its tasks cost is counted up."""
+    """Run a fleet under the load, then sum up what its tasks cost."""
     fleet = Fleet(
         folder,
         sink,
         consumers=consumers,
-        # What the last one has of its core is for it to find.
+        # How much of its core the last node has, it must find out itself.
         variables={_CORES: "1", **_SOONER, **variables},
     )
     async with open_fleet(fleet):
@@ -137,7 +137,7 @@ async def _collecting(trial: Trial, seconds: float) -> None:
 
 
 def nodes_usually_needed(costs: Mapping[str, float], speeds: Sequence[float]) -> float | None:
-    """The median over some names for the same tasks."""
+    """The median over several namings of the same tasks."""
     found = [nodes_needed(costs, speeds, naming) for naming in range(_NAMINGS)]
     known = [each for each in found if each is not None]
     return statistics.median(known) if known else None
@@ -146,8 +146,8 @@ def nodes_usually_needed(costs: Mapping[str, float], speeds: Sequence[float]) ->
 def nodes_needed(
     costs: Mapping[str, float], speeds: Sequence[float], naming: int = 0
 ) -> int | None:
-    """The fewest nodes, of these speeds in turn, of which none is busier than allowed when this
-    planner has placed the copies of what was measured. `costs` are in cores.
+    """The fewest nodes, with these speeds in turn, so that none exceeds the allowed CPU after the
+    planner has placed the copies of the measured tasks. `costs` are in cores.
     """
     works = tuple(
         Work(_name(f"{naming} {name} {copy}"), PARTITIONS, weight=cost * 1_000)
@@ -165,7 +165,7 @@ def nodes_needed(
 
 
 def _name(text: str) -> str:
-    """Return a name from which nothing follows for the task's cost."""
+    """A name that is independent of the task's cost."""
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

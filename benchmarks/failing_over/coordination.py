@@ -1,4 +1,4 @@
-"""The coordination log as a bystander reads it: who leads, and when which life first owned work."""
+"""Observes the coordination log: who leads, and when each life first owned work."""
 
 import time
 from collections import Counter
@@ -23,14 +23,14 @@ from hermes_chaos.live.logs import read_all
 
 
 class Life(NamedTuple):
-    """A node's, from its Join on; times as time.perf_counter() counts."""
+    """A node's life from its Join on. Times are those of time.perf_counter()."""
 
     node: str
     joined_s: float
 
 
 class Witness:
-    """Folds a datacentre's coordination log from its first record on. In trio, as a guest."""
+    """Folds a datacentre's coordination log from its first record. On trio, as a guest."""
 
     def __init__(self, bootstrap_servers: Sequence[str]) -> None:
         self._cluster = KafkaClusterConfig(bootstrap_servers=list(bootstrap_servers))
@@ -40,7 +40,7 @@ class Witness:
         self._loads: list[tuple[float, Loads]] = []
 
     async def look(self) -> CoordinationState:
-        """Fold what came since the last look; nothing where there is no such log."""
+        """Fold the records since the last call; nothing if there is no such log."""
         ahead_s = time.time() - time.perf_counter()
         async with open_kafka_log("dc1", self._cluster, KafkaConfig(), SystemClock()) as log:
             try:
@@ -58,13 +58,13 @@ class Witness:
         return self.state
 
     async def leader(self) -> str | None:
-        """The name of the node that leads."""
+        """The name of the leading node."""
         state = await self.look()
         return state.node_of(state.leader) if state.leader else None
 
     async def owned_again_s(self, node: str, from_s: float) -> float | None:
-        """When a life of the node that began after that moment first owned anything; None if it
-        has not.
+        """When a life of the node that began after that moment first owned anything; None if it has
+        not.
         """
         await self.look()
         times = [
@@ -75,13 +75,15 @@ class Witness:
         return min(times, default=None)
 
     async def moves(self, from_s: float) -> dict[str, int]:
-        """The reasons of the plans that moved anything since then, and how much each did."""
+        """The reasons of plans that moved anything since then, with the number of moves
+        for each.
+        """
         state = await self.look()
         from_ms = (from_s + time.time() - time.perf_counter()) * 1_000
         return dict(Counter(text(each.reasons) for each in state.moves if each.at_ms > from_ms))
 
     async def loads(self, from_s: float) -> dict[str, list[Loads]]:
-        """Return the costs that each node has told of its tasks since then, by its name."""
+        """The task costs that each node has reported since then, by node name."""
         await self.look()
         found: dict[str, list[Loads]] = {}
         for at_s, said in self._loads:

@@ -1,6 +1,6 @@
-"""Runs a datacentre of processes: a Kafka, a node that takes messages, nodes that only deliver.
+"""Runs a datacentre as processes: a Kafka, a node that accepts messages, nodes that only deliver.
 
-All methods block; they are called in a thread where a load runs beside.
+All methods block; call them in a thread if a load runs at the same time.
 """
 
 import time
@@ -22,9 +22,9 @@ _TAKES_WITHIN_S = 60.0
 
 
 class Fleet:
-    """`front` takes messages and administers, `consumers` deliver; the sink calls the n-th of them
-    n. `variables` are HERMES_… ones for every node, `of_last` for the last that delivers, above
-    those. As a context manager it starts and ends all.
+    """`front` accepts messages and has management, `consumers` deliver; in the sink the n-th
+    consumer has number n. `variables` are HERMES_… variables for every node; `of_last` overrides
+    them for the last consumer. As a context manager it starts and ends everything.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Fleet:
         self._stack.__exit__(kind, error, traceback)
 
     def begin(self, node: NodeProcess) -> None:
-        """Start a node, and do not wait."""
+        """Start a node without waiting."""
         node.begin()
         if node in self.consumers:
             self.sink.know({node.pid: self.consumers.index(node)})
 
     def create(self, topics: Mapping[str, str]) -> None:
-        """Subscriptions of these names with their topics, of which several may be one; the sink
-        notes what comes under the subscription's name. Returns when all topics take messages.
+        """Create subscriptions with these names and their topics, which may be shared. The sink
+        records arrivals under the subscription's name. Returns when all topics accept messages.
         """
         base = self.front.management
         for group in sorted({topic.partition(".")[0] for topic in topics.values()}):
@@ -93,14 +93,14 @@ class Fleet:
                 topic,
                 name,
                 self.sink.at(f"note/{name}"),
-                # A machine that is busy for a second is no fault: what comes twice is to come of
-                # the nodes that end.
+                # A machine that is busy for a second is not a fault: duplicates must come only from
+                # nodes that end.
                 subscriptionPolicy={"rate": 10_000, "requestTimeout": 10_000},
             )
             _created(f"{base}/topics/{topic}/subscriptions", body)
 
     def index_of(self, name: str | None) -> int:
-        """Return the sink's number of a consuming node; the first one's for a name that is none."""
+        """The sink's number of a consuming node; 0 for any other name."""
         names = [node.name for node in self.consumers]
         return names.index(name) if name in names else 0
 
@@ -134,7 +134,7 @@ class Fleet:
 
 @asynccontextmanager
 async def open_fleet(fleet: Fleet) -> AsyncIterator[None]:
-    """Its processes run for the length of the block."""
+    """Run the fleet's processes for the duration of the block."""
     await trio.to_thread.run_sync(fleet.__enter__)
     try:
         yield

@@ -1,4 +1,4 @@
-"""A node, or the broker of the coordination log, stands still for a while and then goes on."""
+"""A node, or the broker with the coordination log, is paused for a while and then resumed."""
 
 import time
 from typing import Any
@@ -14,10 +14,10 @@ _AFTER_S = 5.0
 
 
 async def freeze_node(trial: Trial, witness: Witness, index: int, still_s: float) -> dict[str, Any]:
-    """SIGSTOP a node, SIGCONT it: what it sends in the name of its old life, and when it is back.
+    """Pause a node with SIGSTOP and resume it: what it sends for its old life, and when it is back.
 
-    `late` are the deliveries from the moment it woke until its new life, which has a new boot id,
-    owned anything.
+    `late` are the deliveries from its resumption until its new life, with a new boot id, owned
+    anything.
     """
     async with trial.open():
         await trio.sleep(trial.rest_s)
@@ -61,7 +61,9 @@ async def freeze_node(trial: Trial, witness: Witness, index: int, still_s: float
 async def freeze_broker(
     trial: Trial, witness: Witness, broker: int, still_s: float
 ) -> dict[str, Any]:
-    """SIGSTOP a broker, SIGCONT it: deliveries pause and go on, and every lane where it was."""
+    """Pause a broker with SIGSTOP and resume it: deliveries pause, then every lane goes on where it
+    was.
+    """
     async with trial.open():
         await trio.sleep(trial.rest_s)
         ledger, kafka = trial.ledger, trial.fleet.kafka.brokers[broker]

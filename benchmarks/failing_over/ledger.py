@@ -1,7 +1,7 @@
-"""Tells from arrivals alone who delivered what when: gaps, moves, missing and doubled messages.
+"""Derives from arrivals alone who delivered what when: gaps, moves, missing and duplicate messages.
 
-A *lane* is one subscription's messages of one key: they lie in one partition, so one node delivers
-them at a time. Nothing here asks the product who owns what.
+A *lane* is one subscription's messages of one key. They are in one partition, so one node delivers
+them at a time. Nothing here asks the product about owners.
 """
 
 import math
@@ -15,7 +15,7 @@ from delivering.sink import Arrivals
 from hermes_chaos.live.open_loop import Sent
 
 ANYBODY = -1
-"""The sender whom the sink could not find out."""
+"""The sender if the sink could not determine it."""
 NOBODY = -2
 
 
@@ -27,7 +27,7 @@ class Lane(NamedTuple):
 
 
 class Came(NamedTuple):
-    """A delivery. `at_s`: as time.perf_counter() counts."""
+    """A delivery. `at_s` is a time of time.perf_counter()."""
 
     at_s: float
     sender: int
@@ -35,10 +35,10 @@ class Came(NamedTuple):
 
 
 class Ledger:
-    """All that was published, and all that came of it; times are those of time.perf_counter().
+    """All published messages and their deliveries. Times are those of time.perf_counter().
 
-    `sent` grows while it is read: message n is its (n-1)th. `shift_s` is what its times are ahead.
-    `topics` are those of each subscriber.
+    `sent` grows while it is read: message n is at index n-1. `shift_s` is how far its times are
+    ahead. `topics` has the topic of each subscriber.
     """
 
     def __init__(self, topics: Mapping[str, str], sent: Sequence[Sent], shift_s: float) -> None:
@@ -50,14 +50,14 @@ class Ledger:
         self.duplicates = 0
 
     def take(self, arrivals: Mapping[str, Arrivals]) -> None:
-        """Note what the sink was sent since it was last asked."""
+        """Add the sink's arrivals since its last call."""
         for subscriber, noted in arrivals.items():
             numbers = self._numbers[subscriber]
             for number, at_s, sender in zip(
                 noted.numbers, noted.came_s, noted.senders, strict=True
             ):
                 if not 0 < number <= len(self._sent):
-                    # Of a topic that was asked whether it takes messages.
+                    # From the check whether the topic accepts messages.
                     continue
                 numbers[number] += 1
                 self.duplicates += numbers[number] > 1
@@ -65,11 +65,11 @@ class Ledger:
                 self.lanes[lane].append(Came(at_s, sender, number))
 
     def due_s(self, number: int) -> float:
-        """When a message was to be published."""
+        """When a message was due to be published."""
         return self._sent[number - 1].due_s - self._shift_s
 
     def owners(self, at_s: float) -> dict[Lane, int]:
-        """Return the last deliverer on each lane."""
+        """The last deliverer on each lane."""
         found = {}
         for lane, came in self.lanes.items():
             if at := _after(came, at_s):
@@ -77,28 +77,30 @@ class Ledger:
         return found
 
     def lanes_of(self, sender: int, at_s: float) -> list[Lane]:
-        """Return the lanes on which that sender had delivered last."""
+        """The lanes on which that sender delivered last."""
         return [lane for lane, owner in self.owners(at_s).items() if owner == sender]
 
     def taken_over_s(self, lanes: Iterable[Lane], lost: int, at_s: float) -> dict[Lane, float]:
-        """How long after that moment somebody else first delivered on each lane; those that are
-        delivered again.
+        """By lane, how long after that moment another sender first delivered; only lanes where one
+        did.
         """
         found = {}
         for lane in lanes:
             for each in self._within(lane, at_s):
-                # On a connection that was gone before it was looked up, anybody may have sent it.
+                # If a connection was gone before it was looked up, anybody may have sent it.
                 if each.sender != lost and (each.sender != ANYBODY or lost == NOBODY):
                     found[lane] = each.at_s - at_s
                     break
         return found
 
     def resumed_s(self, lanes: Iterable[Lane], at_s: float) -> dict[Lane, float]:
-        """How long after that moment each lane was first delivered again; those that were."""
+        """By lane, how long after that moment it was first delivered again; only lanes
+        that were.
+        """
         return self.taken_over_s(lanes, NOBODY, at_s)
 
     def times_from(self, sender: int, from_s: float, until_s: float = math.inf) -> list[float]:
-        """When a node delivered in a time, ascending."""
+        """When a node delivered in that time, ascending."""
         return sorted(
             each.at_s
             for lane in self.lanes
@@ -107,7 +109,7 @@ class Ledger:
         )
 
     def waited_s(self, lanes: Iterable[Lane], from_s: float, until_s: float) -> dict[Lane, float]:
-        """The longest that a message of each lane waited which was due in that time and came."""
+        """By lane, the longest wait of a message that was due in that time and came."""
         found: dict[Lane, float] = {}
         for lane in lanes:
             first: dict[int, float] = {}
@@ -123,13 +125,13 @@ class Ledger:
         return found
 
     def silent_s(self, from_s: float, until_s: float) -> float:
-        """The longest time in which nothing came at all."""
+        """The longest time without any delivery."""
         times = [each.at_s for lane in self.lanes for each in self._within(lane, from_s, until_s)]
         moments = [from_s, *sorted(times), until_s]
         return max(later - earlier for earlier, later in pairwise(moments))
 
     def moves(self, from_s: float, until_s: float) -> dict[Lane, int]:
-        """How often another node than before, of those known, delivered on each lane."""
+        """By lane, how often the known sender changed."""
         found = {}
         before = self.owners(from_s)
         for lane in self.lanes:
@@ -140,7 +142,7 @@ class Ledger:
         return found
 
     def missing(self) -> list[tuple[str, int]]:
-        """Return the accepted messages that have not come to a subscriber."""
+        """The accepted messages that have not come to a subscriber."""
         accepted: dict[str, list[int]] = defaultdict(list)
         for each in self._sent:
             if each.is_accepted:
@@ -158,5 +160,5 @@ class Ledger:
 
 
 def _after(came: Sequence[Came], at_s: float) -> int:
-    """The index of the first delivery after that moment; they are noted as they come."""
+    """The index of the first delivery after that moment; deliveries are in order of arrival."""
     return bisect_right(came, at_s, key=lambda each: each.at_s)

@@ -10,18 +10,18 @@ import trio
 from failing_over.trial import Trial, in_thread
 
 Choose = Callable[[int], Awaitable[int]]
-"""Which node is lost, by the number of the round."""
+"""Chooses the node to lose, by the number of the round."""
 
 _BACK_WITHIN_S = 60.0
 _COMMITTED_AFTER_S = 2.0
-"""A commit each second, and one more for a machine that is late with it."""
+"""One commit interval, plus one for a slow machine."""
 
 
 async def measure(
     trial: Trial, choose: Choose, *, rounds: int, is_graceful: bool, within_s: float
 ) -> dict[str, Any]:
-    """So many rounds: lose a node, wait for its lanes to be delivered, start it again, wait until
-    it delivers.
+    """In each round: lose a node, wait until its lanes are delivered, restart it, wait until it
+    delivers.
     """
     made = []
     async with trial.open():
@@ -84,7 +84,7 @@ async def _lose(trial: Trial, index: int, *, is_graceful: bool, within_s: float)
 
 
 def _count_duplicates(rounds: list[dict[str, Any]], at_the_end: int) -> None:
-    """Count what came twice from the loss of a round until that of the next, not all until it."""
+    """Count duplicates from the loss in one round until that in the next, instead of totals."""
     ends = [each["duplicates"] for each in rounds[1:]] + [at_the_end]
     for row, end in zip(rounds, ends, strict=True):
         row["duplicates"] = end - row["duplicates"]

@@ -1,11 +1,12 @@
-"""A part's figures as lines, beside what Hermes needs by its constants."""
+"""A part's figures as lines, compared with the times that follow from Hermes' constants."""
 
 from collections.abc import Iterator
 from typing import Any
 
 HERMES_LOST_S = "170 to 370"
 """From the death of a consumers node until its subscriptions are consumed elsewhere: the session
-must time out, then the balancing interval and the new assignment pass."""
+timeout, then the balancing interval and the new assignment.
+"""
 
 _LOST = {
     "kill": "kill -9 of a node",
@@ -15,7 +16,7 @@ _LOST = {
 
 
 def part(name: str, found: dict[str, Any]) -> Iterator[str]:
-    """All that is to be said of it."""
+    """All lines about a part."""
     others = {"freeze": _freeze, "broker": _broker, "rolling": _rolling, "balance": _balance}
     lines = _lost if name in _LOST else others[name]
     yield ""

@@ -13,8 +13,8 @@ from failing_over.trial import Trial, in_thread
 async def restart_all(
     trial: Trial, witness: Witness, pause_s: float, after_s: float
 ) -> dict[str, Any]:
-    """The next node is stopped `pause_s` after the one before says that it is ready; moves are
-    counted until `after_s` after the last.
+    """Stop each node `pause_s` after the previous one is ready again; count moves until `after_s`
+    after the last.
     """
     async with trial.open():
         await trio.sleep(trial.rest_s)
@@ -30,7 +30,7 @@ async def restart_all(
             await in_thread(node.wait_ready)
             await trio.sleep(pause_s)
         took_s = time.perf_counter() - at_s
-        # What the leader still moves afterwards counts too.
+        # Moves by the leader after the last restart count, too.
         await trio.sleep(after_s)
         await trial.collect()
         end_s = time.perf_counter()

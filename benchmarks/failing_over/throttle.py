@@ -1,4 +1,4 @@
-"""A process that gets half a core: by a control group's quota, else by a rival on its core."""
+"""Limits a process to half a core, by a control group's quota, or else by a rival on its core."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _ROOTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
 
 @contextmanager
 def half_a_core(pid: int) -> Iterator[str]:
-    """For the length of the block; says by which means."""
+    """Limit the process for the duration of the block; yields how."""
     group = _group(pid)
     if group is None:
         with _rival(pid):
@@ -31,7 +31,7 @@ def half_a_core(pid: int) -> Iterator[str]:
 
 
 def _group(pid: int) -> Path | None:
-    """A new group with the process in it; None where this user may make none."""
+    """A new control group with the process in it; None if this user may not create one."""
     for root in _ROOTS:
         group = root / f"hermes-bench-{pid}"
         try:
@@ -54,8 +54,8 @@ def _group(pid: int) -> Path | None:
 
 @contextmanager
 def _rival(pid: int) -> Iterator[None]:
-    """Both have one core to themselves, of which the scheduler gives each a half while both want
-    it. Who needs less than that is not slowed, only delayed.
+    """Both processes share one core, half each while both want it. A process that needs less than
+    half is delayed, but not slowed down.
     """
     core = {max(os.sched_getaffinity(0))}
     before = os.sched_getaffinity(pid)

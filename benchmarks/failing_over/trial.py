@@ -1,4 +1,4 @@
-"""A fleet under an open load, and the ledger of what comes of it."""
+"""A fleet under an open load, and the ledger of its deliveries."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -24,8 +24,8 @@ in_thread = trio.to_thread.run_sync
 
 @dataclass(frozen=True)
 class Load:
-    """`topics` are those of each subscription. `published` may name a topic more than once: then
-    it gets so much more of the rate.
+    """`topics` has the topic of each subscription. A topic that is more than once in `published`
+    gets that much more of the rate.
     """
 
     topics: Mapping[str, str]
@@ -34,21 +34,21 @@ class Load:
 
     @classmethod
     def even(cls, subscriptions: int, topics: int, rate_per_s: float) -> Self:
-        """Topics of the same rate and, if they share even, as many subscriptions each."""
+        """Topics with equal rates and, if divisible, equal numbers of subscriptions."""
         names = tuple(f"failover.t{number}" for number in range(topics))
         subscribed = {f"s{number}": names[number % topics] for number in range(subscriptions)}
         return cls(subscribed, names, rate_per_s)
 
     @property
     def lane_rate_per_s(self) -> float:
-        """Deliveries of one lane, where topics have the same rate."""
+        """The delivery rate of one lane, if topics have equal rates."""
         return self.rate_per_s / len(self.published) / KEYS
 
 
 class Trial:
-    """`open` it to have a load on the fleet, and every lane served, for the length of the block.
+    """`open` it to have a load on the fleet, with every lane served, for the duration of the block.
 
-    `rest_s` is how long nothing is broken before each loss, and after the last.
+    `rest_s` is how long nothing is broken before each loss and after the last.
     """
 
     def __init__(self, fleet: Fleet, load: Load, rest_s: float = 0.0) -> None:
@@ -63,7 +63,7 @@ class Trial:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """When it ends, what was accepted is awaited, and then whether anything comes twice."""
+        """At the end, waits for all accepted messages, and then for duplicates."""
         await in_thread(self.fleet.sink.take)
         lanes = {Lane(name, f"key-{key}") for name in self.load.topics for key in range(KEYS)}
         async with self._loop.running():
@@ -76,7 +76,7 @@ class Trial:
         await self.collect()
 
     def account(self) -> dict[str, Any]:
-        """Return the account of every part in the end."""
+        """The figures that every part reports at the end."""
         sent = self._loop.sent
         return {
             "subscriptions": len(self.load.topics),
@@ -89,13 +89,13 @@ class Trial:
         }
 
     async def collect(self) -> None:
-        """Note all that has come until now."""
+        """Record everything that has come so far."""
         self.ledger.take(await in_thread(self.fleet.sink.take))
 
     async def until(
         self, condition: Callable[[], bool], within_s: float, look_s: float = _LOOK_S
     ) -> bool:
-        """Collect until the condition holds; False when the time is over."""
+        """Collect until the condition holds; False after the time-out."""
         end_s = time.perf_counter() + within_s
         while True:
             await self.collect()

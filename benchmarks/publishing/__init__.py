@@ -1,1 +1,1 @@
-"""The parts of benchmarks/publish.py: load, servers, floors and what is shown of them."""
+"""The parts of benchmarks/publish.py: load, servers, floors, report and plot."""

@@ -1,4 +1,4 @@
-"""When an open loop sends: intended times at a fixed rate, known before anything is answered."""
+"""When an open loop sends: times at a fixed rate, known before anything is answered."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def constant(rate_per_s: float, start_s: float) -> Iterator[float]:
-    """Equal spaces."""
+    """Equal intervals."""
     number = 0
     while True:
         yield start_s + number / rate_per_s
@@ -20,7 +20,7 @@ def constant(rate_per_s: float, start_s: float) -> Iterator[float]:
 
 
 def poisson(rate_per_s: float, start_s: float, rng: random.Random) -> Iterator[float]:
-    """Independent arrivals: exponential spaces, as many clients make together."""
+    """Independent arrivals: exponential intervals, as of many clients together."""
     due_s = start_s
     while True:
         due_s += rng.expovariate(rate_per_s)
@@ -28,7 +28,7 @@ def poisson(rate_per_s: float, start_s: float, rng: random.Random) -> Iterator[f
 
 
 class _Times(ctypes.Structure):
-    # Interval (unused: one shot) and the time to fire at, seconds and nanoseconds.
+    # Interval (unused: one shot) and the time to fire, in seconds and nanoseconds.
     _fields_ = (
         ("interval_s", ctypes.c_long),
         ("interval_ns", ctypes.c_long),
@@ -38,10 +38,10 @@ class _Times(ctypes.Structure):
 
 
 class Alarm:
-    """Calls back at times of time.perf_counter(), about 0.1 ms late at most on an idle core.
+    """Calls back at times of time.perf_counter(), at most about 0.1 ms late on an idle core.
 
-    The loop's own timers round up to whole milliseconds, which would be seen in every latency.
-    Linux only.
+    The loop's own timers round up to whole milliseconds, which would show in every latency. Linux
+    only.
     """
 
     def __init__(self, loop: AbstractEventLoop, callback: Callable[[], None]) -> None:
@@ -53,12 +53,12 @@ class Alarm:
         loop.add_reader(self._file, callback)
 
     def set(self, when_s: float) -> None:
-        """Fire once at this time, at once if it has passed; an earlier setting is forgotten."""
+        """Fire once at this time, at once if it has passed. Replaces an earlier setting."""
         ns = max(1, int(when_s * 1e9))
         times = _Times(0, 0, ns // 1_000_000_000, ns % 1_000_000_000)
         self._libc.timerfd_settime(self._file, _ABSOLUTE, ctypes.byref(times), None)
 
     def close(self) -> None:
-        """Fire no more."""
+        """Stop."""
         self._loop.remove_reader(self._file)
         os.close(self._file)

@@ -14,7 +14,7 @@ from publishing.wire import Connection, Outstanding, Sink
 BATCH_MESSAGES = 50_000
 """Messages of one request; the next request follows its last answer."""
 WINDOW_MESSAGES = 5_000
-"""Messages sent and not answered on one connection."""
+"""Maximum number of unanswered messages on one connection."""
 
 _HEAD = (
     b"POST /topics/%b/batch HTTP/1.1\r\nHost: localhost\r\n"
@@ -26,7 +26,7 @@ _NOTHING: Counter[str] = Counter()
 
 
 class BatchConnection(Connection):
-    """A window of messages is under way, in chunks; the last chunk of a request ends it."""
+    """Keeps a window of messages under way, in chunks; the last chunk of a request ends it."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
@@ -49,7 +49,7 @@ class BatchConnection(Connection):
         return chunks
 
     def connection_made(self, transport: Any) -> None:
-        """Take the first chunks."""
+        """Send the first chunks."""
         super().connection_made(transport)
         for _ in range(max(1, WINDOW_MESSAGES // self.messages_each)):
             self.sink.ready(self)
@@ -79,7 +79,7 @@ class BatchConnection(Connection):
         self._parser.feed_data(data)
 
     def on_body(self, data: bytes) -> None:
-        """Lines, whole or not."""
+        """Count answer lines, which may come in parts."""
         if self._parser.get_status_code() != 200:
             return
         data = self._tail + data if self._tail else data
@@ -94,7 +94,7 @@ class BatchConnection(Connection):
                 self._account(1, _NOTHING if status == 201 else Counter({str(status): 1}))
 
     def on_message_complete(self) -> None:
-        """The request is answered to its end."""
+        """The request is completely answered."""
         status = self._parser.get_status_code()
         unanswered = self._outstanding.take_all()
         cause = "no answer line" if status == 200 else str(status)
@@ -118,7 +118,7 @@ class BatchConnection(Connection):
             self.sink.answered(due_s, 0 if bad else taken, bad)
             if not is_used_up:
                 continue
-            # The window may not be filled while the end of this request is awaited.
+            # The window must not be refilled while the end of this request is awaited.
             if self._is_ending:
                 self._withheld += 1
             else:

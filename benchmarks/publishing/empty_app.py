@@ -1,4 +1,4 @@
-"""The floor of HTTP: the frontend's listener, its gateway answering 201 at once, until killed.
+"""The floor of HTTP: the frontend's listener with a gateway that answers 201 at once, until killed.
 
 python benchmarks/publishing/empty_app.py PORT
 """
@@ -19,7 +19,7 @@ from hermes_actors.runtime.clock import SystemClock
 
 
 class EmptyGateway:
-    """Answers each publish at once, so that the HTTP server alone is measured."""
+    """Answers each publish at once, so that only the HTTP server is measured."""
 
     security = None
     drain = SimpleNamespace(is_leaving=False)
@@ -30,7 +30,7 @@ class EmptyGateway:
 
 
 async def serve(port: int) -> None:
-    """Serve; the port is the first line of the output."""
+    """Serve; the first line of output is the port."""
     frontend = SimpleNamespace(
         gateway=EmptyGateway(),
         batches=None,

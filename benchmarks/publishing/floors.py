@@ -19,11 +19,11 @@ from publishing.node import PARTITIONS
 
 BATCH = 500
 _SKIPPED = 20
-"""The first ones in flight, which pay for connections and metadata."""
+"""The first records, not measured because they pay for connections and metadata."""
 
 
 def one_at_a_time(operation: Callable[[], object], seconds: float) -> dict[str, Any]:
-    """Rate and quantiles of an operation that is repeated."""
+    """Rate and quantiles of a repeated operation."""
     latencies, begun_s = Latencies(), time.perf_counter()
     while (start_s := time.perf_counter()) < begun_s + seconds:
         operation()
@@ -110,7 +110,7 @@ async def _aiokafka(servers: str, value: bytes, seconds: float) -> dict[str, Any
 
 
 def _librdkafka(servers: str, value: bytes, seconds: float) -> dict[str, Any]:
-    """The same."""
+    """As `_aiokafka`, with librdkafka."""
     settings = {"bootstrap.servers": servers, "acks": 1, "linger.ms": 0}
     producer = confluent_kafka.Producer(settings)
 

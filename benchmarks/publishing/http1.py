@@ -1,4 +1,4 @@
-"""Publishing over HTTP/1.1: a request at a time on each connection, headers made once."""
+"""Publishing over HTTP/1.1: one request at a time on each connection, headers built once."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _NOTHING: Counter[str] = Counter()
 
 
 class Http1Connection(Connection):
-    """A connection on which one message is under way at a time."""
+    """A connection with one message under way at a time."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
@@ -22,7 +22,7 @@ class Http1Connection(Connection):
 
     @staticmethod
     def requests(bodies: Sequence[bytes], _chunk: int, /) -> list[bytes]:
-        """Head and body of each."""
+        """Head and body of each message."""
         return [
             b"POST /topics/%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n%b" % (TOPIC.encode(), len(body), body)
@@ -30,7 +30,7 @@ class Http1Connection(Connection):
         ]
 
     def connection_made(self, transport: Any) -> None:
-        """Take the first message."""
+        """Send the first message."""
         super().connection_made(transport)
         self.sink.ready(self)
 
@@ -40,7 +40,7 @@ class Http1Connection(Connection):
         self.transport.write(request)
 
     def under_way(self) -> list[tuple[float, int]]:
-        """Return the messages under way: one or none."""
+        """The messages under way: one or none."""
         due_s, self._due_s = self._due_s, None
         return [] if due_s is None else [(due_s, 1)]
 
@@ -49,7 +49,7 @@ class Http1Connection(Connection):
         self._parser.feed_data(data)
 
     def on_message_complete(self) -> None:
-        """The answer is whole; the parser goes on with the next one."""
+        """The answer is complete; the parser continues with the next one."""
         due_s, self._due_s = self._due_s, None
         assert due_s is not None, "an answer without a request"
         status = self._parser.get_status_code()

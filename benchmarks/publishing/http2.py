@@ -1,8 +1,8 @@
-"""Publishing over HTTP/2 by prior knowledge: many streams on a connection, frames by hand.
+"""Publishing over HTTP/2 by prior knowledge: many streams on a connection, with hand-made frames.
 
 A general HTTP/2 library costs a Python client more than the whole node's work on a message. This
-one knows its own requests, keeps to the windows of the server, and asks it for header blocks
-without a table (RFC 7541 4.2), of which only the first field, the status, is read.
+client knows its own requests, respects the server's windows, and asks for header blocks without a
+dynamic table (RFC 7541 4.2), of which it reads only the first field, the status.
 """
 
 from collections import Counter, deque
@@ -33,7 +33,7 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def header_block(length: int) -> bytes:
-    """The fields of a publish, none of them in a table but the static one."""
+    """The fields of a publish, which use only the static table."""
 
     def text(value: bytes) -> bytes:
         return bytes((len(value),)) + value
@@ -67,7 +67,7 @@ def _status_at(field: bytes) -> int:
 
 
 class Http2Connection(Connection):
-    """Up to 16 messages are under way at a time."""
+    """Up to 16 messages under way at a time."""
 
     def __init__(self, sink: Sink) -> None:
         super().__init__(sink)
@@ -87,7 +87,7 @@ class Http2Connection(Connection):
         ]
 
     def connection_made(self, transport: Any) -> None:
-        """Say what this client can do, and take the first messages."""
+        """Send this client's settings and the first messages."""
         super().connection_made(transport)
         settings = b"".join(
             name.to_bytes(2) + value.to_bytes(4) for name, value in ((_TABLE_BYTES, 0), (_PUSH, 0))
@@ -119,14 +119,14 @@ class Http2Connection(Connection):
         )
 
     def under_way(self) -> list[tuple[float, int]]:
-        """Streams that are open, and what waits for the window."""
+        """Open streams, and messages waiting for the window."""
         left = [(due_s, 1) for due_s in (*self._due_s.values(), *(due for _, due in self._held))]
         self._due_s.clear()
         self._held.clear()
         return left
 
     def data_received(self, data: bytes) -> None:
-        """Take each whole frame."""
+        """Handle each complete frame."""
         data = self._buffer + data if self._buffer else data
         start, end = 0, len(data)
         while end - start >= 9:

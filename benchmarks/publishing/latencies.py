@@ -1,4 +1,4 @@
-"""Latencies as they were, in order of time, and their exact quantiles."""
+"""Latencies with exact quantiles."""
 
 import math
 from array import array
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Latencies:
-    """The measured times; nothing is rounded or put into buckets."""
+    """The measured times, neither rounded nor in buckets."""
 
     def __init__(self) -> None:
         self._seconds = array("d")
@@ -19,16 +19,18 @@ class Latencies:
 
     @property
     def count(self) -> int:
-        """How many messages were measured."""
+        """The number of measured messages."""
         return sum(self._counts)
 
     def quantiles_ms(self, *quantiles: float) -> list[float | None]:
-        """The smallest latency that this part of the messages does not exceed; None of none."""
+        """The smallest latency that this share of the messages does not exceed; None
+        without any.
+        """
         total = self.count
         if not total:
             return [None] * len(quantiles)
         ordered = sorted(zip(self._seconds, self._counts, strict=True))
-        # 0.99 * 100 is 99.00000000000001 in binary: a rank must not go up for that.
+        # In binary 0.99 * 100 is 99.00000000000001, which must not raise the rank.
         ranks = [max(1, math.ceil(round(each * total, 6))) for each in quantiles]
         found: dict[int, float] = {}
         passed = 0

@@ -1,8 +1,8 @@
-"""Loads: closed (each connection sends when it was answered) and open (at a fixed rate).
+"""Loads: closed (each connection sends after its answer) and open (at a fixed rate).
 
-In an open loop a message's latency counts from the time it was due, not from when it could be
-sent, so that a server that stalls is charged with all that should have been sent meanwhile. What
-is never answered counts as long as it was waited for.
+In an open loop a message's latency counts from when it was due, not from when it could be sent, so
+that a stalled server is charged for everything that should have been sent meanwhile. A message
+without an answer counts with the time it was waited for.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ PROTOCOLS: dict[str, type[Connection]] = {
 
 
 class Target(NamedTuple):
-    """The node that is loaded, and the messages that it is sent."""
+    """The loaded node, and the messages to send."""
 
     port: int
     pid: int
@@ -50,10 +50,10 @@ class Target(NamedTuple):
 
 
 class Load:
-    """The messages of a run and the counts of its answers, shared by all its connections."""
+    """A run's messages and answer counts, shared by all its connections."""
 
     def __init__(self, target: Target, connections: int, seconds: float) -> None:
-        """`connections` counts requests under way for HTTP/2, of which one connection has 16."""
+        """For HTTP/2, `connections` counts requests under way, of which a connection has 16."""
         self._target = target
         self._class = PROTOCOLS[target.protocol]
         self._each = target.chunk if target.protocol == "batch" else 1
@@ -61,7 +61,7 @@ class Load:
             self._class.requests(target.messages.bodies, target.chunk)
         )
         self._count = -(-connections // STREAMS) if target.protocol == "http2" else connections
-        # A connection offers 16 streams; of one that should have fewer, these are left unused.
+        # A connection offers 16 streams; the surplus ones stay unused.
         self._unused = self._count * STREAMS - connections if target.protocol == "http2" else 0
         self._connections: dict[Connection, None] = {}
         self._reopening: set[asyncio.Task[None]] = set()
@@ -73,7 +73,7 @@ class Load:
         self.acknowledged = 0
 
     async def run(self) -> dict[str, Any]:
-        """Warm up, measure, close; the figures."""
+        """Warm up, measure, close; return the figures."""
         begun_s = time.perf_counter()
         self.start_s = begun_s + WARM_UP_S
         self.end_s = self.start_s + self.seconds
@@ -112,7 +112,7 @@ class Load:
         """Send the first messages."""
 
     async def finish(self) -> int:
-        """Send no more; how many measured messages stay unanswered."""
+        """Stop sending; return how many measured messages stay unanswered."""
         return 0
 
     def answered(self, due_s: float, good: int, bad: Counter[str]) -> None:
@@ -126,14 +126,14 @@ class Load:
                 self.errors += bad
 
     def ready(self, connection: Connection) -> None:
-        """A closed loop: the next message at once."""
+        """In a closed loop, send the next message at once."""
         if self._unused:
             self._unused -= 1
         elif not self.is_over:
             connection.send(next(self._requests), time.perf_counter())
 
     def lost(self, connection: Connection) -> None:
-        """Open another one for it."""
+        """Open another connection instead."""
         self._connections.pop(connection, None)
         if not self.is_over:
             task = asyncio.get_running_loop().create_task(self._reopen())
@@ -166,8 +166,8 @@ class Load:
 class OpenLoad(Load):
     """Messages come at a rate that does not depend on the answers.
 
-    `connections` is how many may be under way; what comes above that waits here, and its time
-    counts. For batches a chunk arrives as a whole.
+    `connections` is how many may be under way; further messages wait here, and their time counts.
+    For batches, a chunk arrives as a whole.
     """
 
     def __init__(
@@ -186,14 +186,14 @@ class OpenLoad(Load):
         self._next_s = 0.0
 
     async def run(self) -> dict[str, Any]:
-        """As of every load, with the rate that was offered, and how late this process was."""
+        """As for every load, plus the offered rate and how late this process was."""
         figures = await super().run()
         (late_ms,) = self._lateness.quantiles_ms(0.99)
         late = None if late_ms is None else round(late_ms, 3)
         return {"offered_per_s": round(self._rate_per_s), **figures, "late_p99_ms": late}
 
     async def begin(self) -> None:
-        """Let the first one come."""
+        """Start the arrivals."""
         rate, now_s = self._rate_per_s / self._each, time.perf_counter()
         if self._is_poisson:
             self._arrivals = poisson(rate, now_s, random.Random(1))
@@ -204,7 +204,7 @@ class OpenLoad(Load):
         self._alarm.set(self._next_s)
 
     async def finish(self) -> int:
-        """Wait up to 3 s for the answers; what has none then counts with the time it waited."""
+        """Wait up to 3 s for answers. Unanswered messages count with the time they waited."""
         assert self._alarm is not None
         self._alarm.close()
         self._settled = asyncio.Event()
@@ -237,7 +237,7 @@ class OpenLoad(Load):
             self.errors += bad
 
     def ready(self, connection: Connection) -> None:
-        """Send what waits, or wait for what comes."""
+        """Send a waiting message, or wait for the next arrival."""
         if self._unused:
             self._unused -= 1
         elif self._waiting:
@@ -246,7 +246,7 @@ class OpenLoad(Load):
             self._free.append(connection)
 
     def lost(self, connection: Connection) -> None:
-        """Its free places are gone too."""
+        """Forget the connection's free places, too."""
         self._free = deque(each for each in self._free if each is not connection)
         super().lost(connection)
 
@@ -266,7 +266,7 @@ class OpenLoad(Load):
 
 
 def run(load: Load) -> dict[str, Any]:
-    """The figures of a load, on a loop of its own."""
+    """The figures of a load, run on its own loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(load.run())
 

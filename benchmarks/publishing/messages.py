@@ -1,4 +1,4 @@
-"""The bodies that are sent: made up or from a file, cycled through."""
+"""The bodies to send, synthetic or from a file, used in turn."""
 
 import random
 from pathlib import Path
@@ -10,14 +10,14 @@ _BYTES_MAX = 16_384
 
 
 class Messages(NamedTuple):
-    """Bodies that a run sends in turn, and what its row calls them."""
+    """The bodies that a run sends in turn, and their name in the table."""
 
     name: str
     bodies: tuple[bytes, ...]
 
 
 def made_up(size: int) -> Messages:
-    """JSON objects of exactly `size` bytes that compress no better than hexadecimal digits do."""
+    """JSON objects of exactly `size` bytes that compress no better than hexadecimal digits."""
     rng = random.Random(size)
     frame = '{"message":""}'
     if size < len(frame):
@@ -30,7 +30,7 @@ def made_up(size: int) -> Messages:
 
 
 def from_file(path: Path) -> Messages:
-    """Return one message from each line. Raises ValueError for none, or one above 16 KiB."""
+    """One message from each line. Raises ValueError if there is none, or one above 16 KiB."""
     bodies = [line.strip() for line in path.read_bytes().splitlines() if line.strip()]
     if not bodies:
         raise ValueError(f"--messages: {path} has no lines")

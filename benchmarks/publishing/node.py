@@ -1,4 +1,4 @@
-"""Server processes that are loaded: a `hermes node` with all roles, or an empty app beside it."""
+"""The loaded server processes: a `hermes node` with all roles, or an empty app."""
 
 import http.client
 import json
@@ -17,15 +17,15 @@ from publishing.messages import TOPIC
 
 PARTITIONS = 10
 _ANSWERS_WITHIN_S = 15.0
-# The time limits of a real node would turn a busy machine's hiccups into 503s.
+# A real node's time limits would turn a busy machine's hiccups into 503s.
 _PATIENCE_MS = "5000"
 
 
 class Server:
     """A process that prints a line when it serves; killed at the end of the block.
 
-    It runs in a folder of its own, where a node's spool goes by default, and imports what a process
-    in the benchmark's folder would: that of another revision measures that revision.
+    It runs in its own folder, where a node's spool is by default. Its imports are those of the
+    benchmark's folder, so a copy of another revision measures that revision.
     """
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
@@ -54,7 +54,7 @@ class Server:
         self._folder.cleanup()
 
     def wait_ready(self) -> None:
-        """Wait for its line."""
+        """Wait for its ready line."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"the server ended with status {self.process.wait()} before it served"
@@ -67,7 +67,7 @@ class Server:
 
 
 class EmptyServer(Server):
-    """The frontend's listener with nothing behind it: it answers 201 at once."""
+    """The frontend's listener with nothing behind it; answers 201 at once."""
 
     def __init__(self, port: int) -> None:
         app = str(Path(__file__).resolve().parent / "empty_app.py")
@@ -76,7 +76,7 @@ class EmptyServer(Server):
 
 
 class Node(Server):
-    """A `hermes node` with all roles: over Kafka, or on an embedded log in a folder."""
+    """A `hermes node` with all roles, over Kafka or an embedded log in a folder."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Node(Server):
         directory: Path | None = None,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`variables` are further ones of its environment."""
+        """`variables` are further environment variables."""
         self.publish_port, self.management_port = ports
         environment = {
             "HERMES_FRONTEND_PORT": str(self.publish_port),
@@ -105,7 +105,7 @@ class Node(Server):
         super().__init__(["-m", "hermes_actors.cli", "node", "--json"], environment)
 
     def first_answer(self) -> tuple[int, float]:
-        """Status and time since the start of the first publish that is answered at all."""
+        """Status and time since the start of the first publish that gets any answer."""
         while True:
             try:
                 status = self._publish(TOPIC)
@@ -115,19 +115,19 @@ class Node(Server):
                 return status, time.perf_counter() - self.started_s
 
     def wait_publishable(self) -> None:
-        """Wait until the topic takes messages."""
+        """Wait until the topic accepts messages."""
         end_s, status = time.perf_counter() + _ANSWERS_WITHIN_S, 0
         while status != 201:
             assert time.perf_counter() < end_s, f"a publish is still answered {status}"
             status = self._publish(TOPIC)
 
     def create_topic(self, ack: str, **fields: Any) -> None:
-        """The topic that is loaded, for a node that has not got it yet."""
+        """Create the loaded topic, for a node that does not have it yet."""
         self.post("/groups", {"groupName": TOPIC.partition(".")[0]})
         self.post("/topics", topic_body(TOPIC, ack=ack) | fields)
 
     def deliver_to(self, endpoint: str) -> None:
-        """A subscription to that topic whose rate does not matter."""
+        """Create a subscription to that topic, without an effective rate limit."""
         policy = {"rate": 1_000_000}
         body = subscription_body(TOPIC, "each", endpoint, subscriptionPolicy=policy)
         self.post(f"/topics/{TOPIC}/subscriptions", body)

@@ -1,4 +1,4 @@
-"""Latency over offered rate as an SVG, written by hand: logarithmic axes, light and dark."""
+"""Latency over offered rate as a hand-written SVG: logarithmic axes, light and dark."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """A logarithmic axis from a value at a pixel to a value at another."""
+    """A logarithmic axis from a value at one pixel to a value at another."""
 
     low: float
     high: float
@@ -32,19 +32,19 @@ class Scale(NamedTuple):
     end: float
 
     def at(self, value: float) -> float:
-        """The pixel of a value; those outside are put on the edge."""
+        """The pixel of a value; values outside are put on the edge."""
         share = math.log(value / self.low) / math.log(self.high / self.low)
         return round(self.start + min(1.0, max(0.0, share)) * (self.end - self.start), 1)
 
     def ticks(self) -> list[float]:
-        """1, 2 and 5 in each decade, as far as they lie within."""
+        """1, 2 and 5 in each decade, within the axis."""
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         every = [step * 10.0**decade for decade in decades for step in (1, 2, 5)]
         return [each for each in every if self.low <= each * 1.001 and each <= self.high * 1.001]
 
 
 def scale_of(values: Sequence[float], start: float, end: float) -> Scale:
-    """An axis that holds all values, from and to 1, 2 or 5 of a decade."""
+    """An axis that contains all values and begins and ends at 1, 2 or 5 of a decade."""
 
     def outward(value: float, steps: Sequence[int], direction: int) -> float:
         decade = 10.0 ** math.floor(math.log10(value))
@@ -151,7 +151,7 @@ def _panel(
     yield from _axes(x, y, rates, times)
     for number, (name, value) in enumerate(floors):
         at = times.at(value)
-        # Two floors lie close together; their names do not when they are at different ends.
+        # The two floors may be close together, so their names are at different ends.
         end, anchor = (x + 4, "start") if number % 2 else (x + _PANEL_W - 4, "end")
         yield (
             f'<line class="base" x1="{x}" x2="{x + _PANEL_W}" y1="{at}" y2="{at}" {_dash("1 4")}/>'

@@ -1,4 +1,4 @@
-"""The seam between a load and the protocol of its connections."""
+"""The seam between a load and its connections' protocol."""
 
 import asyncio
 from collections import Counter, deque
@@ -16,13 +16,13 @@ class Sink(Protocol):
         """The connection can take one more request now."""
 
     def lost(self, connection: "Connection") -> None:
-        """The connection has gone; its requests under way were told as refused."""
+        """The connection was lost; its requests under way were already reported as refused."""
 
 
 class Connection(asyncio.Protocol):
-    """Sends requests and tells the sink how they went.
+    """Sends requests and reports the results to the sink.
 
-    A request is one message, or for a batch one chunk of messages: `messages_each` of them.
+    A request is one message or, for batches, a chunk of `messages_each` messages.
     """
 
     messages_each = 1
@@ -33,7 +33,7 @@ class Connection(asyncio.Protocol):
 
     @staticmethod
     def requests(bodies: Sequence[bytes], chunk: int, /) -> list[bytes]:
-        """Return the requests that `send` takes, made once for a run."""
+        """The requests that `send` takes, built once for a run."""
         raise NotImplementedError
 
     def send(self, request: bytes, due_s: float) -> None:
@@ -49,12 +49,12 @@ class Connection(asyncio.Protocol):
         self.transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is closed, by whichever side."""
+        """Report the requests under way as lost."""
         self.failed("connection lost")
         self.sink.lost(self)
 
     def failed(self, cause: str) -> None:
-        """Nothing that is under way will be answered."""
+        """Report everything under way as refused for this cause."""
         for due_s, count in self.under_way():
             self.sink.answered(due_s, 0, Counter({cause: count}))
 
@@ -65,17 +65,17 @@ def bad_status(status: int) -> Counter[str]:
 
 
 class Outstanding:
-    """Counts of messages with the time they were due, first in first out."""
+    """Counts of messages with the time they were due, first in, first out."""
 
     def __init__(self) -> None:
         self._groups: deque[tuple[float, int]] = deque()
 
     def add(self, due_s: float, count: int) -> None:
-        """As many more, due then."""
+        """Add messages that were due then."""
         self._groups.append((due_s, count))
 
     def take(self, count: int) -> tuple[float, int, bool]:
-        """Up to `count` of the oldest group: when due, how many, and whether it is used up."""
+        """Take up to `count` of the oldest group: when due, how many, and whether it is used up."""
         due_s, held = self._groups.popleft()
         taken = min(held, count)
         if taken < held:
@@ -83,7 +83,7 @@ class Outstanding:
         return due_s, taken, taken == held
 
     def take_all(self) -> list[tuple[float, int]]:
-        """All groups; none is left."""
+        """Take all groups."""
         groups = list(self._groups)
         self._groups.clear()
         return groups

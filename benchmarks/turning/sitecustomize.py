@@ -1,9 +1,9 @@
-"""Times the turns of an event loop in a process that finds this on its PYTHONPATH.
+"""Times the turns of an event loop in a process that finds this file on its PYTHONPATH.
 
-asyncio's own loop takes uvloop's place, whose turns cannot be seen. What takes long is written to
-the file that BENCHMARK_TURNS names, a line each, in ms: of the CPU that one turn took (`turn`), of
-the time that one callback was held up by its own process (`held`): it neither computed nor could
-have run and had no CPU; it waited for the interpreter, say.
+Replaces uvloop, whose turns cannot be observed, by asyncio's own loop. Long turns are written to
+the file named by BENCHMARK_TURNS, one per line, in ms. `turn` is the CPU time of one turn. `held`
+is how long a callback was held up by its own process: it neither ran nor waited for a CPU, but for
+the interpreter, for instance.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _LONG_S = 0.003
 
 
 def _waited_s() -> float:
-    """For how long this thread could have run and had no CPU; 0 where the system does not say."""
+    """How long this thread could have run but had no CPU; 0 if the system does not say."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text("ascii").split()[1]) / 1e9
     except OSError:

@@ -1,1 +1,1 @@
-"""Fault injection for hermes_actors: deterministic simulation of whole clusters."""
+"""Fault injection for hermes_actors: simulated clusters, and faults for real processes."""

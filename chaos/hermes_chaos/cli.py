@@ -1,4 +1,4 @@
-"""`hermes chaos …`: simulations by seed, outages of real Kafkas; exit code 1 when a promise was
+"""`hermes chaos …`: simulations by seed, and outages of real Kafkas. Exit code 1 if a promise was
 broken.
 """
 
@@ -19,7 +19,7 @@ app = typer.Typer(
 
 @app.callback()
 def chaos() -> None:
-    """Break a cluster on purpose and check what was promised."""
+    """Break a cluster on purpose and check its promises."""
 
 
 @app.command()
@@ -91,10 +91,10 @@ def dc_loss(
     seconds: Annotated[float, _LOST] = 20.0,
     slow_ms: Annotated[float, typer.Option(help="By how much it is late while it is slow.")] = 100,
 ) -> None:
-    """Stop, kill and slow dc1's Kafka under load, and show what its publishers notice.
+    """Stop, kill and slow down dc1's Kafka under load, and show what its publishers notice.
 
-    Starts two Kafkas and three nodes (Java is needed) and ends them. Takes some minutes. A message
-    that is not answered 201 at once, or is in neither log in the end, is a violation.
+    Starts two Kafkas and three nodes (needs Java) and ends them. Takes some minutes. A message that
+    is not answered 201 at once, or is in neither log at the end, is a violation.
     """
     # Imported here: the command's help should not load the broker.
     from hermes_actors.runtime import guest
@@ -118,8 +118,8 @@ def blackout(
 ) -> None:
     """Kill both Kafkas and a frontend under load, and show what became of every message.
 
-    Starts two Kafkas and three nodes (Java is needed) and ends them. A message that is refused, or
-    accepted and in neither log in the end, or out of order with those of its key, is a violation.
+    Starts two Kafkas and three nodes (needs Java) and ends them. A message that is refused, or
+    accepted and in neither log at the end, or out of order within its key, is a violation.
     """
     from hermes_actors.runtime import guest
     from hermes_chaos.live import blackout

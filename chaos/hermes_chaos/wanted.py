@@ -1,4 +1,4 @@
-"""The bodies posted to create a topic and a subscription: the fields that each must have."""
+"""Request bodies that create a topic and a subscription, with all required fields."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ _OWNER = {"source": "Plaintext", "id": "team"}
 
 
 def topic_body(name: str, **fields: Any) -> dict[str, Any]:
-    """A JSON topic whose messages are kept for a day; `name` is the full one, `group.topic`."""
+    """A JSON topic whose messages are kept for a day. `name` is the full name, `group.topic`."""
     return {
         "name": name,
         "description": "",
@@ -18,7 +18,7 @@ def topic_body(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def subscription_body(topic: str, name: str, endpoint: str, **fields: Any) -> dict[str, Any]:
-    """A subscription to the topic of that full name; it is delivered as by default."""
+    """A subscription to the topic with that full name, with default delivery settings."""
     return {
         "topicName": topic,
         "name": name,

@@ -1,4 +1,4 @@
-"""Starts the demonstration's processes and ends every one of them, by its id, in all cases."""
+"""Starts the demonstration's processes and always ends every one of them, by its id."""
 
 import contextlib
 import json
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Above what draining and ending twelve processes takes.
+# Longer than draining and ending twelve processes takes.
 ENDS_WITHIN_S = 90.0
 TOPOLOGY_READY_WITHIN_S = 240.0
 POLL_S = 0.05
 CONSUMERS = 3
-"""Nodes of each datacentre that deliver, where all are in one process."""
+"""Delivering nodes of each datacentre, if all are in one process."""
 
 
 class DidNotStart(Exception):
-    """A process ended, or said nothing, before it was ready; the message holds its last words."""
+    """A process ended, or was silent, before it was ready. The message has its last words."""
 
 
 DEV = (sys.executable, "-m", "hermes_actors.cli", "dev")
@@ -26,9 +26,9 @@ DEV = (sys.executable, "-m", "hermes_actors.cli", "dev")
 
 @dataclass
 class Child:
-    """One process in a session of its own, so that Ctrl-C reaches only the demonstration.
+    """One process in its own session, so that Ctrl-C reaches only the demonstration.
 
-    What it prints goes to files: a pipe that nobody reads would stop it one day.
+    Its output goes to files, because a pipe that nobody reads would block it one day.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Child:
         return child
 
     def _ready_line(self, within_s: float) -> dict[str, Any]:
-        """The first line of its output, which is a JSON object."""
+        """The first line of its output, which must be a JSON object."""
         for _ in range(int(within_s / POLL_S)):
             line, line_end, _ = self.output.read_bytes().partition(b"\n")
             if line_end:
@@ -79,12 +79,12 @@ class Child:
         return ready
 
     def last_words(self) -> str:
-        """The end of what it wrote to stderr."""
+        """The end of its stderr."""
         return self.log.read_text(errors="replace")[-2_000:].strip()
 
     def end(self) -> None:
-        """SIGTERM, then SIGKILL; returns when it is gone."""
-        # A drain that takes too long must not keep the demonstration, nor may anything be left.
+        """End it with SIGTERM, then SIGKILL; returns when it has ended."""
+        # Too long a drain must not hold up the demonstration, and no process may be left.
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             if self.process.poll() is not None:
                 break
@@ -96,20 +96,20 @@ class Child:
 
 
 def start_sinks(directory: Path) -> Child:
-    """The three subscribers."""
+    """Start the three subscribers."""
     command = [sys.executable, str(Path(__file__).with_name("sinks.py")), str(directory)]
     return Child.start("the sinks process", command, directory / "sinks", 20.0)
 
 
 def start_cluster(dev: tuple[str, ...], directory: Path) -> Child:
-    """Two datacentres of some nodes on free ports, in one process."""
+    """Start two datacentres on free ports in one process."""
     command = [*dev, "--json", "--consumers", str(CONSUMERS)]
     command += ["--publish-port", "0", "--management-port", "0", "--data", str(directory / "data")]
     return Child.start("hermes dev", command, directory / "dev", 30.0)
 
 
 def start_topology(file: Path, network: str, directory: Path) -> Child:
-    """The two datacentres of a compose file, on Kafka, each service a process."""
+    """Start the two datacentres of a compose file, on Kafka, each service as a process."""
     command = [sys.executable, str(Path(__file__).with_name("topology.py")), str(file)]
     command += ["--data", str(directory / "data"), "--network", network]
     return Child.start("the topology", command, directory / "topology", TOPOLOGY_READY_WITHIN_S)

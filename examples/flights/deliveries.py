@@ -1,4 +1,4 @@
-"""Follows the files that the subscribers write: what was accepted so far, and when."""
+"""Follows the subscribers' files: what was accepted so far, and when."""
 
 import json
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass
 class DeliveryFile:
-    """One subscriber's file, read as it grows. Times are wall-clock milliseconds."""
+    """One subscriber's file, read while it grows. Times are wall-clock milliseconds."""
 
     name: str
     path: Path
@@ -20,16 +20,16 @@ class DeliveryFile:
 
     @property
     def delivered(self) -> int:
-        """Different messages accepted."""
+        """The number of different messages accepted."""
         return len(self.first_accepted_ms)
 
     @property
     def duplicates(self) -> int:
-        """Deliveries accepted of messages accepted before."""
+        """The number of accepted deliveries of messages that were accepted before."""
         return self.accepted - self.delivered
 
     def read_on(self) -> None:
-        """Take in what was written since the last time."""
+        """Read what was written since the last call."""
         with self.path.open("rb") as file:
             file.seek(self._offset)
             data = file.read()
@@ -50,7 +50,7 @@ class DeliveryFile:
             self.failed += 1
 
     def latencies_ms(self, sent_ms: dict[str, int]) -> list[float]:
-        """From the first attempt to publish until the first accepted delivery, ascending."""
+        """From the first attempt to publish to the first accepted delivery, ascending."""
         return sorted(
             float(received_ms - sent_ms[message_id])
             for message_id, received_ms in self.first_accepted_ms.items()

@@ -14,7 +14,7 @@ import trio
 from rich.console import Console
 
 HERE = Path(__file__).resolve().parent
-# So that it runs as a script and as a module alike.
+# So that it runs both as a script and as a module.
 sys.path.insert(0, str(HERE.parents[1]))
 
 from examples.flights.cluster import (  # noqa: E402
@@ -46,11 +46,11 @@ from hermes_actors.runtime.clock import SystemClock  # noqa: E402
 
 FLIGHTS = HERE / "flights-2013-01.ndjson.gz"
 LOST_PART = 6
-"""One row of so many is published while a node is lost."""
+"""One row in this many is published while a node is lost."""
 GROUP, TOPIC = "flights", "flights.departures"
 RATE = 10_000
 RATE_DEFAULT = 300
-"""Rows a second: about half of what two cores take that run all of it, both Kafkas too."""
+"""Rows a second: about half of what two cores can do that run everything, including both Kafkas."""
 SHOWN_WITHIN_S = 30.0
 SETTLED_WITHIN_S = 180.0
 SILENCE_MAX_S = 15.0
@@ -65,11 +65,13 @@ class DemoFailed(Exception):
 
 
 def main() -> int:
-    """Run it all; 0 when nothing is missing. Whatever was started is ended in all cases."""
+    """Run everything. Return 0 if nothing is missing. All started processes are ended
+    in any case.
+    """
     options = arguments()
-    # SIGTERM ends it as Ctrl-C does, through the `finally` below.
+    # SIGTERM ends it like Ctrl-C, through the `finally` below.
     signal.signal(signal.SIGTERM, _interrupt)
-    # A shell starts what runs in the background with SIGINT ignored.
+    # A shell starts background processes with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="hermes-flights-"))
     children: list[Child] = []
@@ -81,12 +83,12 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except BaseExceptionGroup as group:
-        # trio wraps Ctrl-C when it arrives inside a nursery.
+        # trio wraps Ctrl-C if it arrives inside a nursery.
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         return 130
     finally:
-        # From here on nothing may keep the children from being ended.
+        # From here on nothing may prevent the children from being ended.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for child in reversed(children):
             child.end()
@@ -136,7 +138,7 @@ def arguments() -> argparse.Namespace:
 
 
 def _interrupt(*_: object) -> None:
-    # By way of SIGINT, which trio defers to a moment when it can be raised.
+    # Through SIGINT, which trio defers until it can be raised safely.
     signal.raise_signal(signal.SIGINT)
 
 
@@ -163,7 +165,7 @@ def demonstrate(
 
     flights = list(rows(FLIGHTS, options.limit))
     victim = victim_of(cluster.ready, cluster.process.pid)
-    # The last of them are published while a node is lost.
+    # The last messages are published while a node is lost.
     calm = len(flights) - (len(flights) // LOST_PART if victim is not None else 0)
     try:
         outcomes, seconds = guest.run(
@@ -187,19 +189,21 @@ def demonstrate(
         keep(dcs, sinks.ready["sinks"])
         return 0
     is_whole = options.plain or reconcile(dcs, TOPIC, outcomes, options.report, console)
-    # Ended first: a sink's file is whole when its process is gone.
+    # End them first: a sink's file is complete only when its process has ended.
     cluster.end()
     sinks.end()
     return max(verify(options.limit, files), 0 if is_whole else 1)
 
 
 def ids_of(outcomes: list[Outcome]) -> set[str]:
-    """Of the messages that were accepted."""
+    """The ids of the accepted messages."""
     return {each.message_id for each in outcomes if each.is_accepted}
 
 
 def create_everything(dcs: list[Datacentre], sinks: list[dict[str, str]]) -> None:
-    """Group, topic and subscriptions at the first DC; wait until the second shows them active."""
+    """Create group, topic and subscriptions at the first datacentre; wait until the second shows
+    them as active.
+    """
     owner = {"source": "Plaintext", "id": "flights-demo"}
     first, second = dcs[0].management, dcs[1].management
     with httpx.Client(timeout=30.0, trust_env=False) as client:
@@ -219,8 +223,8 @@ def create_everything(dcs: list[Datacentre], sinks: list[dict[str, str]]) -> Non
                 "endpoint": sink["url"],
                 "description": f"Subscriber {sink['name']} of the demonstration",
                 "owner": owner,
-                # Broker, sinks and publisher share one machine here: a busy second is not a
-                # failure, and a time-out would only send the same message twice.
+                # Broker, sinks and publisher share one machine. A busy second is not a failure, and
+                # a time-out would only send the same message twice.
                 "subscriptionPolicy": {"rate": RATE, "requestTimeout": 10_000},
             }
             post(client, f"{first}/topics/{TOPIC}/subscriptions", subscription)
@@ -230,7 +234,7 @@ def create_everything(dcs: list[Datacentre], sinks: list[dict[str, str]]) -> Non
 
 
 def post(client: httpx.Client, url: str, body: dict[str, Any]) -> None:
-    """Create one thing. Raises DemoFailed with the server's words."""
+    """Create one thing. Raises DemoFailed with the server's answer."""
     try:
         answer = client.post(url, json=body)
     except httpx.HTTPError as error:
@@ -240,7 +244,7 @@ def post(client: httpx.Client, url: str, body: dict[str, Any]) -> None:
 
 
 def wait_until_active(client: httpx.Client, management: str, name: str) -> None:
-    """Wait until this DC shows the subscription as ACTIVE. Raises DemoFailed."""
+    """Wait until this datacentre shows the subscription as ACTIVE. Raises DemoFailed."""
     url = f"{management}/topics/{TOPIC}/subscriptions/{name}/state"
     clock = SystemClock()
     deadline_s = clock.monotonic_s() + SHOWN_WITHIN_S
@@ -258,7 +262,7 @@ def wait_until_active(client: httpx.Client, management: str, name: str) -> None:
 
 
 def wait_until_settled(files: list[DeliveryFile], expected: set[str], cluster: Child) -> None:
-    """Wait until each subscriber accepted each message, or nothing moves any more."""
+    """Wait until each subscriber has accepted each message, or there is no more progress."""
     clock = SystemClock()
     began_s = moved_s = clock.monotonic_s()
     before = -1
@@ -286,7 +290,7 @@ def wait_until_settled(files: list[DeliveryFile], expected: set[str], cluster: C
 
 
 def count_stored(management: str) -> int | None:
-    """How many records this DC's log holds of the topic; None where it cannot be read."""
+    """The number of the topic's records in this datacentre's log; None if it cannot be read."""
     url = f"{management}/topics/{TOPIC}/messages"
     params = {"from": "beginning", "follow": "false"}
     try:
@@ -299,7 +303,7 @@ def count_stored(management: str) -> int | None:
 
 
 def verify(limit: int | None, files: list[DeliveryFile]) -> int:
-    """Let the independent program say what is missing; its exit code."""
+    """Run the independent verifier; return its exit code."""
     command = [sys.executable, str(HERE / "verify.py"), str(FLIGHTS)]
     command += [str(each.path) for each in files]
     if limit is not None:

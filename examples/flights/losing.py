@@ -1,4 +1,6 @@
-"""A node that delivers is lost while it does: who runs what before and after, and who waited."""
+"""Loses a delivering node under load: who delivers what before and after, and how long others
+waited.
+"""
 
 import os
 import signal
@@ -23,12 +25,12 @@ TAKEN_OVER_WITHIN_S = 30.0
 _LOOK_S = 0.05
 
 Work = dict[str, dict[str, tuple[int, ...]]]
-"""For each node of a datacentre the partitions of each subscription that it delivers."""
+"""By node of a datacentre, the partitions of each subscription that it delivers."""
 
 
 @dataclass(frozen=True)
 class Victim:
-    """A consuming node of the first datacentre; `end` takes it away without a word to anybody."""
+    """A consuming node of the first datacentre; `end` removes it without warning."""
 
     node: str
     end: Callable[[], None]
@@ -37,8 +39,8 @@ class Victim:
 
 @dataclass
 class Loss:
-    """What was seen of it. `seconds`: until all of the work was somebody else's; None: it never
-    was, in the time that it was watched.
+    """What was observed. `seconds`: until others had taken over all its work; None if they did not
+    in the observed time.
     """
 
     victim: Victim
@@ -49,10 +51,10 @@ class Loss:
 
 
 def victim_of(ready: dict[str, Any], process: int) -> Victim | None:
-    """Of the datacentres of a ready line; None where it names no two nodes to choose from.
+    """A node of the datacentres in a ready line; None if it has fewer than two.
 
-    Nodes with processes of their own are killed. Those in one process, `hermes dev`, are taken out
-    of it: SIGUSR1 drops the last one.
+    Nodes with their own processes are killed. In `hermes dev`, which is one process, SIGUSR1 drops
+    the last node.
     """
     nodes = ready["dcs"][0].get("consumers", [])
     if len(nodes) < 2:
@@ -73,8 +75,8 @@ def lose_while_publishing(
     rate_per_s: float,
     victim: Victim,
 ) -> Loss:
-    """Publish the flights, take the node away in the middle of it, and wait until others deliver
-    what was its work. Raises Unreachable, also where the first datacentre's management is.
+    """Publish the flights, remove the node in the middle, and wait until others deliver its part.
+    Raises Unreachable, also if the first datacentre's management is.
     """
     return guest.run(_lose, flights, dcs, topic, console, rate_per_s, victim)
 
@@ -119,7 +121,7 @@ async def _lose(
 
 
 async def work_of(client: httpx.AsyncClient, dc: Datacentre) -> Work:
-    """Who runs what in a datacentre, as its management says; a node that runs nothing is named."""
+    """Who delivers what in a datacentre, by its management; includes idle nodes."""
     try:
         answer = await client.get(f"{dc.management}/balancer")
         answer.raise_for_status()
@@ -135,7 +137,7 @@ async def work_of(client: httpx.AsyncClient, dc: Datacentre) -> Work:
 
 
 def is_taken_over(before: Work, after: Work, lost: str) -> bool:
-    """Whether all that was somebody's is somebody's again, and nothing the lost node's."""
+    """True if all work has an owner again, and the lost node has none."""
     if lost in after:
         return False
     return _partitions(before) <= _partitions(after)
@@ -151,7 +153,7 @@ def _partitions(work: Work) -> set[tuple[str, int]]:
 
 
 def show_loss(console: Console, dc: str, loss: Loss, files: list[DeliveryFile]) -> None:
-    """The table of who ran what before and after, and what the subscribers noticed."""
+    """Print who delivered what before and after, and what the subscribers noticed."""
     victim = loss.victim
     table = Table(
         title=f"Who delivers what in {dc}: subscriber and partitions", title_justify="left"

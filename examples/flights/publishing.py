@@ -30,7 +30,7 @@ RETRIES = 5
 
 
 def progress(console: Console) -> Progress:
-    """The bars of this demonstration."""
+    """The demonstration's progress bars."""
     return Progress(
         TextColumn("{task.description:>14}"),
         BarColumn(),
@@ -43,7 +43,7 @@ def progress(console: Console) -> Progress:
 def shares_of(
     flights: list[tuple[int, bytes]],
 ) -> tuple[list[OutgoingMessage], list[OutgoingMessage]]:
-    """EWR's flights, and JFK's and LGA's; the key is the aircraft's, where it is known."""
+    """EWR's flights, and JFK's and LGA's. The key is the aircraft's number, if known."""
     newark: list[OutgoingMessage] = []
     others: list[OutgoingMessage] = []
     for number, row in flights:
@@ -55,8 +55,8 @@ def shares_of(
 
 @dataclass(frozen=True)
 class Datacentre:
-    """Where one datacentre is reached: its frontends' and its management's base URLs, and where its
-    log is, as `hermes spark` names it; "" where nobody says.
+    """The addresses of one datacentre: base URLs of its frontends and its management, and its log
+    as `hermes spark` names it, an empty string if unknown.
     """
 
     name: str
@@ -66,15 +66,15 @@ class Datacentre:
 
 
 class Share(NamedTuple):
-    """What one frontend is sent, over so many connections."""
+    """What one frontend is sent, over how many connections."""
 
     messages: list[OutgoingMessage]
     connections: int
 
 
 def datacentres_of(ready: dict[str, Any]) -> list[Datacentre]:
-    """Those of a ready line; one without `frontends` has the one that `publish` names, one without
-    `log` an embedded log below `data`.
+    """The datacentres in a ready line. `publish` is used if there are no `frontends`, and an
+    embedded log below `data` if there is no `log`.
     """
     data = ready.get("data")
     return [
@@ -95,10 +95,11 @@ async def publish_all(
     console: Console,
     rate_per_s: float,
 ) -> tuple[list[Outcome], float]:
-    """Publish every row, dealt out to its datacentre's frontends; the outcomes and the seconds.
+    """Publish every row, distributed over its datacentre's frontends. Return the outcomes and
+    seconds.
 
-    `rate_per_s` rows are sent in a second, in the order given; 0: as fast as they are answered.
-    Raises Unreachable.
+    Sends `rate_per_s` rows a second in the given order; 0: as fast as they are answered. Raises
+    Unreachable.
     """
     clock = SystemClock()
     outcomes: list[Outcome] = []
@@ -134,7 +135,7 @@ async def publish_all(
 async def stream(
     share: list[OutgoingMessage], first: int, rate_per_s: float
 ) -> AsyncGenerator[OutgoingMessage, None]:
-    """A list as a source of messages, each when it is due by its distance from the row `first`."""
+    """Yield the messages, each when it is due by its distance from the row `first`."""
     began_s = trio.current_time()
     for message in share:
         if rate_per_s:

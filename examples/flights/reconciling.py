@@ -1,4 +1,4 @@
-"""The first verdict: Spark compares both datacentres' logs with what was acknowledged."""
+"""The first proof: Spark compares both datacentres' logs with the acknowledged messages."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ _LOST = 1
 
 
 def spark_is_missing() -> str:
-    """Why the reconciliation cannot be made here, and what helps; "" where it can."""
+    """Why the reconciliation cannot run here, and the remedy. Empty string if it can."""
     try:
         from hermes_spark.session import require_spark
 
@@ -34,13 +34,13 @@ def reconcile(
     report: Path,
     console: Console,
 ) -> bool:
-    """Make it, show its result and the report's path; False when something is lost.
+    """Reconcile, and show the result and the report's path. False if something is lost.
 
-    Without Spark, or where the logs' places are not known, one line says so: True.
+    Without Spark, or if the logs are unknown, prints a line that says so and returns True.
     """
     reason = spark_is_missing()
     if reason or not all(dc.log for dc in dcs):
-        # The way out has brackets, and is a command to copy.
+        # The remedy has brackets, and is a command to copy.
         line = f"no reconciliation by Spark: {reason or 'the logs are not named'}"
         console.print(line, markup=False, soft_wrap=True)
         return True

@@ -2,7 +2,7 @@
 
     python sinks.py DIRECTORY
 
-Prints one JSON line when ready; writes DIRECTORY/A.ndjson, B.ndjson and C.ndjson until SIGTERM.
+Prints one JSON line when ready. Writes DIRECTORY/A.ndjson, B.ndjson and C.ndjson until SIGTERM.
 """
 
 import json
@@ -26,7 +26,7 @@ RULES = {
 
 
 async def main(directory: Path) -> None:
-    """Serve until SIGTERM; what was taken is in the files when this returns."""
+    """Serve until SIGTERM. When this returns, the files have everything that was accepted."""
     clock = SystemClock()
     stopped = trio.Event()
     ready = []

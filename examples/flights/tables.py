@@ -1,4 +1,4 @@
-"""The tables at the end: what became of the messages, and how long it took."""
+"""The tables at the end: what became of the messages, and their latencies."""
 
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +15,7 @@ def show(
     stored: dict[str, int | None],
     files: list[DeliveryFile],
 ) -> None:
-    """Print two tables: what became of the messages, and how long it took at that rate."""
+    """Print two tables: the messages' fates, and their latencies at that rate."""
     accepted = [each for each in outcomes if each.is_accepted]
     sent_ms = {each.message_id: each.sent_ms for each in accepted}
     counts = Table(title="Messages", title_justify="left")

@@ -1,8 +1,8 @@
-"""Runs a compose file's services as local processes and says so as `hermes dev --json` does.
+"""Runs a compose file's services as local processes and reports ready as `hermes dev --json` does.
 
     python topology.py COMPOSE_FILE --data DIR [--network CIDR]
 
-Prints one JSON line when all are healthy, with the URLs of each datacentre; ends them at SIGTERM.
+Prints one JSON line with the URLs of each datacentre when all are healthy; ends them at SIGTERM.
 """
 
 import argparse
@@ -19,8 +19,8 @@ PUBLISH_PORT, MANAGEMENT_PORT, KAFKA_PORT = 8080, 8090, 9092
 
 
 def datacentres(topology: Topology) -> list[dict[str, object]]:
-    """Name, management, frontends, consuming nodes and log of each datacentre, by its services'
-    names.
+    """Name, management, frontends, consuming nodes and log of each datacentre, derived from its
+    services' names.
     """
     found: list[dict[str, object]] = []
     for name, service in topology.services.items():
@@ -51,7 +51,7 @@ def datacentres(topology: Topology) -> list[dict[str, object]]:
 
 
 def main() -> int:
-    """Start, say so, wait for SIGTERM, end. Whatever was started is ended in all cases."""
+    """Start, report ready, wait for SIGTERM, end. All started processes are ended in any case."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("--data", type=Path, required=True)
@@ -72,12 +72,12 @@ def main() -> int:
 
 
 def open_topology(options: argparse.Namespace) -> Topology:
-    """The whole file."""
+    """The topology of the whole file."""
     return Topology(options.file, data=options.data, network=options.network, say=_say_to_stderr)
 
 
 def _interrupt(*_: object) -> None:
-    # A second one must not keep what was started from being ended.
+    # A second signal must not prevent the processes from being ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt
 

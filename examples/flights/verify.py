@@ -1,11 +1,11 @@
-"""Says which rows of the input no subscriber file shows as accepted; standard library only.
+"""Lists rows of the input that a subscriber file does not show as accepted; standard library only.
 
     python verify.py INPUT.ndjson[.gz] [--limit N] SINK.ndjson...
 
-A row is there when a delivery with its exact body was answered with 2xx. Equal rows need as many
-different message ids. The hash of each body is computed here, not taken from the file. Exit code
-1 when a row is missing, or when a body was delivered that is in no row; 2 when there is no row to
-look for. The last line is `missing N`.
+A row counts as accepted if a delivery with exactly its body was answered 2xx. Equal rows need that
+many different message ids. Each body's hash is computed here, not taken from the file. Exit code 1
+if a row is missing, or a delivered body is in no row; 2 if the input has no row. The last line is
+`missing N`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SHOWN_MAX = 5
 
 @dataclass
 class Finding:
-    """What one subscriber's file says. `missing` holds line numbers of the input."""
+    """The result for one subscriber's file. `missing` has line numbers of the input."""
 
     accepted: int = 0
     refused: int = 0
@@ -34,7 +34,7 @@ class Finding:
 
 
 def rows(path: Path, limit: int | None) -> Iterator[tuple[int, bytes]]:
-    """The input's rows with their line numbers, from 1; empty lines are no rows."""
+    """The input's rows with line numbers from 1, without empty lines."""
     taken = 0
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -48,7 +48,7 @@ def rows(path: Path, limit: int | None) -> Iterator[tuple[int, bytes]]:
 
 
 def compare(expected: list[tuple[int, bytes]], sink: Path) -> Finding:
-    """Hold one subscriber's file against the rows."""
+    """Compare one subscriber's file with the rows."""
     finding = Finding()
     lines_of: dict[str, list[int]] = {}
     for number, row in expected:
@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     expected = list(rows(options.input, options.limit))
     if not expected:
-        # Nothing is missing of nothing: that would be no proof.
+        # An empty input would prove nothing.
         parser.error(f"there is no row to look for in {options.input}")
     missing = foreign = 0
     for sink in options.sinks:

@@ -1,1 +1,1 @@
-"""The balance of work: which node runs which subscription."""
+"""Load balancing: which node consumes which partitions of which subscription."""

@@ -1,9 +1,10 @@
-"""Runs a consumer for each subscription that this node owns by the coordination log, and says why
-the others do not run here.
+"""Runs a consumer for each grant that this node has in the coordination log, and says why its other
+subscriptions do not run.
 
-Grants and metadata say what should run. Consumers are started, changed or stopped accordingly, and
-what they leave is released. A consumer never gives up: it backs off up to five minutes, and nobody
-else notices. When the node's life in the log is over, all end at once.
+Grants and metadata determine what should run. Consumers are started, changed or stopped
+accordingly, and grants that are no longer used are released. A consumer never gives up: it backs
+off up to five minutes without affecting others. When the node loses its lease, all consumers end at
+once.
 """
 
 import logging
@@ -45,11 +46,11 @@ _logger = logging.getLogger(__name__)
 
 _RELEASE_TIMEOUT_S = 1.0
 _IN_A_TURN = 25
-"""How many consumers are made or stopped in one go: a few milliseconds."""
+"""How many consumers are started or stopped before other tasks run: a few milliseconds."""
 
 
 class _Running:
-    """One started consumer: the plan it follows, and its latest life."""
+    """A started consumer: its plan and its mailbox."""
 
     def __init__(self, plan: ConsumerPlan, ref: Ref[LiveSubscription]) -> None:
         self.plan = plan
@@ -57,7 +58,9 @@ class _Running:
 
 
 class _Work:
-    """One run of the agent: who runs its consumers, and who waits for those that stop."""
+    """One run of the agent: the supervisor of its consumers, and the nursery of the tasks that stop
+    them.
+    """
 
     def __init__(self, supervisor: Supervisor, nursery: trio.Nursery) -> None:
         self.supervisor = supervisor
@@ -65,9 +68,9 @@ class _Work:
 
 
 class Agent:
-    """A node's consuming side: a consumer for each grant of this node.
+    """Runs a consumer for each grant of this node.
 
-    Stopped, it stops all consumers together, lets them commit, and says what they leave.
+    When stopped, it stops all consumers together, lets them commit, and releases their grants.
     """
 
     def __init__(
@@ -85,8 +88,8 @@ class Agent:
         on_gone: Callable[[LiveSubscription], None] = lambda _live: None,
         resting: Resting,
     ) -> None:
-        """`on_gone` is called when a subscription that ran here exists no more. `resting` looks
-        after those that are this node's and are not consumed, such as suspended ones.
+        """`on_gone` is called when a subscription that ran here has been deleted. `resting` looks
+        after subscriptions that this node owns but does not consume, such as suspended ones.
         """
         self._metadata = metadata
         self._factory = factory
@@ -101,17 +104,18 @@ class Agent:
         self._at_rest = resting
         self._usage = Usage(clock.monotonic_s(), cpu.used_s())
         self._supervisor: Supervisor | None = None
-        # The life that grants are used in; None between two lives.
+        # The lease under which grants are used now; None between two lives of the node.
         self._lease: Lease | None = None
         self._running: dict[str, _Running] = {}
-        # What this node owns in its present life: a grant is one object as long as it lasts.
+        # What this node owns under the present lease; the object stays the same while the grant
+        # lasts.
         self._owned: dict[str, Owned] = {}
-        # What has run here and does not now: bounded by the subscriptions that exist.
+        # What has run here and does not now: at most one entry for each existing subscription.
         self._stopped: dict[str, LiveSubscription] = {}
         self._consumers: dict[str, PushConsumer] = {}
-        # Why what is owned here does not run.
+        # Why owned subscriptions do not run.
         self._refusals: dict[str, Reason] = {}
-        # The last figures of each subscription of ours: they outlive its consumers.
+        # The last figures of each owned subscription; they outlive its consumers.
         self._figures: dict[str, SubscriptionFigures] = {}
         self._crashes: dict[str, Reason] = {}
         self._moving: set[str] = set()
@@ -119,10 +123,10 @@ class Agent:
         self._outbox = Outbox(metadata)
 
     async def run(self, stop: trio.Event) -> None:
-        """Run consumers until asked to stop; then stop them all, together."""
+        """Run consumers until asked to stop; then stop all of them together."""
         async with open_supervisor(self._rng, self._on_crash) as supervisor:
             with ExitStack() as life:
-                # If it crashes: until it is made anew it is asked, and nothing runs here any more.
+                # After a crash, queries find no consumers until the agent is created again.
                 life.callback(self._forget_all)
                 self._supervisor = supervisor
                 watch = life.enter_context(self._coordination.watch(self._divide))
@@ -139,19 +143,23 @@ class Agent:
                     nursery.cancel_scope.cancel()
                 await self._stop_all(supervisor, lease)
 
-    # What may be asked. None of it waits.
+    # Queries. None of them waits.
 
     def subscriptions(self) -> list[str]:
-        """The full names of the subscriptions that this node owns, delivered or not, sorted."""
+        """The full names of the subscriptions that this node owns, running or not, sorted."""
         return sorted({*self._running, *self._refusals})
 
     def has_first(self, subscription: str) -> bool:
-        """True where this node owns the part of it that does what is done once a datacentre."""
+        """True if this node owns the partitions with the tasks that are done once per
+        datacentre.
+        """
         owned = self._owned.get(subscription)
         return owned is not None and owned.is_first
 
     def figures(self, subscription: str) -> SubscriptionFigures | None:
-        """Return the figures for the status record; None if this node does not own it."""
+        """Return the figures for the status record; None if this node does not own the
+        subscription.
+        """
         refusal = self._refusals.get(subscription)
         if subscription not in self._running and refusal is None:
             self._figures.pop(subscription, None)
@@ -176,16 +184,16 @@ class Agent:
         return figures
 
     def reached(self, subscription: str) -> tuple[str, Mapping[int, int]]:
-        """Return the log topic, and for each partition here how much is settled."""
+        """Return the log topic, and the settled position of each partition owned here."""
         consumer = self._consumers.get(subscription)
         return self._at_rest.reached(subscription) if consumer is None else consumer.reached()
 
     def consumer(self, subscription: str) -> PushConsumer | None:
-        """Return the consumer that runs here, to ask it for more; None when none does."""
+        """Return the consumer that runs here; None if there is none."""
         return self._consumers.get(subscription)
 
     def suspend(self, live: LiveSubscription, reason: str) -> None:
-        """Suspend a subscription that runs here, for its endpoint is gone. Does not wait."""
+        """Suspend a subscription that runs here, because its endpoint is gone. Does not wait."""
         self._outbox.suspend(live, reason)
 
     def crash(self, subscription: str) -> None:
@@ -199,7 +207,7 @@ class Agent:
         cpu, now_s = self._cpu, self._clock.monotonic_s()
         return self._usage.loads(spent, now_s, cpu.used_s(), cpu.available(now_s))
 
-    # Following.
+    # Following metadata and grants.
 
     async def _follow_metadata(self, work: _Work) -> None:
         with self._metadata.watch() as watch:
@@ -218,8 +226,8 @@ class Agent:
             await self._reconcile_all(watch.take_nowait().subscriptions, work)
 
     def _divide(self, names: Sequence[str]) -> None:
-        """Put the shares of the rates of what is owned here in force at once: when the lease opens
-        again, others may use long since what this node is to use no more.
+        """Apply the new rate shares of owned subscriptions at once: when the lease reopens, others
+        may already be using what this node has to give up.
         """
         for name in names:
             owned, lease = self._owned.get(name), self._lease
@@ -227,7 +235,7 @@ class Agent:
                 owned.share.change(self._coordination.state.share_of(name, lease.boot))
 
     async def _live(self, work: _Work) -> None:
-        """Use what is granted in one life of the node after the other."""
+        """Use the grants of one life of the node after another."""
         while True:
             lease = await self._presence.wait_life()
             with self._presence.using(lease):
@@ -239,7 +247,9 @@ class Agent:
                 await self._abandon_all(work)
 
     async def _abandon_all(self, work: _Work) -> None:
-        """End all consumers at once, uncommitted and unsaid: others own it all by now."""
+        """End all consumers at once, without commits and releases: other nodes own everything by
+        now.
+        """
         for name in list({**self._running, **self._owned}):
             self._reconcile(name, work)
         async with trio.open_nursery() as nursery:
@@ -249,16 +259,16 @@ class Agent:
             await self._moved.wait()
 
     async def _reconcile_all(self, names: Iterable[str], work: _Work) -> None:
-        """Reconcile these, with pauses in which other tasks run."""
+        """Reconcile these subscriptions, with pauses in which other tasks run."""
         for count, name in enumerate(names, 1):
             self._reconcile(name, work)
             if count % _IN_A_TURN == 0:
                 await trio.lowlevel.checkpoint()
 
     def _reconcile(self, name: str, work: _Work) -> None:
-        """Make what runs for one subscription what should run."""
+        """Make one subscription run as it should."""
         if name in self._moving:
-            # Its stop is under way; what is wanted is looked at again after that.
+            # It is being stopped, and is reconciled again after that.
             return
         wanted, running = self._wanted(name), self._running.get(name)
         if running is None:
@@ -275,7 +285,7 @@ class Agent:
             self._update(name, wanted, running, work)
 
     def _own(self, name: str) -> Owned | None:
-        """Return this node's grant with the share that it may use; None while it may use none."""
+        """Return this node's grant with its rate share; None if it has no usable grant."""
         lease, state = self._lease, self._coordination.state
         grant = None if lease is None else state.grants_of(lease.boot).get(name)
         if (
@@ -304,7 +314,9 @@ class Agent:
         return lease is not None and self._coordination.state.must_release(lease.boot, name)
 
     def _wanted(self, name: str) -> ConsumerPlan | None:
-        """Return the plan for the consumer that should run here; None: `_refusals` may say why."""
+        """Return the plan for the consumer that should run here; None if none should, and
+        `_refusals` may say why.
+        """
         self._refusals.pop(name, None)
         catalog = self._metadata.catalog
         live = catalog.subscriptions.get(name)
@@ -326,7 +338,9 @@ class Agent:
         return None
 
     def _rest(self, name: str, wanted: ConsumerPlan | None) -> None:
-        """Keep at rest what is owned and not consumed, once its consumer has ended."""
+        """Let `Resting` look after an owned subscription that is not consumed, once its consumer
+        has ended.
+        """
         live = self._metadata.catalog.subscriptions.get(name)
         topic = None if live is None else self._metadata.catalog.topics.get(str(live.name.topic))
         owned = self._owned.get(name)
@@ -341,11 +355,11 @@ class Agent:
         else:
             self._at_rest.keep(live, topic.log_topic, owned)
 
-    # Starting, changing and stopping one.
+    # Starting, changing and stopping one consumer.
 
     def _start(self, name: str, plan: ConsumerPlan, supervisor: Supervisor) -> None:
         def make() -> PushConsumer:
-            # The latest plan, so that a restart never falls back to an old version.
+            # The latest plan, so that a restart never uses an old version.
             latest = self._running[name].plan
             consumer = self._factory.make(
                 latest.live, latest.topic, latest.owned, lambda: self._on_started(name, latest.live)
@@ -365,7 +379,7 @@ class Agent:
 
     def _update(self, name: str, wanted: ConsumerPlan, running: _Running, work: _Work) -> None:
         before, now = running.plan.live, wanted.live
-        # The stamp too: two changes that were seen as one may have suspended it and resumed it.
+        # Compare stamps too: two changes seen as one may have suspended and resumed it.
         is_changed = (now.stamp, now.subscription, now.seek) != (
             before.stamp,
             before.subscription,
@@ -377,7 +391,7 @@ class Agent:
         try:
             running.ref.tell(wanted.live)
         except (MailboxFull, MailboxClosed):
-            # It backs off and has missed many versions; a new start takes the latest.
+            # It backs off and has missed many versions; a new start uses the latest.
             self._moving.add(name)
             work.nursery.start_soon(self._stop, name, work)
 
@@ -399,7 +413,9 @@ class Agent:
         self._notify_moved()
 
     def _release(self, name: str, known: RateState | None) -> None:
-        """Free the grant, if another is to have its partitions; nothing runs under it any more."""
+        """Release the grant if another node is to have its partitions; nothing runs under it any
+        more.
+        """
         lease, owned = self._lease, self._owned.get(name)
         if lease is not None and owned is not None and self._must_release(name):
             self._at_rest.release(name)
@@ -407,7 +423,7 @@ class Agent:
             del self._owned[name]
 
     def _report_gone(self, name: str) -> None:
-        """Tell of what ran here and exists no more."""
+        """Report a subscription that ran here and has been deleted."""
         if name in self._metadata.catalog.subscriptions:
             return
         self._figures.pop(name, None)
@@ -431,8 +447,8 @@ class Agent:
         await supervisor.stop(name, grace_s=self._stop_grace_s)
         self._forget(name)
         if lease is not None and consumer is not None and not lease.is_lost:
-            # The next owners begin with what this one knew; without it the node's leaving would
-            # free the grants as well.
+            # The release passes this owner's rate on to the next ones. Without it, the node's
+            # leaving would free the grant as well.
             self._releases.say(lease, name, running.plan.owned.epoch, consumer.known())
 
     def _forget_all(self) -> None:
@@ -450,7 +466,7 @@ class Agent:
 
     def _on_crash(self, crash: Crash) -> None:
         if crash.delay_s is None and isinstance(crash.error, ActorCancelled):
-            # A stop that left it no time, as when its lease is lost, is no failure.
+            # A stop without a grace period, for example after a lost lease, is no failure.
             _logger.info("the consumer of %s was ended with pushes under way", crash.name)
             return
         _logger.error("the consumer of %s failed: %r", crash.name, crash.error)

@@ -1,4 +1,4 @@
-"""What one consumer runs by, and whether a running one can take a change over."""
+"""The plan of one consumer, and whether a running consumer can adopt a changed one."""
 
 from msgspec import Struct
 
@@ -9,14 +9,14 @@ from hermes_actors.model.topic import ContentType
 
 
 class ConsumerPlan(Struct, frozen=True):
-    """The version, the topic and the ownership by which one consumer runs, or should."""
+    """What one consumer runs with: its subscription, the topic and the ownership."""
 
     live: LiveSubscription
     topic: LiveTopic
     owned: Owned
 
     def is_same_consumer(self, other: "ConsumerPlan") -> bool:
-        """True when a running consumer can take the other plan over without a restart."""
+        """True if a running consumer can adopt the other plan without a restart."""
         return (
             self.owned is other.owned
             and self.live.incarnation == other.live.incarnation
@@ -28,8 +28,8 @@ class ConsumerPlan(Struct, frozen=True):
 
 
 def _shape(live: LiveSubscription) -> tuple[DeliveryType, ContentType, bool, str]:
-    """Return what is fixed while a consumer runs: its delivery type, what it is pushed, whether it
-    keeps order, and what is tracked of it.
+    """Return the settings that are fixed while a consumer runs: delivery type, content type,
+    whether it keeps order, and its tracking mode.
     """
     subscription = live.subscription
     policy = subscription.subscription_policy

@@ -1,4 +1,4 @@
-"""Log lines about members that are gone: lost ones as a warning, those that left as news."""
+"""Logs members that have gone: a warning if the lease expired, information if the node left."""
 
 import logging
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _logger = logging.getLogger(__name__)
 
 
 async def log_departures(coordination: Coordination) -> None:
-    """Log each departure from now on, for ever."""
+    """Log each departure from now on. Never returns."""
     with coordination.watch() as watch:
         watch.take_nowait()
         told = _newest(coordination.state.departed)
@@ -29,7 +29,9 @@ def _newest(departed: Sequence[Departed]) -> str:
 
 
 def _after(boot: str, departed: Sequence[Departed]) -> list[Departed]:
-    """The departures after that boot's, oldest first; all when it is not among them any more."""
+    """The departures after this boot's, oldest first; all of them if it is no longer in the
+    list.
+    """
     return list(takewhile(lambda each: each.boot != boot, reversed(departed)))[::-1]
 
 

@@ -1,7 +1,7 @@
-"""The actor that leads when no other node does: it says who is to own what, and takes snapshots.
+"""The actor that leads when no other node does: it plans who owns what, and takes snapshots.
 
-Each consuming node has one. The coordination log says which of them leads: a plan or a claim that
-comes too late changes nothing there.
+Each consuming node has one. The coordination log decides which of them leads: a late claim or plan
+has no effect there.
 """
 
 import logging
@@ -46,20 +46,22 @@ _FOLD_TIMEOUT_S = 2.0
 _APPEND_TIMEOUT_S = 5.0
 _PLAN_BYTES_MAX = RECORD_BYTES_MAX - 10_000
 _PLAN_ASSIGNMENTS_MAX = 250
-"""Each node folds a record in one go: so many take a few milliseconds."""
-# Bytes are base64 in JSON: 4 for each 3.
+"""Each node folds a record in one go; this many take a few milliseconds."""
+# Bytes are base64 in JSON: 4 characters for 3 bytes.
 _PART_BYTES_MAX = RECORD_BYTES_MAX * 7 // 10
 
 Planning = Callable[[CoordinationState, Workload], Generator[None, None, tuple[Assignment, ...]]]
-"""Gives the changes to what the state's targets say; none if all is well. It looks at both before
-it yields first, and yields each few milliseconds."""
+"""Computes the changes to the state's targets; empty if there are none. It reads state and workload
+before its first yield, and yields every few milliseconds.
+"""
 
 
 class Leader:
-    """Claims to lead when nobody does, and leads while the log says so. Before each record it looks
-    whether the node's lease is open.
+    """Claims the leadership when there is no leader, and leads while the log says so. It checks the
+    node's lease before each record.
 
-    `workload` gives what is to be owned; None while that is not known, and then nothing is planned.
+    `workload` returns the subscriptions to own; None while that is unknown, and then nothing is
+    planned.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Leader:
         self._is_wanted = trio.Event()
 
     def plan_soon(self) -> None:
-        """Plan before the interval is over: something in the workload has changed."""
+        """Plan before the interval is over, because the workload has changed."""
         self._is_wanted.set()
 
     async def run(self, stop: trio.Event) -> None:
@@ -101,14 +103,14 @@ class Leader:
                 nursery.cancel_scope.cancel()
 
     async def _stand_in(self, lease: Lease) -> None:
-        """Claim and lead in one life of the node."""
+        """Claim and lead during one life of the node."""
         coordination = self._coordination
         while True:
             await lease.wait_opened()
             if self._leads(lease):
                 await self._lead(lease)
             elif self._is_stopping(lease):
-                # Whatever it claims is refused until this life is over.
+                # Its claims are refused until this life is over.
                 await trio.sleep_forever()
             elif not coordination.state.leader:
                 await self._claim(lease)
@@ -136,7 +138,7 @@ class Leader:
 
     async def _lead(self, lease: Lease) -> None:
         async with open_supervisor(self._rng, self._on_crash) as supervisor:
-            # A workload that breaks the planner does not end the lead: snapshots go on.
+            # If a workload makes the planner crash, the leadership goes on, with snapshots.
             supervisor.start_task(
                 f"planner of {self._coordination.dc}",
                 lambda _stop: self._plan_regularly(lease),
@@ -159,13 +161,13 @@ class Leader:
             is_done = await self._plan(lease)
             with trio.move_on_after(self._balance_interval_s if is_done else _RETRY_S):
                 await self._is_wanted.wait()
-                # What comes together is planned together.
+                # Changes that arrive together are planned together.
                 await trio.sleep(_DEBOUNCE_S)
 
     async def _outwait_unknown_owners(self, lease: Lease) -> None:
-        """Let a lease's time pass in a log without any plan, for work that was somebody's before:
-        the log may have been deleted or emptied under owners who have not noticed yet. Nothing new
-        opens their leases.
+        """Wait for the length of a lease if the log has no plan although subscriptions were
+        consumed before. The log may have been deleted or emptied while owners have not noticed yet;
+        nothing in the new log renews their leases.
         """
         coordination = self._coordination
         while coordination.state.plan_offset < 0 and not coordination.has_listened:
@@ -184,7 +186,7 @@ class Leader:
             return
 
     async def _plan(self, lease: Lease) -> bool:
-        """Plan, and append the changes; False when it has to be tried again soon."""
+        """Plan and append the changes. False if it has to be tried again soon."""
         workload = self._workload()
         if workload is None:
             return False
@@ -195,7 +197,7 @@ class Leader:
             if state.plan_offset != base or not (self._leads(lease) and lease.is_open()):
                 return False
             await self._append(Plan(lease.boot, term, base, tuple(part)))
-            # Also if the log did not say that it has it: it may come.
+            # Wait even if the append seemed to fail: the record may still arrive.
             await self._wait_for_a_plan_after(base)
             if state.plan_offset == base:
                 return False
@@ -227,7 +229,7 @@ class Leader:
             await self._append(Snapshot(lease.boot, term, as_of, piece, part, count))
 
     async def _append(self, said: Said) -> None:
-        """Append a record; whether the log has it is seen when it is read."""
+        """Append a record. Success shows only when the record is read."""
         log, topic = self._coordination.log, self._coordination.topic
         with trio.move_on_after(_APPEND_TIMEOUT_S):
             await log.append(topic, 0, [encode(said, self._clock.now_ms())], Ack.ALL)
@@ -236,9 +238,8 @@ class Leader:
 def in_parts(
     assignments: Sequence[Assignment], count_max: int, bytes_max: int
 ) -> Iterator[Sequence[Assignment]]:
-    """The assignments in their order, in as few pieces of so many and so many bytes at the most.
-
-    An assignment that is too large is a piece by itself: the log refuses it.
+    """Split the assignments, in order, into as few parts as possible within both limits. An
+    assignment that is too large is a part by itself, and the log refuses it.
     """
     part: list[Assignment] = []
     size_bytes = 0

@@ -1,7 +1,7 @@
 """The actor that keeps a node a member: it joins, sends a heartbeat each half second, and leaves.
 
-All of that is in the coordination log and nowhere else. A node whose lease has run out (it was
-paused, or cut off) waits until nothing of that life runs any more, and joins again under a new id.
+Membership exists only in the coordination log. A node whose lease has expired (it was paused or cut
+off) waits until nothing of that life runs any more, and joins again under a new id.
 """
 
 import logging
@@ -37,13 +37,13 @@ _APPEND_TIMEOUT_S = 1.0
 _LEAVE_TIMEOUT_S = 1.0
 _UNSEEN_MAX_S = 10.0
 _TASKS_MAX = 10_000
-"""How many tasks, with long names, one record takes."""
+"""Maximum number of tasks, with long names, in one record."""
 _TASKS_IN_A_TURN = 250
-"""Rounded between two looks at others: a millisecond."""
+"""Tasks handled before other tasks run: a millisecond."""
 
 
 class NodeLoads(Struct, frozen=True):
-    """The load that a node measured since it was asked last: see `Loads`."""
+    """The load that a node has measured since the last call; see `Loads`."""
 
     cpu: float = 0.0
     cpu_available: float = 0.0
@@ -51,9 +51,11 @@ class NodeLoads(Struct, frozen=True):
 
 
 class Membership:
-    """Keeps the node a member, under the ids that `presence` shows. Make a new one for each start.
+    """Keeps the node a member, under the ids that `presence` shows. Create a new one for each
+    start.
 
-    Stop it after all who act in the node's name: its last word frees what the node had.
+    Stop it after all parts that act for the node: its last record frees everything that the node
+    owns.
     """
 
     def __init__(
@@ -78,24 +80,25 @@ class Membership:
         self._loads = loads
 
     async def run(self, stop: trio.Event) -> None:
-        """Take part until asked to stop, then leave."""
+        """Be a member until asked to stop, then leave."""
         try:
             await run_until(stop, self._live)
             await self._leave()
         finally:
-            # Nobody renews it any more.
+            # Nothing renews the lease any more.
             if self._presence.lease is not None:
                 self._presence.lease.lose()
 
     async def _live(self) -> None:
-        """Take part in one life after the other."""
+        """Be a member in one life after another."""
         coordination, presence = self._coordination, self._presence
         generation = 0
         while True:
             await presence.wait_ended()
             await coordination.wait_current()
             if generation not in (0, coordination.generation):
-                # The log is another one; others may not have noticed, and act by the old one yet.
+                # The log was replaced. Other nodes may not have noticed, and may still act by the
+                # old one.
                 await trio.sleep(2 * LEASE_MS / 1_000)
             generation = coordination.generation
             lease = Lease(self._ids.message_id(), self._clock)
@@ -107,7 +110,7 @@ class Membership:
                 await lease.wait_lost()
                 nursery.cancel_scope.cancel()
             _logger.warning(
-                "node %s was counted out in %s; what it runs is stopped, and it joins again",
+                "the lease of node %s in %s has expired; its consumers stop, and it joins again",
                 self._node,
                 coordination.dc,
             )
@@ -121,7 +124,8 @@ class Membership:
             if lease.is_open():
                 unseen_since_s = None
             is_deaf = unseen_since_s is not None and now_s - unseen_since_s > _UNSEEN_MAX_S
-            # Who speaks and cannot hear would keep what he cannot use.
+            # A node that cannot read the log but sends heartbeats would keep grants that it cannot
+            # use.
             if coordination.is_current or not is_deaf:
                 number += 1
                 said: list[Said] = [Heartbeat(boot, number)]
@@ -157,7 +161,9 @@ class Membership:
             await self._append([Leave(lease.boot)], Ack.ALL, _LEAVE_TIMEOUT_S)
 
     async def _append(self, said: list[Said], ack: Ack, timeout_s: float) -> bool:
-        """Append; True if the log says it has all. What is lost is said again in time."""
+        """Append. True if the log has confirmed all records; lost ones are repeated by later
+        calls.
+        """
         coordination, now_ms = self._coordination, self._clock.now_ms()
         records = [encode(each, now_ms) for each in said]
         generation, position = coordination.generation, coordination.state.position
@@ -175,7 +181,9 @@ def _first_offset(outcomes: Sequence[Outcome]) -> int | None:
 
 
 def _heaviest(tasks: Mapping[str, TaskLoad]) -> list[str]:
-    """Return the names of the tasks that cost something, as many as one record takes, sorted."""
+    """Return the sorted names of the tasks with any load; the heaviest ones if one record cannot
+    hold all.
+    """
     names = [name for name, load in tasks.items() if load != TaskLoad()]
     if len(names) > _TASKS_MAX:
         names = nlargest(_TASKS_MAX, names, key=lambda name: (tasks[name].cpu, name))
@@ -183,7 +191,7 @@ def _heaviest(tasks: Mapping[str, TaskLoad]) -> list[str]:
 
 
 def _rounded(load: TaskLoad) -> TaskLoad:
-    """Round to enough digits for a plan; each costs space for six hours."""
+    """Round to the digits that a plan needs, because each record is kept for six hours."""
     return TaskLoad(
         round(load.messages, 2), round(load.size_bytes), round(load.cpu, 5), round(load.used, 3)
     )

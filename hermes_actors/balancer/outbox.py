@@ -1,7 +1,7 @@
-"""Metadata changes that consumers ask for: their subscription is ACTIVE, or its endpoint is gone
-and it is SUSPENDED.
+"""Writes metadata changes for consumers: their subscription becomes ACTIVE, or SUSPENDED because
+its endpoint is gone.
 
-A suspension holds in all datacentres, whichever one's endpoint is gone.
+A suspension applies to all datacentres, whichever one's endpoint is gone.
 """
 
 import logging
@@ -26,8 +26,8 @@ _AT_ONCE_MAX = 8
 
 
 class _Wanted(Struct, frozen=True):
-    """`change` gives the change as things are now; None when there is nothing to change any more.
-    `done` is what the log says then.
+    """A requested change. `change` computes it from the current metadata; None if it is no longer
+    needed. `done` is logged after it.
     """
 
     change: Callable[[], Change | None]
@@ -35,18 +35,18 @@ class _Wanted(Struct, frozen=True):
 
 
 class Outbox:
-    """Tries each change until it is written or has become pointless. Several are tried at once, so
-    a change that cannot be written now holds up no other.
+    """Retries each change until it is written or no longer needed. Several are written at once, so
+    that one that fails does not delay the others.
     """
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
-        # The newest of each subscription and kind: bounded by their number.
+        # The newest change of each kind for each subscription.
         self._wanted: dict[str, _Wanted] = {}
         self._has_more = trio.Event()
 
     def activate(self, live: LiveSubscription) -> None:
-        """A consumer of this version has started here. Does not wait."""
+        """Mark this version as active, because a consumer has started here. Does not wait."""
         if self._metadata.dc not in live.active_in:
             self._want(f"active {live.name}", _Wanted(lambda: self._activation(live)))
 
@@ -56,7 +56,7 @@ class Outbox:
         self._want(f"suspended {live.name}", _Wanted(lambda: self._suspension(live, reason), done))
 
     async def run(self) -> None:
-        """Write down what is wanted, for ever."""
+        """Write the requested changes. Never returns."""
         limiter = trio.CapacityLimiter(_AT_ONCE_MAX)
         at_work: set[str] = set()
         async with trio.open_nursery() as nursery:
@@ -85,7 +85,7 @@ class Outbox:
         at_work.discard(what)
 
     async def _change(self, what: str, wanted: _Wanted) -> bool:
-        """Write one change; True when it is written, or must not be."""
+        """Write one change. True if it is written or no longer needed."""
         change = wanted.change()
         if change is None:
             return True
@@ -95,7 +95,7 @@ class Outbox:
             _logger.warning("%s: not written yet: %s", what, error.message)
             return False
         if isinstance(outcome, Rejected):
-            # Somebody else's change came between: look again at what it is now.
+            # Another change came first: compute this one again.
             return False
         if wanted.done:
             _logger.warning("%s", wanted.done)
@@ -105,14 +105,15 @@ class Outbox:
         dc, latest = self._metadata.dc, self._latest(live)
         if latest is None or dc in latest.active_in:
             return None
-        # The precondition keeps a late activation from outliving its subscription.
+        # The precondition prevents a late activation after the subscription is deleted.
         alive = Alive(subscription_key(live.name), live.incarnation)
         return put(activation_key(live.name, dc), activation_body(live.incarnation), alive)
 
     def _suspension(self, live: LiveSubscription, reason: str) -> Change | None:
         latest = self._latest(live)
         if latest is None or latest.subscription != live.subscription:
-            # It has been changed since: its consumer tries again, and asks again if need be.
+            # It has been changed since: its consumer tries the new version, and asks again if need
+            # be.
             return None
         key = subscription_key(latest.name)
         suspended = replace(latest.subscription, state=SubscriptionState.SUSPENDED)
@@ -120,6 +121,8 @@ class Outbox:
         return put(key, body, StampIs(key, latest.stamp))
 
     def _latest(self, live: LiveSubscription) -> LiveSubscription | None:
-        """The subscription as it is now; None if it is gone, or is another one of that name."""
+        """The subscription's current version; None if it has been deleted, or deleted and created
+        again.
+        """
         latest = self._metadata.catalog.subscriptions.get(str(live.name))
         return None if latest is None or latest.incarnation != live.incarnation else latest

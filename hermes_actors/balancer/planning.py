@@ -1,5 +1,5 @@
-"""The leader's planner: it makes the planner's problem of the log's state and the workload, and
-assignments of the answer. Shares of the rate follow what owners use.
+"""The leader's planner: it translates the log's state and the workload into a planning problem, and
+the solution into assignments. It also adjusts rate shares to what owners use.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -28,7 +28,9 @@ _NOBODY = Ownership()
 
 
 class Ownable(Struct, frozen=True):
-    """A subscription that is to be owned. `constraint` is how many owners somebody asked for."""
+    """A subscription that needs owners. `constraint` is the number of owners that an administrator
+    has set.
+    """
 
     partitions: int
     constraint: int | None = None
@@ -36,10 +38,10 @@ class Ownable(Struct, frozen=True):
 
 
 class Workload(Struct, frozen=True):
-    """The subscriptions that are to be owned, by name, and the names of draining nodes.
+    """The subscriptions that need owners, by name, and the names of draining nodes.
 
-    `has_run`: some of it was consumed here at some time. Then nodes may own it of which a new or
-    cut log tells nothing.
+    `has_run`: something was consumed here before, so nodes may own it even if a new or truncated
+    log does not show that.
     """
 
     subscriptions: Mapping[str, Ownable]
@@ -48,10 +50,10 @@ class Workload(Struct, frozen=True):
 
 
 class WorkloadPlanner:
-    """Plans by measured weights. `rate_of` tells a subscription's maximum rate, in messages a
-    second; 0 when it has none.
+    """Plans by measured weights. `rate_of` returns a subscription's maximum rate in messages a
+    second; 0 if it has none.
 
-    Its memory smooths what is measured; a new leader's begins with what the log says.
+    It remembers measurements to smooth them. A new leader begins with those in the log.
     """
 
     def __init__(self, settings: PlannerSettings, rate_of: Callable[[str], float]) -> None:
@@ -63,8 +65,8 @@ class WorkloadPlanner:
     def plan(
         self, state: CoordinationState, workload: Workload
     ) -> Generator[None, None, tuple[Assignment, ...]]:
-        """The changes to what the state's targets say; none if all is well."""
-        # All that is looked at, at once: the log goes on while it is thought about.
+        """Compute the changes to the state's targets; empty if there are none."""
+        # Copy everything now: the state changes while the planner runs.
         ownerships = dict(state.subscriptions)
         members = list(state.members.values())
         gone = {departed.boot: departed.node for departed in state.departed}
@@ -117,7 +119,7 @@ class WorkloadPlanner:
         return tuple(assignments)
 
     def _share(self, name: str, ownership: Ownership) -> list[Assignment]:
-        """Return other shares for owners that stay, where one that needs more can have more."""
+        """Return new shares for owners that stay, if an owner that needs more can have more."""
         used = {grant.boot: grant.load.used for grant in ownership.grants if grant.load is not None}
         uses = {each.boot: Use(each.share, used.get(each.boot)) for each in ownership.targets}
         shares = share_out(self._rate_of(name), uses)
@@ -144,7 +146,8 @@ def _carried(ownerships: dict[str, Ownership], weights: dict[str, float]) -> dic
     """The weight of what each boot owns."""
     carried: dict[str, float] = {}
     for name, ownership in ownerships.items():
-        # What a node had that is gone is nobody's yet: what the others carry is still their part.
+        # The partitions of a lost node have no owner yet; the others still carry only their own
+        # part.
         owned = sum(len(grant.partitions) for grant in ownership.grants)
         count = max(owned, sum(len(target.partitions) for target in ownership.targets))
         for grant in ownership.grants:

@@ -9,24 +9,24 @@ from hermes_actors.coordination.lease import Lease
 
 
 class Presence:
-    """The node's present life, for those who act in it. `Membership` begins and ends lives.
+    """The node's present life, for the parts that act in it. `Membership` begins and ends lives.
 
-    A new life begins only when nobody uses the one before any more.
+    A new life begins only when no part uses an earlier one any more.
     """
 
     def __init__(self) -> None:
         self.lease: Lease | None = None
-        """That of the present life; None before the first. It may be closed, or lost."""
+        """The lease of the present life; None before the first. It may be closed or lost."""
         self._uses: dict[Lease, int] = {}
         self._changed = trio.Event()
 
     @property
     def boot(self) -> str:
-        """The id of the present life; "" before the first."""
+        """The boot id of the present life; empty string before the first."""
         return "" if self.lease is None else self.lease.boot
 
     async def wait_life(self) -> Lease:
-        """Wait for a life that is not lost."""
+        """Wait for a life whose lease is not lost."""
         await trio.lowlevel.checkpoint()
         while self.lease is None or self.lease.is_lost:
             await self._changed.wait()
@@ -34,8 +34,8 @@ class Presence:
 
     @contextmanager
     def using(self, lease: Lease) -> Iterator[Lease]:
-        """Keep any other life from beginning until the block ends: the caller acts in this one, or
-        puts it away.
+        """Prevent a new life during the block, in which the caller acts in this life or cleans up
+        after it.
         """
         self._uses[lease] = self._uses.get(lease, 0) + 1
         try:
@@ -46,15 +46,15 @@ class Presence:
                 del self._uses[lease]
                 self._notify()
 
-    # What follows is for the membership.
+    # For the membership.
 
     def begin(self, lease: Lease) -> None:
-        """Begin a new life."""
+        """Begin a new life with this lease."""
         self.lease = lease
         self._notify()
 
     async def wait_ended(self) -> None:
-        """Wait until nobody uses any life."""
+        """Wait until no life is in use."""
         await trio.lowlevel.checkpoint()
         while self._uses:
             await self._changed.wait()

@@ -1,7 +1,8 @@
-"""Appends releases of grants, again and again until the coordination log has them.
+"""Appends releases of grants, and repeats them until they are in the coordination log.
 
-An append that seemed to fail may still come: from the first try on nothing runs under that grant
-any more, whatever the leader plans meanwhile. So this outlives the agent, which may be restarted.
+An append that seemed to fail may still arrive. So nothing may run under a grant after the first
+attempt, whatever the leader plans meanwhile. Therefore this outlives the agent, which may be
+restarted.
 """
 
 import logging
@@ -33,28 +34,30 @@ class _Free(Struct, frozen=True):
 
 
 class Releases:
-    """The releases that are to be said, and the actor that says them. Made once for each node."""
+    """The pending releases, and the actor that appends them. Created once for each node."""
 
     def __init__(self, coordination: Coordination, clock: Clock) -> None:
         self._coordination = coordination
         self._clock = clock
-        # One for each grant of the present life: bounded by the subscriptions that exist.
+        # One for each grant of the present life.
         self._free: dict[str, _Free] = {}
         self._is_wanted = trio.Event()
 
     def say(self, lease: Lease, subscription: str, epoch: int, rate: RateState | None) -> None:
-        """Say that nothing runs under this grant any more, nor ever will. Does not wait."""
+        """Release this grant: nothing runs under it any more, and nothing may again. Does not
+        wait.
+        """
         self._free[subscription] = _Free(lease, subscription, epoch, rate)
         self._is_wanted.set()
 
     def is_said(self, lease: Lease, subscription: str, epoch: int) -> bool:
-        """True while this grant must not be used any more, though the log may still show it."""
+        """True if this grant has been released, though the log may still show it."""
         free = self._free.get(subscription)
         return free is not None and (free.lease, free.epoch) == (lease, epoch)
 
     async def stop(self, lease: Lease) -> None:
-        """Say that the node is about to leave, before what it has is released; then others can have
-        each subscription as soon as it is. Without that word they wait until the node has left.
+        """Announce that the node will leave, before its grants are released. Then other nodes can
+        take each subscription as soon as it is released, instead of when the node has left.
         """
         coordination = self._coordination
         member = coordination.state.members.get(lease.boot)
@@ -69,7 +72,7 @@ class Releases:
         await run_until(stop, self._work)
 
     async def flush(self) -> None:
-        """Return when all that has been said is in the log. Cancel it when that takes too long."""
+        """Return when all releases are in the log. The caller limits the time."""
         while await self._append_some():
             pass
 
@@ -78,12 +81,12 @@ class Releases:
             await self._is_wanted.wait()
             self._is_wanted = trio.Event()
             if await self._append_some():
-                # A word that was lost is said again.
+                # Check again: a lost record is repeated.
                 self._is_wanted.set()
                 await trio.sleep(_PAUSE_S)
 
     async def _append_some(self) -> bool:
-        """Append what the log does not show yet; False when there is nothing."""
+        """Append releases that the log does not show yet. False if there are none."""
         coordination = self._coordination
         for name in [name for name, free in self._free.items() if not self._is_owned(free)]:
             del self._free[name]
@@ -102,6 +105,6 @@ class Releases:
         return True
 
     def _is_owned(self, free: _Free) -> bool:
-        """True while the log still shows the grant, in a life that is not over."""
+        """True while the log still shows the grant, under a lease that is not lost."""
         grant = self._coordination.state.grants_of(free.lease.boot).get(free.subscription)
         return not free.lease.is_lost and grant is not None and grant.epoch == free.epoch

@@ -1,4 +1,4 @@
-"""The load of a node's tasks since it was asked for last. Pure: times are arguments."""
+"""Measures the load of a node's tasks since the last call. Pure: times are arguments."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -8,29 +8,30 @@ from hermes_actors.coordination.commands import TaskLoad
 from hermes_actors.coordination.owned import Spent
 
 _MESSAGE_BYTES = 4_096
-"""How many bytes cost about as much as handling one message does."""
+"""This many bytes cost about as much as handling one message."""
 _MESSAGE_CPU_S_MAX = 0.0005
-"""The most that a message costs: what an idle node does for itself is no subscription's."""
+"""Maximum CPU attributed to a message; what an idle node uses otherwise belongs to no subscription.
+"""
 
 
 class NodeCpu(Protocol):
-    """The CPU of the machine that the node's process uses and may use."""
+    """The CPU that the node's process uses, and may use."""
 
     @property
     def cores(self) -> float:
-        """How many cores the process may use."""
+        """The number of cores that the process may use."""
 
     def used_s(self) -> float:
         """Return the CPU time that the process has used, in seconds."""
 
     def available(self, now_s: float) -> float:
-        """Return how many cores the machine leaves the process now; `now_s` is monotonic."""
+        """Return how many cores the machine leaves for the process; `now_s` is monotonic."""
 
 
 class Usage:
-    """Makes loads of the differences between what tasks have done in all.
+    """Computes loads as differences between totals.
 
-    The process' CPU is divided by what each task did, a message and its bytes together.
+    The CPU of the process is divided among tasks in proportion to their work: messages and bytes.
     """
 
     def __init__(self, now_s: float, cpu_s: float) -> None:
@@ -41,8 +42,8 @@ class Usage:
     def loads(
         self, spent: Mapping[str, Spent], now_s: float, cpu_s: float, cores: float
     ) -> NodeLoads:
-        """Return the loads since the last call, by the process' CPU time and the `cores` left to
-        it.
+        """Return the loads since the last call. `cpu_s` is the process' total CPU time, `cores`
+        what the machine leaves for it.
         """
         elapsed_s = max(1e-3, now_s - self._now_s)
         cpu = max(0.0, cpu_s - self._cpu_s) / elapsed_s
@@ -63,7 +64,7 @@ class Usage:
 
 
 def _since(now: Spent, before: Spent | None) -> Spent:
-    """Return what was done between; a consumer that was made anew has counted from zero again."""
+    """Return what was done in between; a consumer that was created again counts from zero."""
     if before is None or now.taken < before.taken or now.size_bytes < before.size_bytes:
         return now
     return Spent(now.taken - before.taken, now.size_bytes - before.size_bytes, now.allowed)
@@ -74,7 +75,9 @@ def _work(done: Spent) -> float:
 
 
 def _used(done: Spent, elapsed_s: float) -> float:
-    """The part of its rate that the task needed. A share of nothing is not enough for anything."""
+    """The part of its allowed rate that the task used. If nothing was allowed, all of it counts as
+    used.
+    """
     if done.allowed <= 0:
         return 1.0 if done.allowed == 0 else 0.0
     return min(1.0, done.taken / (done.allowed * elapsed_s))

@@ -1,7 +1,8 @@
-"""What the leader has to place: the datacentre's subscriptions and their topics' partitions.
+"""The leader's workload: the datacentre's subscriptions, and the number of partitions of their
+topics.
 
-Only the log knows how many partitions a topic has. The leader's node alone asks it, one topic after
-the other. What has owners already is known by what they own.
+Only the log knows the partitions of a topic. Only the leader's node asks it, one topic after
+another. If a subscription already has owners, their partitions are used until then.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.backoff import backoff_s
 
 _ROUND_S = 20.0
-"""How long it may take until partitions that were added are noticed, with few topics."""
+"""How long it may take to notice added partitions, with few topics."""
 _PAUSE_MIN_S = 0.05
 _TROUBLE_PAUSE_MIN_S, _TROUBLE_PAUSE_MAX_S = 0.1, 5.0
 _ASKED_AT_ONCE = 16
@@ -30,7 +31,7 @@ _ANSWER_TIMEOUT_S = 5.0
 
 
 class Workloads:
-    """What a node's leader asks what there is to be owned, and the actor behind it."""
+    """The workload for a node's leader, and the actor that keeps it up to date."""
 
     def __init__(self, metadata: Metadata, coordination: Coordination, presence: Presence) -> None:
         self._metadata = metadata
@@ -38,30 +39,30 @@ class Workloads:
         self._presence = presence
         self.on_change: Callable[[], None] = lambda: None
         """Called at each change; it must not wait."""
-        # By log topic, of the live topics with subscriptions.
+        # By log topic, for live topics with subscriptions.
         self._partitions: dict[str, int] = {}
         self._is_wanted = trio.Event()
 
     def current(self) -> Workload | None:
-        """Return the whole workload; None while the metadata of this datacentre is not known."""
+        """Return the whole workload; None while this datacentre's own metadata is unknown."""
         return workload_of(self._metadata, self._coordination.state, self._partitions)
 
     async def run(self, stop: trio.Event) -> None:
-        """Follow until asked to stop."""
+        """Keep the workload up to date until asked to stop."""
         await run_until(stop, self._follow, self._look_up)
 
     async def _follow(self) -> None:
         with self._metadata.watch() as watch:
             while await watch.wait():
                 changes = watch.take_nowait()
-                # Of the others constraints and draining nodes count; to look costs little.
+                # Constraints and draining nodes matter too; checking again is cheap.
                 if not all(isinstance(change, GroupChanged) for change in changes):
                     self._is_wanted.set()
                     self.on_change()
 
     async def _look_up(self) -> None:
-        """While this node leads, know the partitions of each topic: of new ones at once, of all
-        others in turn.
+        """While this node leads, look up the partitions of each topic: new topics at once, all
+        others one after another.
         """
         failed = 0
         while True:
@@ -77,7 +78,7 @@ class Workloads:
                 failed = 0
                 wait_s = max(_PAUSE_MIN_S, _ROUND_S / max(1, len(topics)))
             else:
-                # It is being made, or the log is away.
+                # The topic is being created, or the log is unavailable.
                 wait_s = backoff_s(failed, 0.5, _TROUBLE_PAUSE_MIN_S, _TROUBLE_PAUSE_MAX_S)
                 failed += 1
             with trio.move_on_after(wait_s) as pause:
@@ -105,7 +106,7 @@ class Workloads:
 
     async def _ask(self, log_topic: str) -> None:
         before = found = self._partitions.get(log_topic, 0)
-        # One that is not answered for must not keep the others from having owners.
+        # A topic without an answer must not keep the others from having owners.
         with suppress(LogUnavailable, UnknownTopic), trio.move_on_after(_ANSWER_TIMEOUT_S):
             found = len(await self._metadata.log.positions(log_topic, EARLIEST))
         if found:
@@ -118,12 +119,14 @@ class Workloads:
 def workload_of(
     metadata: Metadata, state: CoordinationState, partitions: Mapping[str, int]
 ) -> Workload | None:
-    """Return the whole workload; None while the metadata of this datacentre is not known.
-    `partitions` has what was looked up, by log topic; else a subscription has as many as its owners
-    are to have, and one that has neither is left out for now.
+    """Return the whole workload; None while this datacentre's own metadata is unknown.
+
+    `partitions` has the numbers looked up, by log topic. Without one, a subscription has as many
+    partitions as its owners are to have; without owners too, it is left out for now.
     """
     catalog = metadata.catalog
-    # A stand-in's need not know all, and what it does not know would be taken from its owners.
+    # A stand-in from another datacentre may be incomplete, and subscriptions missing from it would
+    # lose their owners.
     if not metadata.is_own:
         return None
     constraints = catalog.constraints

@@ -1,5 +1,5 @@
-"""The opening of all senders, for the life of a node, from its configuration; and which of them
-pushes a subscription's messages, chosen anew for each version of it.
+"""Opens a node's senders from its configuration, and chooses the sender for each version of a
+subscription.
 """
 
 import logging
@@ -38,29 +38,31 @@ from hermes_actors.telemetry.metrics import Metrics
 _logger = logging.getLogger(__name__)
 
 WAITING_FOR_TOKENS_MAX = 10_000
-"""Pushes of a node that may wait for OAuth tokens at once, and requests for tokens."""
+"""Maximum number of pushes of a node that wait for OAuth tokens, and of token requests."""
 
 
 @asynccontextmanager
 async def open_senders(
     config: ConsumersConfig, provider_of: ProviderOf, metrics: Metrics
 ) -> AsyncIterator[Callable[[LiveSubscription], Sender]]:
-    """Open the senders and give a subscription's: plain HTTP/1.1 by our own sender, HTTP/2 and what
-    goes through a proxy by httpx' transport, other schemes by plug-ins; with OAuth tokens where a
-    subscription says so.
+    """Open all senders and yield the function that chooses a subscription's sender.
 
-    `provider_of` finds a provider of tokens by its name. Raises StartupError.
+    Plain HTTP/1.1 goes through our own sender; HTTP/2 and proxied requests through httpx'
+    transport; other schemes through plug-ins. A subscription with an OAuth policy gets a token for
+    its pushes.
+
+    `provider_of` finds a token provider by its name. Raises StartupError.
     """
     guard = AddressGuard(config.endpoints)
     idle_s = config.idle_connection_timeout_ms / 1_000
     connect_timeout_s = config.connect_timeout_ms / 1_000
     providers = load_providers(config.senders)
-    # Reading the machine's authorities takes tens of milliseconds.
+    # Reading the machine's CA certificates takes tens of milliseconds.
     proxy = await trio.to_thread.run_sync(_read_proxy, config)
     resolver = Resolver(trio.lowlevel.current_trio_token().run_sync_soon, trio.current_time)
 
     async def new_tls(*protocols: str) -> ssl.SSLContext:
-        # One for each client: httpx' transport sets what a context offers by ALPN.
+        # One context per client, because httpx' transport sets the ALPN protocols on it.
         return await trio.to_thread.run_sync(partial(endpoint_tls, config.tls, *protocols))
 
     async def new_net() -> HttpxNet:
@@ -100,7 +102,7 @@ async def open_senders(
         nursery = await stack.enter_async_context(trio.open_nursery())
         waiting = PushTasks(nursery, WAITING_FOR_TOKENS_MAX)
         ask = partial(request_token, token_sender)
-        # One that stays broken takes neither the others nor the node down.
+        # A plug-in that keeps failing affects neither the other senders nor the node.
         supervisor = await stack.enter_async_context(open_supervisor(system_rng(), _log_crash))
         for scheme, each in providers.items():
             supervisor.start_task(f"sender of {scheme}", partial(_run, each), restart=TENANT)
@@ -121,7 +123,7 @@ async def open_senders(
 
 
 async def _run(provider: SenderProvider, _stop: trio.Event) -> None:
-    # It ends by itself, or is cancelled.
+    # Ends by itself, or is cancelled.
     await provider.run()
 
 
@@ -136,9 +138,9 @@ def _read_proxy(config: ConsumersConfig) -> Proxy | None:
 
 
 class SenderChoice(Struct, frozen=True):
-    """All senders of a node. `proxied` speaks HTTP/1.1 through `proxy`, or straight to the hosts
-    that need none; None without a proxy. `has_resolver`: an operator's resolver says where
-    pushes go, whatever the endpoint. `providers` have the senders of other schemes.
+    """All senders of a node. `proxied` speaks HTTP/1.1 through `proxy`, or directly to hosts that
+    need no proxy; None without a proxy. `has_resolver`: an operator's resolver chooses the
+    addresses, whatever the endpoint says. `providers` has the senders for other schemes.
     """
 
     plain: Sender
@@ -150,7 +152,7 @@ class SenderChoice(Struct, frozen=True):
     providers: Mapping[str, SenderProvider] = field(default_factory=dict)
 
     def sender_of(self, live: LiveSubscription) -> Sender:
-        """The sender for this version of a subscription, with a token where it wants one."""
+        """The sender for this version of a subscription, with OAuth tokens if it has a policy."""
         sender = self._without_token(live)
         policy = live.subscription.o_auth_policy
         if policy is None:
@@ -169,7 +171,7 @@ class SenderChoice(Struct, frozen=True):
         return self.plain
 
     def _may_be_proxied(self, subscription: Subscription) -> bool:
-        """Return False only where each address is known to be reached without the proxy."""
+        """False only if every address is known to need no proxy."""
         assert self.proxy is not None, "there is a sender through it"
         parts = [urlsplit(each) for each in split_addresses(subscription.endpoint)]
         return self.has_resolver or any(
@@ -180,7 +182,7 @@ class SenderChoice(Struct, frozen=True):
 def endpoint_tls(config: EndpointTlsConfig, *protocols: str) -> ssl.SSLContext:
     """A context that verifies certificates and host names and offers these protocols by ALPN.
 
-    Raises StartupError that names the field of a file which cannot be used.
+    Raises StartupError, which names the configuration field of a file that cannot be used.
     """
     try:
         context = ssl.create_default_context(cafile=config.ca_file or None)
@@ -201,7 +203,7 @@ def endpoint_tls(config: EndpointTlsConfig, *protocols: str) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    # Without this OpenSSL would ask the terminal.
+    # Otherwise OpenSSL would prompt on the terminal.
     return ""
 
 

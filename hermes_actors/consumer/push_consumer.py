@@ -1,8 +1,8 @@
-"""The actor of one subscription, serial or batch: at least once, within its bounds.
+"""The actor of one subscription, serial or batch. Delivers at least once, within its bounds.
 
-Data flows from left to right: log → screen → buffer → sender → outcome → settled offset → commit.
-What is pushed when is decided by a `Dispatching`, without waiting; this actor waits: for what is
-read, for due retries and for the rate, and commits what is settled.
+Data flows from left to right: log → screen → buffer → sender → outcome → settled offset → commit. A
+`Dispatching` decides, without waiting, what is pushed when. This actor does the waiting: for
+records, due retries and the rate. It also commits what is settled.
 """
 
 import logging
@@ -44,13 +44,13 @@ _COMMIT_TIMEOUT_S = 3.0
 
 
 class PushConsumer:
-    """The actor for one subscription. Its messages are the subscription's new versions.
+    """The actor for one subscription. Its inbox carries new versions of the subscription.
 
-    It pushes and commits what is `owned`, while its lease is open: else it keeps all as it is.
-    `topic_content` is what the topic holds; for other content another consumer is made.
-    `on_started` is called once, when it knows where to start. Stopping it (its inbox ends): no new
-    attempt begins, what is in flight gets `stop_grace_ms` (`handover_grace_ms` after `hand_over`),
-    and all that is settled is committed.
+    It pushes and commits the partitions in `owned` while the lease is open; while it is closed,
+    nothing changes. `topic_content` is the topic's content type; a change of it needs a new
+    consumer. `on_started` is called once, when the start offsets are known. The consumer stops when
+    its inbox ends: no new attempt begins, pushes in flight get `stop_grace_ms` (`handover_grace_ms`
+    after `hand_over`), and everything settled is committed.
     """
 
     def __init__(
@@ -63,7 +63,9 @@ class PushConsumer:
         owned: Owned | None = None,
         on_started: Callable[[], None] = lambda: None,
     ) -> None:
-        """Raises Refused for an endpoint that cannot be pushed to. `owned` None: it is alone."""
+        """Raises Refused for an endpoint that cannot be pushed to. Without `owned` it owns all
+        partitions.
+        """
         owned = owned or Owned()
         self._clock = parts.clock
         self._rng = parts.rng
@@ -77,7 +79,7 @@ class PushConsumer:
         is_batch = isinstance(live.subscription.subscription_policy, BatchPolicy)
         self._measures = SubscriptionMeasures(parts.metrics, live.name, is_batch=is_batch)
         listeners = parts.listeners(live)
-        # Alone, the counters are told without a detour.
+        # Without listeners, skip the indirection.
         transitions = ToEach([self._measures, *listeners]) if listeners else self._measures
         self._commits = parts.metrics.timer("offset_commits_duration")
         self._failed_commits = parts.metrics.counter("offset_commits_failures")
@@ -132,7 +134,7 @@ class PushConsumer:
         self._measures.gauge("pending_offsets", lambda: self._progress.span / span_max)
 
     async def run(self, inbox: Inbox[LiveSubscription]) -> None:
-        """Deliver until asked to stop, then drain and commit."""
+        """Deliver until the inbox ends, then drain and commit."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._work)
@@ -140,7 +142,7 @@ class PushConsumer:
                 async for live in inbox:
                     if self._intake.seek(live.seek):
                         self._sought.set()
-                    # A restart begins with the latest; what waited meanwhile is older.
+                    # After a restart it starts with the latest version; queued ones may be older.
                     if live.stamp >= self._dispatch.live.stamp:
                         self._dispatch.adopt(live)
                         self._letters.adopt(live)
@@ -155,21 +157,19 @@ class PushConsumer:
         finally:
             self._is_stopping = True
             self._dispatch.abandon()
-            # Who is gone has nothing pending, and is not kept in memory by what shows it.
+            # A stopped consumer has nothing pending, and the gauge must not keep it in memory.
             self._measures.gauge("pending_offsets", float)
 
     def hand_over(self) -> None:
-        """Shorten the grace of the stop, which comes now: another node waits to go on."""
+        """Shorten the stop that follows, because another node waits for the partitions."""
         self._stop_grace_s = self._config.handover_grace_ms / 1_000
 
     def known(self) -> RateState | None:
-        """Return the endpoint's rate for the next owner to begin with; None when nothing is
-        known.
-        """
+        """The endpoint's rate for the next owner to start with; None if unknown."""
         return self._dispatch.pace.known()
 
     def spent(self) -> Spent:
-        """Return what it has pushed since it was made, and the rate that it is allowed."""
+        """What was pushed since the consumer was made, and the rate allowed now."""
         dispatch = self._dispatch
         return Spent(dispatch.taken, dispatch.taken_bytes, dispatch.pace.allowed)
 
@@ -187,7 +187,7 @@ class PushConsumer:
         )
 
     def figures(self) -> SubscriptionFigures:
-        """Return the figures for the node's status record."""
+        """The figures for the node's status record."""
         dispatch = self._dispatch
         failure = dispatch.last_failure
         return SubscriptionFigures(
@@ -208,7 +208,7 @@ class PushConsumer:
         )
 
     def reached(self) -> tuple[str, dict[int, int]]:
-        """Return its log topic, and for each partition how much is settled."""
+        """The log topic, and `PartitionOffsets.reached` of each partition."""
         return self._log_topic, {p: o.reached for p, o in self._progress.partitions.items()}
 
     @property
@@ -231,7 +231,8 @@ class PushConsumer:
         self._intake.read_ahead = min(
             self._config.read_batch_records_max, self._dispatch.read_ahead
         )
-        # Fresh messages are read on as long as less than half of that waits.
+        # Reading goes on while the fresh queue is at most half of `read_ahead`; re-drives stay
+        # below that.
         self._redriver.fresh_max = self._intake.read_ahead // 4
 
     # Starting and stopping.
@@ -254,7 +255,7 @@ class PushConsumer:
             nursery.start_soon(self._follow_seeks, nursery)
 
     async def _follow_seeks(self, nursery: trio.Nursery) -> None:
-        """Go on where each new retransmission says, and commit that at once."""
+        """Move to the target of each new retransmission and commit it at once."""
         while True:
             await self._sought.wait()
             await self._intake.arrive()
@@ -294,13 +295,13 @@ class PushConsumer:
             )
 
     async def _send(self) -> None:
-        """Send what only time or reading brings up; answers bring up the rest by themselves."""
+        """Send what becomes due by time or by reading. Answers trigger further sends themselves."""
         dispatch = self._dispatch
         while True:
             if dispatch.error is not None:
                 raise dispatch.error
             if not self._lease.is_open():
-                # All is kept as it is, and goes on in the same moment.
+                # Everything stays as it is and goes on when the lease opens again.
                 await self._lease.wait_opened()
                 self._touched.set()
             now_s = self._clock.monotonic_s()
@@ -316,7 +317,7 @@ class PushConsumer:
     async def _commit_regularly(self) -> None:
         interval_s = self._config.commit_interval_ms / 1_000
         while True:
-            # An idle subscription costs nothing but its hourly refresh.
+            # An idle subscription costs only its hourly refresh.
             await self._touched.wait(REFRESH_S)
             await trio.sleep(interval_s)
             self._intake.review()
@@ -328,10 +329,10 @@ class PushConsumer:
             await self._progress.commit(started_s)
             self._commits.observe(self._clock.monotonic_s() - started_s)
             if not self._lease.is_open():
-                # Nothing was committed, or not all of it.
+                # Some or all of it was not committed.
                 self._touched.set()
         except (LogUnavailable, UnknownTopic) as error:
-            # Nothing is lost: the next commit says all that this one would have said.
+            # Nothing is lost: the next commit covers everything in this one.
             self._measures.commit_failures.add()
             self._failed_commits.add()
             self._touched.set()
@@ -340,13 +341,13 @@ class PushConsumer:
 
 
 class ConsumerFactory:
-    """Serial and batch consumers over a node's shared parts."""
+    """Makes serial and batch consumers from a node's shared parts."""
 
     def __init__(self, parts: ConsumerParts) -> None:
         self._parts = parts
 
     def refusal(self, live: LiveSubscription, topic: LiveTopic) -> str:
-        """Why the subscription cannot be consumed as it stands; "" when it can."""
+        """Why the subscription cannot be consumed as it stands. Empty string if it can."""
         subscription = live.subscription
         is_batch = subscription.delivery_type is DeliveryType.BATCH
         if isinstance(subscription.subscription_policy, BatchPolicy) is not is_batch:
@@ -369,7 +370,9 @@ class ConsumerFactory:
         owned: Owned | None = None,
         on_started: Callable[[], None] = lambda: None,
     ) -> PushConsumer:
-        """A consumer of what is owned, None: of all. Only for what `refusal` lets through."""
+        """Make a consumer of the owned partitions (None: all). Only for subscriptions that
+        `refusal` accepts.
+        """
         return PushConsumer(
             live,
             topic.log_topic,

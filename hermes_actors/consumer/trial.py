@@ -1,5 +1,5 @@
-"""Pushes one message as the subscription's consumer would. It settles no offset, counts nowhere,
-and is not tried again.
+"""Pushes one test message as the subscription's consumer would, without retries. No offset is
+settled and no metric counted.
 """
 
 from collections.abc import Callable
@@ -45,10 +45,10 @@ from hermes_actors.schema.reading import AvroReader, UnknownSchema
 from hermes_actors.telemetry.metrics import Metrics
 
 TIMEOUT_MS_MAX = 10_000
-"""The most that a trial's request may take, whatever the subscription allows its own."""
+"""Upper bound of a trial's request timeout, whatever the subscription's own."""
 
 HEADER = "Hermes-Test"
-"""The request header by which an endpoint tells a trial from a delivery."""
+"""The request header that marks a trial, so that endpoints can tell it from a delivery."""
 
 BODY_SHOWN_BYTES = 2_048
 _GRACE_S = 1.0
@@ -58,11 +58,11 @@ _OUR_SIGNATURE = "webhook-signature"
 async def try_push(
     live: LiveSubscription, topic: LiveTopic, parts: ConsumerParts, body: bytes | None
 ) -> PushTrial:
-    """Push a message with this body (None: a made-up one). Returns no later than a second after
-    the subscription's request timeout or TIMEOUT_MS_MAX.
+    """Push a message with this body (None: a made-up one). Returns at most one second after the
+    subscription's request timeout or TIMEOUT_MS_MAX, whichever is shorter.
 
-    Filters, rate and state of the subscription do not matter. Raises Refused for a subscription
-    that cannot be pushed to, a body that cannot be part of a batch, and a missing body where the
+    Ignores the subscription's filters, rate and state. Raises Refused for a subscription that
+    cannot be pushed to, for a body that cannot be part of a batch, and for a missing body if the
     subscription gets Avro.
     """
     clock = parts.clock
@@ -74,7 +74,7 @@ async def try_push(
     parts = replace(
         parts,
         sender_of=lambda _live: watching,
-        # Counted nowhere that anybody looks at.
+        # A separate registry that nobody reads.
         metrics=Metrics("hermes_trial", clock.monotonic_s),
     )
     message = Message(
@@ -103,7 +103,7 @@ async def try_push(
         with trio.move_on_after(policy.request_timeout / 1_000 + _GRACE_S):
             await ended.wait()
     finally:
-        # Whoever calls back from now on is not heard.
+        # Ignore late callbacks.
         is_over = True
     late = SendOutcome(0, "", Failure.TIMEOUT, "not all recipients answered in time")
     outcome = ends[0] if ends else late
@@ -119,7 +119,7 @@ async def try_push(
 
 
 class _Watched(Struct):
-    """One push, under way or ended; its witness sees what is sent and what comes back."""
+    """One push, running or ended; its witness records what is sent and received."""
 
     push: Push
     begun_s: float
@@ -127,7 +127,7 @@ class _Watched(Struct):
     outcome: SendOutcome | None = None
 
     def shown(self, is_signed: bool, now_s: float) -> TrialPush:
-        """The push as it may be shown, where it stands now."""
+        """What may be shown of the push, as it stands now."""
         push, witness, outcome = self.push, self.push.witness, self.outcome
         assert witness is not None, "a watched push has one"
         lines = parse_lines(push.route.start + push.lines + witness.lines)
@@ -150,7 +150,7 @@ class _Watched(Struct):
 
 
 class _Watching(Sender):
-    """Pushes as `inner` does, and keeps each push with its outcome in `seen`."""
+    """Pushes through `inner`, and keeps each push with its outcome in `seen`."""
 
     def __init__(self, inner: Sender, now_s: Callable[[], float]) -> None:
         self._inner = inner
@@ -170,12 +170,12 @@ class _Watching(Sender):
 
 
 def _as_tried(live: LiveSubscription) -> LiveSubscription:
-    """The subscription with a header that tells trials apart, and a bound of their time."""
+    """The subscription with a header that marks trials, and with a bounded request timeout."""
     subscription = live.subscription
     policy = subscription.subscription_policy
     bounded = replace(policy, request_timeout=min(policy.request_timeout, TIMEOUT_MS_MAX))
     if isinstance(bounded, SerialPolicy):
-        # It lies nowhere in the log, so it has no place in an order that it could tell.
+        # The test message is not in the log, so it has no place in the order.
         bounded = replace(bounded, ordered=False)
     own = [each for each in subscription.headers if each.name.lower() != HEADER.lower()]
     headers = [*own, Header(HEADER, "true")]
@@ -216,10 +216,10 @@ def _batch_body(message: Message, policy: BatchPolicy) -> bytes:
 
 
 def _masked(headers: list[tuple[bytes, bytes]], *, is_signed: bool) -> Shown:
-    """The headers without their secrets."""
+    """The headers with secrets masked."""
     shown = []
     for name, value in ((_text(name), _text(value)) for name, value in headers):
-        # A signature tells nobody its key, and is what one wants to see.
+        # A signature does not reveal its key, and is worth seeing in a trial.
         is_ours = is_signed and name.lower() == _OUR_SIGNATURE
         shown.append((name, MASK if is_secret_header(name) and not is_ours else value))
     return tuple(shown)

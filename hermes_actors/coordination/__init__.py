@@ -1,1 +1,3 @@
-"""Membership, leadership and ownership in a datacentre: one log, which all nodes fold alike."""
+"""Membership, leadership and ownership in a datacentre, derived from one log that all nodes fold
+alike.
+"""

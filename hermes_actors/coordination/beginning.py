@@ -1,4 +1,4 @@
-"""Finds where a reader of the coordination log begins: at the newest snapshot."""
+"""Finds the newest snapshot in the coordination log, where a reader begins."""
 
 import trio
 from msgspec import Struct
@@ -22,13 +22,13 @@ from hermes_actors.model.record import StoredRecord
 BATCH_RECORDS_MAX = 500
 BATCH_BYTES_MAX = 2_097_152
 _FIRST_STEP_MS = 45_000
-"""Above the interval of the snapshots."""
+"""More than the interval between snapshots."""
 _KEPT_MAX = 4
 
 
 class Beginning(Struct, frozen=True):
-    """A state to fold on from. `is_whole`: nothing that counts came before it; else the log was
-    cut, and members may live whom it does not know.
+    """A state from which to fold on. `is_whole`: no relevant record is missing; else the log was
+    cut, and there may be living members that the state does not know.
     """
 
     state: CoordinationState
@@ -36,15 +36,16 @@ class Beginning(Struct, frozen=True):
 
 
 class _Snapshots:
-    """Gathers snapshots from their records; keeps the newest few."""
+    """Collects snapshots from their records; keeps the newest few."""
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, int], dict[int, Snapshot]] = {}
 
     def note(self, said: Snapshot, offset: int) -> None:
         if said.as_of >= offset:
-            # Of a log that was here before, by a leader who had not noticed: it would hide this one
-            # from all who begin, for ever, for nobody could take the next one.
+            # A snapshot of an earlier log, by a leader who had not noticed the change. It would
+            # permanently hide this log from every new reader, because nobody could lead and take
+            # another one.
             return
         key = (said.boot, said.as_of)
         parts = self._parts.pop(key, {})
@@ -54,7 +55,9 @@ class _Snapshots:
             del self._parts[next(iter(self._parts))]
 
     def newest(self, start: int) -> CoordinationState | None:
-        """The newest that is whole and can be folded on from, with the log beginning at `start`."""
+        """The newest complete snapshot from which a log that begins at `start` can be folded; None
+        if there is none.
+        """
         for (_, as_of), parts in reversed(self._parts.items()):
             count = next(iter(parts.values())).parts
             if as_of + 1 < start or sorted(parts) != list(range(count)):
@@ -71,8 +74,8 @@ class _Snapshots:
 
 
 async def find_beginning(log: Log, topic: str, start: int, end: int) -> Beginning:
-    """The newest snapshot between `start` and `end`, looked for backwards in growing steps; if
-    there is none, the log's start. Raises as the log's reading does.
+    """Find the newest snapshot between `start` and `end`, searching backwards in growing steps;
+    without one, begin at the log's start. Raises the same errors as reading the log.
     """
     last_ms, to, step_ms = 0, end, _FIRST_STEP_MS
     if start < end:
@@ -80,7 +83,7 @@ async def find_beginning(log: Log, topic: str, start: int, end: int) -> Beginnin
             last_ms = (await reader.next_batch(1, BATCH_BYTES_MAX))[0].timestamp_ms
     while to > start:
         at = (await log.positions(topic, last_ms - step_ms))[0]
-        # Timestamps are the log's own and hardly ever go back; if they do, it is found later.
+        # Timestamps come from the log and rarely go back. If they do, a later step finds it.
         at = min(max(at, start), to - 1)
         snapshots = await _scan(log, topic, at, to)
         state = snapshots.newest(start)
@@ -107,7 +110,7 @@ async def _scan(log: Log, topic: str, at: int, to: int) -> _Snapshots:
 
 
 def said_by(stored: StoredRecord) -> Said | None:
-    """Return the command of a record, or None if this version cannot decode it."""
+    """Return the command of a record; None if this version cannot decode it."""
     try:
         return decode(stored.value)
     except Undecodable:
@@ -115,7 +118,7 @@ def said_by(stored: StoredRecord) -> Said | None:
 
 
 def is_strange(state: CoordinationState, said: Said | None) -> bool:
-    """True when a boot speaks as a member and is none: the state may not know all members."""
+    """True if a boot acts as a member but is none: the state may not know all members."""
     return (
         isinstance(said, Heartbeat | Loads | Stopping | TermClaim | Plan | Release)
         and said.boot not in state.members

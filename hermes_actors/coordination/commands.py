@@ -1,9 +1,8 @@
-"""The records of the coordination log, and their one encoding.
+"""The records of the coordination log, and their encoding.
 
-One topic of one partition in each datacentre, stamped by the log itself, is the only coordination:
-nodes meet nowhere else. Records are JSON arrays with a tag, so that they stay small and readable;
-fields are only ever added, at the end. A record that a reader cannot decode changes nothing but log
-time.
+One topic with one partition in each datacentre, stamped by the log, is the only means of
+coordination. Records are tagged JSON arrays, small and readable; fields are only added, at the end.
+A record that a reader cannot decode only advances log time.
 """
 
 import msgspec
@@ -23,24 +22,24 @@ SETTINGS = TopicSettings(
     record_bytes_max=RECORD_BYTES_MAX + 16_384,
     log_append_time=True,
 )
-"""Retention is far above the age of a snapshot: 30 seconds."""
+"""Retention is far longer than the age of a snapshot: 30 seconds."""
 
 
 def coordination_topic(namespace: str = "") -> str:
-    """The log topic of the records."""
+    """The log topic of the coordination records."""
     return f"{namespace}_{COORDINATION_TOPIC}" if namespace else COORDINATION_TOPIC
 
 
 class _Said(Struct, frozen=True, array_like=True):
-    """A record of one node, by the id of its life: `boot` is new at each start, and each time that
-    a node which was taken for dead comes back.
+    """A record of one node. `boot` is the id of its life: it is new at each start, and when a node
+    whose lease expired joins again.
     """
 
     boot: str
 
 
 class Join(_Said, frozen=True, array_like=True, tag="join"):
-    """A node takes part from now on. `cores`: how much CPU it has, for the share it can carry."""
+    """A node joins. `cores` is its CPU, which determines the share of work that it can carry."""
 
     node: str
     cores: float = 1.0
@@ -48,14 +47,14 @@ class Join(_Said, frozen=True, array_like=True, tag="join"):
 
 
 class Heartbeat(_Said, frozen=True, array_like=True, tag="heartbeat"):
-    """The node is there: its lease runs anew. `number` counts those of its life."""
+    """The node is alive: its lease starts again. `number` counts the heartbeats of its life."""
 
     number: int
 
 
 class TaskLoad(Struct, frozen=True, array_like=True, gc=False):
-    """The load of one task since the node's last `Loads`, for each second. `used` is the part of
-    its rate share that it needed, 0 to 1; `cpu` in cores.
+    """The load of one task per second, since the node's last `Loads`. `used` is the part of its
+    rate share that it needed, 0 to 1; `cpu` is in cores.
     """
 
     messages: float = 0.0
@@ -65,8 +64,8 @@ class TaskLoad(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Loads(_Said, frozen=True, array_like=True, tag="loads"):
-    """Each ten seconds: the CPU that the node's process took, in cores, how much of its cores the
-    machine left it (`cpu_available`, cores), and each of its tasks by the subscription's name.
+    """A node's load, every ten seconds: the CPU that its process used, in cores; the cores that the
+    machine left for it (`cpu_available`); and each of its tasks by subscription.
     """
 
     cpu: float
@@ -75,23 +74,23 @@ class Loads(_Said, frozen=True, array_like=True, tag="loads"):
 
 
 class Leave(_Said, frozen=True, array_like=True, tag="leave"):
-    """The node is gone by its own will; it owns nothing any more."""
+    """The node leaves; it owns nothing any more."""
 
 
 class Stopping(_Said, frozen=True, array_like=True, tag="stopping"):
-    """The node is about to leave: what it releases is not its own again, it leads no more, and its
-    work is planned for others. It goes on owning what it has not released.
+    """The node is about to leave. It gets no new grants, leads no more, and its work is planned for
+    other nodes. It still owns what it has not released.
     """
 
 
 class TermClaim(_Said, frozen=True, array_like=True, tag="claim"):
-    """The node wants to lead in this term. The first that is valid wins."""
+    """The node claims the leadership for this term. The first valid claim wins."""
 
     term: int
 
 
 class Target(Struct, frozen=True, array_like=True, gc=False):
-    """A planned owner of these partitions of a subscription, and its part of the maximum rate."""
+    """A planned owner of these partitions of a subscription, with its share of the maximum rate."""
 
     boot: str
     partitions: tuple[int, ...]
@@ -99,7 +98,9 @@ class Target(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Assignment(Struct, frozen=True, array_like=True):
-    """A subscription's owners to be; none: nobody is to own it. `reasons` say why it changes."""
+    """The planned owners of a subscription; empty if it should have none. `reasons` say why it
+    changes.
+    """
 
     subscription: str
     targets: tuple[Target, ...]
@@ -107,8 +108,9 @@ class Assignment(Struct, frozen=True, array_like=True):
 
 
 class Plan(_Said, frozen=True, array_like=True, tag="plan"):
-    """The leader's changes of who is to own what; subscriptions that it does not name stay as they
-    are. `base` is the offset of the plan before, -1 for none; after another one it changes nothing.
+    """The leader's changes to the planned owners; subscriptions that are not named stay as they
+    are. `base` is the offset of the previous plan, -1 for none; if another plan came in between,
+    this one has no effect.
     """
 
     term: int
@@ -117,8 +119,8 @@ class Plan(_Said, frozen=True, array_like=True, tag="plan"):
 
 
 class RateState(Struct, frozen=True, array_like=True, gc=False):
-    """An owner's knowledge of the endpoint: the rate control's level, and the rate that the
-    endpoint was trusted with, in messages a second.
+    """What an owner has learnt about the endpoint: the rate control's level, and the rate that the
+    endpoint has sustained, in messages a second.
     """
 
     level: str
@@ -126,9 +128,9 @@ class RateState(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Release(_Said, frozen=True, array_like=True, tag="release"):
-    """The owner has stopped and committed: a subscription's partitions are free again. `epoch` is
-    that of the grant: the offset of the record with which they became its own. A release that comes
-    twice never frees a later grant.
+    """The owner has stopped and committed: its partitions of the subscription are free. `epoch` is
+    that of its grant, the offset of the record that granted the partitions. So a repeated release
+    never frees a later grant.
     """
 
     subscription: str
@@ -137,8 +139,8 @@ class Release(_Said, frozen=True, array_like=True, tag="release"):
 
 
 class Snapshot(_Said, frozen=True, array_like=True, tag="snapshot"):
-    """The state after the record at `as_of`: a reader may begin with it and fold on from there.
-    One that is too large for a record comes as `parts` records, numbered from 0.
+    """The state after the record at `as_of`, from which a reader may fold on. If it is too large
+    for one record, it is split into `parts` records, numbered from 0.
     """
 
     term: int
@@ -155,16 +157,16 @@ _decoder: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
 
 
 class Undecodable(Exception):
-    """The record is no command of this version."""
+    """The record is not a command that this version knows."""
 
 
 def encode(said: Said, now_ms: int) -> Record:
-    """The record of a command. `now_ms` is for people: the log stamps its own time."""
+    """Encode a command. `now_ms` is only informative: the log stamps its own time."""
     return Record(None, _encoder.encode(said), (), now_ms)
 
 
 def decode(value: bytes) -> Said:
-    """The command of a record's value. Raises Undecodable."""
+    """Decode the command of a record's value. Raises Undecodable."""
     try:
         return _decoder.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""The lease of a node: open only as long as no other node can own what it owns."""
+"""The lease of a node: it is open only while no other node can own what this node owns."""
 
 from collections import deque
 
@@ -8,15 +8,15 @@ from hermes_actors.coordination.values import FENCE_S
 from hermes_actors.runtime.clock import Clock
 
 _SENT_MAX = 32
-"""Heartbeats that are remembered until they are seen; with one in flight there are hardly two."""
+"""Heartbeats remembered until they are read back; with one in flight there are rarely two."""
 
 
 class Lease:
-    """The lease of one life of a node. Ask `is_open` immediately before each act.
+    """The lease of one life of a node. Check `is_open` immediately before each act.
 
-    It opens when a heartbeat of its own is seen in the log, folded while the node was a member, and
-    closes FENCE_S after that one was *sent*, by the clock that goes on while the machine sleeps. It
-    may open again; once lost it never does.
+    It opens when one of the node's own heartbeats is read from the log while the node is a member,
+    and closes FENCE_S after that heartbeat was *sent*, by a clock that also runs while the machine
+    sleeps. It may open again, but never after it is lost.
     """
 
     __slots__ = (
@@ -35,7 +35,7 @@ class Lease:
         self._now_s = clock.boottime_s
         self._fence_s = fence_s
         self._until_s = float("-inf")
-        # The latest heartbeats by number: when they were sent.
+        # Recent heartbeats: number and time of sending.
         self._sent: deque[tuple[int, float]] = deque(maxlen=_SENT_MAX)
         self._opened = trio.Event()
         self._is_lost = False
@@ -47,20 +47,20 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """True once it can never open again: expired, left, or the log is another one."""
+        """True if it can never open again: it expired, the node left, or the log was replaced."""
         return self._is_lost
 
     @property
     def left_s(self) -> float:
-        """How long it stays open if nothing comes, in seconds; 0 when it is closed."""
+        """How long it stays open without another heartbeat, in seconds; 0 if it is closed."""
         return max(0.0, self._until_s - self._now_s())
 
     async def wait_opened(self) -> None:
-        """Wait until the lease is open; for ever once it is lost."""
+        """Wait until the lease is open. Never returns once it is lost."""
         await trio.lowlevel.checkpoint()
         while not self.is_open():
             if not self._is_lost and self._opened.is_set():
-                # It has closed since: by the clock alone, which wakes nobody.
+                # It has closed since, by the clock alone, which wakes no task.
                 self._opened = trio.Event()
             await self._opened.wait()
 
@@ -69,7 +69,7 @@ class Lease:
         await self._was_lost.wait()
 
     def lose(self) -> None:
-        """Close the lease for ever. What waits for it to open goes on waiting."""
+        """Close the lease permanently. Tasks in `wait_opened` keep waiting."""
         self._is_lost = True
         self._until_s = float("-inf")
         self._sent.clear()
@@ -77,14 +77,14 @@ class Lease:
             self._opened = trio.Event()
         self._was_lost.set()
 
-    # What follows is for who sends the heartbeats and who folds them.
+    # For the sender and the reader of heartbeats.
 
     def sending(self, number: int) -> None:
-        """A heartbeat of that number is about to be sent; to be said before it is."""
+        """Record the time at which a heartbeat is sent; call it before sending."""
         self._sent.append((number, self._now_s()))
 
     def folded(self, number: int) -> None:
-        """A heartbeat of that number has been folded, while its sender was a member."""
+        """Record that a heartbeat was read from the log while its sender was a member."""
         if self._is_lost:
             return
         while self._sent and self._sent[0][0] <= number:

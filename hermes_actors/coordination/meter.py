@@ -1,4 +1,4 @@
-"""The coordination of a datacentre as one node measures it, in Prometheus' figures."""
+"""The balancer's metrics of a datacentre, as one node measures them."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -35,9 +35,9 @@ SUM_INTERVAL_S = 10.0
 
 
 class Meter:
-    """Keeps the figures that are too dear to take at each scrape; they are 10 s old at most.
+    """Computes metrics that are too expensive for each scrape; they are at most 10 s old.
 
-    `subscriptions` are those that are to be owned, `draining` the nodes that are to own nothing.
+    `subscriptions` returns those that need owners, `draining` the nodes that must own nothing.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class Meter:
     ) -> None:
         self.skew = SkewView()
         self.unassigned = 0
-        """Subscriptions that nobody owns."""
+        """Subscriptions without an owner."""
         self.unplaced = 0
-        """Those of the unassigned that nobody is to own, because no node has room."""
+        """Those without a planned owner either, because no node has room."""
         self._coordination = coordination
         self._subscriptions = subscriptions
         self._draining = draining
         self._limits = limits
 
     async def run(self, stop: trio.Event) -> None:
-        """Measure until asked to stop."""
+        """Update the figures until asked to stop."""
         await run_until(stop, self._sum_up)
 
     async def _sum_up(self) -> None:
@@ -77,7 +77,7 @@ class Meter:
             await trio.sleep(SUM_INTERVAL_S)
 
     def metrics(self) -> Metrics:
-        """The figures, read when they are scraped."""
+        """The metrics, computed when they are scraped."""
         coordination = self._coordination
         metrics = Metrics("hermes_balancer", meanings=BALANCING)
         metrics.gauge("is_current", lambda: float(coordination.is_current))
@@ -94,15 +94,13 @@ class Meter:
         return metrics
 
     def own_metrics(self, metrics: Metrics, boot: Callable[[], str]) -> None:
-        """Add the figures of a node that takes part; `boot` is the id of its present life."""
+        """Add the metrics of a node that is a member; `boot` returns the id of its present life."""
         coordination = self._coordination
         metrics.gauge("is_leader", lambda: float(boot() == coordination.state.leader != ""))
         metrics.gauge("tasks", lambda: len(coordination.state.grants_of(boot())))
 
     def _leader_age_s(self) -> float:
-        """Seconds of log time since the leader was last heard of; NaN, as Prometheus has it, while
-        there is no leader.
-        """
+        """Log time in seconds since the leader's last heartbeat; NaN while there is no leader."""
         state = self._coordination.state
         leader = state.members.get(state.leader)
         return float("nan") if leader is None else (state.clock_ms - leader.heard_log_ms) / 1_000

@@ -1,7 +1,7 @@
-"""The part of a subscription that a node owns: partitions, epoch, lease, and its part of the rate.
+"""The part of a subscription that a node owns: partitions, epoch, lease and rate share.
 
-The agent makes one for each grant. The consumer looks at it immediately before each act that others
-could see.
+The agent makes one for each grant. The consumer checks it immediately before each act that is
+visible outside.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from hermes_actors.runtime.clock import SystemClock
 
 
 class Unfenced(Lease):
-    """The lease of a consumer that is alone: always open."""
+    """The lease of a consumer without coordination: always open."""
 
     __slots__ = ()
 
@@ -30,9 +30,9 @@ class Unfenced(Lease):
 
 
 class RateShare:
-    """Which part of the subscription's maximum rate one owner may use now, 0 to 1.
+    """The part of the subscription's maximum rate that one owner may use now, 0 to 1.
 
-    It may change at any time. `on_change` is the latest consumer's, and must not wait.
+    It may change at any time. `on_change` belongs to the latest consumer, and must not wait.
     """
 
     __slots__ = ("on_change", "value")
@@ -42,22 +42,22 @@ class RateShare:
         self.on_change: Callable[[], None] = _nobody
 
     def change(self, value: float) -> None:
-        """Put another share in force at once. 0: nothing is sent until it rises."""
+        """Apply another share at once. 0: nothing is sent until it rises."""
         if value != self.value:
             self.value = value
             self.on_change()
 
 
 def _nobody() -> None:
-    """No consumer has been made yet."""
+    """Used until a consumer is made."""
 
 
 class Owned(Struct, frozen=True):
-    """The partitions that one consumer consumes, and the lease and epoch that it owns them by. The
-    default is for a consumer that is alone.
+    """The partitions that one consumer consumes, with the lease and epoch of its ownership. The
+    default is for a consumer without coordination.
 
-    `partitions` None: all, also those that are added later. `epoch` is that of the grant; `rate`
-    what the owner before knew of the endpoint, None when nobody knew anything.
+    `partitions` None: all, including partitions added later. `epoch` is that of the grant. `rate`
+    is what the previous owner had learnt about the endpoint; None if unknown.
     """
 
     partitions: tuple[int, ...] | None = None
@@ -73,8 +73,8 @@ class Owned(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """The totals of a consumer since it was made: messages pushed, each attempt counted, and their
-    bytes. `allowed` is its share of the rate, in messages a second; below 0: nothing limits it.
+    """The totals of a consumer since its creation: push attempts and their bytes. `allowed` is its
+    rate share in messages a second; negative if there is no limit.
     """
 
     taken: int = 0

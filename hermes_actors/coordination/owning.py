@@ -1,4 +1,6 @@
-"""How one subscription's targets become grants, and which rate share an owner may use. Pure."""
+"""Turns one subscription's targets into grants, and computes the rate share that an owner may use.
+Pure.
+"""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -13,11 +15,11 @@ _PARTITION_MAX = 1_000_000
 _OWNERS_MAX = 1_000
 _LEVEL_LENGTH_MAX = 64
 SMOOTHING_MS = 60_000
-"""A measurement of a tenth of it counts for a tenth or so of the smoothed value."""
+"""Time constant of smoothing: a measurement over a tenth of it has a weight of about a tenth."""
 
 
 def is_sane(assignment: Assignment) -> bool:
-    """True when an assignment can be followed: boots and partitions named once, shares 0 to 1."""
+    """True if an assignment is valid: boots and partitions are named once, shares are 0 to 1."""
     targets = assignment.targets
     if not 0 < len(assignment.subscription) <= _NAME_LENGTH_MAX or len(targets) > _OWNERS_MAX:
         return False
@@ -31,8 +33,8 @@ def is_sane(assignment: Assignment) -> bool:
 
 
 def planned(old: Ownership, assignment: Assignment, offset: int, log_ms: int) -> Ownership:
-    """With the assignment's targets. Owners whose partitions stay keep their grants; their shares
-    change at once, and what they may still be using is remembered.
+    """Apply the assignment's targets. Owners whose partitions stay keep their grants; their shares
+    change at once, and the higher share that they may still be using is remembered.
     """
     targets = tuple(
         replace(target, partitions=tuple(sorted(target.partitions)))
@@ -61,7 +63,9 @@ def owners(targets: tuple[Target, ...]) -> dict[str, tuple[int, ...]]:
 
 
 def granted(old: Ownership, members: Mapping[str, Member], offset: int, log_ms: int) -> Ownership:
-    """With a grant for each target whose partitions nobody holds, if its boot takes some."""
+    """Add a grant for each target whose partitions are free, if its boot is a member and not
+    stopping.
+    """
     grants = old.grants
     held = {partition for grant in grants for partition in grant.partitions}
     holders = {grant.boot for grant in grants}
@@ -77,12 +81,12 @@ def granted(old: Ownership, members: Mapping[str, Member], offset: int, log_ms: 
 
 
 def without(old: Ownership, boot: str) -> Ownership:
-    """Without that boot's grant."""
+    """Remove that boot's grant."""
     return replace(old, grants=tuple(grant for grant in old.grants if grant.boot != boot))
 
 
 def must_release(ownership: Ownership, boot: str) -> bool:
-    """True when the boot owns partitions and is to own others, or none."""
+    """True if the boot owns partitions but is planned to own others, or none."""
     wanted = owners(ownership.targets)
     return any(
         grant.boot == boot and wanted.get(boot) != grant.partitions for grant in ownership.grants
@@ -90,10 +94,10 @@ def must_release(ownership: Ownership, boot: str) -> bool:
 
 
 def usable_share(ownership: Ownership, boot: str, log_ms: int) -> float:
-    """The part of the subscription's maximum rate that the boot may use now, 0 without a grant.
+    """The part of the subscription's maximum rate that the boot may use now; 0 without a grant.
 
-    What other owners may still be using is left to them, so the sum over all owners is never
-    above 1, though each reads the log at another moment.
+    It leaves out whatever other owners may still be using. So the sum over all owners never exceeds
+    1, although each reads the log at a different moment.
     """
     own, others = 0.0, 0.0
     for grant in ownership.grants:
@@ -105,15 +109,15 @@ def usable_share(ownership: Ownership, boot: str, log_ms: int) -> float:
 
 
 def is_sane_rate(rate: RateState) -> bool:
-    """True when a new owner could begin with this rate."""
+    """True if the rate is valid for a new owner."""
     return len(rate.level) <= _LEVEL_LENGTH_MAX and isfinite(rate.rate) and rate.rate >= 0
 
 
 def measured(old: Ownership, boot: str, load: TaskLoad, interval_ms: int) -> Ownership:
-    """With what one owner's task has cost lately; `used` is the latest, the rest is smoothed.
+    """Update one owner's measured load; `used` is the latest value, the others are smoothed.
 
-    An owner that was never measured begins with its part of what the subscription is known to
-    cost, so that a move does not forget it.
+    An owner without a measurement starts with its part of the subscription's known load, so that a
+    move does not lose it.
     """
     remembered = None if old.load is None else _part(old.load, max(1, len(old.grants)))
     grants: list[Grant] = []
@@ -128,8 +132,8 @@ def measured(old: Ownership, boot: str, load: TaskLoad, interval_ms: int) -> Own
 
 
 def mixed(before: float, now: float, interval_ms: int) -> float:
-    """One step of an exponential average: without a library function, whose last digit might
-    differ from machine to machine.
+    """One step of an exponential average. It uses no library function, whose last digit might
+    differ between machines.
     """
     return before + (now - before) * (interval_ms / (SMOOTHING_MS + interval_ms))
 

@@ -27,21 +27,21 @@ from hermes_actors.runtime.clock import Clock
 _logger = logging.getLogger(__name__)
 
 _COST_MAX = 250
-"""The cost of what is folded between two yields, see `_cost`: 2 to 5 ms."""
+"""Maximum cost of the records folded between two yields, see `_cost`: 2 to 5 ms."""
 _STRANGERS_GONE_S = 10.0
 _LISTENS_S = LEASE_MS / 1_000
-"""To a log that was cut: members who live say so each half second."""
+"""How long to listen to a log that was cut: living members send a heartbeat each half second."""
 _LONG_SILENCE_MS = 300_000
-"""Ten snapshots: nobody was a member for so long."""
+"""Ten snapshot intervals: nobody was a member for that long."""
 
 
 class CoordinationReader:
-    """Follows the log into one Coordination, for ever. Make a new one for each start.
+    """Follows the log into one Coordination. Create a new one for each start.
 
-    While the log is away the state stays, and leases close by themselves. A log that is shorter
-    than what was read, or another one, is read anew from its newest snapshot, and the lease is lost
-    at once. So it is when the log goes on after a silence in which retention took all records
-    before it: a node that begins now knows nothing of them.
+    While the log is unavailable, the state stays and leases expire by themselves. If the log is
+    shorter than what was read, or another log, it is read again from its newest snapshot, and the
+    lease is lost at once. The same happens when the log continues after a silence in which
+    retention removed all earlier records, because a node that begins now does not know them.
     """
 
     def __init__(
@@ -54,8 +54,9 @@ class CoordinationReader:
         answer_timeout_s: float = 5.0,
         makes_topic: bool = True,
     ) -> None:
-        """When nothing comes for `quiet_s` the log is asked whether it is there. The topic is made
-        where there is none, unless the log is another datacentre's: then it is waited for.
+        """After `quiet_s` without records, the log is asked whether it is still there. The topic is
+        created if it does not exist, except in another datacentre's log, where the reader waits for
+        it.
         """
         self._coordination = coordination
         self._log = coordination.log
@@ -72,7 +73,7 @@ class CoordinationReader:
             quiet_s=quiet_s,
             answer_timeout_s=answer_timeout_s,
         )
-        # A reader that was restarted goes on where the one before was.
+        # A restarted reader continues where the previous one stopped.
         self._must_begin = coordination.generation == 0
 
     async def run(self, stop: trio.Event) -> None:
@@ -80,7 +81,7 @@ class CoordinationReader:
         try:
             await run_until(stop, self._follow)
         finally:
-            self._coordination.report("nobody reads the coordination log")
+            self._coordination.report("the reader of the coordination log is not running")
 
     async def _follow(self) -> None:
         await self._tail.run(
@@ -98,7 +99,7 @@ class CoordinationReader:
             await self._read()
 
     async def _read(self) -> None:
-        """Read on from where the state is, or begin; then for ever."""
+        """Continue from the state's position, or begin; then follow. Never returns."""
         if self._makes_topic:
             with trio.fail_after(self._answer_timeout_s):
                 await self._prepare()
@@ -120,15 +121,19 @@ class CoordinationReader:
         return end
 
     async def _prepare(self) -> None:
-        """Make the topic, and have the log stamp it: leases stand on one clock, not on many."""
+        """Create the topic, and let the log stamp its records, so that leases depend on one
+        clock.
+        """
         log, topic = self._log, self._topic
         settings = await log.topics.describe(topic)
         try:
-            # Several nodes may do this at once. A policy of the log's may forbid it.
+            # Several nodes may do this at once. A policy of the log may forbid it.
             if settings is None:
                 await log.topics.create(topic, SETTINGS)
             elif not settings.log_append_time:
-                _logger.warning("%s was stamped by its writers; from now on the log does", topic)
+                _logger.warning(
+                    "%s was stamped by its writers; from now on the log stamps it", topic
+                )
                 partitions = settings.partitions
                 await log.topics.alter(topic, replace(SETTINGS, partitions=partitions))
         except ValueError as error:
@@ -138,8 +143,8 @@ class CoordinationReader:
             ) from error
 
     async def _goes_on(self, start: int, end: int) -> bool:
-        """True if this is still the log that was folded, with nothing missing; else the fold begins
-        anew.
+        """True if this is the log that was folded, with no records missing; else the fold begins
+        again.
         """
         position = self._coordination.state.position
         is_there = start <= position <= end
@@ -147,8 +152,8 @@ class CoordinationReader:
             return True
         self._begin_next()
         _logger.warning(
-            "coordination of %s is read anew, and this node takes part under a new id: its log has "
-            "[%d, %d), %d was read",
+            "the coordination log of %s is read again, and this node joins under a new id: it has "
+            "offsets [%d, %d), and was read up to %d",
             self._coordination.dc,
             start,
             end,
@@ -161,12 +166,14 @@ class CoordinationReader:
         self._coordination.lose_lease()
 
     async def _begin(self, start: int, end: int) -> None:
-        """Fold all that there is, then show it: nobody sees a state of long ago."""
-        # Half a minute of records, or in the worst case hours of them.
+        """Fold everything that is in the log before showing it, so that nobody sees an old
+        state.
+        """
+        # Usually half a minute of records, in the worst case hours.
         with trio.fail_after(60 + self._answer_timeout_s):
             beginning = await find_beginning(self._log, self._topic, start, end)
         state = beginning.state
-        # Until when strangers may speak up.
+        # Until when unknown members may show up.
         until_s = float("-inf") if beginning.is_whole else self._clock.monotonic_s() + _LISTENS_S
         last: StoredRecord | None = None
 
@@ -175,7 +182,7 @@ class CoordinationReader:
             for stored in batch:
                 said = said_by(stored)
                 if not beginning.is_whole:
-                    # One below the end was looked at: it cannot be begun with.
+                    # Snapshots below the end were tried already, and are unusable.
                     if isinstance(said, Snapshot) and stored.offset >= end:
                         raise LogChanged("a snapshot has come")
                     if is_strange(state, said):
@@ -209,8 +216,8 @@ class CoordinationReader:
         await trio.lowlevel.checkpoint()
 
     async def _outlive_silence(self, stored: StoredRecord) -> None:
-        """Raise LogChanged if, after a long silence, nothing is left of what was said before this
-        record. Terms and plans count on from those before them: all must know the same ones.
+        """Raise LogChanged if, after a long silence, nothing before this record is left. Terms and
+        plans build on earlier ones, so all nodes must know the same ones.
         """
         last_ms = self._coordination.state.timestamp_ms
         if last_ms is None or stored.timestamp_ms - last_ms <= _LONG_SILENCE_MS:
@@ -228,7 +235,7 @@ class CoordinationReader:
 
 
 def _cost(said: Said | None) -> int:
-    """How much a record takes to fold, in units of some 10 to 20 µs."""
+    """The cost of folding a record, in units of 10 to 20 µs."""
     if isinstance(said, Plan):
         return 1 + len(said.assignments)
     if isinstance(said, Loads):

@@ -1,4 +1,4 @@
-"""Why a subscription's owners change: codes with parameters, and their one rendering for people."""
+"""The reasons why a subscription's owners change: codes with parameters, and their text."""
 
 from collections.abc import Sequence
 
@@ -37,14 +37,14 @@ _TEXTS = {
 
 
 class Reason(Struct, frozen=True):
-    """One cause of a change. A code of another version is shown as it is."""
+    """One reason for a change. An unknown code, from another version, is shown unchanged."""
 
     code: str
     params: dict[str, str | int | float] = {}
 
 
 def text(reasons: Sequence[Reason]) -> str:
-    """The reasons for people, the weightiest first."""
+    """The reasons as text, the most important first."""
     return "; ".join(map(_one, reasons))
 
 

@@ -1,4 +1,4 @@
-"""Tells which nodes may own something, and whether they have room for more."""
+"""Decides which nodes may own tasks, and whether they have room for more."""
 
 from collections.abc import Collection
 
@@ -11,9 +11,7 @@ SETTING = "consumers.balancer.tasks_per_node_max"
 
 
 class OwnershipLimits(Struct, frozen=True):
-    """How many tasks a node may have, and how many owners a subscription is to have where nobody
-    has asked for another number.
-    """
+    """The maximum number of tasks on a node, and the default number of owners of a subscription."""
 
     tasks_max: int = 1_000
     owners_default: int = 2
@@ -23,9 +21,10 @@ DEFAULT_LIMITS = OwnershipLimits()
 
 
 def drained(state: CoordinationState, asked: Collection[str]) -> tuple[str, ...]:
-    """The nodes that are to own nothing, sorted, of those for which that was asked. None, when no
-    other node takes part, but for some that are about to leave: what is drained then carries
-    everything, rather than nobody.
+    """The nodes that must own nothing, sorted, from those in `asked`.
+
+    Empty if no other node takes part, apart from nodes that are stopping: the drained nodes then
+    carry everything, rather than nobody.
     """
     if all(member.node in asked for member in _staying(state)):
         return ()
@@ -33,15 +32,15 @@ def drained(state: CoordinationState, asked: Collection[str]) -> tuple[str, ...]
 
 
 def is_drain_ignored(state: CoordinationState, asked: Collection[str]) -> bool:
-    """True when nodes that take part were to own nothing, and own all because no others do."""
+    """True if the draining is ignored because no other nodes take part."""
     return bool(asked and _staying(state)) and not drained(state, asked)
 
 
 def no_room(
     state: CoordinationState, draining: Collection[str], limits: OwnershipLimits
 ) -> str | None:
-    """Why nothing more can be owned, and the way out; None while there is room, or no node.
-    `draining` as `drained` gives them.
+    """Why no node can own more tasks, and the remedy; None if there is room, or no node. `draining`
+    is the result of `drained`.
     """
     nodes = [each for each in _staying(state) if each.node not in draining]
     if not nodes or any(len(state.grants_of(each.boot)) < limits.tasks_max for each in nodes):
@@ -53,5 +52,5 @@ def no_room(
 
 
 def _staying(state: CoordinationState) -> list[Member]:
-    """The members that are not about to leave."""
+    """The members that are not stopping."""
     return [member for member in state.members.values() if not member.is_stopping]

@@ -1,4 +1,4 @@
-"""The state as bytes, so that a node that joins need not fold hours of heartbeats."""
+"""Encodes the state, so that a node that joins need not fold hours of heartbeats."""
 
 import zlib
 from collections.abc import Generator
@@ -17,9 +17,7 @@ _IN_A_STEP = 250
 
 
 class SnapshotContent(Struct, frozen=True, kw_only=True):
-    """The parts of a state in a snapshot. Members are in the order in which they were last heard
-    of.
-    """
+    """The parts of a state in a snapshot. Members are sorted by their last heartbeat."""
 
     position: int
     clock_ms: int
@@ -41,7 +39,9 @@ _some_decoder = msgspec.json.Decoder(dict[str, Ownership])
 
 
 def pack_in_steps(content: SnapshotContent) -> Generator[None, None, bytes]:
-    """The content, compressed: a line of JSON without the ownerships, then lines with some each."""
+    """Compress the content: a line of JSON without the ownerships, then lines with some ownerships
+    each.
+    """
     compressor = zlib.compressobj(1)
     ownerships = list(content.ownerships.items())
     head = _encoder.encode(replace(content, ownerships={}))
@@ -55,7 +55,7 @@ def pack_in_steps(content: SnapshotContent) -> Generator[None, None, bytes]:
 
 
 def unpack(packed: bytes) -> SnapshotContent:
-    """The content of what was packed. Raises Undecodable, also for another version's."""
+    """Decode a snapshot. Raises Undecodable, also for another version's format."""
     if not packed.startswith(_FORMAT):
         raise Undecodable("the snapshot is not of this version's format")
     try:

@@ -1,7 +1,7 @@
 """The fold of the coordination log: all readers of the same records have the same state.
 
-It trusts no node's clock: what the log held before a record decides whether the record counts. A
-record that is not valid changes nothing but log time.
+It trusts no node's clock: the records before a record determine whether it is valid. An invalid
+record only advances log time.
 """
 
 from collections import deque
@@ -55,7 +55,7 @@ _NO_GRANTS: Mapping[str, Grant] = MappingProxyType({})
 
 
 class CoordinationState:
-    """The fold of the log up to the record before `position`. Change it by `apply` only."""
+    """The fold of the log up to the record before `position`. Only `apply` changes it."""
 
     def __init__(self) -> None:
         self.position = 0
@@ -63,30 +63,30 @@ class CoordinationState:
         self.clock_ms = 0
         """Log time."""
         self.timestamp_ms: int | None = None
-        """That of the last record, Unix epoch."""
+        """The timestamp of the last record (Unix epoch)."""
         self.term = 0
         self.leader = ""
-        """The boot of the living leader; "" while there is none."""
+        """The boot of the living leader; empty string if there is none."""
         self.plan_offset = -1
         """The offset of the last valid plan."""
         self.moves: deque[Move] = deque(maxlen=MOVES_MAX)
-        """The last ones, oldest first."""
+        """The last moves, oldest first."""
         self.moved = 0
-        """How often a plan has changed who is to own a subscription since the log began."""
+        """How often plans have changed the owners of a subscription since the log began."""
         self.departed: deque[Departed] = deque(maxlen=DEPARTED_MAX)
-        """Lives that ended, the last one last."""
+        """Ended lives, the latest last."""
         self.expired = 0
-        """How many leases have run out since the log began."""
-        # In order of when they were last heard of, so that the first expires first.
+        """How many leases have expired since the log began."""
+        # Sorted by last heartbeat, so that the first expires first.
         self._members: dict[str, Member] = {}
         self._ownerships: dict[str, Ownership] = {}
-        # An index of the grants: boot, subscription.
+        # The grants by boot and subscription.
         self._grants: dict[str, dict[str, Grant]] = {}
-        # Subscriptions with a share that was lowered, and when it counts no more, soonest first.
+        # Subscriptions with a lowered share, and when the old one stops to count, soonest first.
         self._settling: dict[str, int] = {}
         self._changed: dict[str, None] = {}
 
-    # What others read.
+    # Queries.
 
     @property
     def clock_s(self) -> float:
@@ -95,12 +95,12 @@ class CoordinationState:
 
     @property
     def members(self) -> Mapping[str, Member]:
-        """The living, by boot; in order of when they were last heard of."""
+        """The living members by boot, sorted by last heartbeat."""
         return MappingProxyType(self._members)
 
     @property
     def subscriptions(self) -> Mapping[str, Ownership]:
-        """The ownerships of all subscriptions that are to be owned, or are."""
+        """The ownerships of all subscriptions that have owners or planned owners."""
         return MappingProxyType(self._ownerships)
 
     def grants_of(self, boot: str) -> Mapping[str, Grant]:
@@ -117,31 +117,36 @@ class CoordinationState:
         return self._ownerships.get(subscription, _NO_OWNERSHIP).grants
 
     def waiting(self, subscription: str) -> tuple[Target, ...]:
-        """The targets that are no grants yet: an owner has to release first, or is no member."""
+        """The targets that have no grant yet: an owner has to release first, or the target is no
+        member.
+        """
         ownership = self._ownerships.get(subscription, _NO_OWNERSHIP)
         owned = {(grant.boot, grant.partitions) for grant in ownership.grants}
         return tuple(t for t in ownership.targets if (t.boot, t.partitions) not in owned)
 
     def must_release(self, boot: str, subscription: str) -> bool:
-        """True when the boot owns partitions of the subscription and is to own others, or none."""
+        """True if the boot owns partitions of the subscription but is planned to own others, or
+        none.
+        """
         ownership = self._ownerships.get(subscription)
         return ownership is not None and owning.must_release(ownership, boot)
 
     def share_of(self, subscription: str, boot: str) -> float:
-        """The part of the maximum rate that an owner may use now, 0 to 1; 0 for who owns nothing.
-        It changes with log time too; then the subscription is among the changed ones.
+        """The part of the maximum rate that an owner may use now, 0 to 1; 0 without a grant.
+
+        It also changes with log time; then the subscription is reported as changed.
         """
         ownership = self._ownerships.get(subscription)
         return 0.0 if ownership is None else owning.usable_share(ownership, boot, self.clock_ms)
 
     def rate_of(self, subscription: str) -> RateState | None:
-        """Return the endpoint's rate as the last owner that released the subscription knew it; None
-        when it is not known.
+        """Return the endpoint's rate, as the last owner that released the subscription knew it;
+        None if unknown.
         """
         return self._ownerships.get(subscription, _NO_OWNERSHIP).rate
 
     def node_of(self, boot: str) -> str:
-        """The node of a life, also of one that is over; the boot itself when it is forgotten."""
+        """The node of a life, even if it is over; the boot itself if it is no longer known."""
         member = self._members.get(boot)
         if member is not None:
             return member.node
@@ -150,7 +155,7 @@ class CoordinationState:
     # The fold.
 
     def apply(self, offset: int, timestamp_ms: int, said: Said | None) -> Changed:
-        """Fold the record at `offset`; None for one that cannot be decoded. What it changed."""
+        """Fold the record at `offset` (None: it could not be decoded). Returns what changed."""
         if offset < self.position:
             raise ValueError(f"the record at {offset} was folded already")
         self.position = offset + 1
@@ -206,7 +211,9 @@ class CoordinationState:
             self._members[boot] = replace(member, heard_log_ms=self.clock_ms)
 
     def _join(self, said: Join, offset: int) -> bool:
-        """Fold a `Join`; False for a boot that is there, or that is over: it cannot come back."""
+        """Fold a `Join`. False if the boot is a member already, or its life is over and cannot
+        resume.
+        """
         boot, cores = said.boot, said.cores
         is_sane = (
             0 < len(boot) <= _TEXT_LENGTH_MAX
@@ -256,7 +263,7 @@ class CoordinationState:
         if last is not None:
             cpu = owning.mixed(last.cpu, cpu, interval_ms)
             available = owning.mixed(last.cpu_available, available, interval_ms)
-        # It keeps its place: only a heartbeat renews the lease.
+        # It keeps its place in the order: only a heartbeat renews the lease.
         self._members[said.boot] = replace(member, load=NodeLoad(cpu, available, now_ms))
         idle = TaskLoad()
         for name in list(self._grants.get(said.boot, ())):
@@ -318,7 +325,7 @@ class CoordinationState:
         self._settle(said.subscription, ownership, offset)
 
     def _settle(self, name: str, ownership: Ownership, offset: int) -> None:
-        """Keep what became of a subscription, with the grants that are possible now."""
+        """Store a subscription's new ownership, with the grants that are possible now."""
         self._changed[name] = None
         ownership = owning.granted(ownership, self._members, offset, self.clock_ms)
         if ownership.targets or ownership.grants:
@@ -347,18 +354,18 @@ class CoordinationState:
     # Snapshots.
 
     def snapshot(self) -> bytes:
-        """Return the whole state, compressed: `CoordinationState.restored` makes an equal one."""
+        """Return the whole state, compressed; `CoordinationState.restored` makes an equal one."""
         return at_once(self.snapshot_in_steps())
 
     def snapshot_in_steps(self) -> Generator[None, None, bytes]:
-        """Return the same as `snapshot`, with a pause at each yield. It is the state of the call,
-        whatever is folded meanwhile.
+        """As `snapshot`, with a pause at each yield. It contains the state at the call, even if
+        records are folded meanwhile.
         """
         return pack_in_steps(self._content())
 
     @classmethod
     def restored(cls, packed: bytes) -> "CoordinationState":
-        """The state of a snapshot. Raises Undecodable."""
+        """Restore the state from a snapshot. Raises Undecodable."""
         content = unpack(packed)
         state = cls()
         state.position = content.position
@@ -404,7 +411,7 @@ class CoordinationState:
 
 
 def _settled_at(ownership: Ownership) -> int:
-    """When no owner may be using more than its share any more, in log time."""
+    """The log time from which no owner can be using more than its share."""
     return max((grant.high_until_log_ms for grant in ownership.grants), default=0)
 
 

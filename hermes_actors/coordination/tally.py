@@ -1,4 +1,4 @@
-"""All work of a coordination state, summed up by node, as the planner's books weigh it."""
+"""Sums up the work of a coordination state by node, weighted like the planner's books."""
 
 from collections.abc import Generator
 
@@ -7,11 +7,11 @@ from hermes_actors.coordination.values import Ownership
 from hermes_actors.coordination.weights import Weights
 
 _IN_A_STEP = 100
-"""Subscriptions: 10 µs each."""
+"""Subscriptions between two yields: 10 µs each."""
 
 
 class NodeTally:
-    """The sums over one boot: what it owns, and what it is to own."""
+    """The sums of one boot: what it owns, and what it is planned to own."""
 
     __slots__ = ("partitions", "targets", "tasks", "weight")
 
@@ -21,7 +21,7 @@ class NodeTally:
 
 
 class WorkTally:
-    """All work of a state, summed up by boot; `heaviest` is what the heaviest task weighs."""
+    """The work of a state by boot; `heaviest` is the weight of the heaviest task."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeTally] = {}
@@ -47,8 +47,8 @@ class WorkTally:
 
 
 def tally_in_steps(state: CoordinationState, weights: Weights) -> Generator[None, None, WorkTally]:
-    """The tally of a state, with a pause at each yield, a millisecond or so apart; what changes
-    meanwhile may be in it or not.
+    """The tally of a state, with a pause at each yield, about a millisecond apart. Changes made
+    meanwhile may or may not be included.
     """
     tally = WorkTally()
     for count, (name, ownership) in enumerate(list(state.subscriptions.items())):

@@ -1,7 +1,7 @@
-"""The values that the coordination log folds to, in log time: members, owners, moves.
+"""The values to which the coordination log is folded, in log time: members, owners, moves.
 
-Log time goes on by the difference of two records' timestamps, at least 0 and at most 1 s, in
-milliseconds since the log's beginning. All times in fields called `…_log_ms` are of it.
+Log time advances by the difference between two records' timestamps, at least 0 and at most 1 s. It
+is in milliseconds since the log's beginning. Times in fields named `…_log_ms` are log times.
 """
 
 from msgspec import Struct
@@ -10,19 +10,22 @@ from hermes_actors.coordination.commands import RateState, Target, TaskLoad
 from hermes_actors.coordination.reasons import Reason
 
 LEASE_MS = 3_000
-"""A member that was not heard of for longer than so much log time is gone."""
+"""A member without a heartbeat for longer than this, in log time, is gone."""
 
 FENCE_S = 2.0
-"""A node begins nothing for so long, and no longer, after it sent the last heartbeat of its own
-that it has seen in the log. Log time may run ahead of the clocks by one step of a second, so this
-is a second less than the lease: who takes over starts after the former owner has paused."""
+"""How long a node may act after it sent the latest of its heartbeats that it has read back from the
+log. Log time may run ahead of the clocks by one step of a second, so this is a second less than the
+lease: a new owner starts only after the old one has stopped.
+"""
 
 STEP_MAX_MS = 1_000
-"""The most that one record moves log time: an outage, or a clock that steps, expires nobody."""
+"""Maximum advance of log time by one record, so that an outage or a clock step expires no lease."""
 
 
 class NodeLoad(Struct, frozen=True, array_like=True, gc=False):
-    """The load of a node's process, smoothed: cores used, and cores that the machine leaves it."""
+    """The smoothed load of a node's process: cores used, and cores that the machine leaves
+    for it.
+    """
 
     cpu: float
     cpu_available: float
@@ -30,9 +33,7 @@ class NodeLoad(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Member(Struct, frozen=True, array_like=True, gc=False):
-    """A node that takes part, in one of its lives. One that `is_stopping` is about to leave and
-    takes nothing more.
-    """
+    """A node in one of its lives. If `is_stopping`, it is about to leave and gets no new grants."""
 
     boot: str
     node: str
@@ -45,8 +46,8 @@ class Member(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Departed(Struct, frozen=True, array_like=True, gc=False):
-    """A life that is over. `is_expired`: its lease ran out; else it left by its own will. `at_ms`
-    is the timestamp of the record that showed it, Unix epoch.
+    """A life that is over. `is_expired`: its lease expired; else the node left. `at_ms` is the
+    timestamp of the record that showed it (Unix epoch).
     """
 
     boot: str
@@ -58,9 +59,9 @@ class Departed(Struct, frozen=True, array_like=True, gc=False):
 class Grant(Struct, frozen=True, array_like=True, gc=False):
     """Partitions that a boot owns: it alone consumes them until it releases them or is gone.
 
-    `epoch` is the offset of the record with which they became its own; later grants of the same
-    partitions have greater ones. `share` is the part of the subscription's maximum rate that the
-    leader wants it to have; until `high_until_log_ms` it may still be using `high`.
+    `epoch` is the offset of the record that granted them; later grants of the same partitions have
+    greater epochs. `share` is the planned part of the subscription's maximum rate; until
+    `high_until_log_ms` the owner may still be using `high`.
     """
 
     boot: str
@@ -73,7 +74,7 @@ class Grant(Struct, frozen=True, array_like=True, gc=False):
     load: TaskLoad | None = None
 
     def bound(self, log_ms: int) -> float:
-        """The greatest share that the owner may be using, however late it reads, within its
+        """The greatest share that the owner may be using, however late it reads the log within its
         fence.
         """
         return max(self.high, self.share) if log_ms < self.high_until_log_ms else self.share
@@ -82,9 +83,9 @@ class Grant(Struct, frozen=True, array_like=True, gc=False):
 class Ownership(Struct, frozen=True, array_like=True, gc=False):
     """The planned and the present owners of a subscription.
 
-    `planned_at` is the offset of the plan that named it last. `load` is what all its owners
-    together cost, smoothed, remembered over moves. `moved_log_ms` is when its owners last
-    changed, None if they never did since they were first named.
+    `planned_at` is the offset of the last plan that named it. `load` is the smoothed load of all
+    its owners together, kept when it moves. `moved_log_ms` is when its owners last changed; None if
+    they never have since it was first planned.
     """
 
     targets: tuple[Target, ...] = ()
@@ -96,8 +97,8 @@ class Ownership(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Move(Struct, frozen=True, array_like=True, gc=False):
-    """A plan changed the owners of a subscription. `before` and `after` name nodes; `at_ms` is the
-    plan's timestamp, Unix epoch.
+    """A plan's change of a subscription's owners. `before` and `after` are node names; `at_ms` is
+    the plan's timestamp (Unix epoch).
     """
 
     subscription: str
@@ -110,8 +111,8 @@ class Move(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Changed(Struct, frozen=True, gc=False):
-    """The changes by one record: the subscriptions whose targets, grants or usable shares are
-    others now (sorted), and whether there are other members (one came or went) or another leader.
+    """The changes by one record: the subscriptions whose targets, grants or usable shares changed
+    (sorted), and whether the members or the leader changed.
     """
 
     subscriptions: tuple[str, ...] = ()

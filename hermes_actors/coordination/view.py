@@ -1,4 +1,4 @@
-"""One datacentre's coordination as the other parts of a node read and watch it."""
+"""One datacentre's coordination, as the other parts of a node read and watch it."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,10 +19,10 @@ def _ignore(_names: Sequence[str] = ()) -> None:
 
 
 class ViewChanges(Struct, frozen=True):
-    """The changes since a watcher looked last.
+    """The changes since the watcher's last look.
 
-    `subscriptions`, sorted: their targets, grants or usable shares may be others. `members`: one
-    came or went.
+    `subscriptions` (sorted): their targets, grants or usable shares may have changed. `members`: a
+    node joined or went.
     """
 
     subscriptions: tuple[str, ...]
@@ -30,9 +30,9 @@ class ViewChanges(Struct, frozen=True):
 
 
 class CoordinationWatch(FoldWatch):
-    """Tells one task what changes of who takes part and who owns what: all there is first.
+    """Reports changes of members and ownership to one task, first the whole state.
 
-    As a context manager: `with coordination.watch() as watch`.
+    A context manager: `with coordination.watch() as watch`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class CoordinationWatch(FoldWatch):
         self.begin_anew(state)
 
     def note(self, changed: Changed) -> None:
-        """Take in a change; the fold calls it."""
+        """Record a change; called by the fold."""
         self._names.update(dict.fromkeys(changed.subscriptions))
         self._members |= changed.members
         self._is_other |= changed.leader
@@ -56,18 +56,18 @@ class CoordinationWatch(FoldWatch):
         self._wakeup.set()
 
     def begin_anew(self, state: CoordinationState) -> None:
-        """Take in that the state is another one now; the fold calls it."""
+        """Record that the state was replaced; called by the fold."""
         self._names.update(dict.fromkeys(state.subscriptions))
         self._members = True
         self._wakeup.set()
 
     @property
     def has_changes(self) -> bool:
-        """True while there is something to take."""
+        """True if there are changes to take."""
         return bool(self._names or self._members or self._is_other)
 
     def take_nowait(self) -> ViewChanges:
-        """Return all that has changed, perhaps nothing."""
+        """Return all changes since the last call; may be empty."""
         seen = ViewChanges(tuple(sorted(self._names)), self._members)
         self._names = {}
         self._members = self._is_other = False
@@ -75,11 +75,11 @@ class CoordinationWatch(FoldWatch):
 
 
 class Coordination:
-    """The folded coordination log of the datacentre whose log this is.
+    """The folded coordination log of one datacentre.
 
-    Made once for each node; its reader may be restarted. `state` is always there to read, but
-    another object once the log turned out to be another one (`generation` counts that). Only while
-    `is_current` does it follow the log; nothing is decided or begun by it otherwise.
+    Created once for each node; its reader may be restarted. `state` is always readable, but is
+    replaced when the log turns out to be another one (`generation` counts that). It follows the log
+    only while `is_current`; otherwise nothing may be decided or started because of it.
     """
 
     def __init__(self, log: Log, namespace: str = "") -> None:
@@ -88,11 +88,13 @@ class Coordination:
         self.state = CoordinationState()
         self.generation = 0
         self.undecodable = 0
-        """Records that this version cannot read."""
+        """Number of records that this version cannot decode."""
         self.last: StoredRecord | None = None
-        """The record that was folded last, None if there was none since a snapshot."""
+        """The record folded last; None if there was none since a snapshot."""
         self.has_listened = False
-        """Whether there was silence for as long as a lease before this state was begun with."""
+        """True if the reader listened to a cut log for the length of a lease before this state was
+        used.
+        """
         self._trouble = "the coordination log has not been read yet"
         self._changed_health = trio.Event()
         self._watches: list[CoordinationWatch] = []
@@ -102,7 +104,7 @@ class Coordination:
 
     @property
     def dc(self) -> str:
-        """The datacentre whose coordination this is."""
+        """The datacentre of this coordination log."""
         return self.log.dc
 
     @property
@@ -112,7 +114,7 @@ class Coordination:
 
     @property
     def trouble(self) -> str:
-        """Why the log is not followed; "" while it is."""
+        """Why the log is not followed; empty string while it is."""
         return self._trouble
 
     async def wait_current(self) -> None:
@@ -122,7 +124,7 @@ class Coordination:
             await self._changed_health.wait()
 
     async def until(self, condition: Callable[[CoordinationState], bool]) -> None:
-        """Wait until the state is so. It is asked again when something has changed."""
+        """Wait until the condition holds for the state. It is checked after each change."""
         await trio.lowlevel.checkpoint()
         with self.watch() as watch:
             while not condition(self.state):
@@ -130,42 +132,42 @@ class Coordination:
                 watch.take_nowait()
 
     def watch(self, on_change: Callable[[Sequence[str]], None] = _ignore) -> CoordinationWatch:
-        """Watch all that there is as a change, then what changes. Close the watch, or use `with`.
+        """Watch the whole state as a first change, then each change. Close the watch, or use
+        `with`.
 
-        `on_change` is called with the subscriptions that a record changes while it is folded, and
-        so before a heartbeat that follows it opens the lease. It must be quick.
+        `on_change` is called with the subscriptions that a record changes, while the record is
+        folded: so it runs before a later heartbeat opens the lease. It must be quick.
         """
         watch = CoordinationWatch(self.state, self._watches.remove, on_change)
         self._watches.append(watch)
         return watch
 
     def hold(self, lease: Lease | None) -> None:
-        """Take this lease as the one that own heartbeats open from now on; one of a member that is
-        gone, or of another log, is lost in the very moment that shows it.
+        """Use this lease: the node's own heartbeats open it. It is lost at the moment when a record
+        shows that its member is gone, or the log is another one.
         """
         self._lease = lease
         self._was_member = False
 
     def doubt(self, trouble: str) -> None:
-        """Lose the lease at once, and follow nothing until the reader has looked: somebody has seen
-        that the log is not the one that was read.
+        """Lose the lease at once, and stop following until the reader has checked: the log does not
+        seem to be the one that was read.
         """
         self.lose_lease()
         self.report(f"the coordination log is doubted: {trouble}")
         self._on_doubt()
 
-    # What follows is for the reader.
+    # For the reader.
 
     def lose_lease(self) -> None:
-        """Lose the held lease: the log that it stood on is not known any more. A node that went on
-        to speak in its name would be a stranger to all who begin, and they wait until no stranger
-        is heard.
+        """Lose the held lease, because its log is no longer known. If the node continued with it,
+        new readers would see a stranger, and they wait until no stranger is active.
         """
         if self._lease is not None:
             self._lease.lose()
 
     def fold(self, stored: StoredRecord, said: Said | None) -> None:
-        """Fold one record, and tell who watches."""
+        """Fold one record, and notify the watches."""
         state, lease = self.state, self._lease
         if said is None:
             self.undecodable += 1
@@ -198,11 +200,11 @@ class Coordination:
             watch.begin_anew(state)
 
     def ask_when_doubted(self, look: Callable[[], None]) -> None:
-        """Have `look` called from now on when somebody doubts the log."""
+        """Call `look` when the log is doubted."""
         self._on_doubt = look
 
     def report(self, trouble: str) -> None:
-        """Record why the log is not followed; "" when it is."""
+        """Record why the log is not followed; empty string if it is."""
         if trouble != self._trouble:
             self._trouble = trouble
             self._changed_health.set()

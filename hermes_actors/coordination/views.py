@@ -1,7 +1,7 @@
-"""The coordination state as people and tools read it: nodes by name, ages, and why owners changed.
+"""The coordination state for people and tools: nodes by name, ages, and why owners changed.
 
-Pure: computed from one `CoordinationState` at its own clock, log time. What is in seconds or
-milliseconds here is log time too, unless it is called `…At`, which is Unix epoch, in seconds.
+Pure: computed from one `CoordinationState` at its log time. Seconds and milliseconds are log time,
+except fields named `…At`, which are Unix epoch in seconds.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,9 +19,8 @@ from hermes_actors.coordination.weights import Weights
 
 
 class MemberView(Struct, frozen=True, rename="camel"):
-    """A node that takes part. `tasks` it has; `targets` it is to have when all moves are done.
-
-    `cpu` is its whole process's, in cores, of `cpuAvailable`; None until it has told.
+    """A node that takes part. It has `tasks`, and will have `targets` when all moves are done.
+    `cpu` is what its whole process uses, in cores, of `cpuAvailable`; None until it has reported.
     """
 
     node: str
@@ -42,8 +41,8 @@ class MemberView(Struct, frozen=True, rename="camel"):
 
 
 class OwnerView(Struct, frozen=True, rename="camel"):
-    """Partitions of a subscription that a node owns. `share` of the maximum rate it may use now,
-    of which it is to have `wantedShare`. `isToRelease`: they are to be another's.
+    """Partitions of a subscription that a node owns. It may use `share` of the maximum rate now,
+    and is planned to have `wantedShare`. `isToRelease`: another node is planned to own them.
     """
 
     node: str
@@ -58,8 +57,8 @@ class OwnerView(Struct, frozen=True, rename="camel"):
 
 
 class WaitingView(Struct, frozen=True, rename="camel"):
-    """A node that is to own partitions and does not yet, and the nodes that have to release them
-    first.
+    """A node that is planned to own partitions but does not yet, and the nodes that must release
+    them first.
     """
 
     node: str
@@ -70,7 +69,7 @@ class WaitingView(Struct, frozen=True, rename="camel"):
 
 
 class SubscriptionView(Struct, frozen=True, rename="camel"):
-    """The owners of a subscription. `movedAgoS`: None when it never moved since its first plan."""
+    """The owners of a subscription. `movedAgoS` is None if it never moved since its first plan."""
 
     subscription: str
     owners: tuple[OwnerView, ...]
@@ -81,9 +80,9 @@ class SubscriptionView(Struct, frozen=True, rename="camel"):
 
 
 class SkewView(Struct, frozen=True, rename="camel"):
-    """How unevenly the nodes that are not drained are loaded, for each unit of their capacity: the
-    highest to the mean, and to the least possible (the mean, or the heaviest task). Ratios are 1.0
-    when nothing weighs anything.
+    """How unevenly the nodes that are not drained are loaded, per core: the ratio of the highest
+    load to the mean, and to the minimum possible (the mean, or the heaviest task). Ratios are 1.0
+    if there is no load.
     """
 
     nodes: int = 0
@@ -93,7 +92,7 @@ class SkewView(Struct, frozen=True, rename="camel"):
 
 
 class MoveView(Struct, frozen=True, rename="camel"):
-    """A plan changed who is to own a subscription: `reasons` as data, `reason` for people."""
+    """A plan's change of a subscription's owners: `reasons` as data, `reason` as text."""
 
     subscription: str
     reason: str
@@ -106,7 +105,7 @@ class MoveView(Struct, frozen=True, rename="camel"):
 
 
 class DepartureView(Struct, frozen=True, rename="camel"):
-    """The end of a node's life: its lease ran out, or else it left."""
+    """The end of a node's life: its lease expired, or it left."""
 
     node: str
     boot: str
@@ -123,7 +122,7 @@ class PartView(Struct, frozen=True, rename="camel"):
 
 
 class ChangeView(Struct, frozen=True, rename="camel"):
-    """A subscription whose owners a plan would change, or only their shares of its rate."""
+    """A subscription whose owners, or only their rate shares, a plan would change."""
 
     subscription: str
     reason: str
@@ -134,7 +133,7 @@ class ChangeView(Struct, frozen=True, rename="camel"):
 
 
 class PlanView(Struct, frozen=True, rename="camel"):
-    """The changes of a plan on top of the one at offset `base`, and how many tasks they move."""
+    """The changes of a plan based on the one at offset `base`, and how many tasks they move."""
 
     term: int
     base: int
@@ -177,7 +176,9 @@ def _member_view(
 
 
 def subscription_view(state: CoordinationState, name: str, weights: Weights) -> SubscriptionView:
-    """Return who owns a subscription and who waits; nobody if the subscription is unknown."""
+    """Return the owners of a subscription and the nodes that wait for it; empty if it is
+    unknown.
+    """
     ownership = state.subscriptions.get(name, Ownership())
     moved_ms = ownership.moved_log_ms
     moved_ago_s = None if moved_ms is None else (state.clock_ms - moved_ms) / 1_000
@@ -230,8 +231,8 @@ def _holders(state: CoordinationState, ownership: Ownership, target: Target) -> 
 
 
 def skew_of_members(members: Sequence[MemberView], heaviest: float) -> SkewView:
-    """How unevenly they are loaded; drained ones are left out, unless all are. `heaviest`: what the
-    heaviest task weighs.
+    """How unevenly the members are loaded. Drained ones are left out, unless all are drained.
+    `heaviest` is the weight of the heaviest task.
     """
     counted = [each for each in members if not each.is_draining] or members
     capacity = sum(each.cores for each in counted)
@@ -239,7 +240,7 @@ def skew_of_members(members: Sequence[MemberView], heaviest: float) -> SkewView:
         return SkewView()
     mean = sum(each.weight for each in counted) / capacity
     ideal = max(mean, heaviest / max(each.cores for each in counted))
-    # Of two that carry the same, the first by name.
+    # Among equals, the first by name.
     busiest = max(counted, key=lambda each: each.weight / each.cores)
     most = busiest.weight / busiest.cores
     return SkewView(
@@ -256,8 +257,8 @@ def unassigned_reason(
     draining: Collection[str] = (),
     limits: OwnershipLimits = DEFAULT_LIMITS,
 ) -> str | None:
-    """Why nobody owns a subscription that is there; None when somebody does. `draining` as
-    `room.drained` gives them.
+    """Why an existing subscription has no owner; None if it has one. `draining` is the result of
+    `room.drained`.
     """
     ownership = state.subscriptions.get(name, Ownership())
     if ownership.grants:
@@ -265,14 +266,14 @@ def unassigned_reason(
     if not state.members:
         return "no node with the role consumers takes part"
     if ownership.targets:
-        return "its nodes to be wait; see waiting"
+        return "its planned owners wait for others to release it; see waiting"
     if not state.leader:
-        return "there is no leader: a node is about to claim that, within a few seconds"
+        return "there is no leader yet; a node will claim the leadership within a few seconds"
     return no_room(state, draining, limits) or "the leader has not planned it yet"
 
 
 def move_view(move: Move) -> MoveView:
-    """A move, its time and reasons for people."""
+    """A move, with its time and reasons for people."""
     return MoveView(
         move.subscription,
         text(move.reasons),
@@ -286,13 +287,13 @@ def move_view(move: Move) -> MoveView:
 
 
 def departure_view(departed: Departed) -> DepartureView:
-    """A departure, its time for people."""
+    """A departure, with its time for people."""
     return DepartureView(departed.node, departed.boot, departed.at_ms / 1_000, departed.is_expired)
 
 
 def change_view(state: CoordinationState, assignment: Assignment) -> ChangeView:
-    """What an assignment that was made on this state would change. `moves`: tasks that would begin
-    on a node that does not have them now.
+    """What an assignment based on this state would change. `moves` counts tasks that would start on
+    another node.
     """
     before = state.targets_of(assignment.subscription)
     had = owners(before)

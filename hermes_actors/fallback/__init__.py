@@ -1,1 +1,3 @@
-"""Publishing goes on when the own datacentre does not: other datacentres, and the spool."""
+"""Keeps publishing available when the own datacentre's log is not: other datacentres, and the
+spool.
+"""

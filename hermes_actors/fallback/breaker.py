@@ -1,8 +1,8 @@
-"""When a log does not work it is not waited for by every message anew. Pure.
+"""A circuit breaker: when a log fails, not every message has to wait for it. Pure.
 
-A breaker learns from each append to one datacentre's log. It opens on silence, on acknowledgements
-that keep coming too late, and on errors. While it is open a batch now and then is sent there as a
-probe, and one that is acknowledged in time closes it.
+A breaker learns from each append to one datacentre's log. It opens on silence, on repeated late
+acknowledgements, and on errors. While it is open, a batch is sent there occasionally as a probe,
+and a timely acknowledgement of a probe closes it.
 """
 
 import math
@@ -17,9 +17,10 @@ _SILENT_MESSAGES_MIN = 8
 _SILENT_APPENDS_MIN = 2
 _LATE_MAX = 3
 _ERRORS_MAX = 5
-# Whoever asks does so when a timer has run out, which may be this much early.
+# Callers use timers, which may fire this much early.
 _TIMER_S = 0.0005
-# The first probe comes after an eighth of the interval, then twice that, until the whole.
+# The first probe comes after an eighth of the interval; the wait then doubles up to the whole
+# interval.
 _FIRST_PROBE = 1 / 8
 
 
@@ -32,18 +33,18 @@ class Opened(StrEnum):
 
 
 class Sent(Struct, eq=False):
-    """One append that is under way."""
+    """An append that is under way."""
 
     count: int
     sent_s: float
 
 
 class Breaker:
-    """One datacentre's.
+    """The breaker of one datacentre.
 
-    An acknowledgement is late after the longest hedge delay. Probes are `probe_interval_ms` apart,
-    a quarter more or less. The methods that may open it return True when they did; `cause` then
-    says why.
+    An acknowledgement is late after the maximum hedge delay. Probes are `probe_interval_ms` apart,
+    plus or minus a quarter. Methods that may open it return True if they did; `cause` then gives
+    the reason.
     """
 
     def __init__(self, config: FallbackConfig, rng: random.Random) -> None:
@@ -60,17 +61,18 @@ class Breaker:
         self.cause = Opened.SILENCE
 
     def add(self, sent: Sent) -> None:
-        """An append goes out; `sent` are in order of their times."""
+        """Record the start of an append. Calls must be in order of `sent_s`."""
         self._outstanding[sent] = None
 
     def acknowledged(self, sent: Sent, now_s: float) -> bool:
-        """The append was stored."""
+        """Record that the append was stored. True if this opened the breaker."""
         del self._outstanding[sent]
         self._alive_s = now_s
         is_timely = now_s - sent.sent_s <= self._cap_s
         if self.is_open:
             if sent.sent_s < self._changed_s:
-                # It outlived the opening. That it came says: look soon, not: all is well.
+                # It was sent before the breaker opened. Its arrival means: probe soon, not: all is
+                # well.
                 self._next_probe_s = min(self._next_probe_s, now_s)
             elif is_timely:
                 self._close(now_s)
@@ -79,19 +81,21 @@ class Breaker:
             self._timely_sent_s = max(self._timely_sent_s, sent.sent_s)
             self._late = 0
         self._errors = 0
-        # What was sent before the last timely one is old news, and so is what outlived an opening.
+        # An append sent before the last timely one, or before the breaker opened, is not counted.
         if is_timely or sent.sent_s < max(self._changed_s, self._timely_sent_s):
             return False
         self._late += 1
         return self._late >= _LATE_MAX and self._open(Opened.LATE, now_s)
 
     def answered(self, sent: Sent, now_s: float) -> None:
-        """The append was refused for its own sake: a sign of life, and no more."""
+        """Record that the append was refused because of its messages: a sign of life only."""
         del self._outstanding[sent]
         self._alive_s = now_s
 
     def failed(self, sent: Sent, now_s: float) -> bool:
-        """The append was not stored, or nobody knows."""
+        """Record that the append was not stored, or may not have been. True if this opened the
+        breaker.
+        """
         del self._outstanding[sent]
         if self.is_open or sent.sent_s < self._changed_s:
             return False
@@ -99,11 +103,12 @@ class Breaker:
         return self._errors >= _ERRORS_MAX and self._open(Opened.ERRORS, now_s)
 
     def check(self, delay_s: float, now_s: float) -> bool:
-        """Open when nothing has been heard for a hedge delay though eight messages wait for it.
+        """Open on silence: eight messages have waited for a hedge delay, and nothing was heard
+        meanwhile.
 
-        They must be in two appends at least, or wait for twice the delay, so that one append that
-        is slow is not taken for a dead log. An append that was overdue already at the last sign of
-        life is stuck for a reason of its own and is not counted.
+        They must be in at least two appends, or have waited for twice the delay, so that one slow
+        append is not taken for a dead log. An append that was already overdue at the last sign of
+        life is not counted, because its cause is another one.
         """
         patience_s = max(min(2 * delay_s, self._cap_s), delay_s) - _TIMER_S
         delay_s -= _TIMER_S
@@ -124,7 +129,7 @@ class Breaker:
         return False
 
     def take_probe(self, now_s: float) -> bool:
-        """While open: whether a message is to be sent here now to find out. Then it must be."""
+        """True if a probe is due; the caller must then send one. Only while the breaker is open."""
         if not self.is_open or now_s < self._next_probe_s:
             return False
         self._schedule_probe(now_s)
@@ -132,7 +137,7 @@ class Breaker:
 
     def _schedule_probe(self, now_s: float) -> None:
         share = min(_FIRST_PROBE * 2**self._probes, 1.0)
-        # Bounded, so that the power stays a small number in a long outage.
+        # Limited, so that the power stays small in a long outage.
         self._probes = min(self._probes + 1, 8)
         self._next_probe_s = now_s + self._probe_interval_s * share * self._rng.uniform(0.75, 1.25)
 

@@ -1,4 +1,4 @@
-"""A topic's chaos experiments: sends that are held up or fail on purpose. Pure."""
+"""A topic's chaos experiments: appends that are delayed or fail on purpose. Pure."""
 
 import random
 from collections.abc import Sequence
@@ -9,17 +9,18 @@ from hermes_actors.model.topic import Chaos, ChaosMode, ChaosPolicy
 
 
 class Strike(Struct, frozen=True):
-    """A harm that an experiment does to a send: hold it up, and then perhaps fail it."""
+    """The effect of an experiment on an append: a delay, and then perhaps a failure."""
 
     delay_s: float
     fails: bool
 
 
 def roll(chaos: Chaos, dcs: Sequence[str], rng: random.Random) -> dict[str, Strike]:
-    """Return the strikes on one batch's sends, by datacentre; those without a strike are absent.
+    """Return the strikes on the appends of one batch, by datacentre; a datacentre without a strike
+    is absent.
 
     GLOBAL: one roll for all datacentres, with one policy. DATACENTER: a roll for each datacentre
-    that has a policy. A delay is uniform between the policy's two bounds, which may be equal.
+    that has a policy. The delay is uniform between the policy's two bounds, which may be equal.
     """
     if chaos.mode is ChaosMode.GLOBAL:
         policy = chaos.global_policy

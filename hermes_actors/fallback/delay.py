@@ -1,8 +1,8 @@
-"""How long the own datacentre is waited for before another one is asked as well. Pure.
+"""The hedge delay: how long to wait for the own datacentre before asking another one as well. Pure.
 
-The delay is a high quantile of the recent acknowledgement times, so that in ordinary hours about
-(100 - quantile) percent of the messages are sent twice, whatever the log's speed: the idea of
-hedged requests (Dean and Barroso, "The Tail at Scale", CACM 56(2), 2013).
+The delay is a high quantile of the recent acknowledgement times, so that normally about (100 -
+quantile) percent of the messages are sent twice, whatever the log's speed: the idea of hedged
+requests (Dean and Barroso, "The Tail at Scale", CACM 56(2), 2013).
 """
 
 import math
@@ -17,16 +17,16 @@ _SLOTS = 3
 _MESSAGES_MIN = 100
 _APPENDS_MIN = 10
 _HOLDS_S = 0.05
-# Upper bounds of the cells, 0.1 ms to 10 s, each 10 % above the last.
+# Upper bounds of the cells, from 0.1 ms to 10 s, each 10 % above the previous.
 _BOUNDS_S = tuple(1e-4 * 1.1**n for n in range(122))
 
 
 class AdaptiveDelay:
     """The hedge delay of a datacentre's topics with one ack level.
 
-    By `hedge_mode` it is adaptive, fixed (always `speculative_send_delay_ms`) or off (for ever). It
-    lies between `hedge_floor_delay_ms` and that cap. While the last 30 s hold fewer than 100
-    messages or 10 appends it is the cap.
+    `hedge_mode` makes it adaptive, fixed (`speculative_send_delay_ms`, the cap) or off (infinite).
+    If adaptive, it lies between `hedge_floor_delay_ms` and the cap; it is the cap while the last 30
+    s have fewer than 100 messages or 10 appends.
     """
 
     def __init__(self, config: FallbackConfig) -> None:
@@ -39,7 +39,9 @@ class AdaptiveDelay:
         self._held_until_s = -math.inf
 
     def observe(self, latency_s: float, count: int, now_s: float) -> None:
-        """An append of `count` messages was acknowledged after `latency_s`; each counts."""
+        """Record that an append of `count` messages was acknowledged after `latency_s`; each
+        message counts.
+        """
         number = int(now_s // _SLOT_S)
         slots = self._slots
         if not slots or slots[-1].number < number:
@@ -48,7 +50,7 @@ class AdaptiveDelay:
         slots[-1].add(latency_s, count)
 
     def delay_s(self, now_s: float) -> float:
-        """The delay now, worked out anew at most 20 times a second; infinite when off."""
+        """The current delay, recomputed at most 20 times a second; infinite if off."""
         if self._mode == "off":
             return math.inf
         if self._mode == "fixed":
@@ -61,7 +63,9 @@ class AdaptiveDelay:
         return min(max(self._held, self._floor_s), self._cap_s)
 
     def _quantile_s(self, now_s: float) -> float | None:
-        """An upper bound of the quantile, at most 10 % too high; None: too little is known."""
+        """An upper bound of the quantile, at most 10 % too high; None if there are too few
+        measurements.
+        """
         oldest = int(now_s // _SLOT_S) - _SLOTS
         recent = [slot for slot in self._slots if slot.number > oldest]
         messages = sum(slot.messages for slot in recent)

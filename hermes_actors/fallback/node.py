@@ -1,5 +1,5 @@
-"""The datacentres that a node publishes to, what all its topics share of them, and each topic's way
-into them.
+"""The datacentres that a node publishes to: the state that topics share, and each topic's path to
+them.
 """
 
 import random
@@ -21,7 +21,7 @@ from hermes_actors.telemetry.metrics import Metrics
 
 @dataclass(eq=False)
 class Datacentre:
-    """One datacentre's log, and what all topics together know of it. `is_ready` tells, by its name,
+    """One datacentre's log, and the state of it that all topics share. `is_ready` says, by name,
     whether a datacentre may be used.
     """
 
@@ -45,10 +45,10 @@ class Datacentre:
 
 
 class Path:
-    """One topic's way into one datacentre's log. Call `leave` when the topic is gone.
+    """One topic's path into one datacentre's log. Call `leave` when the topic is gone.
 
-    `partitions`, the topic's number of them there, is None until the log has said so. `on_open` is
-    called when the datacentre does not work any more.
+    `partitions` is the number of its partitions there; None until the log has answered. `on_open`
+    is called when the datacentre's breaker opens.
     """
 
     def __init__(self, dc: Datacentre, ack: Ack) -> None:
@@ -61,30 +61,30 @@ class Path:
 
     @property
     def is_usable(self) -> bool:
-        """True while messages can be sent there, though it may not work."""
+        """True if messages can be sent there, even if the breaker is open."""
         return self.partitions is not None and self.dc.is_ready(self.name)
 
     @property
     def is_open(self) -> bool:
-        """True while sending there makes no sense, but as a probe."""
+        """True while nothing but probes should be sent there."""
         return self.dc.breaker.is_open
 
     def delay_s(self, now_s: float) -> float:
-        """How long an acknowledgement from there is waited for before another is asked."""
+        """How long to wait for its acknowledgement before asking another datacentre."""
         return self._delay.delay_s(now_s)
 
     def take_probe(self, now_s: float) -> bool:
-        """Whether one batch is to be sent there to find out whether it works again."""
+        """True if one batch must be sent there as a probe."""
         return self.dc.breaker.take_probe(now_s)
 
     def send(self, count: int, now_s: float) -> Sent:
-        """Record that an append of `count` messages goes out."""
+        """Record that an append of `count` messages starts."""
         sent = Sent(count, now_s)
         self.dc.breaker.add(sent)
         return sent
 
     def ended(self, sent: Sent, found: Sequence[Outcome], now_s: float) -> None:
-        """Let breaker and hedge delay learn from an append that ended with these outcomes."""
+        """Report the end of an append to the breaker and the hedge delay."""
         breaker = self.dc.breaker
         if stored_count(found):
             self._delay.observe(now_s - sent.sent_s, sent.count, now_s)
@@ -95,11 +95,11 @@ class Path:
             self._tell(breaker.failed(sent, now_s), now_s)
 
     def check(self, now_s: float) -> None:
-        """Let the breaker notice silence."""
+        """Let the breaker check for silence."""
         self._tell(self.dc.breaker.check(self.delay_s(now_s), now_s), now_s)
 
     def leave(self) -> None:
-        """Forget this way: the topic is gone."""
+        """Remove this path: the topic is gone."""
         self.dc.paths.pop(self, None)
 
     def _tell(self, has_opened: bool, now_s: float) -> None:
@@ -112,11 +112,11 @@ class Path:
 
 
 class Fallback:
-    """The own datacentre, the others in the order to ask them, and what runs on between them.
+    """The own datacentre, the others in order of preference, and the nursery for their appends.
 
-    `nursery` outlives the topics' producers: appends that nobody waits for end in it. `is_ready`
-    tells whether a datacentre may be used, and is asked before each use. Raises ConfigError for a
-    remote that is configured and not there.
+    `nursery` outlives the topics' producers, so that appends that no producer waits for can end.
+    `is_ready` is checked before each use of a datacentre. Raises ConfigError if a configured remote
+    does not exist.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Fallback:
             Datacentre(each, config, rng, metrics, is_ready)
             for each in (log, *(remote_logs[dc] for dc in others))
         ]
-        # There from the start, so that the first event is a rise and no new series.
+        # Create them at the start, so that the first event increases an existing series.
         metrics.counter("fallback_budget_refused")
         for ack in (Ack.LEADER, Ack.ALL):
             metrics.gauge(
@@ -154,7 +154,9 @@ class Fallback:
 
 
 def in_order(configured: Sequence[str], known: Sequence[str]) -> list[str]:
-    """The remotes as configured, else all that are known, by name. Raises ConfigError."""
+    """The remotes in the configured order; by default all that are known, by name. Raises
+    ConfigError.
+    """
     for dc in configured:
         if dc not in known:
             others = ", ".join(sorted(known)) or "none"

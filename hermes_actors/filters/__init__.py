@@ -1,1 +1,1 @@
-"""Filters of subscriptions: compiled once, they decide on each message within bounded time."""
+"""Subscription filters: compiled once, they decide on each message within bounded time."""

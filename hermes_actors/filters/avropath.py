@@ -1,7 +1,7 @@
-"""Hermes' paths into an Avro message, as it is once decoded: `order.lines[*].sku`.
+"""Hermes' paths into a decoded Avro message: `order.lines[*].sku`.
 
-A step is a name, of a record's field or a map's key, and may have one index of the array that is
-there, or `[*]` for each of its items.
+A step is the name of a record's field or a map's key. It may have one index into an array, or `[*]`
+for all of its items.
 """
 
 import json
@@ -16,11 +16,11 @@ _EVERY = -1
 _INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\*|[0-9]{1,9})\]", re.DOTALL)
 
 _Step = tuple[str, int | None]
-"""A name, and the index of an item: None for no array, `_EVERY` for each of its items."""
+"""A name, and an index: None without one, `_EVERY` for all items."""
 
 
 class AvroPath:
-    """A compiled path of Hermes' `avropath`; dots at its ends are left off."""
+    """A compiled `avropath` of Hermes; dots at its ends are ignored."""
 
     __slots__ = ("_steps",)
 
@@ -31,12 +31,12 @@ class AvroPath:
         self._steps = tuple(_step(each) for each in text.strip(".").split("."))
 
     def is_for_loop(self, _size_bytes: int) -> bool:
-        """True: the path is soon followed in any message."""
+        """Always True: the path is fast on any message."""
         return True
 
     def values(self, document: Any) -> list[Any]:
-        """All that is found: None where the last name or index is not there. Nothing where the way
-        to it ends before, and where there is no array for an index.
+        """Return everything found; None in place of a value if only the last name or index is
+        missing. Empty if the path ends earlier, or there is no array for an index.
         """
         found = [document]
         for name, index in self._steps:
@@ -52,8 +52,8 @@ class AvroPath:
 
 
 def avro_text(value: Any) -> str:
-    """Give the text that a matcher is compared with, as Java prints it: strings bare, an array as
-    `[a, b]`, all else as JSON with a space after each comma and colon. Raises FilterFailed.
+    """Return the text to compare with a matcher, as Java prints it: strings bare, an array as `[a,
+    b]`, everything else as JSON with a space after each comma and colon. Raises FilterFailed.
     """
     if type(value) is str:
         return value

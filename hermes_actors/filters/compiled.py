@@ -1,6 +1,6 @@
-"""All filters of a subscription as one question to a message: a message passes all, or is left out.
+"""All filters of a subscription as one check: a message passes all of them, or is filtered out.
 
-Each type of filter has its compiler in `TYPES`; another type needs an entry there.
+Each filter type has its compiler in `TYPES`; add an entry there for another type.
 """
 
 import json
@@ -26,15 +26,16 @@ LOOP_BYTES_MAX = 65_536
 """A larger body is decoded in a worker."""
 
 LOOP_VALUES_MAX = 100
-"""So many values that a path finds are matched on the loop; more in a worker."""
+"""How many values found by a path are matched on the loop; more in a worker."""
 
 _LOOP_CHARACTERS_MAX = 1_000
 
 
 class Candidate:
-    """A message as filters see it; its body is decoded once, if any of them looks into it.
+    """A message for the filters; its body is decoded at most once, when a filter needs it.
 
-    `decode` is how; with one the message `is_avro`, whatever its body is by now.
+    `decode` decodes the body; if it is given, the message `is_avro`, even if its body has been
+    converted.
     """
 
     __slots__ = ("_decode", "_document", "body", "is_avro", "propagated")
@@ -50,7 +51,7 @@ class Candidate:
 
     @property
     def decoded(self) -> Any:
-        """The decoded body; None while nobody has looked into it."""
+        """The decoded body; None if no filter has needed it."""
         return None if self._document is _UNREAD else self._document
 
     def document(self) -> Any:
@@ -64,14 +65,14 @@ class Candidate:
 
 
 class MessageFilter(Protocol):
-    """One compiled filter."""
+    """A compiled filter."""
 
     def passes(self, candidate: Candidate, time: LoopTime | None) -> bool:
-        """True if the message is wanted. Raises FilterFailed, and TooLong on the loop."""
+        """True if the message passes. Raises FilterFailed; TooLong on the loop."""
 
 
 class PathFilter:
-    """Values that a path finds in the message must match: all of them, or any."""
+    """The values that a path finds in the message must match: all of them, or any."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class PathFilter:
         *,
         is_for_avro: bool,
     ) -> None:
-        assert wanted.path, "looked at before"
+        assert wanted.path, "checked by require_known"
         self._path = path(wanted.path)
         self._text_of = text_of
         self._is_for_avro = is_for_avro
@@ -89,7 +90,7 @@ class PathFilter:
         self._is_any = wanted.matching_strategy.lower() == "any"
 
     def passes(self, candidate: Candidate, time: LoopTime | None) -> bool:
-        """False if nothing is found; a null is taken as the text `null` in Avro's paths only."""
+        """False if nothing is found. A null counts as the text `null` in Avro paths only."""
         if candidate.is_avro and not self._is_for_avro:
             raise FilterFailed("the message is Avro, which this filter does not ask; use avropath")
         size_bytes = len(candidate.body)
@@ -107,15 +108,15 @@ class PathFilter:
 
 
 class HeaderFilter:
-    """A propagated header of this very name, letter for letter, must be there and match."""
+    """A propagated header with exactly this name must exist and match."""
 
     def __init__(self, wanted: Filter) -> None:
-        assert wanted.header, "looked at before"
+        assert wanted.header, "checked by require_known"
         self._name = wanted.header
         self._matches = Pattern(wanted.matcher).matches
 
     def passes(self, candidate: Candidate, time: LoopTime | None) -> bool:
-        """False if the header is absent."""
+        """False if the header is missing."""
         for name, value in candidate.propagated:
             if name == self._name:
                 return self._matches(value, time)
@@ -123,7 +124,7 @@ class HeaderFilter:
 
 
 def text_of(value: Any) -> str:
-    """Give the text that a matcher is compared with: a string bare, all else as compact JSON.
+    """Return the text to compare with a matcher: a string bare, everything else as compact JSON.
     Raises FilterFailed.
     """
     if type(value) is str:
@@ -143,12 +144,12 @@ TYPES: Mapping[str, Callable[[Filter], MessageFilter]] = {
     "avropath": partial(PathFilter, path=AvroPath, text_of=avro_text, is_for_avro=True),
     "header": HeaderFilter,
 }
-"""The types of filter that can be asked, and what compiles each."""
+"""The filter types, with their compilers."""
 
 
 def require_known(wanted: Filter) -> None:
-    """Raise FilterInvalid, that names the field, for a filter that this version cannot ask; what
-    only compiling shows is not looked at.
+    """Raise FilterInvalid, naming the field, for a filter of an unknown type or without its path or
+    header. Does not compile it.
     """
     if wanted.type not in TYPES:
         raise FilterInvalid(
@@ -160,19 +161,21 @@ def require_known(wanted: Filter) -> None:
 
 
 def compile_filter(wanted: Filter) -> MessageFilter:
-    """Compile a filter. Raises FilterInvalid that names the field."""
+    """Compile a filter. Raises FilterInvalid, naming the field."""
     require_known(wanted)
     return TYPES[wanted.type](wanted)
 
 
 def is_soon_compiled(wanted: Sequence[Filter]) -> bool:
-    """True for filters that are used on the loop: few and small ones."""
+    """True if the filters may be compiled on the loop: few and small ones."""
     characters = sum(len(each.matcher) + len(each.path or "") for each in wanted)
     return characters <= _LOOP_CHARACTERS_MAX and all(is_for_loop(each.matcher) for each in wanted)
 
 
 def refusal(wanted: Sequence[Filter]) -> str:
-    """Why this version cannot ask one of them, soon told; "" when it can."""
+    """Why this version cannot use one of the filters, without compiling them; empty string if it
+    can.
+    """
     try:
         for index, each in enumerate(wanted):
             with _placed(index):
@@ -191,20 +194,20 @@ def _placed(index: int) -> Iterator[None]:
 
 
 class Filters:
-    """The filters of one subscription, in their order: the first that does not pass decides."""
+    """The filters of one subscription, in order; the first one that rejects decides."""
 
     def __init__(self, wanted: Sequence[Filter]) -> None:
-        """Compile all. Raises FilterInvalid, that names filter and field."""
+        """Compile all filters. Raises FilterInvalid, naming filter and field."""
         self._filters: list[tuple[str, MessageFilter]] = []
         for index, each in enumerate(wanted):
             with _placed(index):
                 self._filters.append((each.type, compile_filter(each)))
 
     def rejects(self, candidate: Candidate, time: LoopTime | None = None) -> str:
-        """The type of the filter that leaves the message out; "" when it passes all of them.
+        """Return the type of the filter that rejects the message; empty string if it passes all.
 
-        Raises FilterFailed, whose text begins with the filter's place, and TooLong when the `time`
-        on the loop, which is for all of them together, is over.
+        Raises FilterFailed, whose text begins with the filter's place; TooLong when the `time` on
+        the loop, which all filters share, is used up.
         """
         for index, (kind, each) in enumerate(self._filters):
             if time is not None and index:

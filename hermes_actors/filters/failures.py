@@ -1,8 +1,8 @@
-"""The failures of filters: when one is made, and when it looks at a message."""
+"""The errors of filters, when they are compiled and when they are applied."""
 
 
 class FilterInvalid(ValueError):
-    """A filter that cannot be compiled: `field` is the one to mend, the text says why."""
+    """A filter cannot be compiled: `field` names the wrong field, the text says why."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field} {reason}")
@@ -11,12 +11,12 @@ class FilterInvalid(ValueError):
 
 
 class FilterFailed(Exception):
-    """A filter that could not decide on a message, which is filtered out then, as in Hermes."""
+    """A filter could not decide on a message; the message is then filtered out, as in Hermes."""
 
 
 class NotJson(FilterFailed):
-    """The message's body is not JSON, so nothing is found in it."""
+    """The message's body is not JSON, so a path finds nothing in it."""
 
 
 class TooLong(Exception):
-    """The filters are not decided on the event loop: they go to a worker."""
+    """The filters take too long for the event loop, and must run in a worker."""

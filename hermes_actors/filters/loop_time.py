@@ -1,4 +1,4 @@
-"""The time that a message's filters have on the event loop, all of them together."""
+"""The time limit on the event loop that all filters of a message share."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ LOOP_S = 0.001
 
 
 class LoopTime:
-    """The CPU time of one message's filters by the clock `cpu_s`."""
+    """Measures the CPU time of one message's filters with the clock `cpu_s`."""
 
     __slots__ = ("_began_s", "_cpu_s")
 
@@ -17,12 +17,12 @@ class LoopTime:
         self._began_s = cpu_s()
 
     def left_s(self) -> float:
-        """The time that is left. Raises TooLong when there is none."""
+        """The time left. Raises TooLong if there is none."""
         left_s = LOOP_S - self.used_s()
         if left_s <= 0:
             raise TooLong
         return left_s
 
     def used_s(self) -> float:
-        """The time that was used."""
+        """The time used."""
         return self._cpu_s() - self._began_s

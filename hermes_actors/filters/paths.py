@@ -1,7 +1,7 @@
 """JSONPath (RFC 9535) over decoded JSON.
 
-Paths of names, indexes and `[*]` are walked here, in a time that grows with the document. All
-others are the library's.
+Paths of names, indexes and `[*]` are followed here, in time linear in the document's size. All
+others are left to the library.
 """
 
 import re
@@ -14,13 +14,15 @@ from hermes_actors.filters.failures import FilterFailed, FilterInvalid
 
 TEXT_CHARACTERS_MAX = 1_000
 _LOOP_UNITS_MAX = 50_000
-"""Characters of a path that is the library's, times the bytes of the message: some 5 ms at most."""
+"""Maximum product of path length and message size for the library on the loop: about 5 ms at
+most.
+"""
 
 _ENVIRONMENT = JSONPathEnvironment()
 _ABSENT = object()
 _EVERY = object()
 
-# Names with characters that the standard wants in quotes, as in `$.event-type`, are taken too.
+# Names that the standard would require in quotes, as in `$.event-type`, are accepted too.
 _NAME = r"""[^.\[\]()\s'"*?@,\\:]+"""
 _STEP = re.compile(
     rf"""\.(?P<name>{_NAME})|\[(?:'(?P<single>[^'\\]*)'|"(?P<double>[^"\\]*)")\]"""
@@ -31,7 +33,7 @@ _LOOSE = re.compile(
     r"""|\.\.?\*|\.\.(?=\[)|\[(?:[^\[\]'"]|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")*\]"""
 )
 _COSTLY_INSIDE = re.compile(r"[*(:]|\.\.")
-"""In a filter expression: it may look at all of a document for each part of it."""
+"""A filter expression with these may scan the whole document for each of its parts."""
 
 
 class CompiledPath:
@@ -42,25 +44,25 @@ class CompiledPath:
     __slots__ = ("_loop_bytes_max", "_names", "_query", "_steps")
 
     def __init__(self, text: str) -> None:
-        """Compile the path. Raises FilterInvalid, which names the field `path`."""
+        """Compile the path. Raises FilterInvalid, naming the field `path`."""
         if len(text) > TEXT_CHARACTERS_MAX:
             raise FilterInvalid("path", f"must have at most {TEXT_CHARACTERS_MAX} characters")
         if not text.startswith(("$", "@")):
             text = "$" + text if text.startswith("[") else "$." + text
         self._steps = _steps_of(text)
-        # By far the most are nothing but names.
+        # The common case: only names.
         is_plain = self._steps is not None and all(type(each) is str for each in self._steps)
         self._names: tuple[Any, ...] | None = self._steps if is_plain else None
         self._query = None if self._steps is not None else _compiled(text)
         self._loop_bytes_max = _loop_bytes_max(text)
 
     def is_for_loop(self, size_bytes: int) -> bool:
-        """True if the path is soon followed in a message of this size."""
+        """True if the path is fast on a message of this size."""
         return self._steps is not None or size_bytes <= self._loop_bytes_max
 
     def values(self, document: Any) -> Sequence[Any]:
-        """All that is found in the document, in its order. Raises FilterFailed for a document that
-        nests too deep.
+        """Return everything found in the document, in order. Raises FilterFailed if the document is
+        nested too deep.
         """
         if self._names is not None:
             for name in self._names:
@@ -72,7 +74,7 @@ class CompiledPath:
             return (document,)
         if self._steps is not None:
             return _walk(document, self._steps)
-        assert self._query is not None, "it is walked, or the library's"
+        assert self._query is not None, "a path without steps has a query"
         try:
             return self._query.find(document).values()
         except (JSONPathError, RecursionError) as error:
@@ -87,7 +89,7 @@ def _loop_bytes_max(text: str) -> int:
 
 
 def _steps_of(text: str) -> tuple[Any, ...] | None:
-    """A name, an index or `_EVERY` for each step; None when there is anything else."""
+    """Return a name, an index or `_EVERY` for each step; None if the path has anything else."""
     steps: list[Any] = []
     at = 1
     while at < len(text):
@@ -116,14 +118,14 @@ def _compiled(text: str) -> JSONPathQuery:
                 raise
             return _ENVIRONMENT.compile(standard)
     except (JSONPathError, OverflowError) as error:
-        # Such as 1e400, which the library cannot hold.
+        # For example 1e400, which the library cannot represent.
         raise FilterInvalid("path", f"must be a JSONPath (RFC 9535): {error}") from error
     except RecursionError as error:
         raise FilterInvalid("path", "must not nest so deep") from error
 
 
 def _standard(text: str) -> str | None:
-    """The path with its names in quotes; None when it is not one of names and brackets alone."""
+    """The path with its names in quotes; None if it has more than names and brackets."""
     if not text.startswith("$"):
         return None
     pieces, at = ["$"], 1
@@ -152,7 +154,7 @@ def _walk(document: Any, steps: tuple[Any, ...]) -> list[Any]:
         elif type(step) is str:
             found = [each[step] for each in found if type(each) is dict and step in each]
         else:
-            # From the end when negative.
+            # A negative index counts from the end.
             least = step + 1 if step >= 0 else -step
             found = [each[step] for each in found if type(each) is list and len(each) >= least]
     return found

@@ -1,7 +1,7 @@
 """Regular expressions that must match a whole text.
 
-The engine backtracks, since filters say "not" with look-ahead. So on the event loop a match has the
-time limit of the engine, and a large pattern is used in workers only.
+The engine backtracks, because filters use look-ahead to say "not". So on the event loop each match
+has a time limit, and large patterns are used only in workers.
 """
 
 import regex
@@ -11,34 +11,32 @@ from hermes_actors.filters.loop_time import LoopTime
 
 TEXT_CHARACTERS_MAX = 10_000
 LOOP_SIZE_MAX = 500
-"""The size of a pattern that is compiled on the loop: its characters, with repetitions."""
+"""Maximum size of a pattern compiled on the loop: its characters plus its repetitions."""
 
 _COUNTED = regex.compile(r"\{(\d{0,9})(?:,(\d{0,9}))?\}")
 _COUNTED_AGAIN = regex.compile(r"[)}+*?]\{")
 _NESTED = regex.compile(r"\)[*+?]")
 _LOOP_NESTED_MAX = 5
-# Java's classes are those of ASCII, but not the properties: \w is ASCII there, \p{L} is not.
+# Java's classes are ASCII, but its properties are not: \w is ASCII there, \p{L} is not.
 _UNICODE = regex.compile(r"\\[pP]|\[:|\(\?[a-zA-Z]*u")
 _UNTIMED_CHARACTERS_MAX = 1_000
 
 
 class Pattern:
-    r"""A compiled regular expression. Syntax: the `regex` module's; `\w`, `\d`, `\s` and `\b` know
-    ASCII only, as in Java, unless the pattern names Unicode properties (`\p{…}`).
+    r"""A compiled regular expression with the syntax of the `regex` module. `\w`, `\d`, `\s` and
+    `\b` are ASCII only, as in Java, unless the pattern uses Unicode properties (`\p{…}`).
     """
 
     __slots__ = ("_is_linear", "_match")
 
     def __init__(self, text: str) -> None:
-        """Raises FilterInvalid, which names the field `matcher`."""
+        """Raises FilterInvalid, naming the field `matcher`."""
         self._match = _compiled(text).fullmatch
         # Setting a time limit takes longer than a simple match.
         self._is_linear = "(" not in text and sum(map(text.count, "*+?{")) <= 1
 
     def matches(self, text: str, time: LoopTime | None) -> bool:
-        """True if all of the text matches. Raises TooLong when the time on the loop is over; None:
-        the match has no limit.
-        """
+        """True if the whole text matches. Raises TooLong when `time` is used up; None: no limit."""
         if time is None or (self._is_linear and len(text) <= _UNTIMED_CHARACTERS_MAX):
             return self._match(text) is not None
         try:
@@ -48,7 +46,7 @@ class Pattern:
 
 
 def is_for_loop(text: str) -> bool:
-    """True if the pattern is soon compiled, and takes little memory."""
+    """True if the pattern is compiled quickly and needs little memory."""
     if len(text) > LOOP_SIZE_MAX or len(_NESTED.findall(text)) > _LOOP_NESTED_MAX:
         return False
     counts = [max(int(n or 0), int(m or 0)) for n, m in _COUNTED.findall(text)]
@@ -63,7 +61,7 @@ def _compiled(text: str) -> regex.Pattern[str]:
     except regex.error as error:
         raise FilterInvalid("matcher", f"must be a regular expression: {error}") from error
     except (ValueError, OverflowError) as error:
-        # Contradicting flags, or a number that the engine cannot hold.
+        # Contradicting flags, or a number too large for the engine.
         raise FilterInvalid("matcher", f"must be a regular expression: {error}") from error
     except RecursionError as error:
         raise FilterInvalid("matcher", "must not nest so deep") from error

@@ -1,4 +1,4 @@
-"""The work of filters that runs in workers: functions of values, for the worker pool."""
+"""Filter jobs for the worker pool: functions of plain values."""
 
 from functools import lru_cache
 
@@ -12,14 +12,14 @@ from hermes_actors.model.subscription import Filter
 
 COMPILE_CPU_S = 0.1
 MESSAGE_CPU_S = 0.25
-"""The CPU time of all filters of one message, with compiling them."""
+"""Maximum CPU time for all filters of one message, including compiling them."""
 
 _compiled = lru_cache(64)(Filters)
 
 
 class Verdict(Struct, frozen=True):
-    """What filters say of a message: the type of the one that leaves it out, "" when it passes all;
-    or the failure why they could not decide.
+    """The filters' decision on a message: the type of the filter that rejects it (empty string if
+    it passes), or why they could not decide.
     """
 
     rejected_by: str = ""
@@ -28,7 +28,7 @@ class Verdict(Struct, frozen=True):
 
 
 def verdict(wanted: tuple[Filter, ...], body: bytes, propagated: Headers, is_avro: bool) -> Verdict:
-    """Ask filters of a message. One in Avro is given as the JSON that filters see of it."""
+    """Apply filters to a message. An Avro message is given as the JSON that filters see."""
     candidate = Candidate(body, propagated, msgspec.json.decode if is_avro else None)
     try:
         return Verdict(_compiled(wanted).rejects(candidate))
@@ -39,7 +39,9 @@ def verdict(wanted: tuple[Filter, ...], body: bytes, propagated: Headers, is_avr
 
 
 def problems(wanted: tuple[Filter, ...]) -> tuple[str, ...]:
-    """Each filter's faults, as `filters[0].path must …`; an unknown type is none."""
+    """Return each filter's errors, as `filters[0].path must …`; filters of unknown types are
+    skipped.
+    """
     found = []
     for index, each in enumerate(wanted):
         try:

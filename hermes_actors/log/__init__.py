@@ -1,1 +1,1 @@
-"""The message store: one `Log` is one datacentre's log. See `base` for the seam."""
+"""The message store: one `Log` for each datacentre. `base` defines the interface."""

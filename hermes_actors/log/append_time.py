@@ -1,25 +1,26 @@
-"""The timestamps that a log gives itself: they never go back, and never stand still for long."""
+"""Timestamps that a log gives its records: they never go back, and never stand still for long."""
 
 _SPEED = 0.5
-"""Of the time that passes, while the wall clock is behind: slow enough to be caught up with."""
+"""Speed of the timestamps while the wall clock is behind; slow enough for the clock to catch up."""
 
 
 class AppendTime:
-    """Stamps one partition's records: the wall clock, and while that is behind the partition's last
-    timestamp (it was set back) half the time that passes, until it has caught up.
+    """Stamps one partition's records with the wall clock. While that is behind the partition's last
+    timestamp (it was set back), stamps advance at half the speed of real time until it has caught
+    up.
 
-    Who measures by such timestamps, as leases do, so goes on, though slower, instead of standing
-    still for as long as the clock was set back.
+    So measurements of time by these stamps, such as leases, continue more slowly, instead of
+    standing still for as long as the clock was set back.
     """
 
     __slots__ = ("_behind",)
 
     def __init__(self) -> None:
-        # The timestamp, and the monotonic time, at which the wall clock was found behind.
+        # The timestamp and the monotonic time at which the wall clock was first seen behind.
         self._behind: tuple[int, float] | None = None
 
     def stamp_ms(self, high_ms: int, now_ms: int, monotonic_s: float) -> int:
-        """The next timestamp; `high_ms` is the last one."""
+        """Return the next timestamp; `high_ms` is the last one."""
         if now_ms >= high_ms:
             self._behind = None
             return now_ms

@@ -1,4 +1,4 @@
-"""The choice of a node's log backend by its configuration, with its metrics and troubles."""
+"""Opens the log backend that the configuration chooses, with its metrics and state."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,10 +38,11 @@ LOG = meanings(
 
 
 class NodeLogs(Struct, frozen=True):
-    """A datacentre's own log and the other ones', with what a node tells of them.
+    """A datacentre's own log and the others, with their metrics and state.
 
-    `trouble` says why the own log cannot be used now, "" when it can; `remote_trouble` says it of
-    another datacentre's; `lost` why the own one takes nothing more until the node's next start.
+    `trouble` says why the own log cannot be used now; empty string if it can. `remote_trouble` says
+    the same of another datacentre's log. `lost` says why the own log stores nothing more until the
+    node's next start.
     """
 
     own: Log
@@ -56,9 +57,9 @@ class NodeLogs(Struct, frozen=True):
 async def open_logs(
     config: Config, clock: Clock, *, accepts_damage: bool = False
 ) -> AsyncIterator[NodeLogs]:
-    """The logs of a configuration: in Kafka where it names clusters, else an embedded one.
+    """Open the configured logs: Kafka if clusters are configured, else an embedded log.
 
-    `accepts_damage`: an embedded log that has lost messages is opened all the same.
+    `accepts_damage`: open an embedded log even if it has lost messages.
     """
     async with AsyncExitStack() as stack:
         if not config.kafka.clusters:
@@ -88,7 +89,7 @@ async def open_logs(
 
 
 def embedded_logs(logs: Mapping[str, EmbeddedLog], dc: str) -> NodeLogs:
-    """The embedded logs of these datacentres as a node of `dc` has them."""
+    """The embedded logs of several datacentres, for a node of `dc`."""
     own = logs[dc]
     return NodeLogs(
         own,
@@ -103,7 +104,7 @@ def embedded_logs(logs: Mapping[str, EmbeddedLog], dc: str) -> NodeLogs:
 def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
     """Return the metrics of an embedded log."""
     metrics = Metrics("hermes_log", meanings=LOG)
-    # A commit is one fsync for all that waited, of every topic.
+    # A commit is one fsync for all waiting appends, of every topic.
     metrics.total("commits", lambda: log.statistics().commits)
     metrics.total("commits_failed", lambda: log.statistics().failed_commits)
     metrics.total("records", lambda: log.statistics().records)
@@ -114,7 +115,7 @@ def embedded_log_metrics(log: EmbeddedLog) -> Metrics:
 
 
 def kafka_log_metrics(log: KafkaLog) -> Metrics:
-    """Return the metrics of a Kafka log: producing, and whether the cluster is reached."""
+    """Return the metrics of a Kafka log: producing, and the connection to the cluster."""
     metrics = Metrics("hermes_log", meanings=LOG)
     metrics.gauge("is_connected", lambda: float(log.statistics().is_connected))
     metrics.gauge("in_flight", lambda: log.statistics().in_flight)

@@ -1,8 +1,9 @@
-"""The log seam: partitioned topics of records, batch-first, one Log for each datacentre.
+"""The log interface: partitioned topics of records, appended in batches; one Log for each
+datacentre.
 
 Every implementation passes the same contract suite (tests/contract/). All methods are trio
-coroutines. An error of the store itself (disk full, corrupt file, broker away) is LogUnavailable;
-an append never raises for it, it says so for each record.
+coroutines. An error of the store itself (full disk, corrupt file, unreachable broker) raises
+LogUnavailable; an append never raises it, but reports it for each record.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,11 +18,11 @@ from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.topic import Ack
 
 COMMIT_METADATA_BYTES_MAX = 4_000
-"""The most that a commit carries beside its position: Kafka took 4,000 bytes and refused 5,000."""
+"""Maximum size of a commit's metadata: Kafka accepted 4,000 bytes and refused 5,000."""
 
 
 class LogUnavailable(Unavailable):
-    """The log cannot be reached or cannot be used now; nothing is known to have been done."""
+    """The log cannot be reached or used now; nothing is known to have been done."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorCode.OTHER, 503)
@@ -32,7 +33,7 @@ class UnknownTopic(Exception):
 
 
 class OffsetOutOfRange(Exception):
-    """The position is below the start (retention took it) or above the end of a partition."""
+    """The position is below the start of a partition (retention removed it), or above its end."""
 
     def __init__(self, topic: str, partition: int, position: int, start: int, end: int) -> None:
         super().__init__(f"{topic}/{partition}: {position} is not in [{start}, {end}]")
@@ -44,26 +45,26 @@ class OffsetOutOfRange(Exception):
 
 
 class Stored(Struct, frozen=True, gc=False):
-    """Durable at the asked ack level, at this offset."""
+    """The record is durable at the requested ack level, at this offset."""
 
     offset: int
 
 
 class RefusedRecord(Struct, frozen=True, gc=False):
-    """Certainly not stored, and will not be if tried again: too large, or no such topic."""
+    """The record was not stored, and a retry would fail too: too large, or no such topic."""
 
     reason: str
     is_too_large: bool = False
 
 
 class UnavailableRecord(Struct, frozen=True, gc=False):
-    """Certainly not stored; may succeed if tried again."""
+    """The record was not stored; a retry may succeed."""
 
     reason: str
 
 
 class UnknownRecord(Struct, frozen=True, gc=False):
-    """Timed out, cancelled or torn: it may have been stored, or be stored later."""
+    """Timed out, cancelled or interrupted: the record may have been stored, or may still be."""
 
     reason: str
 
@@ -72,7 +73,7 @@ Outcome = Stored | RefusedRecord | UnavailableRecord | UnknownRecord
 
 
 class StoredRun(Sequence[Stored]):
-    """The outcomes of records that were all stored, at `first` and the offsets after it."""
+    """The outcomes of records that were all stored, at consecutive offsets from `first`."""
 
     __slots__ = ("_offsets",)
 
@@ -98,25 +99,25 @@ class StoredRun(Sequence[Stored]):
 
 
 def is_all_stored(outcomes: Sequence[object]) -> TypeGuard[StoredRun]:
-    """True when all records were stored as one run."""
+    """True if all records were stored as one run."""
     return type(outcomes) is StoredRun
 
 
 def stored_count(outcomes: Sequence[object]) -> int:
-    """How many of them are stored."""
+    """How many of these records are stored."""
     if is_all_stored(outcomes):
         return len(outcomes)
     return sum([type(outcome) is Stored for outcome in outcomes])
 
 
 class TopicSettings(Struct, frozen=True):
-    """The settings of one topic that a log needs; `retention_ms` None keeps records for ever.
+    """A topic's settings in a log; `retention_ms` None keeps records for ever.
 
-    `record_bytes_max`: a larger record is refused; Kafka bounds batches, so there records of up to
-    4 KiB more are stored.
+    `record_bytes_max`: a larger record is refused. Kafka limits batches instead, so there records
+    of up to 4 KiB more are stored.
 
-    `log_append_time`: the log stamps records itself, by its wall clock; the embedded log never goes
-    back, and goes on, slower, while that clock is behind (`AppendTime`).
+    `log_append_time`: the log stamps records with its own wall clock. The stamps of the embedded
+    log never go back, and advance more slowly while that clock is behind (`AppendTime`).
     """
 
     partitions: int = 1
@@ -126,14 +127,16 @@ class TopicSettings(Struct, frozen=True):
 
 
 class Commit(Struct, frozen=True):
-    """A group's progress in one partition: the next offset to read, and up to 4,000 bytes."""
+    """A group's progress in one partition: the next offset to read, and up to 4,000 bytes of
+    metadata.
+    """
 
     position: int
     metadata: str = ""
 
 
 class Edge(Enum):
-    """The two ends of what a log holds: its first record, and behind its last one."""
+    """The two ends of a partition: its first record, and the offset after its last one."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -143,48 +146,48 @@ EARLIEST, LATEST = Edge.EARLIEST, Edge.LATEST
 
 
 class Reader(Protocol):
-    """Reads one topic's stated partitions from stated positions on, in order of offset."""
+    """Reads some partitions of one topic from given positions, in order of offset."""
 
     @property
     def doubtful(self) -> Collection[int]:
         """Partitions that may have got a leader with fewer records since the reader was opened:
-        records that were read may be gone, and others may have their offsets. A partition is here
-        before the new leader's first batch is returned, or once the reader is closed.
+        records already read may be gone, and their offsets reused. A partition appears here before
+        the new leader's first batch is returned, or once the reader is closed.
         """
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
-        """At least one record and at most the given number and bytes (but always one record).
+        """Return at least one record, and at most the given number and bytes (but always one
+        record).
 
-        Waits while there is none; records of one partition come in order of offset, several
-        partitions may be mixed. Raises OffsetOutOfRange when retention has passed a position
-        (`seek` goes on from there), UnknownTopic (also for a partition that the topic has not),
-        or LogUnavailable.
+        Waits while there is none. Records of one partition are in order of offset; partitions may
+        be mixed. Raises OffsetOutOfRange if retention has removed a position (continue with
+        `seek`), UnknownTopic (also for a partition that does not exist), or LogUnavailable.
         """
 
     def seek(self, partition: int, position: int) -> None:
-        """Read this partition from `position` on; takes effect at the next `next_batch`."""
+        """Continue this partition at `position`, from the next `next_batch` on."""
 
 
 class LogTopics(Protocol):
     """The topics of one log. All methods raise LogUnavailable."""
 
     async def create(self, topic: str, settings: TopicSettings) -> bool:
-        """Create the topic; False when it exists already (its settings are left alone).
+        """Create the topic. False if it already exists; its settings are then not changed.
 
-        Raises ValueError for settings that no log can keep.
+        Raises ValueError for invalid settings.
         """
 
     async def alter(self, topic: str, settings: TopicSettings) -> None:
-        """Replace the topic's settings; the number of partitions goes upwards only.
+        """Replace the topic's settings; the number of partitions can only grow.
 
-        Raises UnknownTopic, ValueError for fewer partitions.
+        Raises UnknownTopic; ValueError for fewer partitions.
         """
 
     async def delete(self, topic: str) -> bool:
-        """Delete the topic, its records and its commits; False when there is none."""
+        """Delete the topic, its records and its commits. False if there is none."""
 
     async def describe(self, topic: str) -> TopicSettings | None:
-        """The topic's settings, or None when there is no such topic."""
+        """Return the topic's settings; None if there is no such topic."""
 
     async def names(self) -> list[str]:
         """The names of all topics, sorted."""
@@ -204,44 +207,43 @@ class Log(Protocol):
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:
-        """Append in order; one outcome for each record, in the batch's order.
+        """Append in order. Returns one outcome for each record, in the batch's order.
 
         Returns when the outcome is known or given up. A cancelled call may still store. After the
-        first record that is unavailable or unknown no later record of the batch is stored, so that
-        a retry keeps the order. Never raises for an operating error.
+        first unavailable or unknown record no later record of the batch is stored, so that a retry
+        keeps the order. Never raises for an operating error.
         """
 
     def reader(
         self, topic: str, positions: Mapping[int, int]
     ) -> AbstractAsyncContextManager[Reader]:
-        """A reader of the partitions named in `positions`, starting there."""
+        """Open a reader of the partitions in `positions`, starting there."""
 
     async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
-        """For each partition its position at an edge of the log, or at a time in milliseconds: the
-        first offset with that timestamp or a later one, else the end.
-
-        Raises UnknownTopic, LogUnavailable.
+        """Return for each partition its position at an edge of the log, or at a time in
+        milliseconds: the first offset with that timestamp or a later one, else the end. Raises
+        UnknownTopic, LogUnavailable.
         """
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The start and the end position of one partition, whether or not the others have a leader.
-
-        Raises UnknownTopic (also for a partition that the topic has not), LogUnavailable.
+        """Return the start and end of one partition, even if other partitions have no leader.
+        Raises UnknownTopic (also for a partition that does not exist), LogUnavailable.
         """
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
-        """Store a group's progress, all partitions or none.
-
-        Raises ValueError for metadata above 4,000 bytes of UTF-8, UnknownTopic (also for a
-        partition that the topic has not), LogUnavailable.
+        """Store a group's progress, for all of these partitions or none. Raises ValueError for
+        metadata above 4,000 bytes of UTF-8, UnknownTopic (also for a partition that does not
+        exist), LogUnavailable.
         """
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
-        """A group's progress; partitions without a commit are absent. Raises LogUnavailable."""
+        """Return a group's progress; partitions without a commit are absent. Raises
+        LogUnavailable.
+        """
 
 
 def check_settings(settings: TopicSettings) -> None:
-    """Raise ValueError for settings that no log can keep."""
+    """Raise ValueError for invalid settings."""
     if settings.partitions < 1:
         raise ValueError(f"partitions is at least 1, not {settings.partitions}")
     if settings.record_bytes_max < 1:
@@ -251,7 +253,7 @@ def check_settings(settings: TopicSettings) -> None:
 
 
 def check_alteration(topic: str, old: TopicSettings, new: TopicSettings) -> None:
-    """Raise ValueError for settings that the topic cannot change to."""
+    """Raise ValueError for settings to which the topic cannot change."""
     check_settings(new)
     if new.partitions < old.partitions:
         raise ValueError(
@@ -261,7 +263,7 @@ def check_alteration(topic: str, old: TopicSettings, new: TopicSettings) -> None
 
 
 def check_commits(commits: Mapping[int, Commit]) -> None:
-    """Raise ValueError for a negative position or more metadata than a log takes."""
+    """Raise ValueError for a negative position or too much metadata."""
     for partition, commit in commits.items():
         if commit.position < 0:
             raise ValueError(f"partition {partition}: position is 0 or above")
@@ -274,7 +276,7 @@ def check_commits(commits: Mapping[int, Commit]) -> None:
 
 
 def too_large(record: Record, record_bytes_max: int) -> RefusedRecord:
-    """The outcome of a record above its topic's limit."""
+    """Return the outcome of a record above its topic's limit."""
     return RefusedRecord(
         f"the record is {record.size_bytes} bytes; the topic takes at most {record_bytes_max}",
         is_too_large=True,
@@ -282,5 +284,5 @@ def too_large(record: Record, record_bytes_max: int) -> RefusedRecord:
 
 
 def no_such_partition(topic: str, partition: int, partitions: int) -> str:
-    """Give the text of the error for a partition that the topic does not have."""
+    """Return the error text for a partition that the topic does not have."""
     return f"{topic} has partitions 0 to {partitions - 1}, not {partition}"

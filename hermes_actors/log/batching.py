@@ -1,9 +1,9 @@
-"""Which messages go to which partition next: one batch at a time for each partition. Pure.
+"""Groups one topic's messages into batches: one batch in flight for each partition. Pure.
 
-What waited while a partition's last append was in flight is its next batch. Messages without a
-key have one batch in flight at a time, each on another partition than the last (sticky batches are
-larger than a round robin of messages); when that batch takes unusually long they go on elsewhere,
-so that one silent partition holds up only what it already has.
+Messages that waited while a partition's last append was in flight form its next batch. Messages
+without a key have one batch in flight at a time, each on another partition than the last (such
+sticky batches are larger than a round robin of messages). If that batch is slow, they continue on
+another partition, so that one silent partition delays only the messages that it already has.
 """
 
 from collections import deque
@@ -12,13 +12,13 @@ from typing import Generic, Protocol, TypeVar
 from hermes_actors.model.partitioner import partition_of
 
 RECORD_OVERHEAD_BYTES = 128
-"""The size of a record's key-less headers; counted so that a batch's bytes stay a bound."""
+"""Approximate size of a record's headers, counted so that the limit on a batch's bytes holds."""
 
 
 class Batchable(Protocol):
-    """One thing to batch: a message, or several that stay together (`count`; all go where `key`
-    says). One that `is_done` was answered already and is not sent any more. `body_bytes` are those
-    of all its messages.
+    """An item of a batch: one message, or several that stay together (`count`) and share `key`. If
+    it `is_done`, it has been answered and is not sent any more. `body_bytes` is the total of its
+    messages.
     """
 
     @property
@@ -51,7 +51,9 @@ class PartitionBatch(Generic[W]):
         self.body_bytes = 0
 
     def drop_answered(self) -> None:
-        """Leave out what was answered since the batch was filled: it is not stored any more."""
+        """Remove items that have been answered since the batch was filled, so that they are not
+        stored.
+        """
         if any(item.is_done for item in self.items):
             self.items = [item for item in self.items if not item.is_done]
             self.body_bytes = sum(item.body_bytes for item in self.items)
@@ -61,9 +63,8 @@ class PartitionBatch(Generic[W]):
 class Batcher(Generic[W]):
     """The queues of one topic's producer.
 
-    A batch has at most `records_max` records and `bytes_max` bytes, but always one record.
-    `first` is the partition of the first batch without keys; a key-less batch is slow after
-    `slow_s`.
+    A batch has at most `records_max` records and `bytes_max` bytes, but always one record. `first`
+    is the partition of the first batch without keys; a batch without keys is slow after `slow_s`.
     """
 
     def __init__(
@@ -76,9 +77,9 @@ class Batcher(Generic[W]):
         self._keyed: list[deque[W]] = [deque() for _ in range(partitions)]
         self._keyless: deque[W] = deque()
         self._in_flight: dict[int, PartitionBatch[W]] = {}
-        # Partitions at which messages with keys are the next to go first.
+        # Partitions whose next batch begins with keyed messages.
         self._keyed_next: set[int] = set()
-        # Partitions that have keyed messages and were idle when these came.
+        # Idle partitions that have received keyed messages.
         self._ready: deque[int] = deque()
         self._next_sticky = first
         self._sticky: PartitionBatch[W] | None = None
@@ -86,21 +87,25 @@ class Batcher(Generic[W]):
 
     @property
     def partitions(self) -> int:
-        """How many partitions there are."""
+        """The number of partitions."""
         return len(self._keyed)
 
     @property
     def in_flight(self) -> int:
-        """How many batches are in flight."""
+        """The number of batches in flight."""
         return len(self._in_flight)
 
     def grow(self, partitions: int) -> None:
-        """Add the topic's new partitions; keys that wait already stay where they are."""
+        """Add the topic's new partitions; keyed messages that are already queued stay where they
+        are.
+        """
         while len(self._keyed) < partitions:
             self._keyed.append(deque())
 
     def rehash(self, partitions: int) -> None:
-        """Put the waiting messages into the right queues: the number of partitions was a guess."""
+        """Put the queued messages into the right queues: the number of partitions had been a
+        guess.
+        """
         waiting = [item for queue in self._keyed for item in queue]
         for queue in self._keyed:
             queue.clear()
@@ -111,7 +116,7 @@ class Batcher(Generic[W]):
             self.add(item)
 
     def add(self, item: W) -> None:
-        """Put a message behind those that go to the same partition."""
+        """Queue an item for its partition."""
         self.waiting += item.count
         if item.key is None:
             self._drop_answered(self._keyless)
@@ -125,7 +130,9 @@ class Batcher(Generic[W]):
         queue.append(item)
 
     def next_batch(self, now_s: float) -> PartitionBatch[W] | None:
-        """The next batch that may be started now, which then is in flight; None when none may."""
+        """Return the next batch that can start now, and count it as in flight; None if there is
+        none.
+        """
         if self._keyless and self._sticky_is_free(now_s):
             partition = self._idle_partition()
             if partition is not None:
@@ -135,15 +142,15 @@ class Batcher(Generic[W]):
         while self._ready:
             partition = self._ready.popleft()
             if partition in self._in_flight:
-                continue  # A key-less batch took it; `release` puts it back.
+                continue  # A batch without keys uses it; `release` puts it back.
             batch = self._fill(PartitionBatch(partition, True, now_s), self._keyed[partition])
             if batch is not None:
                 return batch
         return None
 
     def _fill_with_both(self, partition: int, now_s: float) -> PartitionBatch[W] | None:
-        """A batch of key-less messages, and of those whose key leads to this partition too: none of
-        them waits for two appends. If there are too many, both kinds take turns in going first.
+        """Make a batch of messages without keys and of keyed messages for this partition, so that
+        neither waits for two appends. If there are too many, both kinds take turns in going first.
         """
         keyed, keyless = self._keyed[partition], self._keyless
         queues = (keyless, keyed)
@@ -160,7 +167,7 @@ class Batcher(Generic[W]):
         return batch
 
     def release(self, batch: PartitionBatch[W]) -> None:
-        """Make the batch's partition idle again, as its append has ended."""
+        """Make the batch's partition idle again: its append has ended."""
         del self._in_flight[batch.partition]
         if batch is self._sticky:
             self._sticky = None
@@ -168,16 +175,15 @@ class Batcher(Generic[W]):
             self._ready.append(batch.partition)
 
     def slow_at_s(self) -> float | None:
-        """When key-less messages that wait may go to another partition; None: that would not help.
-
-        A time in the past means now.
+        """When queued messages without keys may go to another partition; None if that would not
+        help. A time in the past means now.
         """
         if not self._keyless or self._sticky is None or len(self._in_flight) >= len(self._keyed):
             return None
         return self._sticky.started_s + self._slow_s
 
     def take_all(self) -> tuple[list[W], list[W]]:
-        """Remove all messages: (those in flight, those that wait)."""
+        """Remove all items: those in flight, and those queued."""
         flying = [item for batch in self._in_flight.values() for item in batch.items]
         waiting = [*self._keyless, *(item for queue in self._keyed for item in queue)]
         self._in_flight.clear()
@@ -203,12 +209,16 @@ class Batcher(Generic[W]):
         return None
 
     def _drop_answered(self, queue: deque[W]) -> None:
-        """Deadlines of one topic run in order, so what was answered stands at the head."""
+        """Remove answered items at the head; deadlines of one topic are in order, so they are all
+        there.
+        """
         while queue and queue[0].is_done:
             self.waiting -= queue.popleft().count
 
     def _fill(self, batch: PartitionBatch[W], *queues: deque[W]) -> PartitionBatch[W] | None:
-        """Move the queues' heads into the batch; None when all of them were answered already."""
+        """Move items from the heads of the queues into the batch; None if all of them were
+        answered.
+        """
         room_bytes = self._bytes_max
         items = batch.items
         for queue in queues:
@@ -236,6 +246,6 @@ class Batcher(Generic[W]):
         return batch
 
     def drop_answered(self) -> None:
-        """Forget what was answered and stands at the head of a queue, so that others may wait."""
+        """Remove answered items from the heads of all queues, to make room."""
         for queue in (self._keyless, *self._keyed):
             self._drop_answered(queue)

@@ -1,6 +1,5 @@
-"""The metadata of a commit, at most 4,000 bytes beside its position: in whose name it was made,
-what is settled above the position, so that a crash re-sends only the rest, and which record was
-read last. Pure.
+"""The metadata of a commit, at most 4,000 bytes: its owner, the settled intervals above the
+position (so that a crash repeats only the rest), and the record that was read last. Pure.
 """
 
 import base64
@@ -20,8 +19,7 @@ _FORM = "h1"
 
 
 class CommitOwner(Struct, frozen=True):
-    """The owner in whose name a commit was made. A commit of another incarnation says nothing to
-    us.
+    """The owner of a commit. A commit of another incarnation is ignored.
 
     `incarnation` is the subscription's, `topic_incarnation` its topic's, `epoch` that of the grant
     of the partitions, `seek` the number of the last retransmission.
@@ -34,8 +32,8 @@ class CommitOwner(Struct, frozen=True):
 
 
 class LastRead(Struct, frozen=True, rename="camel"):
-    """The newest record that the owner had read. A log that has another one at this offset has lost
-    its end since, and was written on: the commit says nothing of that.
+    """The newest record that the owner had read. If the log has another record at this offset, it
+    has lost its end since and reused the offsets, so the commit does not apply.
     """
 
     offset: int
@@ -46,13 +44,13 @@ class LastRead(Struct, frozen=True, rename="camel"):
     def of(
         cls, offset: int, timestamp_ms: int, headers: RecordHeaders, size_bytes: int
     ) -> "LastRead":
-        """Make it of a record with these headers and a value of this size."""
+        """Describe a record with these headers and a value of this size."""
         digest = zlib.crc32(repr((headers, size_bytes)).encode())
         return cls(offset, timestamp_ms, digest)
 
 
 class Progress(Struct, frozen=True):
-    """A commit, decoded: all below `position` is settled, and the `intervals` above it."""
+    """A decoded commit: everything below `position` is settled, and the `intervals` above it."""
 
     position: int
     intervals: tuple[Interval, ...] = ()
@@ -67,11 +65,12 @@ def encode(
     bytes_max: int = COMMIT_METADATA_BYTES_MAX,
     last_read: LastRead | None = None,
 ) -> str:
-    """The commit's metadata, at most `bytes_max` bytes: ownership, then delta-coded intervals, then
+    """Encode the commit's metadata in at most `bytes_max` bytes: owner, delta-coded intervals, and
     `last_read`.
 
-    When they do not all fit, the nearest to the position are kept. That is safe: what is left out
-    is sent again after a crash, never lost. Only as many intervals are asked for as fit.
+    If the intervals do not all fit, those nearest to the position are kept. That is safe: the
+    others are delivered again after a crash, never lost. The iterator is read only as far as
+    intervals fit.
     """
     head = ":".join(
         (
@@ -86,7 +85,7 @@ def encode(
     tail = ""
     if last_read is not None:
         tail = f":{last_read.offset:x}.{last_read.timestamp_ms:x}.{last_read.digest:x}"
-    # Base64 turns each 3 bytes into 4 characters.
+    # Base64 turns 3 bytes into 4 characters.
     room = (bytes_max - len(head) - len(tail)) // 4 * 3
     raw = bytearray()
     at = position
@@ -101,11 +100,11 @@ def encode(
 
 
 def decode(commit: Commit) -> Progress:
-    """Give the progress that a commit states. Never raises.
+    """Return the progress in a commit. Never raises.
 
-    A commit without our metadata (made by the log's own tools, or by Hermes) has no ownership; its
-    position counts. Metadata that cannot be read gives the position alone, which is safe: a
-    position never passes an unsettled offset.
+    A commit without our metadata (made by the log's own tools, or by Hermes) has no owner, but its
+    position counts. Unreadable metadata gives only the position, which is safe: a position never
+    passes an unsettled offset.
     """
     parts = commit.metadata.split(":")
     if len(parts) not in (6, 7) or parts[0] != _FORM:
@@ -128,13 +127,13 @@ def decode(commit: Commit) -> Progress:
 
 
 def _read_last(text: str) -> LastRead:
-    """Decode the newest record that was read. Raises ValueError."""
+    """Decode `last_read`. Raises ValueError."""
     offset, timestamp_ms, digest = (int(each, 16) for each in text.split("."))
     return LastRead(offset, timestamp_ms, digest)
 
 
 def _varint(number: int) -> bytes:
-    """LEB128: seven bits a byte, least significant first."""
+    """LEB128: seven bits per byte, least significant first."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

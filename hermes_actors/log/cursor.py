@@ -1,4 +1,4 @@
-"""A reader's place: its position in each partition, and whose turn it is. Pure; all logs use it."""
+"""A reader's position in each partition, and which partition goes first. Pure; used by all logs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -7,10 +7,10 @@ from hermes_actors.model.record import StoredRecord
 
 
 class Cursor:
-    """Positions in a topic's stated partitions.
+    """Positions in some partitions of a topic.
 
-    Partitions take turns to be read first, so that a busy one cannot starve the others when a
-    batch's bounds leave no room for all.
+    Partitions take turns in going first, so that a busy one cannot starve the others when a batch
+    has no room for all.
     """
 
     __slots__ = ("_partitions", "_positions", "_topic", "_turn")
@@ -24,26 +24,30 @@ class Cursor:
         self._turn = 0
 
     def seek(self, partition: int, position: int) -> None:
-        """Go on from `position`. Raises ValueError for a partition that is not this reader's."""
+        """Continue at `position`. Raises ValueError for a partition that this reader does not
+        have.
+        """
         if partition not in self._positions:
             raise ValueError(f"partition {partition} is not one of this reader's")
         _check_position(partition, position)
         self._positions[partition] = position
 
     def in_turn(self) -> Iterator[tuple[int, int]]:
-        """(partition, position) of all partitions, the one whose turn it is first."""
+        """Yield (partition, position) of all partitions, beginning with the one whose turn it
+        is.
+        """
         turn, partitions = self._turn, self._partitions
         for partition in partitions[turn:] + partitions[:turn]:
             yield partition, self._positions[partition]
 
     def check(self, partition: int, start: int, end: int) -> None:
-        """Raise OffsetOutOfRange unless the position lies in [start, end]."""
+        """Raise OffsetOutOfRange unless the position is in [start, end]."""
         position = self._positions[partition]
         if not start <= position <= end:
             raise OffsetOutOfRange(self._topic, partition, position, start, end)
 
     def advance(self, batch: Iterable[StoredRecord]) -> None:
-        """Step over what was read, and give the next partition its turn."""
+        """Move past the records that were read, and let the next partition go first."""
         positions = self._positions
         for record in batch:
             positions[record.partition] = record.offset + 1
@@ -52,7 +56,7 @@ class Cursor:
 
 
 class Room:
-    """How much of a batch's bounds is left; there is always room for the first record."""
+    """The room left in a batch; there is always room for the first record."""
 
     __slots__ = ("_bytes_left", "_is_empty", "records_left")
 
@@ -63,7 +67,7 @@ class Room:
         self._is_empty = True
 
     def take(self, size_bytes: int) -> bool:
-        """Make room for one record of that size; False, taking none, when it does not fit."""
+        """Use room for one record of that size. False, using none, if it does not fit."""
         if self.records_left == 0 or (size_bytes > self._bytes_left and not self._is_empty):
             self.records_left = 0
             return False

@@ -1,13 +1,13 @@
-"""The faults of a log, dialled in and healed while a simulation runs.
+"""The faults of a log, switched on and healed while a simulation runs.
 
-Each fault names what it models; a nemesis sets attributes and calls `heal`. Rates are 0 (never)
-to 1 (always), drawn from the generator passed in, and only while they are above 0, so that one
-seed is one history.
+Each fault says what it models; a nemesis sets attributes and calls `heal`. Rates are 0 (never) to 1
+(always). Random numbers are drawn from the given generator, and only while a rate is above 0, so
+that a seed determines the run.
 
-Each fault names the live test that saw a real Kafka do it. Two things that Kafka does need no dial:
-timestamps that go back (they are the records' own:
+Each fault names the live test that observed it on a real Kafka. Two effects of Kafka need no
+switch: timestamps that go back (they are the records' own:
 `tests/live/test_kafka_faults.py::test_create_times_may_go_back_and_a_time_leads_to_the_first_record_at_or_above_it`)
-and a producer that is poisoned by a refusal, which our client replaces before anybody sees it
+and a producer that is poisoned by a refusal, which our client replaces before that is visible
 (`tests/live/test_kafka_faults.py::test_a_refusal_poisons_an_idempotent_producer_of_a_client_library_and_not_ours`).
 """
 
@@ -20,7 +20,7 @@ from hermes_actors.log.base import LogUnavailable
 
 
 class Faults:
-    """The faults of one memory log. As made, there are none."""
+    """The faults of one memory log. Initially there are none."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -34,7 +34,7 @@ class Faults:
     def _reset_plain(self) -> None:
         self.delay_s: tuple[float, float] | None = None
         """Appends take a uniform time between these bounds: a loaded or far broker. One that takes
-        longer than the log's `append_timeout_s` is Unknown to its caller. Seen by
+        longer than the log's `append_timeout_s` is Unknown for its caller. Seen by
         `tests/live/test_kafka_faults.py::test_a_slow_broker_makes_appends_slow_and_beyond_the_time_out_unknown`."""
         self.read_delay_s: tuple[float, float] | None = None
         """Reads, look-ups and commits take a uniform time between these bounds. Seen by
@@ -44,17 +44,17 @@ class Faults:
         refused, not enough in-sync replicas. Seen by
         `tests/live/test_three_brokers.py::test_too_few_replicas_in_sync_are_unavailable_and_nothing_is_stored`."""
         self.acknowledgement_lost_rate = 0.0
-        """An append is stored, but its acknowledgement never comes: the connection broke between
-        the two. The caller has an Unknown at once. Seen by
+        """An append is stored, but its acknowledgement is lost: the connection broke between the
+        two. The caller gets Unknown at once. Seen by
         `tests/live/test_kafka_faults.py::test_an_acknowledgement_lost_after_storing_is_unknown_at_ack_leader`."""
         self.partial_rate = 0.0
-        """Of a batch of several records only a prefix is stored, the rest is Unavailable: the
-        batch went as several requests and the broker left between two. (In Kafka the request that
-        was on its way may also be Unknown.) Seen by
+        """Only a prefix of a batch is stored, the rest is Unavailable: the batch was sent as
+        several requests, and the broker went away between two. (In Kafka the request in flight
+        may also be Unknown.) Seen by
         `tests/live/test_kafka_faults.py::test_of_a_batch_of_several_requests_only_a_prefix_is_stored`."""
         self.late_store = True
-        """A request whose caller gave up (time-out, cancelled) is stored all the same when the
-        broker gets to it: it lay in a socket buffer. Seen by
+        """A request whose caller gave up (time-out, cancelled) is stored nevertheless when the
+        broker gets to it: it was in a socket buffer. Seen by
         `tests/live/test_kafka_faults.py::test_a_request_whose_caller_has_given_up_is_stored_late`.
         False: it is dropped. Seen by
         `tests/live/test_kafka_faults.py::test_a_request_that_a_dead_connection_swallowed_is_unknown_and_never_stored`."""
@@ -65,16 +65,15 @@ class Faults:
         """Commits raise LogUnavailable and are not stored: no group coordinator. Seen by
         `tests/live/test_kafka_faults.py::test_a_cluster_that_is_cut_off_refuses_appends_reads_and_commits_and_stores_nothing`."""
         self.stale_commits = False
-        """Look-ups of commits show the last but one of each partition: a former owner's lower
-        commit came last, or the coordinator moved and lost the last one. Seen by
+        """Look-ups return the previous commit of each partition: a former owner's lower commit
+        came last, or the coordinator moved and lost the last one. Seen by
         `tests/live/test_kafka_faults.py::test_a_former_owners_lower_commit_overwrites_the_owners`."""
 
     @property
     def silent(self) -> bool:
-        """Appends do not answer until healed: a stopped process or a black hole in the network.
-
-        The callers' time-outs make them Unknown; see `late_store` for what then becomes of them.
-        Seen by
+        """Appends get no answer until healed: a stopped process, or a black hole in the network.
+        The callers' timeouts make them Unknown; `late_store` determines whether they are stored
+        then. Seen by
         `tests/live/test_kafka_faults.py::test_a_stopped_broker_makes_appends_unknown_and_stores_them_when_it_goes_on`.
         """
         return self._silent
@@ -86,8 +85,8 @@ class Faults:
 
     @property
     def reads_silent(self) -> bool:
-        """Reads, look-ups and commits do not answer until healed. Over Kafka they end with
-        LogUnavailable at the request's time-out. Seen by
+        """Reads, look-ups and commits get no answer until healed. On Kafka they end with
+        LogUnavailable at the request's timeout. Seen by
         `tests/live/test_kafka_faults.py::test_a_stopped_broker_makes_reads_and_commits_wait_for_the_time_out`.
         """
         return self._reads_silent
@@ -99,10 +98,10 @@ class Faults:
 
     @property
     def replication_stopped(self) -> bool:
-        """Followers do not fetch: what is appended now is on the leader only.
+        """Followers do not fetch: records appended now are on the leader only.
 
-        Readers do not see it (it is above the high watermark), ack LEADER acknowledges it, ack ALL
-        waits; a leader change drops it. Seen by
+        Readers do not see them (they are above the high watermark), ack LEADER acknowledges them,
+        ack ALL waits; a leader change drops them. Seen by
         `tests/live/test_three_brokers.py::test_ack_leader_loses_what_the_followers_had_not_copied_when_the_leader_is_killed`.
         """
         return self._replication_stopped
@@ -113,8 +112,8 @@ class Faults:
         self._wake_if_healed(value)
 
     def cut(self) -> None:
-        """The datacentre is gone at once and says so: appends, reads and commits are refused. Seen
-        by
+        """The datacentre fails at once and refuses connections: appends, reads and commits fail.
+        Seen by
         `tests/live/test_kafka_faults.py::test_a_cluster_that_is_cut_off_refuses_appends_reads_and_commits_and_stores_nothing`.
         """
         self.unavailable_rate = 1.0
@@ -122,7 +121,7 @@ class Faults:
         self.commits_failing = True
 
     def heal(self) -> None:
-        """No fault any more; what was held by a silent log goes on."""
+        """Remove all faults; requests held by a silent log continue."""
         self._reset_plain()
         self._silent = self._reads_silent = self._replication_stopped = False
         self._wake_if_healed(False)
@@ -133,21 +132,23 @@ class Faults:
                 wake()
             self._healed.unpark_all()
 
-    # What follows is asked by the log.
+    # For the log.
 
     @property
     def hold_appends(self) -> bool:
-        """True while an append cannot be answered in one step."""
+        """True while an append may have to wait."""
         return self._silent or self._replication_stopped or self.delay_s is not None
 
     async def reading(self, dc: str) -> None:
-        """Wait for, and raise, what the faults of reading say; always a checkpoint."""
+        """Apply the faults of reading: wait, and raise LogUnavailable if reads fail. Always a
+        checkpoint.
+        """
         await self.answering()
         if self.reads_failing:
             raise LogUnavailable(f"the log of {dc} cannot be read")
 
     async def answering(self) -> None:
-        """Wait for as long as the faults keep an answer back; always a checkpoint."""
+        """Wait as long as the faults delay an answer. Always a checkpoint."""
         if self.read_delay_s is not None:
             await trio.sleep(self.draw_between(self.read_delay_s))
         else:
@@ -156,17 +157,19 @@ class Faults:
             await self.healed()
 
     async def healed(self) -> None:
-        """Wait until some fault that holds requests is lifted."""
+        """Wait until a fault that holds requests is healed."""
         await self._healed.park()
 
     def draw(self, rate: float) -> bool:
-        """Whether a fault of that rate strikes now."""
+        """True if a fault with this rate strikes now."""
         return rate > 0 and (rate >= 1 or self._rng.random() < rate)
 
     def draw_between(self, bounds_s: tuple[float, float]) -> float:
-        """A delay in seconds within the bounds."""
+        """Draw a delay in seconds within the bounds."""
         return self._rng.uniform(*bounds_s)
 
     def draw_prefix(self, count: int) -> int:
-        """How many of `count` ≥ 2 records a torn batch stored: at least one, not all."""
+        """Draw how many of `count` ≥ 2 records of a torn batch were stored: at least one, not
+        all.
+        """
         return self._rng.randint(1, count - 1)

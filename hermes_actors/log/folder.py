@@ -1,5 +1,5 @@
-"""A folder to which one process writes: who has it, whether its files are still there, and that
-what changed in it lasts. Everything blocks.
+"""A folder to which one process writes: its lock, whether its files are still there, and syncing
+it. Everything blocks.
 """
 
 import fcntl
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def take_lock(file: Path) -> int:
-    """Return a descriptor of this file, which is made when it is not there; the lock is held until
-    it is closed. Raises OSError, BlockingIOError when another process has the lock.
+    """Lock this file, which is created if it does not exist, and return its descriptor; closing it
+    releases the lock. Raises OSError; BlockingIOError if another process has the lock.
     """
     lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -23,7 +23,7 @@ def take_lock(file: Path) -> int:
 
 
 def holder_of(file: Path) -> str:
-    """The pid of the process that has this lock now; "" when none has."""
+    """The pid of the process that has this lock now; empty string if none has."""
     try:
         with file.open("rb") as lock:
             try:
@@ -36,7 +36,9 @@ def holder_of(file: Path) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the folder, so that what was made, renamed or deleted in it lasts. Raises OSError."""
+    """Sync the folder, so that created, renamed and deleted files in it are durable. Raises
+    OSError.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -45,29 +47,29 @@ def sync_folder(folder: Path) -> None:
 
 
 class WatchedFiles:
-    """Files that must not be deleted, moved or replaced while they are open: a file without a name
-    is lost when it is closed. `lost` may be called in another thread than the writer's, which drops
-    a file before deleting it.
+    """Files that must not be deleted, moved or replaced while they are open: without a name, a file
+    is lost when it is closed. `lost` may be called in another thread than the writer's, which calls
+    `drop` before it deletes a file.
     """
 
     def __init__(self) -> None:
         self._had: dict[Path, tuple[int, int] | None] = {}
 
     def add(self, file: Path) -> None:
-        """Watch this file, which is known by its device and inode from now on."""
+        """Watch this file; its device and inode identify it from now on."""
         self._had[file] = _identity(file)
 
     def drop(self, file: Path) -> None:
-        """Watch it no more, if it was watched."""
+        """Stop watching the file, if it was watched."""
         self._had.pop(file, None)
 
     def lost(self) -> str:
-        """The name of a file that is gone; "" while all are there."""
+        """The name of a file that is gone; empty string if all are there."""
         gone = [file.name for file, had in list(self._had.items()) if self._is_lost(file, had)]
         return gone[0] if gone else ""
 
     def _is_lost(self, file: Path, had: tuple[int, int] | None) -> bool:
-        # Meanwhile it may have been dropped, and deleted on purpose.
+        # It may have been dropped meanwhile, and deleted on purpose.
         return _identity(file) != had and self._had.get(file) == had
 
 

@@ -1,4 +1,4 @@
-"""Dead letters in one datacentre's log: found, and those of one subscription read and closed."""
+"""Finds dead letters in one datacentre's log; reads and closes those of one subscription."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -24,14 +24,14 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.topic import Ack
 
 ENTRIES_MAX = 500_000
-"""The most letters and marks of subscriptions that one search of a partition looks at."""
+"""Maximum number of letters and marks that one search of a partition reads."""
 
 _ANSWER_TIMEOUT_S = 5.0
 SEARCH_TIMEOUT_S = 20.0
 
 
 class OpenLetter(Struct, frozen=True, gc=False):
-    """An open letter without its value, and where its record lies."""
+    """An open letter without its value, and the offset of its record."""
 
     letter: Letter
     offset: int
@@ -40,7 +40,7 @@ class OpenLetter(Struct, frozen=True, gc=False):
 
 
 class LetterPlace(Struct, frozen=True):
-    """A partition that holds letters, and its bounds now."""
+    """A partition with dead letters, and its current bounds."""
 
     partition: int
     start: int
@@ -48,7 +48,7 @@ class LetterPlace(Struct, frozen=True):
 
 
 async def places_of(log: Log, topic: str) -> list[LetterPlace]:
-    """The partitions of a dead-letter topic; none while the log has no such topic. Raises
+    """Return the partitions of a dead-letter topic, [] if the log has no such topic. Raises
     LogUnavailable.
     """
     try:
@@ -73,11 +73,11 @@ async def search_letters(
     below: int | None = None,
     timeout_s: float = SEARCH_TIMEOUT_S,
 ) -> bool:
-    """Give `found` each open letter of a partition that is wanted, newest first, until it returns
-    False. `lives` are the subscriptions that are meant, by their full names, and of which life.
+    """Call `found` with each matching open letter of a partition, newest first, until it returns
+    False. `lives` maps the full names of subscriptions to the incarnation whose letters count.
 
-    Only letters whose records lie below the offset `below` count. Returns True when all letters
-    were looked at. Raises LogUnavailable.
+    If `below` is given, only letters at offsets below it count. Returns True if all letters were
+    searched. Raises LogUnavailable.
     """
     known = {key: OpenLetters() for key in lives}
     is_wanted, is_whole = wanted.compiled(), True
@@ -126,7 +126,7 @@ async def search_letters(
 
 
 class LetterBox:
-    """The letters of one life of a subscription. All methods raise LogUnavailable."""
+    """The letters of one incarnation of a subscription. All methods raise LogUnavailable."""
 
     def __init__(
         self, log: Log, name: SubscriptionName, incarnation: int, namespace: str = ""
@@ -137,7 +137,9 @@ class LetterBox:
         self._incarnation = incarnation
 
     async def place(self) -> LetterPlace | None:
-        """Find where the letters lie; None while the log has no dead-letter topic of the group."""
+        """Find the partition with the letters; None while the group has no dead-letter topic in the
+        log.
+        """
         places = await places_of(self.log, self.topic)
         if not places:
             return None
@@ -151,7 +153,7 @@ class LetterBox:
         below: int | None = None,
         timeout_s: float = SEARCH_TIMEOUT_S,
     ) -> bool:
-        """As `search_letters`, of this subscription."""
+        """Search the subscription's letters, as `search_letters`."""
         place = await self.place()
         if place is None:
             return True
@@ -161,7 +163,7 @@ class LetterBox:
         )
 
     async def read(self, held: OpenLetter) -> Letter | None:
-        """Return an open letter with its message; None where no log holds that any more."""
+        """Return an open letter with its message; None if no log holds the message any more."""
         place = await self.place()
         if place is None:
             return None
@@ -170,8 +172,8 @@ class LetterBox:
         return None if letter is None else await self.whole(letter)
 
     async def whole(self, letter: Letter) -> Letter | None:
-        """Return the letter with its message, which may lie in its topic's log only; None where
-        that does not hold it any more.
+        """Return the letter with its message, which may be only in its topic's log; None if that
+        does not hold it any more.
         """
         if not letter.missing_bytes:
             return letter
@@ -183,7 +185,7 @@ class LetterBox:
         )
 
     async def record(self, topic: str, partition: int, offset: int) -> StoredRecord | None:
-        """Return a record of any topic of this log; None where it does not hold it any more."""
+        """Return a record of any topic of this log; None if it is gone."""
         try:
             with trio.fail_after(_ANSWER_TIMEOUT_S):
                 return await read_one(self.log, topic, partition, offset)
@@ -208,7 +210,7 @@ def _silent(log: Log) -> LogUnavailable:
 
 
 def letter_in(record: StoredRecord) -> Letter | None:
-    """Return the letter that a record holds; None for a mark and for what cannot be read."""
+    """Return the letter in a record; None if it is a mark or unreadable."""
     try:
         entry = read_entry(record)
     except UndecodableLetter:

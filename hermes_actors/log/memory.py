@@ -1,7 +1,7 @@
-"""A log in memory for simulations and tests: pure trio, deterministic, with faults dialled in.
+"""An in-memory log for simulations and tests: pure trio, deterministic, with controllable faults.
 
-Several simulated nodes share one MemoryLog as they would share a cluster. Without faults an append
-is done in the order of the calls and without a wait.
+Several simulated nodes share one MemoryLog as they would share a cluster. Without faults, appends
+are done in the order of the calls and without waiting.
 """
 
 import random
@@ -35,16 +35,18 @@ from hermes_actors.model.topic import Ack
 from hermes_actors.runtime.clock import Clock
 
 _REQUESTS_MAX = 10_000
-"""The most that wait for one partition of a slow broker; above it appends are Unavailable."""
+"""Maximum number of requests that wait for one partition of a slow broker; further appends are
+Unavailable.
+"""
 
 
 class MemoryLog:
-    """One datacentre's log, in memory; satisfies `Log`.
+    """One datacentre's log in memory; implements `Log`.
 
-    `append_timeout_s` bounds an append that a fault holds: its records are then Unknown. The lists
-    `on_append`, `on_commit`, `on_expire` and `on_drop` take callbacks that checkers watch the truth
-    with: each record at the moment it is stored, each commit, each new start of a partition
-    (retention), and each new end (a leader change dropped what lay above).
+    `append_timeout_s` limits an append that a fault holds: its records are then Unknown.
+    `on_append`, `on_commit`, `on_expire` and `on_drop` are lists of callbacks for checkers: each
+    record when it is stored, each commit, each new start of a partition (retention), and each new
+    end (a leader change dropped the records above).
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class MemoryLog:
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> list[Outcome]:
-        """As `Log.append`. A cancellation that came before the call stores nothing."""
+        """As `Log.append`. If it is cancelled before the call, nothing is stored."""
         await trio.lowlevel.checkpoint_if_cancelled()
         known = self.topics.by_name.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
@@ -88,14 +90,14 @@ class MemoryLog:
     async def _append_held(
         self, topic: str, number: int, partition: MemoryPartition, batch: Sequence[Record], ack: Ack
     ) -> list[Outcome]:
-        """Queue at a broker that does not answer in one step, and wait for its answer."""
+        """Queue the append at a broker that may be slow, and wait for its answer."""
         if len(partition.requests) >= _REQUESTS_MAX:
             await trio.lowlevel.cancel_shielded_checkpoint()
             return [UnavailableRecord("too many requests wait for the broker") for _ in batch]
         request = StuckAppend(topic, number, tuple(batch), ack)
         partition.requests.append(request)
         if len(partition.requests) == 1:
-            # A system task, because a broker goes on with a request whose sender has given up.
+            # A system task, because a broker continues with a request whose sender has given up.
             trio.lowlevel.spawn_system_task(self._serve, partition)
         try:
             with trio.move_on_after(self._append_timeout_s):
@@ -107,7 +109,7 @@ class MemoryLog:
         return [UnknownRecord(f"no answer within {self._append_timeout_s:g} s") for _ in batch]
 
     async def _serve(self, partition: MemoryPartition) -> None:
-        """The broker's side of one partition's held appends: in order, and perhaps late."""
+        """Process one partition's held appends as its broker: in order, and perhaps late."""
         faults = self.faults
         while partition.requests:
             request = partition.requests[0]
@@ -121,7 +123,7 @@ class MemoryLog:
                     partition.unreplicated.append(request)
                 else:
                     request.is_answered.set()
-            # It leaves the queue only now: a later append must not overtake it.
+            # Remove it only now: a later append must not overtake it.
             partition.requests.popleft()
 
     def _store(self, topic: str, partition: int, batch: Sequence[Record]) -> list[Outcome]:
@@ -175,12 +177,11 @@ class MemoryLog:
             callback(topic, stored)
         return stored.offset
 
-    # Events that happen to a log.
+    # Events.
 
     def expire(self, now_ms: int) -> None:
-        """Retention: each partition loses its oldest records up to the first that is young enough.
-
-        Offsets are never used again. Seen by
+        """Retention: remove each partition's oldest records, up to the first that is young enough.
+        Offsets are never reused. Seen by
         `tests/live/test_kafka_faults.py::test_retention_that_passes_a_position_is_out_of_range_until_the_reader_seeks`.
         """
         for name, topic in self.topics.by_name.items():
@@ -198,10 +199,11 @@ class MemoryLog:
             topic.readers.unpark_all()
 
     def change_leader(self, topic: str | None = None) -> None:
-        """A follower takes over (for one topic or all): what it had not copied is gone.
+        """Make a follower the leader (for one topic or all); records that it had not copied are
+        lost.
 
-        Only records appended while `faults.replication_stopped` are lost, those acknowledged at
-        LEADER among them; their offsets are given again, as in Kafka. Seen by
+        Only records appended while `faults.replication_stopped` are lost, including those
+        acknowledged at LEADER; their offsets are reused, as in Kafka. Seen by
         `tests/live/test_three_brokers.py::test_ack_leader_loses_what_the_followers_had_not_copied_when_the_leader_is_killed`.
         """
         for name in list(self.topics.by_name) if topic is None else [topic]:
@@ -223,7 +225,7 @@ class MemoryLog:
     async def reader(
         self, topic: str, positions: Mapping[int, int]
     ) -> AsyncIterator["_MemoryReader"]:
-        """As `Log.reader`; the first `next_batch` is the first to raise."""
+        """As `Log.reader`; only `next_batch` raises."""
         yield _MemoryReader(self, topic, positions)
 
     async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
@@ -272,7 +274,7 @@ class MemoryLog:
 
 
 class MemoryTopics:
-    """The topics of a memory log; satisfies `LogTopics`."""
+    """The topics of a memory log; implements `LogTopics`."""
 
     def __init__(self, dc: str, faults: Faults) -> None:
         self.by_name: dict[str, MemoryTopic] = {}

@@ -1,4 +1,6 @@
-"""The state of a memory log: partitions with high watermarks, and appends waiting for a broker."""
+"""The state of a memory log: partitions with high watermarks, and appends that wait for a
+broker.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from hermes_actors.model.topic import Ack
 
 
 class StuckAppend:
-    """An append on its way to a broker that does not answer in one step."""
+    """An append on its way to a broker that may be slow."""
 
     __slots__ = ("ack", "batch", "is_abandoned", "is_answered", "outcomes", "partition", "topic")
 
@@ -60,11 +62,13 @@ class MemoryPartition:
 
     @property
     def end(self) -> int:
-        """The next offset to be given."""
+        """The offset of the next record."""
         return self.start + len(self.records)
 
     def position(self, at: Edge | int) -> int:
-        """The start, the high watermark, or the first offset with that timestamp or a later one."""
+        """Return the start, the high watermark, or the first offset with that timestamp or a later
+        one.
+        """
         if isinstance(at, Edge):
             return self.start if at is EARLIEST else self.replicated
         for record in self.records[: self.replicated - self.start]:
@@ -73,22 +77,22 @@ class MemoryPartition:
         return self.replicated
 
     def replicate(self) -> None:
-        """Acknowledge what waited for the followers, which have all of it now."""
+        """Let the followers catch up, and acknowledge the appends that waited for that."""
         self.replicated = self.end
         for request in self.unreplicated:
             request.is_answered.set()
         self.unreplicated.clear()
 
     def cut(self, end: int) -> None:
-        """Lose what lies from `end` on, though all read it: the follower that leads now had not
-        copied it.
+        """Lose the records from `end` on, although they have been read: the new leader had not
+        copied them.
         """
         del self.records[end - self.start :]
         self.replicated = end
         self.cuts += 1
 
     def truncate(self) -> bool:
-        """Lose what a follower that leads now had not copied. False when nothing was lost."""
+        """Lose the records that the new leader had not copied. False if there were none."""
         if self.end == self.replicated:
             return False
         del self.records[self.replicated - self.start :]
@@ -107,7 +111,7 @@ class MemoryPartition:
 class MemoryTopic:
     """A topic's settings, its partitions, and the readers that wait for any of them.
 
-    `commits` holds the last and the last but one commit of each group and partition.
+    `commits` holds the latest and the previous commit of each group and partition.
     """
 
     __slots__ = ("commits", "partitions", "readers", "settings")

@@ -1,4 +1,4 @@
-"""Appending to a topic by which nodes tell each other something; it is made if it is not there."""
+"""Appends to an internal topic of the nodes, and creates the topic if it does not exist."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from hermes_actors.model.topic import Ack
 
 
 class OwnTopic:
-    """Partition 0 of such a topic. An append that fails gives a reason and raises nothing."""
+    """Partition 0 of such a topic. A failed append returns a reason and raises nothing."""
 
     def __init__(self, log: Log, topic: str, settings: TopicSettings, timeout_s: float) -> None:
         self._log = log
@@ -20,14 +20,16 @@ class OwnTopic:
         self._is_there = False
 
     async def append(self, records: Sequence[Record], ack: Ack) -> str:
-        """Append them; why one of them may not be stored, "" when all are."""
+        """Append the records. Returns why one of them may not be stored; empty string if all
+        are.
+        """
         with trio.move_on_after(self._timeout_s):
             try:
                 return await self._append(records, ack)
             except LogUnavailable as error:
                 return error.message
             except ValueError as error:
-                # A policy of the cluster: no reason to end a node that can do its work.
+                # A policy of the cluster refuses it; the node can do its work without.
                 return f"the log does not take the topic: {error}"
         return "the log does not answer"
 

@@ -1,4 +1,4 @@
-"""Reads a stated range of one partition, forwards or backwards, without ever waiting for more."""
+"""Reads a fixed range of one partition, forwards or backwards, without waiting for new records."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -20,10 +20,10 @@ async def read_forwards(
     end: int,
     take: Callable[[Sequence[StoredRecord]], bool],
 ) -> None:
-    """Give `take` the records from `start` to below `end`, in batches, until it says False.
+    """Call `take` with the records from `start` to below `end`, in batches, until it returns False.
 
-    What retention removes meanwhile is left out. Raises LogUnavailable, UnknownTopic; waits for
-    ever where the log has no records up to `end`, so set a time-out around it.
+    Records that retention removes meanwhile are skipped. Raises LogUnavailable, UnknownTopic. Waits
+    for ever if the log has no records up to `end`, so set a timeout around it.
     """
     position = start
     while position < end:
@@ -46,9 +46,9 @@ async def read_forwards(
 
 
 async def read_one(log: Log, topic: str, partition: int, offset: int) -> StoredRecord | None:
-    """Return the record at `offset`; None where the log does not hold it, or has no such topic.
+    """Return the record at `offset`; None if the log does not hold it, or has no such topic.
 
-    Raises LogUnavailable. Set a time-out around it.
+    Raises LogUnavailable. Set a timeout around it.
     """
     records: list[StoredRecord] = []
 
@@ -73,11 +73,11 @@ async def read_backwards(
     convert: Callable[[StoredRecord], Iterable[T]],
     take: Callable[[Sequence[T]], bool],
 ) -> None:
-    """Give `take` what `convert` makes of the records below `end`, newest first, until it says
-    False or `start` is reached.
+    """Call `take` with what `convert` makes of the records below `end`, newest first, until it
+    returns False or `start` is reached.
 
-    A log is read forwards only, so this goes back in pieces. What is held at one time is what
-    `convert` made of one piece. Raises and waits as `read_forwards`.
+    A log can only be read forwards, so this goes back in pieces. The memory is that of one
+    converted piece. Raises and waits like `read_forwards`.
     """
     high = end
     while high > start:

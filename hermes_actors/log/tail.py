@@ -1,4 +1,4 @@
-"""Following a topic of one partition for ever: what every fold of a log does alike."""
+"""Follows a topic with one partition; shared by all folds of a log."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -17,20 +17,20 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.runtime.backoff import Backoff
 
 VERIFY_INTERVAL_S = 5.0
-"""A log that shrank and grew again, all between two readings, is noticed within this time."""
+"""A log that shrank and grew again between two reads is noticed within this time."""
 
 Fold = Callable[[Sequence[StoredRecord]], Awaitable[None]]
 
 
 class LogChanged(Exception):
-    """The log is not the one that was read, or has records that its reader does not give."""
+    """The log is not the one that was read, or does not return the records that it has."""
 
 
 class LogTail:
-    """One follower of partition 0 of a topic.
+    """A follower of partition 0 of a topic.
 
-    Where to begin, and what to do with the records, is the caller's. Nothing waits longer than
-    `answer_timeout_s` for a log that does not answer: then trio.TooSlowError is raised.
+    The caller decides where to begin and what to do with the records. If the log does not answer
+    within `answer_timeout_s`, trio.TooSlowError is raised.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class LogTail:
         quiet_s: float = 1.0,
         answer_timeout_s: float = 5.0,
     ) -> None:
-        """A batch has at most so many records and bytes. When nothing comes for `quiet_s` the log
-        is asked whether it is there.
+        """`records_max` and `bytes_max` limit a batch. After `quiet_s` without records, the log is
+        asked whether it is still there.
         """
         self._log = log
         self._topic = topic
@@ -62,10 +62,11 @@ class LogTail:
         changed: Callable[[str], None],
         name: str = "the log",
     ) -> None:
-        """Call `read`, which follows the log, again and again, for ever.
+        """Call `read`, which follows the log, again and again, with a pause after each failure.
+        Never returns.
 
-        After each failure there is a pause. `report` gets the reason, in words that call the log
-        `name`; `changed` gets it instead when the log does not hold what was read.
+        `report` gets the reason of a failure, in which the log is called `name`. `changed` gets it
+        instead if the log no longer holds what was read.
         """
         while True:
             try:
@@ -90,13 +91,13 @@ class LogTail:
         verifies: bool = False,
         last: StoredRecord | None = None,
     ) -> None:
-        """Give `fold` the records from `position` on, for ever; an empty batch says that the log is
-        there and that nothing came for a while.
+        """Call `fold` with the records from `position` on. Never returns. An empty batch means that
+        the log answers, but has had no records for a while.
 
-        When `end` is reached `caught_up` is called with it, and gives the end that is to be reached
-        now, usually the same. If it `verifies`, the log must still hold the last record each five
-        seconds: `last`, before any was read. Raises LogChanged when it does not, when it ends below
-        what was read, or when it does not give what it has.
+        When `end` is reached, `caught_up` is called with it; it returns the end to reach now,
+        usually the same. If `verifies`, check every five seconds that the log still holds the last
+        record; `last` is that record before any was read. Raises LogChanged if it does not, if the
+        log ends below what was read, or if it does not return the records that it has.
         """
         is_caught_up = False
         verified_s = trio.current_time()
@@ -118,13 +119,13 @@ class LogTail:
                         raise LogChanged("it no longer holds what was read last")
 
     async def bounds(self) -> tuple[int, int]:
-        """The offsets of the first record and after the last one."""
+        """Return the offset of the first record, and the offset after the last one."""
         with trio.fail_after(self._answer_timeout_s):
             start = (await self._log.positions(self._topic, EARLIEST))[0]
             return start, (await self._log.positions(self._topic, LATEST))[0]
 
     async def holds(self, last: StoredRecord | None) -> bool:
-        """Whether this record is still in the log where it was; True for none."""
+        """True if this record is still in the log at its offset; True for None."""
         if last is None:
             return True
         try:
@@ -143,7 +144,7 @@ class LogTail:
             end = (await self._log.positions(self._topic, LATEST))[0]
         if end < position:
             raise LogChanged(f"it ends at {end}, {position} was read already")
-        # A wait that was cancelled may have read ahead.
+        # The cancelled read may have advanced the reader.
         reader.seek(0, position)
         if end > position:
             with trio.move_on_after(self._quiet_s):

@@ -1,4 +1,4 @@
-"""A watcher's view of a fold: what there is first, then what changes, each thing once."""
+"""A watcher's view of a fold: first the current state, then each change."""
 
 from collections.abc import Callable
 from types import TracebackType
@@ -8,9 +8,11 @@ import trio
 
 
 class FoldWatch:
-    """Tells one task what changes in a fold, each thing once however often it changed.
+    """Reports the changes of a fold to one task; a value that changed several times is reported
+    once.
 
-    So it is bounded by the state, and the fold never waits for it. Use it as a context manager.
+    So a watch is limited by the size of the state, and the fold never waits for it. Use it as a
+    context manager.
     """
 
     def __init__(self, on_close: Callable[[Any], None]) -> None:
@@ -20,11 +22,11 @@ class FoldWatch:
 
     @property
     def has_changes(self) -> bool:
-        """True while there is a change to take."""
+        """True if there is a change to take."""
         raise NotImplementedError
 
     async def wait(self) -> bool:
-        """Wait until there is a change to take (True) or the watch is closed (False)."""
+        """Wait until there is a change to take (True), or the watch is closed (False)."""
         await trio.lowlevel.checkpoint()
         while not self.has_changes:
             if self._is_closed:

@@ -38,6 +38,7 @@ from hermes_actors.management.messages.trials import Trials, TryPush
 from hermes_actors.management.offsets.asking import Logs
 from hermes_actors.management.offsets.retransmission import Retransmissions
 from hermes_actors.management.offsets.standings import Standings
+from hermes_actors.management.queries.queries import Queries
 from hermes_actors.management.status.health import NodeHealth
 from hermes_actors.management.status.overview import Overview
 from hermes_actors.management.status.statuses import Statuses
@@ -150,6 +151,7 @@ class Administration:
         placements = Placements(metadata, view.coordinations, limits)
         self.statuses = Statuses(metadata, self.subscriptions, view.status, clock, placements)
         self.overview = Overview(metadata, self.statuses)
+        self.queries = Queries(metadata, self.topics, self.subscriptions, self.statuses, pool.cpu_s)
         self.redrives = Redrives(metadata, letters, changes, self.subscriptions, clock)
         self.undelivered = UndeliveredMessages(metadata, letters, self.subscriptions, self.statuses)
         self.standings = Standings(

@@ -27,6 +27,7 @@ from hermes_actors.management.http.origins import ANY, Hosts, Origins
 from hermes_actors.management.routes.catalog import catalog_routes, topic_routes
 from hermes_actors.management.routes.cluster import operating_routes
 from hermes_actors.management.routes.messages import message_routes, tail_route
+from hermes_actors.management.routes.queries import query_routes
 from hermes_actors.management.routes.registry import elsewhere_routes, registry_routes
 from hermes_actors.management.routes.route import route
 from hermes_actors.management.routes.status import overview_routes, probe_routes, unhealthy_route
@@ -76,6 +77,7 @@ def build_app(
         *delivery_routes(add, parts),
         *dead_letter_routes(add, parts),
         *message_routes(add, parts),
+        *query_routes(add, parts),
         tail_route(gate, parts.tails),
         *operating_routes(add, parts),
         *overview_routes(add, parts),

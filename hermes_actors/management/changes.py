@@ -59,8 +59,8 @@ class Changes:
     async def store(
         self, key: str, body: bytes | None, is_kept: Callable[[], bool] = lambda: False
     ) -> bool:
-        """Store a body under a key that only this node's kind of change has, or (None) delete it;
-        True when there was one. One for which `is_kept` stays as it is. Raises as `make`.
+        """Store a body under a key of `Catalog.others`, or delete it (None). Return whether the key
+        had one; if it had and `is_kept()`, it stays as it is. Raises as `make`.
         """
         was_there = False
 

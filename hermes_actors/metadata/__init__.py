@@ -1,1 +1,3 @@
-"""Metadata: a log of commands, folded by every node to the same groups, topics, subscriptions."""
+"""Metadata: a log of commands, which every node folds to the same groups, topics and
+subscriptions.
+"""

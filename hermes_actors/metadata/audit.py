@@ -1,7 +1,7 @@
-"""Who changed what: kept beside the command in its record, and a line of the log.
+"""Who changed what: a header of the command's record, and a line in the log.
 
-The fold does not look at it. What a change was before, the fold knows; so the records alone tell
-all of an audit.
+The fold ignores the header. Since folding the log also gives the value before each change, the
+metadata log is a complete audit trail.
 """
 
 import logging
@@ -19,14 +19,14 @@ AUTHOR_HEADER = "hermes-author"
 """The header of a command's record that holds its author, as JSON."""
 
 BROKER = "[broker]"
-"""The name of the author of changes that nobody has asked for."""
+"""The author of changes that the broker makes by itself."""
 
 _SHOWN_BYTES_MAX = 16_384
 _logger = logging.getLogger(__name__)
 
 
 class Author(Struct, frozen=True, omit_defaults=True):
-    """Who makes a change, from which address (of the broker: its node), and the reason given."""
+    """Who makes a change, from which address (for the broker: which node), and why, if stated."""
 
     by: str
     address: str = ""
@@ -38,7 +38,7 @@ _author: ContextVar[Author | None] = ContextVar("author", default=None)
 
 @contextmanager
 def changes_of(author: Author) -> Iterator[None]:
-    """Make the author that of all changes inside."""
+    """Record this author for all changes that are made inside the block."""
     token = _author.set(author)
     try:
         yield
@@ -47,17 +47,17 @@ def changes_of(author: Author) -> Iterator[None]:
 
 
 def present_author() -> Author | None:
-    """The author of what is changed now; None for the broker."""
+    """Return the author of changes made now; None for the broker."""
     return _author.get()
 
 
 def author_header(author: Author) -> tuple[str, bytes]:
-    """The header of the record of the author's change."""
+    """Return the record header that names the author."""
     return AUTHOR_HEADER, msgspec.json.encode(author)
 
 
 def log_change(author: Author, key: str, before: bytes | None, after: bytes | None) -> None:
-    """Log a change with the fields that differ, secrets masked. A body of None is not there."""
+    """Log the fields that a change alters, secrets masked. A body of None means no register."""
     if not _logger.isEnabledFor(logging.INFO):
         return
     done = "created" if before is None else "deleted" if after is None else "changed"
@@ -72,7 +72,7 @@ def log_change(author: Author, key: str, before: bytes | None, after: bytes | No
 
 
 def differing(before: Any, after: Any) -> tuple[Any, Any]:
-    """Both values; of two objects only the fields that differ, however deep."""
+    """Return both values; for two objects only the fields that differ, at any depth."""
     if not (isinstance(before, dict) and isinstance(after, dict)):
         return before, after
     pairs = {

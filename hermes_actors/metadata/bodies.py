@@ -1,6 +1,6 @@
-"""The JSON bodies of groups, topics, subscriptions and so on: written once, read once.
+"""Encodes and decodes the JSON bodies of groups, topics, subscriptions and so on.
 
-Unknown fields are ignored, so that an older node reads what a newer one wrote.
+Unknown fields are ignored, so that an older node can read what a newer one wrote.
 """
 
 from typing import Any, TypeVar
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class UndecodableBody(Exception):
-    """The body is not what its key's kind holds; the message names the field."""
+    """The body does not match its key's kind; the message names the field."""
 
 
 class SubscriptionBody(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A subscription, and the incarnation of the topic that it was made for.
+    """A subscription, and the incarnation of the topic that it was created for.
 
-    `suspension` says why the broker has suspended it, "" if it has not. `creation` None: the ends
-    of its topic at its creation are not known.
+    `suspension` says why the broker has suspended it; empty string if it has not. `creation` has
+    the ends of the topic's partitions when it was created; None if unknown.
     """
 
     subscription: Subscription
@@ -55,7 +55,7 @@ class _RawSubscriptionBody(Struct, frozen=True, rename="camel"):
 
 
 class _SerialSubscription(Subscription, frozen=True, rename="camel", kw_only=True):
-    """A subscription with a serial policy: msgspec takes no union of untagged structs."""
+    """A subscription with a serial policy: msgspec cannot decode a union of untagged structs."""
 
     subscription_policy: SerialPolicy = msgspec.field(default_factory=SerialPolicy)
 
@@ -68,12 +68,12 @@ _FIELDS = tuple(field.name for field in msgspec.structs.fields(Subscription))
 
 
 def group_body(group: Group) -> bytes:
-    """The body of a group: its wire form."""
+    """Encode a group in its wire form."""
     return msgspec.json.encode(group)
 
 
 def topic_body(topic: Topic) -> bytes:
-    """The body of a topic: its wire form."""
+    """Encode a topic in its wire form."""
     return msgspec.json.encode(topic)
 
 
@@ -83,8 +83,8 @@ def subscription_body(
     suspension: str = "",
     creation: Creation | None = None,
 ) -> bytes:
-    """The body of a subscription to the topic's given incarnation; `suspension`: why it is
-    suspended, if the broker has done that.
+    """Encode a subscription to this incarnation of its topic; `suspension` is why the broker has
+    suspended it, if it has.
     """
     return msgspec.json.encode(
         SubscriptionBody(subscription, topic_incarnation, suspension, creation)
@@ -92,17 +92,17 @@ def subscription_body(
 
 
 def activation_body(subscription_incarnation: int) -> bytes:
-    """The body that says: a consumer of this incarnation of the subscription has started."""
+    """Encode that a consumer of this incarnation of the subscription has started."""
     return msgspec.json.encode(_Activation(subscription_incarnation))
 
 
 def readiness_body(is_ready: bool) -> bytes:
-    """The body that says whether a datacentre is ready."""
+    """Encode whether a datacentre is ready."""
     return msgspec.json.encode(_Readiness(is_ready))
 
 
 def oauth_body(provider: OAuthProvider) -> bytes:
-    """The body of a provider of OAuth tokens, its secret included."""
+    """Encode an OAuth provider, including its secret."""
     return msgspec.json.encode(provider)
 
 
@@ -117,7 +117,9 @@ def decode_topic(body: bytes) -> Topic:
 
 
 def decode_subscription(body: bytes) -> SubscriptionBody:
-    """Decode a subscription, whose policy's type follows `deliveryType`. Raises UndecodableBody."""
+    """Decode a subscription; its `deliveryType` determines the type of its policy. Raises
+    UndecodableBody.
+    """
     raw = decode_body(body, _RawSubscriptionBody)
     is_batch = raw.subscription.get("deliveryType") == DeliveryType.BATCH
     try:
@@ -131,22 +133,22 @@ def decode_subscription(body: bytes) -> SubscriptionBody:
 
 
 def decode_activation(body: bytes) -> int:
-    """The incarnation of the subscription that was started. Raises UndecodableBody."""
+    """Decode the incarnation of the subscription that was started. Raises UndecodableBody."""
     return decode_body(body, _Activation).subscription_incarnation
 
 
 def decode_readiness(body: bytes) -> bool:
-    """Whether the datacentre is ready. Raises UndecodableBody."""
+    """Decode whether the datacentre is ready. Raises UndecodableBody."""
     return decode_body(body, _Readiness).is_ready
 
 
 def decode_oauth(body: bytes) -> OAuthProvider:
-    """Decode a provider of OAuth tokens. Raises UndecodableBody."""
+    """Decode an OAuth provider. Raises UndecodableBody."""
     return decode_body(body, OAuthProvider)
 
 
 def decode_body(body: bytes, kind: type[T]) -> T:
-    """The value of that type. Raises UndecodableBody."""
+    """Decode a value of that type. Raises UndecodableBody."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

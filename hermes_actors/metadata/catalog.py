@@ -1,8 +1,9 @@
-"""The groups, topics and subscriptions that the folded registers mean, by name, without waiting.
+"""The groups, topics and subscriptions in the folded registers, by name. Reading never waits.
 
-Registers may come in any order (a subscription before its topic): the same registers always make
-the same catalog. A subscription is live while its topic is, in the incarnation that it was made
-for; else it is an orphan. A body that cannot be decoded is left out, counted and shown.
+Registers may arrive in any order (a subscription before its topic): the same registers always give
+the same catalog. A subscription is live while its topic exists in the incarnation that it was
+created for; otherwise it is an orphan. A body that cannot be decoded is left out, counted and
+reported.
 """
 
 from collections.abc import Callable
@@ -62,7 +63,7 @@ from hermes_actors.model.workload import Constraints, NodeDrain
 
 
 class LiveGroup(Struct, frozen=True):
-    """A group, and the version that clients see."""
+    """A group, with the version that clients see."""
 
     name: str
     group: Group
@@ -71,7 +72,7 @@ class LiveGroup(Struct, frozen=True):
 
 
 class LiveTopic(Struct, frozen=True):
-    """A topic, the version that clients see, and the log topic that holds this life of it."""
+    """A topic, with the version that clients see, and the log topic of this incarnation."""
 
     name: TopicName
     topic: Topic
@@ -81,11 +82,12 @@ class LiveTopic(Struct, frozen=True):
 
 
 class LiveSubscription(Struct, frozen=True):
-    """A subscription and the datacentres, sorted, where a consumer of this life of it started.
+    """A subscription, and the datacentres, sorted, in which a consumer of this incarnation has
+    started.
 
-    `seek` is its last retransmission, None when there was none. `suspension` says why the broker
-    has suspended it, "" when it was a person, or is not suspended. `creation` None: the ends of its
-    topic at its creation are not known.
+    `seek` is its last retransmission, or None. `suspension` says why the broker has suspended it;
+    empty string if a person has, or if it is not suspended. `creation` has the ends of the topic's
+    partitions when it was created; None if unknown.
     """
 
     name: SubscriptionName
@@ -100,14 +102,16 @@ class LiveSubscription(Struct, frozen=True):
 
     @property
     def state(self) -> SubscriptionState:
-        """The state shown: SUSPENDED if asked for, ACTIVE once consumed anywhere, else PENDING."""
+        """The state shown: SUSPENDED if requested, ACTIVE once it is consumed in any datacentre,
+        else PENDING.
+        """
         if self.subscription.state is SubscriptionState.SUSPENDED:
             return SubscriptionState.SUSPENDED
         return SubscriptionState.ACTIVE if self.active_in else SubscriptionState.PENDING
 
 
 class LiveOAuthProvider(Struct, frozen=True):
-    """A provider of OAuth tokens, the version that clients see."""
+    """An OAuth provider, with the version that clients see."""
 
     provider: OAuthProvider
     incarnation: int
@@ -115,10 +119,10 @@ class LiveOAuthProvider(Struct, frozen=True):
 
 
 class Orphan(Struct, frozen=True):
-    """A subscription whose topic is not live in the incarnation that it names.
+    """A subscription whose topic does not exist in the incarnation that it names.
 
-    `is_final`: that life of the topic is over for good, so the subscription may be deleted;
-    otherwise the topic's creation may still be on its way from another datacentre.
+    `is_final`: that incarnation is over for good, so the subscription may be deleted. Otherwise the
+    topic's creation may still arrive from another datacentre.
     """
 
     name: SubscriptionName
@@ -128,28 +132,30 @@ class Orphan(Struct, frozen=True):
 
 
 class GroupChanged(Struct, frozen=True):
-    """A group is now this, or gone (None)."""
+    """A group's new value; None if it was deleted."""
 
     name: str
     group: LiveGroup | None
 
 
 class TopicChanged(Struct, frozen=True):
-    """A topic (`group.topic`) is now this, or gone (None). A new incarnation is a new topic."""
+    """A topic's new value (`group.topic`); None if it was deleted. A new incarnation is a new
+    topic.
+    """
 
     name: str
     topic: LiveTopic | None
 
 
 class SubscriptionChanged(Struct, frozen=True):
-    """A subscription (`group.topic$name`) is now this, or no longer live (None)."""
+    """A subscription's new value (`group.topic$name`); None if it is no longer live."""
 
     name: str
     subscription: LiveSubscription | None
 
 
 class OtherChanged(Struct, frozen=True):
-    """A register of any other kind is now this (a tombstone: deleted)."""
+    """The new register of any other kind; a tombstone if it was deleted."""
 
     key: str
     register: Register | None
@@ -159,13 +165,13 @@ CatalogChange = GroupChanged | TopicChanged | SubscriptionChanged | OtherChanged
 
 
 class Catalog:
-    """Read it freely; only the registry calls `apply` and `forget`.
+    """The current metadata. Only the registry calls `apply` and `forget`.
 
-    The dictionaries are keyed by `group`, `group.topic` and `group.topic$subscription`; `others`
-    by key. What follows is among the others too: `oauth_providers` by name, `constraints` by
-    `group.topic` or `group.topic$subscription`, which need not exist, `drains` by datacentre and
-    node, `schemas` by id, `compatibility` by subject, and `subjects`: the ids of each subject's
-    versions. `undecodable` maps a key to the reason.
+    The dictionaries are keyed by `group`, `group.topic` and `group.topic$subscription`; `others` by
+    key. The following are also in `others`: `oauth_providers` by name; `constraints` by
+    `group.topic` or `group.topic$subscription`, which need not exist; `drains` by datacentre and
+    node; `schemas` by id; `compatibility` by subject; `subjects`, the schema ids of each subject's
+    versions. `undecodable` maps keys to reasons.
     """
 
     def __init__(self, namespace: str = "") -> None:
@@ -182,15 +188,16 @@ class Catalog:
         self.others: dict[str, Register] = {}
         self.undecodable: dict[str, str] = {}
         self._namespace = namespace
-        # What is alive as a register, live or not; without activations and seek.
+        # Subscriptions whose registers are alive, live or orphaned; without activations and seeks.
         self._known: dict[str, LiveSubscription] = {}
-        # What a topic's register says even when it is dead: which life of it is the latest.
+        # The latest incarnation in each topic's register, even if that is a tombstone.
         self._topic_incarnations: dict[str, int] = {}
         self._names_by_topic: dict[str, dict[str, None]] = {}
         self._activations: dict[SubscriptionName, dict[str, int]] = {}
         self._seeks: dict[str, Seek] = {}
         self._readiness: dict[str, bool] = {}
-        # What is no more than a decoded body under a name: where, the key's name for it, and how.
+        # Kinds that are just a decoded body under a name: the dictionary, the name for a key, and
+        # the decoder.
         self._by_name: tuple[
             tuple[dict[Any, Any], Callable[[Key], object], Callable[[bytes], Any]], ...
         ] = (
@@ -202,15 +209,15 @@ class Catalog:
         )
 
     def is_ready(self, dc: str) -> bool:
-        """False while an administrator has marked the datacentre as not ready."""
+        """False if an administrator has marked the datacentre as not ready."""
         return self._readiness.get(dc, True)
 
     def marked_datacenters(self) -> list[str]:
-        """The datacentres that an administrator has ever marked, ready or not, sorted."""
+        """The datacentres that an administrator has ever marked, as ready or not, sorted."""
         return sorted(self._readiness)
 
     def draining_in(self, dc: str) -> list[str]:
-        """The nodes of a datacentre that are to own nothing, sorted; they need not exist."""
+        """The draining nodes of a datacentre, sorted; they need not exist."""
         return sorted(node for each, node in self.drains if each == dc)
 
     def subscriptions_of(self, topic: TopicName | str) -> list[LiveSubscription]:
@@ -219,8 +226,8 @@ class Catalog:
         return [self.subscriptions[name] for name in sorted(names) if name in self.subscriptions]
 
     def activations_in(self, dc: str) -> list[tuple[SubscriptionName, int]]:
-        """Of which subscriptions, and of which lives of them, a consumer has started there; sorted
-        by name. Also of those that are no more.
+        """The subscriptions with an activation in this datacentre, each with the activated
+        incarnation, sorted by name. Includes deleted subscriptions.
         """
         return [
             (name, self._activations[name][dc])
@@ -229,20 +236,22 @@ class Catalog:
         ]
 
     def seek_keys(self) -> list[str]:
-        """The keys of all retransmissions, sorted, also of lives that are over."""
+        """The keys of all retransmissions, sorted, including those of ended incarnations."""
         return sorted(self._seeks)
 
     def topics_of(self, group: str) -> list[LiveTopic]:
-        """The live topics of a group, sorted by name; looks at all topics."""
+        """The live topics of a group, sorted by name. Scans all topics."""
         return [self.topics[name] for name in sorted(self.topics) if _group_of(name) == group]
 
     def versions_of(self, subject: str) -> dict[int, Schema]:
-        """The versions of a subject, oldest first, without those whose schema is not here yet."""
+        """The versions of a subject, oldest first, without those whose schema has not arrived
+        yet.
+        """
         ids = self.subjects.get(subject, {})
         return {each: self.schemas[ids[each]] for each in sorted(ids) if ids[each] in self.schemas}
 
     def subjects_by(self, key: str) -> list[str]:
-        """Give the subjects whose versions a register with this key may have changed."""
+        """Return the subjects whose versions a change of this key may affect."""
         parsed = parse_key(key)
         version = version_of(parsed)
         if version is not None:
@@ -253,11 +262,11 @@ class Catalog:
         return [name for name, ids in self.subjects.items() if schema_id in ids.values()]
 
     def apply(self, register: Register) -> list[CatalogChange]:
-        """Take in a register's new value; returns what that changed, perhaps nothing."""
+        """Apply a register's new value. Returns the resulting changes, perhaps none."""
         return self._take_in(register.key, register)
 
     def forget(self, key: str) -> list[CatalogChange]:
-        """Drop a register that is no longer there at all (its log was lost: it was not deleted)."""
+        """Remove a register that has disappeared (its log was lost; it was not deleted)."""
         return self._take_in(key, None)
 
     def _take_in(self, key: str, register: Register | None) -> list[CatalogChange]:
@@ -378,7 +387,7 @@ class Catalog:
             del self.subjects[subject]
 
     def _settle(self, name: str) -> list[CatalogChange]:
-        """Work out anew whether a subscription is live, an orphan or neither."""
+        """Determine again whether a subscription is live, an orphan, or neither."""
         known = self._known.get(name)
         live = orphan = None
         if known is not None:
@@ -401,7 +410,7 @@ class Catalog:
 
     def _seek_of(self, known: LiveSubscription) -> Seek | None:
         seek = self._seeks.get(seek_key(known.name, known.incarnation))
-        # One of an earlier life is over with it.
+        # A seek of an earlier incarnation does not count.
         if seek is None or (
             seek.body.subscription_incarnation,
             seek.body.topic_incarnation,
@@ -410,7 +419,7 @@ class Catalog:
         return seek
 
     def _decode(self, register: Register | None, decode: Callable[[bytes], Any]) -> Any:
-        """The decoded body; None when there is no register, no body, or no sense in it."""
+        """Decode the body; None if there is none, or it cannot be decoded."""
         if register is None or register.body is None:
             return None
         try:
@@ -429,7 +438,7 @@ def _group_of(topic: str) -> str:
 
 
 def _replace(values: dict[Any, Any], name: object, value: Any) -> bool:
-    """Set, or for None remove, one value; True if that made a difference."""
+    """Set a value, or remove it if None. True if that changed anything."""
     if values.get(name) == value:
         return False
     if value is None:

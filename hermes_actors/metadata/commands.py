@@ -1,8 +1,8 @@
-"""The commands of the metadata log, and their one encoding.
+"""The commands of the metadata log, and their encoding.
 
-MessagePack maps with named fields and a `type` tag: self-describing, and a body stays the bytes it
-is (JSON would have to base64 it). Decoding is strict: a command with an unknown type, field or
-version has no effect in any node that does not know it, instead of half of its effect.
+MessagePack maps with named fields and a `type` tag: self-describing, and bodies stay bytes (JSON
+would need base64). Decoding is strict: on a node that does not know a command's type, field or
+version, the command has no effect, instead of half of its effect.
 """
 
 from typing import Annotated
@@ -16,19 +16,21 @@ from hermes_actors.model.redaction import hidden_bytes, redacted
 VERSION = 1
 METADATA_TOPIC = "_hermes.metadata"
 RECORD_BYTES_MAX = 1_000_000
-"""The largest change that is written; the topic takes a little more, so that each can be copied."""
+"""The largest change that is written. The topic allows a little more, so that each change can be
+copied.
+"""
 
 TOPIC_RECORD_BYTES_MAX = 1_048_576
 
 Text = Annotated[str, Meta(min_length=1, max_length=1_024)]
 Id = Annotated[str, Meta(min_length=1, max_length=128)]
-# Below 2⁶², so that a stamp one above any copied stamp is still an integer that can be encoded.
+# Below 2⁶², so that a stamp greater than any copied stamp can still be encoded.
 Stamp = Annotated[int, Meta(ge=0, lt=2**62)]
 Prefix = Annotated[str, Meta(min_length=1, max_length=1_024, pattern="/$")]
 
 
 class StampIs(Struct, frozen=True, tag="stamp_is", forbid_unknown_fields=True):
-    """The key is alive and its stamp is this one: nobody has changed it since it was read."""
+    """The key is alive with this stamp: it has not changed since it was read."""
 
     key: Text
     stamp: Stamp
@@ -41,14 +43,14 @@ class Absent(Struct, frozen=True, tag="absent", forbid_unknown_fields=True):
 
 
 class Alive(Struct, frozen=True, tag="alive", forbid_unknown_fields=True):
-    """The key is alive and in this incarnation."""
+    """The key is alive in this incarnation."""
 
     key: Text
     incarnation: Stamp
 
 
 class Childless(Struct, frozen=True, tag="childless", forbid_unknown_fields=True):
-    """No key that starts with the prefix is alive. The prefix ends with `/`."""
+    """No key with this prefix is alive. The prefix ends with `/`."""
 
     prefix: Prefix
 
@@ -57,10 +59,10 @@ Precondition = StampIs | Absent | Alive | Childless
 
 
 class Change(Struct, frozen=True):
-    """A change that somebody asks for to one key: a new body, or None to delete it.
+    """A requested change of one key: a new body, or None to delete it.
 
-    The fold accepts it if the preconditions hold then. Deleting also requires that the key is
-    alive. Build it with `put` and `delete`.
+    The fold accepts it if the preconditions hold when it is folded. Deletion also requires that the
+    key is alive. Build changes with `put` and `delete`.
     """
 
     key: str
@@ -72,12 +74,12 @@ class Change(Struct, frozen=True):
 
 
 def put(key: str, body: bytes, *preconditions: Precondition) -> Change:
-    """Give the key this body; creates it, or changes it, as the preconditions allow."""
+    """Create or change the key with this body, as the preconditions allow."""
     return Change(key, body, preconditions)
 
 
 def delete(key: str, *preconditions: Precondition) -> Change:
-    """Delete the key, for good: a later creation starts a new incarnation."""
+    """Delete the key permanently: a later creation starts a new incarnation."""
     return Change(key, None, preconditions)
 
 
@@ -98,7 +100,7 @@ ChangeOutcome = Accepted | Rejected
 
 
 class Seen(Struct, frozen=True, forbid_unknown_fields=True):
-    """The last command that a writer had folded: its offset and its id."""
+    """The last command that a writer had folded: its offset and id."""
 
     offset: Annotated[int, Meta(ge=-1)]
     id: Annotated[str, Meta(max_length=128)]
@@ -108,9 +110,9 @@ NOTHING_SEEN = Seen(-1, "")
 
 
 class LogCreated(Struct, frozen=True, tag="log_created", forbid_unknown_fields=True):
-    """The first command of a log: whose it is, and a random id that identifies it.
+    """The first command of a log: its datacentre, and a random id that identifies the log.
 
-    Nothing before it has an effect; of several the first counts.
+    Records before it have no effect. If there are several, the first counts.
     """
 
     id: Id
@@ -119,7 +121,7 @@ class LogCreated(Struct, frozen=True, tag="log_created", forbid_unknown_fields=T
 
 
 class Put(Struct, frozen=True, tag="put", forbid_unknown_fields=True):
-    """Give a key a body."""
+    """Set a key's body."""
 
     id: Id
     key: Text
@@ -143,10 +145,10 @@ class Delete(Struct, frozen=True, tag="delete", forbid_unknown_fields=True):
 
 
 class Copy(Struct, frozen=True, tag="copy", forbid_unknown_fields=True):
-    """A register as another datacentre holds it; `body` None is a tombstone.
+    """A register copied from another datacentre; `body` None is a tombstone.
 
-    `origin_dc`, `origin_log` and `origin_offset` say how far that log has been copied with this.
-    `dc` is where the change was first accepted.
+    `origin_dc`, `origin_log` and `origin_offset` say how far that log has been copied, including
+    this change. `dc` is where the change was first accepted.
     """
 
     id: Id
@@ -172,7 +174,7 @@ Command = LogCreated | Put | Delete | Copy
 
 
 class UndecodableCommand(Exception):
-    """The record holds no command that this version knows; the message says why."""
+    """The record is not a command that this version knows; the message says why."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -180,22 +182,22 @@ _decoder: msgspec.msgpack.Decoder[Command] = msgspec.msgpack.Decoder(Command)
 
 
 def to_command(change: Change, command_id: str, seen: Seen) -> Put | Delete:
-    """The command that asks for the change; the same id makes a repetition harmless."""
+    """Make the command for a change. Repeating it with the same id is harmless."""
     if change.body is None:
         return Delete(command_id, change.key, change.preconditions, seen)
     return Put(command_id, change.key, change.body, change.preconditions, seen)
 
 
 def encode(command: Command, timestamp_ms: int, headers: Headers = ()) -> Record:
-    """The record that stores the command; its key is for people and their tools only, and the fold
-    does not look at its headers.
+    """Encode the command as a record; the record's key is only informative, and the fold ignores
+    the headers.
     """
     key = "" if isinstance(command, LogCreated) else command.key
     return Record(key.encode(), _encoder.encode(command), headers, timestamp_ms)
 
 
 def decode(value: bytes) -> Command:
-    """The command that a record's value holds. Raises UndecodableCommand."""
+    """Decode the command from a record's value. Raises UndecodableCommand."""
     try:
         return _decoder.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

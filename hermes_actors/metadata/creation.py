@@ -1,4 +1,4 @@
-"""The ends of a topic at the moment when a subscription to it is created: it starts behind them."""
+"""The ends of a topic's partitions when a subscription to it is created: it starts after them."""
 
 import msgspec
 from msgspec import Struct
@@ -10,11 +10,11 @@ _BYTES_MAX = 65_536
 
 
 class Creation(Struct, frozen=True, rename="camel"):
-    """The ends of a topic's partitions in the log of the datacentre where a subscription was
-    created, read at that moment.
+    """The ends of a topic's partitions when a subscription was created, in the log of that
+    datacentre.
 
-    `last_records` are the records before the ends, of the partitions that held any: a log that has
-    others there has lost its end since.
+    `last_records` are the last records of the partitions that had any. If the log has other records
+    there, it has lost its end since.
     """
 
     dc: str
@@ -23,9 +23,9 @@ class Creation(Struct, frozen=True, rename="camel"):
 
 
 async def read_creation(log: Log, log_topic: str) -> Creation:
-    """Read the ends as they are now.
+    """Read the current ends.
 
-    Waits while a last record cannot be read: the caller sets a limit. Raises LogUnavailable,
+    Waits until the last records can be read; the caller limits the time. Raises LogUnavailable,
     UnknownTopic, OffsetOutOfRange.
     """
     starts = await log.positions(log_topic, EARLIEST)

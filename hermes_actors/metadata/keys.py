@@ -1,8 +1,8 @@
-"""How registers are keyed, and under which log topic each life of a topic lies.
+"""The keys of registers, and the log topic of each incarnation of a topic.
 
-A key is a path: a kind, then names, each escaped so that `/` only ever separates. Group names hold
-dots, so `topic/shop/orders` (and not `topic/shop.orders`) is what makes "everything below a group"
-a prefix that no other group shares.
+A key is a path: a kind, then names, escaped so that `/` is only a separator. Group names contain
+dots, so only `topic/shop/orders` (not `topic/shop.orders`) makes "everything in a group" a prefix
+that no other group shares.
 """
 
 from urllib.parse import quote, unquote
@@ -21,7 +21,7 @@ OAUTH = "oauth"
 
 
 class Key(Struct, frozen=True):
-    """A key, taken apart: its kind and its unescaped names."""
+    """A parsed key: its kind and its unescaped names."""
 
     kind: str
     names: tuple[str, ...]
@@ -31,7 +31,7 @@ class Key(Struct, frozen=True):
 
 
 def key(kind: str, *names: str) -> str:
-    """The key of any kind, e.g. `key("colour", "red")`; use it for kinds of your own."""
+    """The key for any kind, e.g. `key("colour", "red")`."""
     return "/".join((kind, *(quote(name, safe="$ ,:@+") for name in names)))
 
 
@@ -51,26 +51,26 @@ def subscription_key(name: SubscriptionName) -> str:
 
 
 def activation_key(name: SubscriptionName, dc: str) -> str:
-    """The key that says: in this datacentre a consumer of this subscription has started."""
+    """The key of an activation: a consumer of this subscription has started in this datacentre."""
     return key(ACTIVATION, name.topic.group, name.topic.name, name.name, dc)
 
 
 def seek_key(name: SubscriptionName, incarnation: int = 0) -> str:
-    """The key that says where this life of a subscription is to go on: its last retransmission."""
+    """The key of the last retransmission of this incarnation of a subscription."""
     return life_key(SEEK, name, incarnation)
 
 
 def life_key(kind: str, name: SubscriptionName, incarnation: int) -> str:
-    """A key of one life of a subscription; the first life's has no number.
+    """A key for one incarnation of a subscription; the first one has no number.
 
-    Each life has its own key, so nothing of a life that is over counts for a later one.
+    Separate keys ensure that nothing of an ended incarnation affects a later one.
     """
     life = (str(incarnation),) if incarnation else ()
     return key(kind, name.topic.group, name.topic.name, name.name, *life)
 
 
 def life_of(parsed: Key) -> tuple[SubscriptionName, int] | None:
-    """Which life of which subscription such a key names; None for a key of another shape."""
+    """The subscription and incarnation that such a key names; None for other keys."""
     names = parsed.names
     if len(names) not in (3, 4):
         return None
@@ -81,12 +81,12 @@ def life_of(parsed: Key) -> tuple[SubscriptionName, int] | None:
 
 
 def oauth_key(provider: str) -> str:
-    """The key of a provider of OAuth tokens."""
+    """The key of an OAuth provider."""
     return key(OAUTH, provider)
 
 
 def readiness_key(dc: str) -> str:
-    """The key that says whether a datacentre may be published to from others."""
+    """The key of a datacentre's readiness: whether other datacentres may publish to it."""
     return key(READINESS, dc)
 
 
@@ -101,20 +101,22 @@ def subscriptions_below(name: TopicName) -> str:
 
 
 def parse_key(text: str) -> Key:
-    """A key's kind and names. Any text is some key; what the names mean is its kind's affair."""
+    """Parse a key into its kind and names. Any text is a key; each kind checks its names."""
     kind, *names = text.split("/")
     return Key(kind, tuple(unquote(name) for name in names))
 
 
 def topic_of(parsed: Key) -> TopicName | None:
-    """The topic that a topic's key names; None for a key of another kind or shape."""
+    """The topic that a topic key names; None for other keys."""
     if parsed.kind != TOPIC or len(parsed.names) != 2:
         return None
     return TopicName(*parsed.names)
 
 
 def subscription_of(parsed: Key) -> SubscriptionName | None:
-    """The subscription that its own key, an activation's or a seek's names; None for others."""
+    """The subscription that a key of a subscription, activation or seek names; None for other
+    keys.
+    """
     if parsed.kind == SEEK:
         life = life_of(parsed)
         return None if life is None else life[0]
@@ -125,20 +127,20 @@ def subscription_of(parsed: Key) -> SubscriptionName | None:
 
 
 def log_topic_of(name: TopicName, incarnation: int, namespace: str = "") -> str:
-    """The log topic that holds this life of a topic: the plain name for the first life.
+    """The log topic of this incarnation of a topic; the plain name for the first one.
 
-    A re-created topic gets a log topic of its own, `group.topic_.<incarnation>`, so that it never
-    shows its predecessor's messages and the predecessor's data can be deleted without any race.
-    A group's name holds no `_`, so no other topic is called that.
+    A topic that was created again gets another log topic, `group.topic_.<incarnation>`. So it never
+    shows its predecessor's messages, and those can be deleted without a race. A group's name
+    contains no `_`, so the name is unique.
     """
     plain = log_topic(name, namespace)
     return f"{plain}_.{incarnation}" if incarnation else plain
 
 
 def parse_log_topic(text: str, namespace: str = "") -> tuple[TopicName, int] | None:
-    """Which life of which topic a log topic would hold; None when it cannot be one of ours.
+    """The topic and incarnation to which a log topic would belong; None if the name is impossible.
 
-    Whether it is one is known to the metadata only: a foreign topic may look like ours.
+    Only the metadata knows whether it does belong to them: a foreign topic may have such a name.
     """
     if namespace:
         if not text.startswith(f"{namespace}_"):

@@ -1,5 +1,5 @@
-"""Deletes what lives of subscriptions left behind: re-drives, expiries, retransmissions,
-activations.
+"""Deletes the registers of ended incarnations of subscriptions: re-drives, expiries,
+retransmissions, activations.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,10 @@ RegisterOf = Callable[[str], Register | None]
 
 
 def left_behind(catalog: Catalog, register_of: RegisterOf, count_max: int) -> list[Change]:
-    """The deletions of what lives that are certainly over have left, `count_max` at most.
+    """Return deletions for orders and retransmissions of incarnations that are certainly over,
+    at most `count_max`.
 
-    Each life has keys of its own, so a deletion cannot meet a newer one of a later life on its way.
+    Each incarnation has separate keys, so a deletion cannot hit a register of a later one.
     """
     orders = (f"{REDRIVE}/", f"{EXPIRY}/")
     letters = [key for key in sorted(catalog.others) if key.startswith(orders)]
@@ -34,12 +35,12 @@ def left_behind(catalog: Catalog, register_of: RegisterOf, count_max: int) -> li
 def stale_activations(
     catalog: Catalog, register_of: RegisterOf, dc: str, count_max: int
 ) -> list[Change]:
-    """The deletions of this datacentre's activations of lives that are certainly over, `count_max`
-    at most.
+    """Return deletions for this datacentre's activations of incarnations that are certainly over,
+    at most `count_max`.
 
-    Each datacentre deletes its own only, which nobody else writes: so a newer life's activation and
-    the deletion lie in one log, and the precondition decides. A datacentre that deleted another's
-    could meet a newer one on its way, which a deletion beats.
+    Each datacentre deletes only its own activations, which no other datacentre writes. So the
+    deletion and a newer activation are in one log, and the precondition decides. If a datacentre
+    deleted another's activation, a newer one on its way would lose against the deletion.
     """
     changes: list[Change] = []
     for name, incarnation in catalog.activations_in(dc):
@@ -59,13 +60,14 @@ def _deletion(
     incarnation: int,
     register_of: RegisterOf,
 ) -> list[Change]:
-    """The deletion of a key of that life; none while the life may go on."""
+    """The deletion of a key of that incarnation; empty while the incarnation may continue."""
     parent = subscription_key(name)
     subscription = register_of(parent)
-    # A subscription that is not there at all may be on its way from another datacentre.
+    # A missing subscription may still arrive from another datacentre.
     if subscription is None or subscription.incarnation <= incarnation:
         return []
-    # Were the deletion lost with a log, the life would go on.
+    # The precondition protects against the loss of the subscription's deletion with a log: the
+    # incarnation would then continue.
     is_over = Alive(parent, subscription.incarnation)
     return [
         delete(

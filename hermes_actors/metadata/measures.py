@@ -1,4 +1,4 @@
-"""The metrics of the metadata log and of what a node does for its datacentre."""
+"""The metrics of the metadata log, and of a node's duties for its datacentre."""
 
 from collections.abc import Callable, Mapping
 
@@ -17,7 +17,9 @@ METADATA = meanings(
 
 
 def metadata_metrics(metadata: Metadata, duties: Mapping[str, Callable[[], str]]) -> Metrics:
-    """How far the node has folded the metadata, and whether its duties get on."""
+    """The metrics of the node's metadata and duties. A duty returns its trouble; empty string if
+    there is none.
+    """
     metrics = Metrics("hermes_metadata", meanings=METADATA)
     metrics.gauge("is_current", lambda: float(metadata.is_current))
     metrics.gauge("position", lambda: metadata.state.position)
@@ -25,6 +27,6 @@ def metadata_metrics(metadata: Metadata, duties: Mapping[str, Callable[[], str]]
     metrics.gauge("undecodable_commands", lambda: metadata.state.undecodable)
     metrics.gauge("undecodable_bodies", lambda: len(metadata.catalog.undecodable))
     for duty in duties:
-        # `duties` names the latest life of each.
+        # `duties` returns the current instance of each.
         metrics.gauge("is_in_trouble", lambda duty=duty: float(bool(duties[duty]())), part=duty)  # type: ignore[misc]
     return metrics

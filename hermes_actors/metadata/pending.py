@@ -1,4 +1,4 @@
-"""Changes on their way: each is appended until it is stored, and answered when it is folded."""
+"""Pending changes: each is appended until it is stored, and answered when it is folded."""
 
 import random
 from collections.abc import Callable
@@ -25,7 +25,9 @@ from hermes_actors.runtime.clock import Clock
 
 
 class OutcomeUnknown(Unavailable):
-    """The change may or may not be made, now or later. Repeat it with the same `command_id`."""
+    """The change may or may not have been made, or may still be. Repeat it with the same
+    `command_id`.
+    """
 
     def __init__(self, message: str, command_id: str) -> None:
         super().__init__(message)
@@ -33,7 +35,7 @@ class OutcomeUnknown(Unavailable):
 
 
 class _PendingChange:
-    """One change that waits for its outcome."""
+    """A change whose outcome is not known yet."""
 
     def __init__(self) -> None:
         self.is_done = trio.Event()
@@ -43,7 +45,7 @@ class _PendingChange:
 
 
 class PendingChanges:
-    """The changes that this node waits for, at most `pending_max`."""
+    """The pending changes of this node, at most `pending_max`."""
 
     def __init__(
         self, log: Log, topic: str, clock: Clock, rng: random.Random, pending_max: int
@@ -63,7 +65,7 @@ class PendingChanges:
         timeout_s: float,
         folded: Callable[[], MetadataState | None],
     ) -> ChangeOutcome:
-        """As `Metadata.change`; `folded` gives the state once there is one."""
+        """As `Metadata.change`; `folded` returns the state, or None before the first fold."""
         headers = (author_header(author),)
         self._record(change, command_id, MetadataState(), headers)
         if command_id in self._pending:
@@ -92,14 +94,14 @@ class PendingChanges:
         )
 
     def complete(self, command_id: str, outcome: ChangeOutcome) -> None:
-        """The fold has reached this command."""
+        """Record the outcome of a command that has been folded."""
         pending = self._pending.get(command_id)
         if pending is not None and pending.outcome is None:
             pending.outcome = outcome
             pending.is_done.set()
 
     def complete_from(self, state: MetadataState) -> None:
-        """The fold has jumped to this state."""
+        """Record all outcomes that this newly installed state contains."""
         for command_id in list(self._pending):
             outcome = state.outcome_of(command_id)
             if outcome is not None:
@@ -129,7 +131,7 @@ class PendingChanges:
                 await pending.is_done.wait()
 
     async def _append(self, record: Record, pending: _PendingChange) -> bool:
-        """True if the record is stored. Trying again is safe: it has the same command id."""
+        """True if the record is stored. A retry is safe, because it has the same command id."""
         was_perhaps_stored, pending.is_perhaps_stored = pending.is_perhaps_stored, True
         (outcome,) = await self._log.append(self._topic, 0, [record], Ack.ALL)
         if isinstance(outcome, Stored):
@@ -143,7 +145,8 @@ class PendingChanges:
     ) -> Record:
         command = to_command(change, command_id, state.seen)
         record = encode(command, self._clock.now_ms(), headers)
-        # What nobody could decode, or no log would take, would only be waited for in vain.
+        # Check now: waiting for a command that nobody can decode, or no log accepts, would be in
+        # vain.
         try:
             decode(record.value)
         except UndecodableCommand as error:

@@ -1,7 +1,8 @@
-"""One datacentre's log topics follow the metadata: created at once, altered, deleted late.
+"""Keeps one datacentre's log topics in line with the metadata: created at once, altered, deleted
+late.
 
-Every life of a topic has a log topic of its own (`keys.log_topic_of`), so deleting the data of a
-life that is over can never hit a topic that was created again meanwhile.
+Each incarnation of a topic has a separate log topic (`keys.log_topic_of`), so deleting the data of
+an ended incarnation can never affect a topic that was created again.
 """
 
 import random
@@ -27,14 +28,16 @@ from hermes_actors.runtime.clock import Clock
 _FAILED_IN_A_ROW_MAX = 3
 _REFUSED_SHOWN_MAX = 3
 _DELETED_MAX = 100
-"""Of each kind in one sweep; more follow in the next ones."""
+"""Maximum deletions of each kind in one sweep; the next sweeps do the rest."""
 
 _HEADERS_BYTES_MAX = 32_768
-"""Room in a record for what is not the message's body: id, trace context, propagated headers."""
+"""Room in a record besides the message's body: id, trace context, propagated headers."""
 
 
 def settings_for(topic: Topic, config: Config) -> TopicSettings:
-    """Give the settings of a new log topic for this topic; an existing one keeps its partitions."""
+    """Return the settings of a new log topic for this topic; an existing log topic keeps its
+    partitions.
+    """
     return TopicSettings(
         partitions=config.management.topic_partitions,
         retention_ms=topic.retention_time.milliseconds,
@@ -45,15 +48,15 @@ def settings_for(topic: Topic, config: Config) -> TopicSettings:
 
 
 class TopicReconciler:
-    """Idempotent, so several nodes may run it. `others` are all other datacentres' metadata.
+    """Idempotent, so several nodes may run it. `others` is the metadata of all other datacentres.
 
     Data is deleted once the topic's deletion is `metadata.topic_data_deletion_delay_ms` old and
-    every datacentre has it: until then a publisher elsewhere may still fall back to this log. Log
-    topics that the metadata has never known are left alone. A topic that the log does not take
-    (Kafka refuses names that differ in `.` and `_` only) is named in `trouble` and holds up no
-    other. A sweep over everything, each `sweep_interval_s`, also deletes the subscriptions of
-    topics' lives that are over, and the retransmissions, re-drives and this datacentre's
-    activations of subscriptions' lives that are.
+    every datacentre knows it: until then a publisher elsewhere may still fall back to this log. Log
+    topics that the metadata has never known are left alone. A topic that the log refuses (Kafka
+    refuses names that differ only in `.` and `_`) is named in `trouble` and does not delay others.
+    Each `sweep_interval_s`, a sweep checks everything. It also deletes subscriptions of ended
+    topics, and the retransmissions, re-drives and this datacentre's activations of ended
+    subscriptions.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class TopicReconciler:
         self._sweep_interval_s = sweep_interval_s
         self._sweep_at_s = 0.0
         self._backoff = Backoff(rng)
-        # Log topic → why the log does not take it; bounded by the topics that exist.
+        # Log topic → why the log refuses it; limited by the number of topics.
         self._refused: dict[str, str] = {}
 
     async def run(self, stop: trio.Event) -> None:
@@ -99,7 +102,7 @@ class TopicReconciler:
                         await self.sweep()
                         self._sweep_at_s = trio.current_time() + self._sweep_interval_s
                 except (Unavailable, UnknownTopic) as error:
-                    # What was taken from the watch and not done yet, the next sweep does.
+                    # The next sweep does what is not done yet of these changes.
                     self.trouble = str(error)
                     self._sweep_at_s = trio.current_time()
                     await trio.sleep(self._backoff.next_s())
@@ -108,8 +111,9 @@ class TopicReconciler:
                     self._backoff.reset()
 
     async def _follow_each(self, topics: Iterable[LiveTopic]) -> None:
-        """Follow them all but those that fail. Raises Unavailable, UnknownTopic then; before the
-        end when so many fail in a row that it must be the log.
+        """Follow all of these topics, apart from those that fail. Raises Unavailable or
+        UnknownTopic if any failed; stops early if so many fail in a row that the log itself must be
+        failing.
         """
         failure: Unavailable | UnknownTopic | None = None
         failed_in_a_row = 0
@@ -137,9 +141,9 @@ class TopicReconciler:
         )
 
     async def follow_topic(self, topic: LiveTopic) -> None:
-        """Create the topic's log topic, or give it the topic's settings.
+        """Create the topic's log topic, or update its settings.
 
-        Raises LogUnavailable, ValueError if the log takes no such topic.
+        Raises LogUnavailable; ValueError if the log refuses the topic.
         """
         log = self._metadata.log
         wanted = settings_for(topic.topic, self._config)
@@ -147,7 +151,7 @@ class TopicReconciler:
         if held is None:
             await log.topics.create(topic.log_topic, wanted)
             return
-        # More partitions would put a key's later messages elsewhere: an operator's decision.
+        # More partitions would move a key's later messages elsewhere: the operator decides that.
         wanted = msgspec.structs.replace(
             wanted, partitions=held.partitions, log_append_time=held.log_append_time
         )
@@ -155,14 +159,14 @@ class TopicReconciler:
             await log.topics.alter(topic.log_topic, wanted)
 
     async def sweep(self) -> None:
-        """Follow every topic, delete what is over. Raises LogUnavailable, Unavailable."""
+        """Follow every topic, and delete what is over. Raises LogUnavailable, Unavailable."""
         catalog = self._metadata.catalog
         self._refused = {
             log_topic: reason
             for log_topic, reason in self._refused.items()
             if self._is_live(log_topic)
         }
-        # One after the other: a topic may have gone when its turn comes.
+        # Look up each topic when its turn comes: it may have been deleted.
         await self._follow_each(
             catalog.topics[name] for name in sorted(catalog.topics) if name in catalog.topics
         )
@@ -197,8 +201,8 @@ class TopicReconciler:
         return self._clock.now_ms() >= deleted_at_ms + delay_ms
 
     def _over_since_ms(self, name: TopicName, incarnation: int) -> int | None:
-        """The time of this life's deletion, None while it is not deleted: a deletion's incarnation
-        is its stamp, a log time in ms.
+        """When this incarnation was deleted; None if it is not deleted. A tombstone's incarnation
+        is its stamp, which is log time in ms.
         """
         register = self._metadata.register(topic_key(name))
         if register is None or register.incarnation <= incarnation:
@@ -206,7 +210,7 @@ class TopicReconciler:
         return register.incarnation
 
     def _is_live(self, log_topic: str) -> bool:
-        # A group pattern of the operator's own may allow names that look like a later life's.
+        # An operator's own group pattern may allow names that look like a later incarnation's.
         topics = self._metadata.catalog.topics.values()
         return any(topic.log_topic == log_topic for topic in topics)
 

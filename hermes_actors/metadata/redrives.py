@@ -1,7 +1,7 @@
-"""The register of a subscription's re-drive: which of its dead letters are to be delivered again,
-in which datacentres, and how fast. At most one for each subscription; a newer one replaces it.
+"""The register of a subscription's re-drive: which dead letters are delivered again, in which
+datacentres, and how fast. Each subscription has at most one; a newer one replaces it.
 
-How far it has come is not here: each datacentre's consumer commits that in its own log.
+Progress is not stored here: each datacentre's consumer commits it in its own log.
 """
 
 import msgspec
@@ -22,8 +22,8 @@ EXPIRY = "expiry"
 
 
 class LetterRange(Struct, frozen=True):
-    """Offsets of one datacentre's letters: from `start` to below `end`, as they were when the
-    re-drive was asked for, so that what fails in it is not taken up again by it.
+    """Offsets of one datacentre's letters, from `start` to below `end`, fixed when the re-drive was
+    requested. So letters that fail again are not picked up by the same re-drive.
     """
 
     start: int
@@ -31,7 +31,7 @@ class LetterRange(Struct, frozen=True):
 
 
 class Cancellation(Struct, frozen=True):
-    """The cancellation of a re-drive: when, by whom, and where it was to be carried out."""
+    """When a re-drive was cancelled, by whom, and in which datacentres it was to run."""
 
     at_ms: int
     by: str
@@ -39,10 +39,10 @@ class Cancellation(Struct, frozen=True):
 
 
 class Redrive(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One re-drive. `incarnation` is the subscription's life, `number` counts its re-drives.
+    """One re-drive. `incarnation` is the subscription's, `number` counts its re-drives.
 
-    A cancelled one is kept to tell how far it came. It has no `ranges`, so that nobody carries it
-    out, whichever version they are.
+    A cancelled one is kept to show its progress. It has no `ranges`, so that no node runs it,
+    whatever its version.
     """
 
     number: int
@@ -56,18 +56,18 @@ class Redrive(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def datacenters(self) -> list[str]:
-        """Where it is to be carried out, or was until it was cancelled; sorted."""
+        """Where it runs, or ran until it was cancelled; sorted."""
         return sorted(self.ranges if self.cancelled is None else self.cancelled.datacenters)
 
     def cancelled_by(self, caller: str, at_ms: int) -> "Redrive":
-        """Give this re-drive cancelled, with its datacentres kept and no ranges."""
+        """Return this re-drive cancelled: its datacentres are kept, its ranges removed."""
         cancellation = Cancellation(at_ms, caller, tuple(self.datacenters))
         return msgspec.structs.replace(self, ranges={}, cancelled=cancellation)
 
 
 class Expiry(Struct, frozen=True, rename="camel"):
-    """The last order to close letters of a subscription, for the record: they are closed by whoever
-    writes it.
+    """The last request to close letters of a subscription, kept for the audit trail only: the node
+    that writes it closes them.
     """
 
     requested_at_ms: int
@@ -75,10 +75,11 @@ class Expiry(Struct, frozen=True, rename="camel"):
 
 
 class RedriveProgress(Struct, omit_defaults=True):
-    """The progress of a re-drive in one datacentre; it is the metadata of its consumer's commit.
+    """The progress of a re-drive in one datacentre; stored as the metadata of its consumer's
+    commit.
 
-    `redriven` were delivered, `failed` given up again (their letters are open, with the new
-    cause), `skipped` could not be tried: their messages were too large to be kept, and are no
+    `redriven` letters were delivered. `failed` ones were given up again; they are open, with the
+    new cause. `skipped` ones could not be tried: their messages were too large to keep, and are no
     longer in the topic's log.
     """
 
@@ -92,12 +93,12 @@ class RedriveProgress(Struct, omit_defaults=True):
 
 
 def redrive_key(name: SubscriptionName, incarnation: int = 0) -> str:
-    """The key of the re-drive of this life of a subscription."""
+    """The key of the re-drive of this incarnation of a subscription."""
     return life_key(REDRIVE, name, incarnation)
 
 
 def redrive_body(redrive: Redrive) -> bytes:
-    """The body of a re-drive."""
+    """Encode a re-drive."""
     return msgspec.json.encode(redrive)
 
 
@@ -110,7 +111,9 @@ def decode_redrive(body: bytes) -> Redrive:
 
 
 def redrive_of(catalog: Catalog, name: SubscriptionName, incarnation: int) -> Redrive | None:
-    """The re-drive of this life of a subscription, None when there is none that can be read."""
+    """The re-drive of this incarnation of a subscription; None if there is none, or it cannot be
+    decoded.
+    """
     register = catalog.others.get(redrive_key(name, incarnation))
     if register is None or register.body is None:
         return None
@@ -122,17 +125,17 @@ def redrive_of(catalog: Catalog, name: SubscriptionName, incarnation: int) -> Re
 
 
 def redrive_group(name: SubscriptionName, namespace: str = "") -> str:
-    """The log's consumer group in which the progress of a subscription's re-drives is committed."""
+    """The consumer group in which the progress of a subscription's re-drives is committed."""
     return f"{name.consumer_group(namespace)}{REDRIVE_SUFFIX}"
 
 
 def progress_metadata(progress: RedriveProgress) -> str:
-    """The commit's metadata."""
+    """Encode the progress as a commit's metadata."""
     return msgspec.json.encode(progress).decode()
 
 
 def progress_of(commit: Commit | None, redrive: Redrive) -> RedriveProgress:
-    """How far this re-drive has come; at its beginning where the commit is of another one."""
+    """The progress of this re-drive; zero if the commit belongs to another one."""
     beginning = RedriveProgress(redrive.number, redrive.requested_at_ms)
     if commit is None:
         return beginning
@@ -140,7 +143,7 @@ def progress_of(commit: Commit | None, redrive: Redrive) -> RedriveProgress:
         progress = msgspec.json.decode(commit.metadata, type=RedriveProgress)
     except (msgspec.MsgspecError, ValueError):
         return beginning
-    # After a re-drive that was cancelled, and a subscription made anew, numbers begin again.
+    # Numbers start again after a cancelled re-drive and when a subscription is created again.
     is_same = (progress.number, progress.requested_at_ms) == (
         redrive.number,
         redrive.requested_at_ms,
@@ -149,14 +152,16 @@ def progress_of(commit: Commit | None, redrive: Redrive) -> RedriveProgress:
 
 
 class FollowedRedrives:
-    """The re-drives in a datacentre's metadata; an actor that follows it. One for each node."""
+    """The re-drives in a datacentre's metadata, and the actor that follows them. One for each
+    node.
+    """
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
         self._changed = trio.Event()
 
     def find(self, live: LiveSubscription) -> Redrive | None:
-        """The re-drive of this life of a subscription."""
+        """The re-drive of this incarnation of a subscription, or None."""
         return redrive_of(self._metadata.catalog, live.name, live.incarnation)
 
     async def wait_changed(self) -> None:

@@ -1,7 +1,7 @@
 """The actor that reads a datacentre's metadata log and folds it into the node's `Metadata`.
 
-`Metadata` is made once for each node and datacentre and never goes away; the registry may be
-restarted: the old catalog serves meanwhile, and watchers hear of true differences only.
+`Metadata` is created once for each node and datacentre, and stays. If the registry is restarted,
+the old catalog stays readable meanwhile, and watchers get only real differences.
 """
 
 import logging
@@ -42,21 +42,23 @@ SETTINGS = TopicSettings(
 _BATCH_RECORDS_MAX = 1_000
 _BATCH_BYTES_MAX = 4_194_304
 _RETRY_MAX_S = 0.5
-"""How soon a log that did not answer is asked again: so long its return may stay unnoticed."""
+"""Maximum wait before a silent log is asked again, and so the maximum delay in noticing its
+return.
+"""
 _UNHEARD_MAX_S = 10.0
-"""So long a start waits for another datacentre's metadata, which may say that the own log lacks
-something; a datacentre may be away for days.
+"""How long a start waits for another datacentre's metadata, which may show that the own log lacks
+something. A datacentre may be unavailable for days.
 """
 _LACKING_MAX_S = 120.0
-"""So long a start waits for what is known to be lacking: twice a replicator's longest wait."""
+"""How long a start waits for missing changes: twice a replicator's longest wait."""
 _LACKING_POLL_S = 0.1
 
 
 class Registry:
-    """Reads the log into one Metadata. Make a new one for each start.
+    """Reads the log into one Metadata. Create a new one for each start.
 
-    A log that shrank, was made anew, or contradicts what other writers saw is folded again, which
-    is logged and counted (`Metadata.refolds`).
+    A log that shrank, was replaced, or contradicts what other writers saw is folded again, which is
+    logged and counted (`Metadata.refolds`).
     """
 
     def __init__(self, metadata: Metadata, *, answer_timeout_s: float = 5.0) -> None:
@@ -66,7 +68,8 @@ class Registry:
         self._answer_timeout_s = answer_timeout_s
         self._state = MetadataState()
         self._last: StoredRecord | None = None
-        # What was in the log before this reading began has been read as it is now.
+        # Records below this offset were in the log when this reading began; they are read as they
+        # are now.
         self._settled_below = 0
         self._must_refold = False
         self._tail = LogTail(
@@ -81,7 +84,9 @@ class Registry:
         self._installed = trio.Event()
 
     async def run(self, stop: trio.Event) -> None:
-        """Follow the log until asked to stop. Raises StartupError if it is another DC's log."""
+        """Follow the log until asked to stop. Raises StartupError if it belongs to another
+        datacentre.
+        """
         try:
             with self._is_over:
                 await run_until(stop, self._follow, self._stand_in, self._catch_up)
@@ -109,7 +114,7 @@ class Registry:
                 self._metadata.note_refold(reason)
 
     async def _read(self) -> None:
-        """Fold from the state's position on, for ever."""
+        """Fold from the state's position on. Never returns."""
         if self._must_refold:
             self._must_refold = False
             self._state, self._last = MetadataState(), None
@@ -131,8 +136,8 @@ class Registry:
         )
 
     async def _create_topic(self) -> None:
-        """Create the log topic; several nodes may do so at once. Raises LogUnavailable if it is
-        refused, as a policy of the log's may do to this node.
+        """Create the log topic; several nodes may do so at once. Raises LogUnavailable if the log
+        refuses it, for example by a policy.
         """
         try:
             await self._log.topics.create(self._topic, SETTINGS)
@@ -140,7 +145,7 @@ class Registry:
             raise LogUnavailable(f"it refuses topic {self._topic}: {error}") from error
 
     async def _create_log_id(self, end_before: int) -> int:
-        """Append the log's first record and give the new end. Several nodes may do this at once:
+        """Append the log's first record, and return the new end. Several nodes may do this at once;
         the first record counts.
         """
         metadata = self._metadata
@@ -158,7 +163,8 @@ class Registry:
         if not state.log_id:
             return await self._create_log_id(end)
         if state is not self._metadata.state:
-            # Before anybody sees it: a log that was lost is empty, and its topics are not deleted.
+            # Report this before the state is visible: a lost log is empty, but its topics are not
+            # deleted.
             for other in self._metadata.standins:
                 self._report_unheard(other)
             await self._metadata.install(state)
@@ -181,21 +187,24 @@ class Registry:
             await trio.lowlevel.checkpoint()
 
     async def _stand_in(self) -> None:
-        # The own log has a second's start; a healthy one needs far less.
+        # The own log gets a second first; if it works, it needs far less.
         while True:
             await trio.sleep(1.0)
             if not await self._metadata.stand_in():
                 return
 
     async def _catch_up(self) -> None:
-        """Wait for what other datacentres hold, anew after each reading of the whole log."""
+        """Wait for changes that other datacentres hold, again after each reading of the whole
+        log.
+        """
         while self._metadata.standins:
             await self._installed.wait()
             self._installed = trio.Event()
             async with trio.open_nursery() as nursery:
                 for other in self._metadata.standins:
                     nursery.start_soon(self._catch_up_with, other)
-                # One that stays away keeps no other from being compared again.
+                # A datacentre that stays unavailable does not keep the others from being compared
+                # again.
                 await self._installed.wait()
                 nursery.cancel_scope.cancel()
 
@@ -209,7 +218,7 @@ class Registry:
         )
 
     async def _catch_up_with(self, other: Metadata) -> None:
-        """Wait until all is here that the other datacentre held when it was first heard of."""
+        """Wait until everything that the other datacentre held when it first answered is here."""
         own = self._metadata
         await other.wait_current()
         lacking = await lacking_in(own, list(other.state.registers.values()))
@@ -221,7 +230,8 @@ class Registry:
                 until_s,
             )
             await trio.sleep(_LACKING_POLL_S)
-            # In turns: all of them ten times a second would be most of what this node does.
+            # Compare a part each time: all of them ten times a second would be most of this node's
+            # work.
             some, others = lacking[:COMPARED_AT_ONCE], lacking[COMPARED_AT_ONCE:]
             lacking = others + await lacking_in(own, some)
         own.report_behind(other.dc, "", 0.0)

@@ -1,8 +1,10 @@
-"""Copies what another datacentre has accepted into the own metadata log, until both hold the same.
+"""Copies the changes that another datacentre accepts into the own metadata log, until both hold the
+same.
 
-Only changes that originate there are copied, so copies never go round. The own fold remembers how
-far each log was copied, by the log's id, so a restart goes on there and a log made anew is copied
-from its start. Whatever slips through (a lost log) is found by comparing digests, and sent again.
+Only changes that originate there are copied, so copies never circulate. The own fold remembers, by
+the log's id, how far each log was copied: a restart continues there, and a replaced log is copied
+from its start. Anything missed (because a log was lost) is found by comparing digests, and sent
+again.
 """
 
 import random
@@ -30,8 +32,8 @@ _POLL_INTERVAL_S = 0.05
 class Replicator:
     """Copies from one other datacentre's log to the own one; one append is in flight at a time.
 
-    `copied` counts the changes copied, `resent` the registers sent again after a comparison.
-    `trouble` says what keeps it from copying now, "" when nothing does.
+    `copied` counts copied changes, `resent` the registers sent again after a comparison. `trouble`
+    says why it cannot copy now; empty string if it can.
     """
 
     def __init__(
@@ -65,7 +67,8 @@ class Replicator:
             answer_timeout_s=answer_timeout_s,
         )
         self._append_backoff = Backoff(rng)
-        # What was in the source before this reading began has been read as it is now.
+        # Records below this offset were in the source when this reading began; they are read as
+        # they are now.
         self._settled_below = 0
         self._compare_at_s = 0.0
 
@@ -74,9 +77,10 @@ class Replicator:
         await run_until(stop, self._replicate, self._compare_after_refolds)
 
     async def _compare_after_refolds(self) -> None:
-        """A log that was read again may have lost copies: they are missed soon, not in a minute.
+        """Compare soon after the own log was read again: it may have lost copies.
 
-        Also changes of its own: the other datacentre's replicator does the same there.
+        It may also have lost its own changes; the other datacentre's replicator does the same for
+        them.
         """
         own = self._own
         while True:
@@ -85,7 +89,7 @@ class Replicator:
             self._compare_at_s = trio.current_time()
 
     async def _replicate(self) -> None:
-        # At the start too: the own log may be one that was made anew.
+        # Also at the start: the own log may have been replaced.
         self._compare_at_s = trio.current_time()
         await self._tail.run(self._copy_all, self._fails, self._begin_again, "a log")
 
@@ -98,7 +102,7 @@ class Replicator:
         self.trouble = f"{self._source.dc}: its log is read again: {reason}"
 
     async def _copy_all(self) -> None:
-        # The own fold says where to go on: without it everything would be copied again.
+        # The own fold knows where to continue; without it everything would be copied again.
         await self._own.wait_current()
         start, end = await self._tail.bounds()
         if self._state.position > end:
@@ -109,11 +113,11 @@ class Replicator:
 
     async def _copy_batch(self, batch: Sequence[StoredRecord]) -> None:
         now_ms = self._clock.now_ms()
-        # The author of the change is that of the copy.
+        # A copy has the author of its original.
         await self._append(
             [encode(copy, now_ms, each.headers) for each in batch for copy in self._fold(each)]
         )
-        # A comparison with less than the source holds would find nothing.
+        # Comparing before the whole source is read would miss things.
         is_behind = self._state.position < self._settled_below
         if not is_behind and trio.current_time() >= self._compare_at_s:
             await self._compare()
@@ -128,7 +132,7 @@ class Replicator:
         register = folded.changed
         if register is None or not folded.is_accepted_here:
             return []
-        # A log that was cut gives its offsets again, to changes that were not copied.
+        # A truncated log reuses its offsets for changes that were not copied.
         own = self._own
         reached = own.state.copied.get((state.dc, state.log_id), -1)
         if record.offset <= reached and not register.supersedes(own.register(register.key)):
@@ -151,7 +155,7 @@ class Replicator:
         )
 
     async def _append(self, records: list[Record]) -> None:
-        """Append all, in order, however long it takes; a copy that came twice changes nothing."""
+        """Append all in order, however long it takes. A repeated copy has no effect."""
         while records:
             batch = _first_batch(records)
             outcomes = await self._own.log.append(self._own.topic, 0, batch, Ack.ALL)
@@ -169,23 +173,23 @@ class Replicator:
                 self.trouble = ""
 
     async def _compare(self) -> None:
-        """Send again what the source holds and the own datacentre has not, or has older."""
+        """Send again what the own datacentre lacks, or has in an older version."""
         state, own = self._state, self._own
         if (await self._tail.bounds())[1] < state.position or not await self._tail.holds(
             self._last
         ):
             raise LogChanged("it no longer holds what was read last")
         with trio.fail_after(self._answer_timeout_s):
-            # Before the own fold has seen all that was copied, every comparison finds something.
+            # Until the own fold includes all copies, every comparison would find differences.
             own_end = (await own.log.positions(own.topic, LATEST))[0]
             while own.state.position < own_end:  # noqa: ASYNC110
-                # Once a minute: an event for each record folded would cost more.
+                # This happens once a minute; an event for each folded record would cost more.
                 await trio.sleep(_POLL_INTERVAL_S)
         if not own.is_current or not state.log_id or state.digest == own.state.digest:
             return
         missing = await lacking_in(own, list(state.registers.values()))
         self.resent += len(missing)
-        # All that the source had accepted up to here is copied already, or is in `missing`.
+        # Everything that the source accepted up to here has been copied, or is in `missing`.
         reached = own.state.copied.get((state.dc, state.log_id), -1)
         now_ms = self._clock.now_ms()
         await self._append([encode(self._copy(each, reached), now_ms) for each in missing])

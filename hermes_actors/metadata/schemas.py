@@ -1,8 +1,8 @@
-"""The registers of schemas: `schema/<id>` holds a text, `subject/<name>/<version>` names one.
+"""The registers of schemas: `schema/<id>` holds a text, `subject/<name>/<version>` refers to one.
 
-A schema outlives the versions that name it: what was stored with it must stay readable. A version
-is written after its schema, so where it is seen its schema mostly is too; until then the version
-does not count.
+A schema outlives the versions that refer to it, because stored messages must stay readable. A
+version is written after its schema, so the schema has usually arrived before it; until then the
+version does not count.
 """
 
 from typing import Annotated
@@ -33,24 +33,24 @@ def schema_key(schema_id: int) -> str:
 
 
 def version_key(subject: str, version: int) -> str:
-    """The key of a version of a subject; versions count from 1."""
+    """The key of a version of a subject; versions start at 1."""
     return key(SUBJECT, subject, str(version))
 
 
 def compatibility_key(subject: str) -> str:
-    """The key of the compatibility level that a subject's new versions must keep."""
+    """The key of a subject's compatibility level, which its new versions must satisfy."""
     return key(COMPATIBILITY, subject)
 
 
 def schema_of(parsed: Key) -> int | None:
-    """The id of the schema whose key it is; None for other keys."""
+    """The schema id in the key of a schema; None for other keys."""
     if parsed.kind != SCHEMA or len(parsed.names) != 1:
         return None
     return _number(parsed.names[0])
 
 
 def version_of(parsed: Key) -> tuple[str, int] | None:
-    """The subject and the version whose key it is; None for other keys."""
+    """The subject and version in the key of a version; None for other keys."""
     if parsed.kind != SUBJECT or len(parsed.names) != 2:
         return None
     number = _number(parsed.names[1])
@@ -58,24 +58,24 @@ def version_of(parsed: Key) -> tuple[str, int] | None:
 
 
 def levelled_by(parsed: Key) -> str | None:
-    """The subject whose compatibility level's key it is; None for other keys."""
+    """The subject in the key of a compatibility level; None for other keys."""
     if parsed.kind != COMPATIBILITY or len(parsed.names) != 1:
         return None
     return parsed.names[0]
 
 
 def schema_body(schema: Schema) -> bytes:
-    """The body of a schema."""
+    """Encode a schema."""
     return msgspec.json.encode(schema)
 
 
 def version_body(schema_id: int) -> bytes:
-    """The body of a version that is this schema."""
+    """Encode a version that refers to this schema."""
     return msgspec.json.encode(_Version(schema_id))
 
 
 def compatibility_body(level: Compatibility) -> bytes:
-    """The body of a subject's compatibility level."""
+    """Encode a compatibility level."""
     return msgspec.json.encode(_Level(level))
 
 
@@ -85,7 +85,7 @@ def decode_schema(body: bytes) -> Schema:
 
 
 def decode_version(body: bytes) -> int:
-    """The id of the schema that a version is. Raises UndecodableBody."""
+    """Decode the schema id of a version. Raises UndecodableBody."""
     return decode_body(body, _Version).schema_id
 
 

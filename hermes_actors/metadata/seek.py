@@ -1,4 +1,6 @@
-"""A retransmission: a durable word on where a subscription goes on, above all earlier commits."""
+"""A retransmission: a durable order about where a subscription continues, which overrides earlier
+commits.
+"""
 
 import msgspec
 from msgspec import Struct
@@ -7,11 +9,11 @@ from hermes_actors.metadata.bodies import decode_body
 
 
 class SeekBody(Struct, frozen=True, rename="camel"):
-    """Where a subscription is to go on, by whoever consumes it in each datacentre.
+    """Where a subscription continues in each datacentre.
 
-    `positions`: for a datacentre, for each partition named the offset to go on at; a partition that
-    is not named stays where it is. `time_ms`: where a datacentre has no positions, at the first
-    record that is not older; None: there nothing changes. Both incarnations are of the life of the
+    `positions` maps a datacentre to the offset for each partition; partitions that are not named
+    stay where they are. `time_ms` is for datacentres without positions: they continue at the first
+    record that is not older; None: nothing changes there. Both incarnations identify the
     subscription that is meant.
     """
 
@@ -22,24 +24,24 @@ class SeekBody(Struct, frozen=True, rename="camel"):
 
 
 class Seek(Struct, frozen=True):
-    """The last retransmission of this life of a subscription: where its consumers are to go on.
+    """The last retransmission of this incarnation of a subscription.
 
-    `number` tells it from those before: it is greater than theirs. (It is the register's stamp; two
-    of one millisecond, asked for in two datacentres, share it, and each datacentre keeps to the
-    one that it heard of first.)
+    `number` is greater than that of any earlier one. (It is the register's stamp. Two
+    retransmissions requested in the same millisecond in two datacentres share it; each datacentre
+    follows the one that it received first.)
     """
 
     number: int
     body: SeekBody
 
     def moves(self, dc: str, partition: int) -> bool:
-        """True when the partition of that datacentre is to go on somewhere else."""
+        """True if it moves this partition in that datacentre."""
         positions = self.body.positions.get(dc)
         return self.body.time_ms is not None if positions is None else partition in positions
 
 
 def seek_body(seek: SeekBody) -> bytes:
-    """The body of a retransmission's register."""
+    """Encode a retransmission."""
     return msgspec.json.encode(seek)
 
 

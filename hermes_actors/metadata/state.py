@@ -1,15 +1,15 @@
-"""The fold: after n records of the metadata log, every node has the same state, whatever it knows.
+"""The fold of the metadata log: after the same records, every node has the same state.
 
-It is blind to what bodies mean, so nodes of different versions fold alike, and it takes no time,
-randomness or name of its own: the state is a function of the records only.
+It does not interpret bodies, so nodes of different versions fold alike. It uses no clock,
+randomness or name of its own: the state depends only on the records.
 
-Registers. Each key holds one register, ordered by (incarnation, stamp, dc); the greatest wins,
+Registers. Each key has one register, ordered by (incarnation, stamp, dc). The greatest wins,
 wherever and whenever its copies arrive. A stamp is max(log time, last stamp seen + 1), copies
-included, so a change is always above what its writer's log had seen. A deletion leaves a tombstone
-whose incarnation is its own stamp, above all that was done concurrently to the life it ends; a
-re-creation inherits that incarnation, so it is above the tombstone, and nothing else is.
-(Last-writer-wins registers under hybrid logical clocks: Kulkarni et al., "Logical Physical
-Clocks", 2014; the incarnation is what makes deletion win.)
+included, so a change is always above everything that its writer's log had seen. A deletion leaves a
+tombstone whose incarnation is its own stamp: it is above all concurrent changes to the life that it
+ends. A new creation inherits that incarnation, so it, and nothing else, is above the tombstone.
+(Last-writer-wins registers with hybrid logical clocks: Kulkarni et al., "Logical Physical Clocks",
+2014; the incarnation makes deletion win.)
 """
 
 import hashlib
@@ -40,15 +40,13 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.redaction import hidden_bytes, redacted
 
 COMMAND_IDS_MAX = 16_384
-"""How many of the latest commands' ids are remembered, counted in the log: the same everywhere."""
+"""How many of the latest command ids are remembered; the count is the same on every node."""
 
 _DIGEST_BYTES = 32
 
 
 class Register(Struct, frozen=True):
-    """The state of one key in the fold; `body` None is a tombstone. `dc` is where the change was
-    accepted.
-    """
+    """The state of one key; `body` None is a tombstone. `dc` is where the change was accepted."""
 
     key: str
     incarnation: int
@@ -65,16 +63,16 @@ class Register(Struct, frozen=True):
         return self.body is not None
 
     def supersedes(self, other: "Register | None") -> bool:
-        """True if this one wins over the other, in every datacentre alike."""
+        """True if this register wins over the other; the result is the same in every datacentre."""
         return other is None or self._order() > other._order()
 
     def _order(self) -> tuple[int, int, str, bool, bytes]:
-        # The body can only matter if a lost log's stamps were given again; then too all agree.
+        # The body matters only if a lost log's stamps were reused; all nodes agree even then.
         return (self.incarnation, self.stamp, self.dc, self.body is None, self.body or b"")
 
 
 class Skipped(Struct, frozen=True):
-    """A record that had no effect, because this version does not know what it says."""
+    """A record without effect, because this version does not understand it."""
 
     offset: int
     reason: str
@@ -83,9 +81,9 @@ class Skipped(Struct, frozen=True):
 class Folded(Struct, frozen=True):
     """The effect of one record on the fold.
 
-    `changed` is the register that it set; `outcome` answers the command `command_id`, also when
-    this is a repetition; `is_accepted_here` tells a change of this log from a copy; `contradicts`
-    is True when the writer had folded something else than this log now holds.
+    `changed` is the register that it set. `outcome` is the outcome of command `command_id`, also
+    for a repetition. `is_accepted_here`: the change originates in this log, it is no copy.
+    `contradicts`: its writer had folded other records than this log now holds.
     """
 
     changed: Register | None = None
@@ -99,7 +97,7 @@ _NOTHING = Folded()
 
 
 class MetadataState:
-    """The state after `position` records. `fold` is its only way to change."""
+    """The state after `position` records. Only `fold` changes it."""
 
     def __init__(self, command_ids_max: int = COMMAND_IDS_MAX) -> None:
         self.position = 0
@@ -119,7 +117,7 @@ class MetadataState:
         self._digest = 0
 
     def fold(self, record: StoredRecord) -> Folded:
-        """Apply the next record. Offsets may have gaps (a log may keep its own records between)."""
+        """Apply the next record. Offsets may have gaps, because a log may have internal records."""
         assert record.offset >= self.position, "records are folded once, in order"
         self.position = record.offset + 1
         try:
@@ -155,20 +153,20 @@ class MetadataState:
                 return alive is None
 
     def outcome_of(self, command_id: str) -> ChangeOutcome | None:
-        """Give the outcome of a change; None while it is unknown, or no longer remembered."""
+        """Return the outcome of a change; None if it is unknown or no longer remembered."""
         return self._outcomes.get(command_id)
 
     @property
     def digest(self) -> str:
-        """A sum of the registers' hashes: equal for equal registers, whatever order they had."""
+        """A sum of the registers' hashes: equal for equal registers, in any order."""
         return f"{self._digest:0{2 * _DIGEST_BYTES}x}"
 
     def canonical_bytes(self) -> bytes:
-        """All registers, sorted: what two datacentres that have converged share, byte by byte."""
+        """All registers, sorted: the same bytes in two datacentres that have converged."""
         return msgspec.msgpack.encode([self.registers[key] for key in sorted(self.registers)])
 
     def snapshot(self) -> bytes:
-        """Everything that later folding depends on: equal exactly if the states are."""
+        """Everything that later folding depends on: equal if and only if the states are."""
         return msgspec.msgpack.encode(
             (
                 (self.position, self.seen, self.log_id, self.dc, self.last_stamp),
@@ -262,9 +260,11 @@ class MetadataState:
     def _contradicts(self, seen: Seen) -> bool:
         held = self._ids_by_offset.get(seen.offset)
         if held is not None:
-            # What this version cannot decode ("") a newer writer may well have folded.
+            # A newer writer may have folded a command that this version cannot decode (its id is
+            # empty here).
             return held not in ("", seen.id)
-        # Too old to be remembered is no contradiction; within what is remembered, it is one.
+        # Records too old to be remembered do not contradict; unknown ones among those remembered
+        # do.
         oldest = next(iter(self._ids_by_offset), None)
         return oldest is not None and seen.offset > oldest
 

@@ -1,4 +1,4 @@
-"""One datacentre's metadata as the other parts of its node see it: read, watched, changed."""
+"""One datacentre's metadata for the other parts of its node: reading, watching, changing."""
 
 import random
 from collections.abc import Sequence
@@ -18,29 +18,29 @@ from hermes_actors.model.names import TopicName
 from hermes_actors.runtime.clock import Clock, IdSource
 
 CHUNK = 50
-"""Registers between two yields: about 70 µs each to fold and decode, 3.5 ms in all (measured)."""
+"""Registers between two yields: about 70 µs each to fold and decode, 3.5 ms in total (measured)."""
 COMPARED_AT_ONCE = 1_000
 
 
 class Health(Struct, frozen=True):
-    """Whether the catalog follows its log. `reason` says why not; "" when it does."""
+    """Whether the catalog follows its log. `reason` says why not; empty string if it does."""
 
     is_current: bool
     reason: str = ""
 
 
 def metadata_topic(namespace: str = "") -> str:
-    """The log topic that holds the commands."""
+    """The log topic with the metadata commands."""
     return f"{namespace}_{METADATA_TOPIC}" if namespace else METADATA_TOPIC
 
 
 class Metadata:
-    """The metadata of the datacentre whose log this is.
+    """The metadata of one datacentre.
 
-    `catalog` is always there to read, empty before the first fold; it is one object for ever.
-    `standins` are other datacentres' metadata: while the own log has not been read yet and cannot
-    be, the catalog shows the first of them that is current, so that a node can start. `node` is the
-    name of this one.
+    `catalog` is always readable, empty before the first fold, and always the same object.
+    `standins` is the metadata of other datacentres: until the own log can be read for the first
+    time, the catalog shows the first stand-in that is current, so that a node can start. `node` is
+    the name of this node.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class Metadata:
         self._broker = Author(BROKER, node)
         self._state = MetadataState()
         self._is_installed = False
-        # What the own log may lack of each other datacentre's, and until when that holds things up.
+        # By datacentre: what the own log may lack of its changes, and until when the node waits for
+        # that.
         self._behind: dict[str, tuple[str, float]] = {}
         self._shown: dict[str, Register] = {}
         self._showing = trio.Lock()
@@ -85,7 +86,7 @@ class Metadata:
 
     @property
     def health(self) -> Health:
-        """Whether the catalog follows its log now, and if not why."""
+        """Whether the catalog follows its log now, and if not, why."""
         return Health(not self._problem, self._problem)
 
     @property
@@ -95,29 +96,35 @@ class Metadata:
 
     @property
     def is_readable(self) -> bool:
-        """True once the catalog shows a whole state: the own log's, or a stand-in's."""
+        """True once the catalog shows a whole state: from the own log or a stand-in."""
         return self._is_installed or bool(self._shown)
 
     @property
     def is_own(self) -> bool:
-        """True once the own log has been read to its end; before, a stand-in's state may show."""
+        """True once the own log has been read to its end; before that the catalog may show a
+        stand-in.
+        """
         return self._is_installed
 
     @property
     def behind(self) -> str:
-        """Why the catalog may lack what other datacentres hold, "" when nothing speaks for that.
+        """Why the catalog may lack changes that other datacentres hold; empty string if nothing
+        suggests it.
 
-        Always for a bounded time: then the node goes on with what there is, and `lacking` says so.
+        This is limited in time: after that the node continues with what it has, and `lacking`
+        reports it.
         """
         return self._told_of_behind(is_over=False)
 
     @property
     def lacking(self) -> str:
-        """As `behind`, of what nobody waits for any more."""
+        """As `behind`, for changes that the node no longer waits for."""
         return self._told_of_behind(is_over=True)
 
     def doubt_about(self, topic: str) -> str:
-        """Why `group.topic`, which the catalog does not show, may exist; "" if nothing says so."""
+        """Why `group.topic`, which is not in the catalog, may exist; empty string if nothing
+        suggests it.
+        """
         behind = self.behind
         if behind:
             return behind
@@ -131,19 +138,19 @@ class Metadata:
         return ""
 
     def has_ended(self, topic: str, incarnation: int) -> bool:
-        """True when this life of `group.topic` has been deleted. Absence says nothing: a log may
-        have lost the topic, or not have heard of it yet.
+        """True if this incarnation of `group.topic` has been deleted. Absence proves nothing: a log
+        may have lost the topic, or not have received it yet.
         """
         register = self.register(topic_key(TopicName.parse(topic)))
         return register is not None and register.incarnation > incarnation
 
     @property
     def state(self) -> MetadataState:
-        """The fold behind the catalog: its position, digest, and what was copied."""
+        """The fold behind the catalog: its position, its digest, and what was copied."""
         return self._state
 
     def notices(self) -> list[str]:
-        """Sentences for an operator about the log that the catalog follows all the same; often
+        """Notices for an operator about the log, which the catalog follows nevertheless; often
         none.
         """
         notices: list[str] = []
@@ -162,7 +169,7 @@ class Metadata:
         return notices
 
     def register(self, key: str) -> Register | None:
-        """Give a key's register (perhaps a tombstone), for kinds that the catalog does not know."""
+        """Return a key's register (perhaps a tombstone), of any kind."""
         return self._shown.get(key)
 
     async def wait_current(self) -> None:
@@ -184,7 +191,7 @@ class Metadata:
             await self._changed_health.wait()
 
     async def wait_refolded(self, refolds: int) -> None:
-        """Wait until the log has been read again more often than so many times."""
+        """Wait until the log has been read again more than `refolds` times in total."""
         await trio.lowlevel.checkpoint()
         while self.refolds <= refolds:
             await self._refolded.wait()
@@ -192,13 +199,13 @@ class Metadata:
     async def change(
         self, change: Change, *, timeout_s: float = 10.0, command_id: str | None = None
     ) -> ChangeOutcome:
-        """Append the change and wait until the own fold has reached it: Accepted or Rejected.
+        """Append the change and wait until the own fold has reached it. Returns Accepted or
+        Rejected.
 
-        Its record names the author, the present one or this node. When it returns, `catalog` shows
-        the outcome. Give the `command_id` of an OutcomeUnknown to
-        repeat that change safely. Raises Refused (the log will never take it: too large, or not
-        a valid change), OutcomeUnknown after `timeout_s`, or Unavailable when certainly nothing
-        was stored.
+        The record names the author: the present one, or else this node. When it returns, `catalog`
+        shows the outcome. To repeat a change safely after OutcomeUnknown, pass its `command_id`.
+        Raises Refused (the log will never accept it: too large or invalid), OutcomeUnknown after
+        `timeout_s`, or Unavailable if nothing was stored.
         """
         if command_id is None:
             command_id = self.ids.message_id()
@@ -215,7 +222,7 @@ class Metadata:
         return outcome
 
     def watch(self) -> Watch:
-        """The whole state as changes, then each difference. Close it, or use `with`."""
+        """Watch the whole state as changes, then each difference. Close it, or use `with`."""
         watch = Watch(self.catalog, self._watches.remove)
         self._watches.append(watch)
         return watch
@@ -228,13 +235,11 @@ class Metadata:
             text for text, until_s in self._behind.values() if (until_s <= now_s) is is_over
         )
 
-    # What follows is for the registry.
+    # For the registry.
 
     def report_behind(self, dc: str, text: str, until_s: float) -> None:
-        """Record that the own log may lack something of that datacentre's, or ("") certainly does
-        not.
-
-        It holds things up until `until_s` on the monotonic clock.
+        """Record what the own log may lack of that datacentre's changes; empty string if it lacks
+        nothing. The node waits for it until `until_s` (monotonic).
         """
         if text:
             self._behind[dc] = (text, until_s)
@@ -242,20 +247,20 @@ class Metadata:
             self._behind.pop(dc, None)
 
     def report(self, problem: str) -> None:
-        """Record why the log is not followed now; "" when it is."""
+        """Record why the log is not followed now; empty string if it is."""
         if problem != self._problem:
             self._problem = problem
             self._notify_health()
 
     def note_refold(self, reason: str) -> None:
-        """Record that the log does not hold what was folded, and is read from its beginning."""
+        """Record that the log no longer holds what was folded, and is read from its beginning."""
         self.refolds += 1
         self.last_refold = reason
         self._refolded.set()
         self._refolded = trio.Event()
 
     def show(self, folded: Folded) -> None:
-        """Take over what one record changed, and answer whoever waits for its outcome."""
+        """Apply one record's change, and complete the pending change that it answers."""
         if folded.changed is not None:
             self._shown[folded.changed.key] = folded.changed
             self._tell(self.catalog.apply(folded.changed))
@@ -263,8 +268,8 @@ class Metadata:
             self._pending.complete(folded.command_id, folded.outcome)
 
     async def install(self, state: MetadataState) -> None:
-        """Take over the state that was folded from the own log; watchers get the true differences
-        only.
+        """Use the state that was folded from the own log; watchers get only the real
+        differences.
         """
         async with self._showing:
             await self._show_all(state.registers)
@@ -274,7 +279,7 @@ class Metadata:
         self._notify_health()
 
     async def stand_in(self) -> bool:
-        """Show a stand-in's state while the own log has not been read; False once it has been."""
+        """Show a stand-in's state until the own log has been read. False once it has been."""
         async with self._showing:
             if self._is_installed:
                 return False
@@ -312,8 +317,8 @@ async def _yield_each_chunk(count: int) -> None:
 
 
 async def lacking_in(own: Metadata, registers: Sequence[Register]) -> list[Register]:
-    """Give those of the registers that the own datacentre has not, or has older; others run
-    meanwhile.
+    """Return the registers that the own datacentre lacks or has in an older version. Other tasks
+    run meanwhile.
     """
     lacking: list[Register] = []
     for count, register in enumerate(registers):

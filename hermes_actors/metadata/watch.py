@@ -1,7 +1,7 @@
-"""A watcher's view of the catalog: the state as changes first, then each true difference.
+"""A watcher's view of the catalog: first the state as changes, then each real difference.
 
-Changes that a watcher has not read yet are kept by name, and it gets the latest value once. So a
-watch is bounded by the size of the catalog, and the fold never waits for it.
+Unread changes are kept by name, and the watcher gets the latest value once. So a watch is limited
+by the size of the catalog, and the fold never waits for it.
 """
 
 from collections.abc import Callable
@@ -20,15 +20,16 @@ _Dirty = tuple[type[CatalogChange], str]
 
 
 class Watch(FoldWatch):
-    """Iterate it (`async for change in watch`), or `wait` and `take_nowait`; ends when closed.
+    """Iterate it (`async for change in watch`), or use `wait` and `take_nowait`; it ends when
+    closed.
 
-    As a context manager: `with metadata.watch() as watch`.
+    A context manager: `with metadata.watch() as watch`.
     """
 
     def __init__(self, catalog: Catalog, on_close: Callable[["Watch"], None]) -> None:
         super().__init__(on_close)
         self._catalog = catalog
-        # Insertion-ordered: names are told in the order in which they first changed.
+        # Insertion order: names are reported in the order of their first change.
         self._dirty: dict[_Dirty, None] = {
             **{(GroupChanged, name): None for name in catalog.groups},
             **{(TopicChanged, name): None for name in catalog.topics},
@@ -37,13 +38,13 @@ class Watch(FoldWatch):
         }
 
     def note(self, change: CatalogChange) -> None:
-        """For the registry: this has changed."""
+        """Record a change; called by the registry."""
         name = change.key if isinstance(change, OtherChanged) else change.name
         self._dirty[type(change), name] = None
         self._wakeup.set()
 
     def take_nowait(self, changes_max: int = 1_000) -> list[CatalogChange]:
-        """Up to that many changes, oldest first; perhaps none."""
+        """Return up to that many changes, oldest first; may be empty."""
         taken: list[CatalogChange] = []
         while self._dirty and len(taken) < changes_max:
             dirty = next(iter(self._dirty))

@@ -1,7 +1,7 @@
-"""The registers by which people steer the balancer: `constraint/…` for a topic or a subscription,
-`drain/<dc>/<node>` for a node.
+"""The registers with which operators steer the balancer: `constraint/…` for a topic or a
+subscription, `drain/<dc>/<node>` for a node.
 
-A constraint is for a name, not for one life of it: who makes a topic anew need not think of it.
+A constraint belongs to a name, not to an incarnation: it still holds when a topic is created again.
 """
 
 import msgspec
@@ -16,19 +16,21 @@ DRAIN = "drain"
 
 
 def constraint_key(name: TopicName | SubscriptionName) -> str:
-    """The key of the constraint of a topic or of a subscription."""
+    """The key of a constraint for a topic or a subscription."""
     if isinstance(name, TopicName):
         return key(CONSTRAINT, name.group, name.name)
     return key(CONSTRAINT, name.topic.group, name.topic.name, name.name)
 
 
 def drain_key(dc: str, node: str) -> str:
-    """The key that says: this node is to own nothing."""
+    """The key of a node's drain: it must own nothing."""
     return key(DRAIN, dc, node)
 
 
 def constrained_by(parsed: Key) -> str | None:
-    """`group.topic` or `group.topic$subscription`, whose constraint it is; None for other keys."""
+    """`group.topic` or `group.topic$subscription` in the key of a constraint; None for other
+    keys.
+    """
     if parsed.kind != CONSTRAINT or len(parsed.names) not in (2, 3):
         return None
     topic = TopicName(*parsed.names[:2])
@@ -36,26 +38,24 @@ def constrained_by(parsed: Key) -> str | None:
 
 
 def drained_by(parsed: Key) -> tuple[str, str] | None:
-    """Datacentre and node, whose draining it is; None for other keys."""
+    """Datacentre and node in the key of a drain; None for other keys."""
     if parsed.kind != DRAIN or len(parsed.names) != 2:
         return None
     return parsed.names[0], parsed.names[1]
 
 
 def constraint_body(constraints: Constraints) -> bytes:
-    """The body of a constraint."""
+    """Encode a constraint."""
     return msgspec.json.encode(constraints)
 
 
 def drain_body(drain: NodeDrain) -> bytes:
-    """The body of a node's draining."""
+    """Encode a node's drain."""
     return msgspec.json.encode(drain)
 
 
 def decode_constraint(body: bytes) -> Constraints:
-    """Decode a constraint. Raises UndecodableBody, also for a number of consumers that nobody can
-    have meant.
-    """
+    """Decode a constraint. Raises UndecodableBody, also for an impossible number of consumers."""
     constraints = decode_body(body, Constraints)
     if constraints.consumers_number < CONSUMERS_MIN:
         raise UndecodableBody(f"consumersNumber is {constraints.consumers_number}")
@@ -63,5 +63,5 @@ def decode_constraint(body: bytes) -> Constraints:
 
 
 def decode_drain(body: bytes) -> NodeDrain:
-    """Decode a node's draining. Raises UndecodableBody."""
+    """Decode a node's drain. Raises UndecodableBody."""
     return decode_body(body, NodeDrain)

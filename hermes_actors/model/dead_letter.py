@@ -1,10 +1,10 @@
-"""A dead letter's record: a message that was given up, as it lay in its log, with why and after
-what; and the marks that close letters.
+"""The records of dead letters: a message that was given up, as it was in its log, with the reason
+and history; and the marks that close letters.
 
-The record's key is the subscription's full name, so that all its letters lie in one partition, in
-order. Its value and first headers are the original's; ours follow, from `dlq-id` on. Of all records
-with one letter's id the last decides: a letter makes it open (a re-drive that failed makes a newer
-one), a mark closes it, unless the message was given up anew after what the mark tells of. So a
+The record's key is the subscription's full name, so all its letters are in one partition, in order.
+Its value and first headers are the original's; ours follow, from `dlq-id` on. Of all records with
+one letter's id the last one decides. A letter opens it (a failed re-drive writes a newer one). A
+mark closes it, unless the message was given up again after the event that the mark records. So a
 letter that was stored twice counts once.
 """
 
@@ -22,13 +22,15 @@ from hermes_actors.model.record import Record, StoredRecord
 DLQ_TOPIC = "_hermes.dlq"
 
 DETAIL_BYTES_MAX = 300
-"""The most that a letter's detail takes; what is longer is cut."""
+"""Maximum length of a letter's detail in bytes; longer ones are cut."""
 
 MARK_IDS_MAX = 200
-"""The most letters that one mark closes."""
+"""Maximum number of letters that one mark closes."""
 
 MISSED_BYTES_MAX = 8_192
-"""The most bytes kept of who missed a message; of more nothing is, and a re-drive goes to all."""
+"""Maximum size of the list of recipients that missed a message. A longer list is not kept, and a
+re-drive goes to all.
+"""
 
 _ID = "dlq-id"
 _MARK = "dlq-mark"
@@ -36,11 +38,11 @@ _EVER_MS = float("inf")
 
 
 class UndecodableLetter(Exception):
-    """The record is neither a letter nor a mark that this version can read."""
+    """The record is neither a letter nor a mark, as far as this version knows."""
 
 
 class DiscardReason(StrEnum):
-    """The reason for which a message is given up."""
+    """Why a message was given up."""
 
     CLIENT_ERROR = "client-error"
     DISCARD_STATUS = "discard-status"
@@ -52,25 +54,25 @@ class DiscardReason(StrEnum):
 
     @property
     def is_the_messages(self) -> bool:
-        """True when the endpoint is well, and says that it does not take this message."""
+        """True if the endpoint works, but refuses this message."""
         return self in (DiscardReason.CLIENT_ERROR, DiscardReason.DISCARD_STATUS)
 
 
 class MarkKind(StrEnum):
-    """The reason for which letters are closed."""
+    """Why letters were closed."""
 
     REDRIVEN = "redriven"
     EXPIRED = "expired"
 
 
 class Letter(Struct, frozen=True, gc=False):
-    """One dead letter. What is about the message is the original's: where it lay, its log's
-    timestamp, key, headers and value.
+    """One dead letter. The fields about the message are the original's: place, log timestamp, key,
+    headers and value.
 
-    `incarnation` is the subscription's life. `attempts` were made since it was read or re-driven
-    last; `status` is the last answer's, 0 when there was none. `redrives` says how often it was
-    given up again after a re-drive. `missing_bytes` is above 0 where the value, of so many bytes,
-    was too large to be kept: it is in the topic's log only, as long as that keeps it.
+    `incarnation` is the subscription's. `attempts` were made since the message was last read or
+    re-driven; `status` is that of the last answer, 0 if there was none. `redrives` is how often it
+    was given up again after a re-drive. If `missing_bytes` is above 0, the value had this size and
+    was too large to keep: it is only in the topic's log, as long as that keeps it.
     """
 
     dc: str
@@ -92,13 +94,13 @@ class Letter(Struct, frozen=True, gc=False):
     redrives: int = 0
     missing_bytes: int = 0
     missed: tuple[str, ...] = ()
-    """Of a message to all recipients, those who have not taken it, without queries; empty where it
-    went to one, or where they are too many to be kept.
+    """The recipients that have not accepted a broadcast message, without queries; empty for a
+    single recipient, or if there are too many to keep.
     """
 
     @property
     def id(self) -> str:
-        """The letter's id, the same for every letter about this message and this life of the
+        """The letter's id, the same for every letter about this message and this incarnation of the
         subscription.
         """
         return f"{self.dc}:{self.incarnation}:{self.partition}:{self.offset}"
@@ -112,10 +114,10 @@ class Letter(Struct, frozen=True, gc=False):
 
 
 class Mark(Struct, frozen=True, gc=False):
-    """Closes the letters of these ids that stand before it.
+    """Closes the letters with these ids that come before it.
 
-    `up_to_ms`, where it is not empty, has for each id the time of the last giving up that it
-    closes: a message may be delivered, and given up anew before its mark is stored.
+    `up_to_ms`, if not empty, has for each id the time of the last failure that it closes: a message
+    may be delivered, and be given up again before its mark is stored.
     """
 
     kind: MarkKind
@@ -124,7 +126,7 @@ class Mark(Struct, frozen=True, gc=False):
     up_to_ms: tuple[int, ...] = ()
 
     def closings(self) -> Iterable[tuple[str, float]]:
-        """Each id with the time up to which giving it up is closed."""
+        """Each id with the time up to which its failures are closed."""
         return zip(self.ids, self.up_to_ms or repeat(_EVER_MS), strict=False)
 
 
@@ -135,8 +137,8 @@ class _MarkBody(Struct, frozen=True, omit_defaults=True):
 
 
 class LetterFilter(Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A choice of letters; what is not set, or empty, leaves all. Times are those of giving up,
-    `since_ms` included, `until_ms` not.
+    """Selects letters; fields that are not set or empty select all. Times are when the letter was
+    given up, from `since_ms` (included) to `until_ms` (excluded).
     """
 
     ids: tuple[str, ...] = ()
@@ -147,7 +149,7 @@ class LetterFilter(Struct, frozen=True, omit_defaults=True, rename="camel"):
     until_ms: int | None = None
 
     def compiled(self) -> Callable[[Letter], bool]:
-        """Give a predicate that tells, for many letters, whether each of them is meant."""
+        """Return a predicate that is fast for many letters."""
         ids = frozenset(self.ids)
 
         def matches(letter: Letter) -> bool:
@@ -164,19 +166,19 @@ class LetterFilter(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class OpenLetters:
-    """The letters that are open, told from the newest record to the oldest. It knows as many ids as
-    were taken; whoever reads bounds that.
+    """Finds the open letters while reading from the newest record to the oldest. It remembers all
+    ids that it has seen; the caller bounds that.
     """
 
     def __init__(self) -> None:
-        # Up to when the giving up of each id is told of by what is newer.
+        # For each id, the time up to which newer records have decided.
         self._decided: dict[str, float] = {}
 
     def __len__(self) -> int:
         return len(self._decided)
 
     def take(self, entry: Letter | Mark) -> bool:
-        """The next older entry; True for a letter that is open."""
+        """Take the next older entry. True if it is an open letter."""
         decided = self._decided
         if isinstance(entry, Mark):
             for letter_id, up_to_ms in entry.closings():
@@ -189,7 +191,7 @@ class OpenLetters:
 
 
 def dlq_topic(group: str, namespace: str = "") -> str:
-    """The log topic that holds the dead letters of a group's subscriptions."""
+    """The log topic for the dead letters of a group's subscriptions."""
     name = f"{DLQ_TOPIC}.{group}"
     return f"{namespace}_{name}" if namespace else name
 
@@ -211,11 +213,11 @@ _OWN = (
     ("dlq-redrives", "redrives"),
     ("dlq-missing-bytes", "missing_bytes"),
 )
-"""The headers that hold a letter's fields as text. `dlq-key` and `dlq-missed` come beside them."""
+"""The headers with a letter's fields as text. `dlq-key` and `dlq-missed` are written separately."""
 
 
 def letter_record(letter: Letter) -> Record:
-    """The record that keeps this letter."""
+    """Encode this letter as a record."""
     ours = [(_ID, letter.id.encode())]
     for header, field in _OWN:
         value = getattr(letter, field)
@@ -235,7 +237,7 @@ def letter_record(letter: Letter) -> Record:
 
 
 def without_value(letter: Letter) -> Letter:
-    """The letter as it is kept when it is too large: its headers and value are left out."""
+    """The form of a letter that is too large: without its headers and value."""
     return replace(
         letter,
         key=letter.key if letter.key is not None and len(letter.key) <= 1_024 else None,
@@ -247,7 +249,7 @@ def without_value(letter: Letter) -> Letter:
 
 
 def mark_record(subscription: str, mark: Mark) -> Record:
-    """The record of a mark for letters of this subscription."""
+    """Encode a mark for letters of this subscription."""
     return Record(
         key=subscription.encode(),
         value=msgspec.json.encode(_MarkBody(mark.ids, mark.at_ms, mark.up_to_ms)),
@@ -271,7 +273,7 @@ def read_entry(record: StoredRecord | Record) -> Letter | Mark:
 
 
 def _letter(record: StoredRecord | Record) -> Letter:
-    # The last one: an original may be a dead letter itself, copied into a topic.
+    # The last occurrence: the original may be a dead letter itself, copied into a topic.
     at = max((n for n, (name, _) in enumerate(record.headers) if name == _ID), default=None)
     if at is None:
         raise UndecodableLetter(f"the record has neither {_ID} nor {_MARK}")
@@ -279,7 +281,7 @@ def _letter(record: StoredRecord | Record) -> Letter:
     fields: dict[str, Any] = {field: ours[header].decode() for header, field in _OWN}
     fields["missed"] = msgspec.json.decode(ours.get("dlq-missed", b"[]"))
     fields |= {"key": None, "value": b"", "headers": ()}
-    # Numbers are text in headers.
+    # Headers hold numbers as text.
     return replace(
         msgspec.convert(fields, Letter, strict=False),
         key=ours.get("dlq-key"),
@@ -289,7 +291,7 @@ def _letter(record: StoredRecord | Record) -> Letter:
 
 
 def clipped(text: str, bytes_max: int = DETAIL_BYTES_MAX) -> str:
-    """The text, cut to that many bytes of UTF-8 if it is longer."""
+    """Cut the text to that many bytes of UTF-8 if it is longer."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= bytes_max:
         return text

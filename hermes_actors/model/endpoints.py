@@ -1,21 +1,21 @@
-"""Endpoints as they are written: several addresses in one, and the hosts that are this machine."""
+"""Parses endpoints: several addresses in one, and hosts that mean this machine."""
 
 import ipaddress
 import re
 
-# A semicolon may stand in a path, too; before a scheme it separates.
+# A semicolon may occur in a path; only before a scheme it separates addresses.
 _BETWEEN = re.compile(r";(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 
 
 def split_addresses(endpoint: str) -> tuple[str, ...]:
-    """The addresses of `http://a/in;http://b/in`, in their order. A `;` that is followed by
-    anything but a scheme and `://` belongs to its address.
+    """Split `http://a/in;http://b/in` into its addresses, in order. A `;` that no scheme follows
+    belongs to its address.
     """
     return tuple(_BETWEEN.split(endpoint))
 
 
 def is_loopback(host: str) -> bool:
-    """True for the names and addresses of this machine alone."""
+    """True for names and addresses of this machine only."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""A group of topics as Hermes shows it, and who owns it, which Hermes does not know."""
+"""A group of topics as Hermes shows it, with its owners, which Hermes does not have."""
 
 from msgspec import Struct, field
 
@@ -6,10 +6,10 @@ from hermes_actors.model.topic import Owner
 
 
 class Group(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A group. Both further fields are left out of JSON when nothing was set.
+    """A group. The two fields after the name are left out of JSON if they are not set.
 
-    `owner` owns all topics of the group beside their own owners. `subscribers` may subscribe to
-    the group's topics that restrict subscribing.
+    `owner` owns all topics of the group, in addition to the topics' owners. `subscribers` may
+    subscribe to topics of the group that restrict subscribing.
     """
 
     group_name: str

@@ -1,4 +1,6 @@
-"""A message's id from its publisher's own key: equal on every node and after each restart."""
+"""Derives a message's id from its publisher's key: the same on every node and after each
+restart.
+"""
 
 import uuid  # noqa: TID251 -- version 5 draws nothing
 
@@ -6,7 +8,7 @@ _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "urn:hermes_actors:message")
 
 
 def keyed_id(topic: str, key: str) -> str:
-    """The id of the message that was published to `group.topic` with this key: a UUID version 5,
-    in a namespace of the topic, so that topics do not share keys.
+    """The id of a message published to `group.topic` with this key: a UUID version 5 in a namespace
+    of the topic, so that equal keys in different topics give different ids.
     """
     return str(uuid.uuid5(uuid.uuid5(_NAMESPACE, topic), key))

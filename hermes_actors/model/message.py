@@ -1,14 +1,15 @@
-"""A message, and the two forms in which a log holds it.
+"""A message, and its two record forms.
 
-The native form keeps the body as sent and puts all else into record headers: `id`, `dc` (of the
-publisher), `via`, `traceparent` and `tracestate`, `only-for` (of a replayed message that one
-subscription alone is to get), `h-<Name>` for each propagated request header, and `ce_<name>` for
-each attribute of a CloudEvent, as CloudEvents' own binding for Kafka has them (`datacontenttype` is
-`content-type` there). A message in Avro also has `sv` and `sid`, the version and the id of its
-schema in four bytes each, as Hermes writes them, and `framing` where Confluent's framing begins it.
-The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' own JSON envelope; Avro
-it leaves as it is; record headers tell the trace there, too. Readers know both: a native record
-carries the `dc` header, which Hermes never writes.
+The native form keeps the body as sent and puts everything else into record headers: `id`, `dc` (of
+the publisher), `via`, `traceparent` and `tracestate`, `only-for` (of a replayed message for one
+subscription only), `h-<Name>` for each propagated request header, and `ce_<name>` for each
+attribute of a CloudEvent, as in CloudEvents' own binding for Kafka (where `datacontenttype` is
+`content-type`). An Avro message also has `sv` and `sid`, the version and the id of its schema in
+four bytes each, as Hermes writes them, and `framing` if it begins with Confluent's framing.
+
+The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' JSON envelope, except
+Avro; the trace is in record headers there, too. Readers know both forms: a native record has the
+`dc` header, which Hermes never writes.
 """
 
 import json
@@ -31,20 +32,22 @@ _RESERVED = frozenset({"messageid", "webhook-id", "webhook-signature", "webhook-
 
 
 def is_reserved_header(name: str) -> bool:
-    """True for a header by which the broker speaks to subscribers: a publisher's never travels."""
+    """True for a header that the broker itself sends to subscribers: publishers' values are not
+    propagated.
+    """
     lower = name.lower()
     return lower.startswith(_RESERVED_PREFIX) or lower in _RESERVED
 
 
 class Envelope(StrEnum):
-    """Which record form is written."""
+    """The record form to write."""
 
     NATIVE = "native"
     HERMES = "hermes"
 
 
 class Via(StrEnum):
-    """The way a message took into its log."""
+    """How a message got into its log."""
 
     LOCAL = "local"
     FALLBACK = "fallback"
@@ -53,15 +56,17 @@ class Via(StrEnum):
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message. `published_at_ms` is the time of reception; 1 when a foreign record has none.
+    """One message. `published_at_ms` is when it was received; 1 for a foreign record without a
+    time.
 
-    `propagated` are the publisher's request headers that travel to the subscriber, of a record that
-    others wrote too never one by which the broker speaks (`is_reserved_header`), `dc` the
-    publisher's datacentre ("" when unknown), `traceparent` and `tracestate` the W3C trace context
-    ("" when none).
-    `attributes` are those of a CloudEvent, without their prefix: none when it is no CloudEvent.
-    `only_for` is the one subscription that a replayed message is for, "" for all of them.
-    `written_with` is the schema of a body in Avro, None for any other body.
+    `propagated` are the publisher's request headers for subscribers; they never include one that
+    the broker sends itself (`is_reserved_header`), also if another program wrote the record. `dc`
+    is the publisher's datacentre, `traceparent` and `tracestate` the W3C trace context; empty
+    strings if unknown.
+
+    `attributes` are those of a CloudEvent, without prefix; empty if it is none. `only_for` is the
+    only subscription for a replayed message; empty string: all. `written_with` is the schema of an
+    Avro body; None for other bodies.
     """
 
     id: str
@@ -79,37 +84,37 @@ class Message(Struct, frozen=True, gc=False):
 
     @property
     def unframed_body(self) -> bytes:
-        """The body without Confluent's framing, where it has that."""
+        """The body without Confluent's framing."""
         written_with = self.written_with
         is_framed = written_with is not None and written_with.is_framed
         return self.body[FRAME_BYTES:] if is_framed else self.body
 
     @property
     def headers_size(self) -> int:
-        """How many characters its publisher's headers and attributes have together."""
+        """The total length of its publisher's headers and attributes in characters."""
         pairs = (*self.propagated, *self.attributes)
         trace = len(self.traceparent) + len(self.tracestate)
         return trace + sum([len(name) + len(value) for name, value in pairs])
 
 
 def trace_of(message: Message) -> TraceContext | None:
-    """The trace that the message belongs to; None when it belongs to none."""
+    """The message's trace context, or None."""
     return TraceContext(message.traceparent, message.tracestate) if message.traceparent else None
 
 
 def carrying(message: Message, trace: TraceContext) -> Message:
-    """The message as a part of this trace."""
+    """The message with this trace context."""
     if message.traceparent == trace.traceparent:
         return message
     return replace(message, traceparent=trace.traceparent, tracestate=trace.tracestate)
 
 
 class UndecodableRecord(Exception):
-    """The record is in neither form; the message says why. It must not block its partition."""
+    """The record has neither form; the message says why. It must not block its partition."""
 
 
 ONLY_FOR = "only-for"
-"""The record header with the name of the one subscription that is to get the message."""
+"""The record header with the only subscription that gets the message."""
 
 _PLAIN = ("id", "dc", "via")
 _VERSION, _ID, _FRAMING = "sv", "sid", "framing"
@@ -124,7 +129,7 @@ _json = json.JSONDecoder()
 
 
 def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str = "") -> Record:
-    """The record that stores this message; `via` is the way that it takes, "" its own `via`."""
+    """Encode the message as a record; `via` replaces the message's own `via` if not empty."""
     propagated = tuple(
         (_PROPAGATED_PREFIX + name, value.encode()) for name, value in message.propagated
     )
@@ -169,7 +174,7 @@ def to_record(message: Message, envelope: Envelope = Envelope.NATIVE, via: str =
 
 
 def _written(schema: WriterSchema) -> tuple[tuple[str, bytes], ...]:
-    """The record headers that tell the schema of a body."""
+    """The record headers for the schema of a body."""
     numbers = ((_VERSION, schema.version), (_ID, schema.id))
     told = tuple(
         (name, number.to_bytes(_NUMBER_BYTES, "big")) for name, number in numbers if number
@@ -178,9 +183,9 @@ def _written(schema: WriterSchema) -> tuple[tuple[str, bytes], ...]:
 
 
 def is_for_another(record: StoredRecord, subscription: str) -> bool:
-    """True for a replayed record that only another subscription of the topic is to get."""
+    """True for a replayed record that is only for another subscription of the topic."""
     headers = record.headers
-    # Nearly every record has just the three of the native form.
+    # The common case: only the three headers of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
     only_for = next((raw for name, raw in headers if name == ONLY_FOR), b"")
@@ -188,13 +193,12 @@ def is_for_another(record: StoredRecord, subscription: str) -> bool:
 
 
 def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Message:
-    """The message that a record holds; `make_id` serves foreign records, which have no id.
-
+    """Decode a message from a record; `make_id` makes ids for foreign records, which have none.
     Raises UndecodableRecord.
     """
     headers = record.headers
     if len(headers) == 3:
-        # What `to_record` writes of a message without anything of its publisher's: nearly all.
+        # The common case: what `to_record` writes for a message without propagated headers.
         (first, raw_id), (second, raw_dc), (third, raw_via) = headers
         if raw_id and raw_via and (first, second, third) == _PLAIN:
             try:
@@ -245,7 +249,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
     except UnicodeDecodeError as error:
         raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
     if len(attributes) == 1 and attributes[0][0] == _DATA_TYPE:
-        # Others write that header too; alone it makes no event.
+        # Other programs write this header too; by itself it does not make an event.
         attributes = []
     is_avro = version > 0 or schema_id > 0
     if dc is None and not is_avro and _ENVELOPE_MARK in record.value:
@@ -256,7 +260,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
     return Message(
         id=message_id or make_id(),
         body=record.value,
-        # Kept from Hermes: a record without any of our marks has no time of publication.
+        # As in Hermes: a record without our headers has no publication time.
         published_at_ms=record.timestamp_ms if message_id else _FOREIGN_TIMESTAMP_MS,
         key=record.key,
         propagated=tuple(propagated),
@@ -271,38 +275,39 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
 
 
 def _number(raw: bytes) -> int:
-    """The number in a record header; 0 for what is none."""
+    """The number in a record header; 0 if it is none."""
     return int.from_bytes(raw, "big") if len(raw) == _NUMBER_BYTES else 0
 
 
 def header_text(name: str, raw: bytes) -> str:
-    """A record header as people read it: the version and the id of a schema as numbers."""
+    """A record header for people: the version and id of a schema as numbers."""
     number = _number(raw) if name in (_VERSION, _ID) else 0
     return str(number) if number else raw.decode("utf-8", "replace")
 
 
 def is_avro(record: StoredRecord | Record) -> bool:
-    """True if the record says that its body is Avro."""
+    """True if the record's headers say that its body is Avro."""
     headers = record.headers
-    # Nearly every record of JSON has just the three of the native form.
+    # The common case of JSON: only the three headers of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
     return any(name in (_VERSION, _ID) for name, _ in headers)
 
 
 def is_enveloped(record: StoredRecord | Record) -> bool:
-    """True if the body may lie within Hermes' envelope; else it is the record's value."""
+    """True if the body may be in Hermes' envelope; otherwise it is the record's value."""
     headers = record.headers
-    # Where `to_record` puts them: then the body need not be searched.
+    # `to_record` puts them in this place, so the body need not be searched.
     if len(headers) > 1 and headers[1][0] in ("dc", _VERSION, _ID):
         return False
     return _ENVELOPE_MARK in record.value
 
 
 def enveloped(message: Message) -> bytes:
-    """The message in Hermes' JSON envelope. Its body goes in as it is, JSON or not."""
+    """The message in Hermes' JSON envelope."""
     external = msgspec.json.encode(dict(message.propagated)) if message.propagated else b"{}"
-    # The body goes in as it came, JSON or not: Hermes does the same, and its readers cut it out.
+    # The body is inserted unchanged, even if it is not JSON. Hermes does the same, and its readers
+    # cut it out.
     return b'{"_w":true,"metadata":{"timestamp":%d,"id":%s,"externalMetadata":%s},"message":%s}' % (
         message.published_at_ms,
         msgspec.json.encode(message.id),
@@ -337,7 +342,9 @@ def _unwrap(
 
 
 def _split_envelope(value: bytes) -> tuple[dict[str, Any], bytes]:
-    """Metadata and raw body of Hermes' envelope, found by search: the body need not be JSON."""
+    """Split Hermes' envelope into metadata and raw body by searching, because the body need not be
+    JSON.
+    """
     at_metadata = value.find(b'"metadata":')
     if at_metadata < 0:
         raise UndecodableRecord('an envelope without "metadata"')
@@ -349,7 +356,7 @@ def _split_envelope(value: bytes) -> tuple[dict[str, Any], bytes]:
     if not isinstance(metadata, dict):
         raise UndecodableRecord("the envelope's metadata is not an object")
     try:
-        # Half a surrogate pair, escaped or from broken UTF-8, would fail every later encoding.
+        # An unpaired surrogate, escaped or from broken UTF-8, would fail every later encoding.
         json.dumps(metadata, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError) as error:
         raise UndecodableRecord(f"the envelope's metadata is not Unicode: {error}") from error

@@ -1,4 +1,4 @@
-"""Several messages that are published together, and the records that store them."""
+"""Several messages that are published together, and their records."""
 
 from collections.abc import Sequence
 from typing import overload
@@ -11,13 +11,13 @@ from hermes_actors.model.run import RecordRun
 from hermes_actors.model.trace_context import TraceContext
 
 Keys = Sequence[bytes | None] | bytes | None
-"""One key (or none) for all messages, or one for each."""
+"""One key (or none) for all messages, or a key for each."""
 
 
 class MessageRun(Sequence[Message]):
-    """Messages in columns: `bodies` and `ids` (UUIDs in ASCII) are as long as each other.
+    """Messages in columns: `bodies` and `ids` (UUIDs in ASCII) have the same length.
 
-    `model` is a message that has all but id, body and key as they have it.
+    `model` is a message with everything but id, body and key.
     """
 
     __slots__ = ("bodies", "ids", "keys", "model")
@@ -53,7 +53,7 @@ class MessageRun(Sequence[Message]):
 
 
 def all_carrying(messages: Sequence[Message], trace: TraceContext) -> Sequence[Message]:
-    """The messages, which belong to one trace or none, as parts of this one."""
+    """The messages, which share a trace or have none, with this trace context."""
     if isinstance(messages, MessageRun):
         model = carrying(messages.model, trace)
         return MessageRun(messages.ids, messages.bodies, messages.keys, model)
@@ -61,7 +61,7 @@ def all_carrying(messages: Sequence[Message], trace: TraceContext) -> Sequence[M
 
 
 def keys_of(messages: Sequence[Message]) -> Sequence[bytes | None] | None:
-    """The key of each message; None when all have the same."""
+    """The key of each message; None if all have the same."""
     if len(messages) == 1:
         return None
     if not isinstance(messages, MessageRun):
@@ -73,10 +73,10 @@ def keys_of(messages: Sequence[Message]) -> Sequence[bytes | None] | None:
 def records_of(
     messages: Sequence[Message], envelope: Envelope = Envelope.NATIVE, via: str = ""
 ) -> Sequence[Record]:
-    """The records of these messages: a run, where they are one. `via` as for `to_record`."""
+    """Encode the messages as records, a MessageRun as a RecordRun. `via` as in `to_record`."""
     if envelope is not Envelope.NATIVE or not isinstance(messages, MessageRun):
         return [to_record(message, envelope, via) for message in messages]
-    # The model says what the headers are; all but the first, the id, are the same for all.
+    # The model gives the headers; only the first one, the id, differs.
     model = to_record(messages.model, envelope, via)
     return RecordRun(
         messages.bodies, messages.ids, model.headers[1:], model.timestamp_ms, messages.keys
@@ -84,8 +84,9 @@ def records_of(
 
 
 def joined(parts: Sequence[Sequence[Record]]) -> Sequence[Record]:
-    """The records of all parts, in order; a run, where all are runs of the same headers. Its time
-    is that of the first, which is older than the others by less than their time limit.
+    """Concatenate the records of all parts; the result is a run if all parts are runs with the same
+    headers. Its time is that of the first part, which is older than the others by less than their
+    time limit.
     """
     if len(parts) == 1:
         return parts[0]

@@ -1,4 +1,4 @@
-"""Names of groups, topics and subscriptions: how they are written, read and checked."""
+"""Names of groups, topics and subscriptions: format, parsing and checks."""
 
 import re
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from hermes_actors.errors import ErrorCode, Refused
 
 KAFKA_CHARACTERS_MAX = 249
-"""The most that the name of a topic of Kafka has."""
+"""Maximum length of a Kafka topic's name."""
 TOPIC_CHARACTERS_MAX = 200
-"""The most of `group.topic`: Kafka's, with room for what a later life of the topic adds."""
+"""Maximum length of `group.topic`: Kafka's maximum, with room for what a later incarnation adds."""
 GROUP_CHARACTERS_MAX = TOPIC_CHARACTERS_MAX - 2
-"""The most of a group: a dot and a topic follow it, and `_hermes.dlq.` goes before it."""
+"""Maximum length of a group: a dot and a topic follow it, and `_hermes.dlq.` may precede it."""
 RESERVED_GROUP = "_hermes"
 """The group of the broker's own topics."""
 REDRIVE_SUFFIX = ".redrive"
-"""Follows a consumer group in the name of the one that a re-drive commits under."""
+"""Suffix of the consumer group in which a re-drive commits."""
 NAME_RULE = "[a-zA-Z0-9_.-]+"
 
 _NAME_PART = re.compile(NAME_RULE)
@@ -30,7 +30,7 @@ class TopicName:
 
     @classmethod
     def parse(cls, text: str) -> "TopicName":
-        """Read `group.topic`, split at the last dot. Raises Refused with FORMAT_ERROR."""
+        """Parse `group.topic`, split at the last dot. Raises Refused with FORMAT_ERROR."""
         group, dot, name = text.rpartition(".")
         if not dot or not group or not name:
             raise Refused(
@@ -52,7 +52,7 @@ class SubscriptionName:
 
     @classmethod
     def parse(cls, text: str) -> "SubscriptionName":
-        """Read `group.topic$subscription`. Raises Refused with FORMAT_ERROR."""
+        """Parse `group.topic$subscription`. Raises Refused with FORMAT_ERROR."""
         topic, dollar, name = text.rpartition("$")
         if not dollar or not name:
             raise Refused(
@@ -65,22 +65,24 @@ class SubscriptionName:
         return f"{self.topic}${self.name}"
 
     def consumer_group(self, namespace: str = "") -> str:
-        """The log's consumer group: parts joined by `_`, each `_` inside a part doubled."""
+        """The consumer group in the log: parts joined by `_`, with each `_` inside a part
+        doubled.
+        """
         parts = (self.topic.group, self.topic.name, self.name)
         joined = "_".join(part.replace("_", "__") for part in parts)
         return f"{namespace}_{joined}" if namespace else joined
 
 
 def is_name_part(text: str) -> bool:
-    """True for what a topic or a subscription may be called: letters, digits, `_`, `.`, `-`."""
+    """True for valid names of topics and subscriptions: letters, digits, `_`, `.`, `-`."""
     return _NAME_PART.fullmatch(text) is not None
 
 
 def group_problem(text: str, pattern: str) -> str:
-    """Why a new group cannot be called so; "" when it can. `pattern` is the operator's.
+    """Why a new group cannot have this name; empty string if it can. `pattern` is the operator's.
 
-    A group's name is a part of the names of its topics in the log, so it has Kafka's letters and
-    leaves room for a topic, and it is a part of URLs.
+    A group's name is part of its topics' names in the log, so it is limited to Kafka's characters
+    and leaves room for a topic. It is also a part of URLs.
     """
     if len(text) > GROUP_CHARACTERS_MAX:
         return (
@@ -99,7 +101,9 @@ def group_problem(text: str, pattern: str) -> str:
 
 
 def subscription_problem(name: SubscriptionName) -> str:
-    """Why a new subscription cannot be called so; "" when it can, or when its letters are wrong."""
+    """Why a new subscription cannot have this name; empty string if it can. Does not check the
+    characters.
+    """
     if not name.name.strip("."):
         return "must not be dots alone, which URLs and Kafka read as something else"
     group = name.consumer_group()
@@ -113,5 +117,5 @@ def subscription_problem(name: SubscriptionName) -> str:
 
 
 def log_topic(name: TopicName, namespace: str = "", separator: str = "_") -> str:
-    """The name under which a topic's records lie in the log."""
+    """The name of a topic in the log."""
     return f"{namespace}{separator}{name}" if namespace else str(name)

@@ -1,4 +1,4 @@
-"""A provider of OAuth tokens as Hermes shows it: field names and JSON shape are the wire's."""
+"""An OAuth provider as Hermes shows it; field names and JSON shape are fixed by the wire format."""
 
 from msgspec import Struct
 
@@ -6,10 +6,10 @@ from hermes_actors.model.redaction import HIDDEN, redacted, without_user_info
 
 
 class OAuthProvider(Struct, frozen=True, rename="camel", kw_only=True):
-    """Where tokens come from, and as whom this broker asks for them. `client_secret` is a secret.
+    """The source of tokens, and the client that this broker is. `client_secret` is a secret.
 
-    The delays and time-outs are in milliseconds: the names are the wire's. `socket_timeout` 0 is
-    none.
+    Delays and timeouts are in milliseconds; their names are fixed by the wire format.
+    `socket_timeout` 0 means none.
     """
 
     name: str

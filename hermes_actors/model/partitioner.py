@@ -1,4 +1,4 @@
-"""A key always lands in the same partition, and in the one where Kafka's own clients put it."""
+"""Assigns a key to the same partition every time, and the same as Kafka's own clients."""
 
 from struct import unpack_from
 
@@ -8,7 +8,7 @@ _M = 0x5BD1E995
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit MurmurHash2 (Austin Appleby) with the seed of Kafka's clients, unsigned."""
+    """The 32-bit MurmurHash2 (Austin Appleby) with the seed that Kafka's clients use, unsigned."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3
@@ -23,8 +23,8 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of a keyed record among `partitions`, 0-based.
+    """The partition (from 0) of a keyed record among `partitions`.
 
-    The sign bit is cleared before the division, as Kafka's clients do.
+    The sign bit is cleared before the division, as in Kafka's clients.
     """
     return (murmur2(key) & 0x7FFFFFFF) % partitions

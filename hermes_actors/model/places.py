@@ -1,4 +1,4 @@
-"""Where in what somebody wrote the decoder found something wrong, in his own keys. Pure."""
+"""Finds the place of a decoding error in the caller's input, in terms of its keys. Pure."""
 
 import re
 import types
@@ -17,10 +17,11 @@ _KEY = "key` in `"
 def explained(
     value: Any, decode: Callable[[Any], object], error: msgspec.ValidationError
 ) -> tuple[str, str]:
-    """The path within the value, such as `[1].matcher` or `[dc1][0]`, "" for the value itself, and
-    what is wrong there; `error` is what `decode` raised for it.
+    """Return the path of the error in the value, such as `[1].matcher` or `[dc1][0]` (empty string
+    for the value itself), and what is wrong there. `error` is what `decode` raised.
 
-    The decoder writes `[...]` for any key of a map. The key is found by decoding each value alone.
+    The decoder writes `[...]` for any key of a map. The actual key is found by decoding each value
+    alone.
     """
     problem, _, place = str(error).partition(" - at `")
     is_key = place.startswith(_KEY)
@@ -36,7 +37,7 @@ def explained(
                 return f"{path}{any_key}", problem
             key = _first_wrong(value, rebuild, decode, str(error))
             path += f"[{key}]"
-            # What else the map holds may fail alike.
+            # Other values of the map may fail in the same way.
             value = {key: value[key]}
         elif name:
             key = name
@@ -50,13 +51,11 @@ def explained(
 
 
 def kind_at(kind: Any, path: str) -> Any:
-    """The kind of value that stands at this path within a value of this kind, where there is one;
-    None where such a value has no such place.
-    """
+    """The type at this path within a value of this type; None if there is no such path."""
     for name, _ in _HERE.findall(path):
         kind = _without_none(kind)
         if not name:
-            # The values of a list, or of a map by its keys.
+            # The values of a list, or of a map.
             kind = (typing.get_args(kind) or (None,))[-1]
         elif _is(kind, msgspec.Struct):
             fields = msgspec.structs.fields(kind)
@@ -67,13 +66,13 @@ def kind_at(kind: Any, path: str) -> Any:
 
 
 def words_at(kind: Any, path: str) -> list[str]:
-    """The words that may stand at this path within a value of this kind; empty for any others."""
+    """The allowed words at this path within a value of this type; empty if it is no enumeration."""
     found = kind_at(kind, path)
     return [each.value for each in found] if _is(found, StrEnum) else []
 
 
 def _without_none(kind: Any) -> Any:
-    """Return X for `X | None`, None for a union of more, and any other kind as it is."""
+    """Return X for `X | None`, None for a larger union, and other types unchanged."""
     if typing.get_origin(kind) not in (types.UnionType, typing.Union):
         return kind
     some = [each for each in typing.get_args(kind) if each is not type(None)]
@@ -90,7 +89,7 @@ def _first_wrong(
     decode: Callable[[Any], object],
     wrong: str,
 ) -> str:
-    """The first key that fails, or whose value fails, as the whole map did."""
+    """The first key that fails, or whose value fails, with the same error as the whole map."""
     for key, value in found.items():
         try:
             decode(rebuild({key: value}))
@@ -105,7 +104,7 @@ def _itself(part: Any) -> Any:
 
 
 def _within(rebuild: Callable[[Any], Any], holder: Any, key: Any) -> Callable[[Any], Any]:
-    """The whole again, with another part at this key of its holder."""
+    """Rebuilds the whole with another part at this key of its holder."""
 
     def whole(part: Any) -> Any:
         if isinstance(holder, list):

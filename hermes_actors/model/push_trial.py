@@ -1,4 +1,4 @@
-"""The result of pushing one made-up message: the requests and their answers, secrets masked."""
+"""The result of test-pushing one message: the requests and their answers, with secrets masked."""
 
 from msgspec import Struct
 
@@ -7,7 +7,7 @@ Shown = tuple[tuple[str, str], ...]
 
 
 class TrialRequest(Struct, frozen=True, rename="camel"):
-    """The request as it was made; `body` is the beginning of its body as text."""
+    """The request as it was sent; `body` is the beginning of its body as text."""
 
     method: str
     url: str
@@ -17,7 +17,7 @@ class TrialRequest(Struct, frozen=True, rename="camel"):
 
 
 class TrialAnswer(Struct, frozen=True, rename="camel"):
-    """The answer; `body` is the beginning of its body as text, `body_bytes` what was read of it."""
+    """The answer; `body` is the beginning of its body as text, `body_bytes` the size read."""
 
     status: int
     headers: Shown
@@ -26,8 +26,8 @@ class TrialAnswer(Struct, frozen=True, rename="camel"):
 
 
 class TrialPush(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One push, to one recipient. `answer` is None where there was none in time, and `outcome` says
-    why; `took_ms` is the time until that was known.
+    """One push to one recipient. `answer` is None if there was none in time, and `outcome` says
+    why; `took_ms` is the time until then.
     """
 
     request: TrialRequest
@@ -37,7 +37,7 @@ class TrialPush(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class PushTrial(Struct, frozen=True, rename="camel"):
-    """The result of a trial: `outcome` in words, and the pushes, one for each recipient."""
+    """The result of a trial: `outcome` as text, and the pushes, one for each recipient."""
 
     is_delivered: bool
     outcome: str

@@ -1,4 +1,4 @@
-"""The records of a log: what is appended, and where it lies once it is stored."""
+"""The records of a log: before they are appended, and as stored."""
 
 from typing import NewType
 
@@ -10,7 +10,7 @@ Headers = tuple[tuple[str, bytes], ...]
 
 
 class Record(Struct, frozen=True, gc=False):
-    """A record to append. `timestamp_ms` is the time of reception, Unix epoch."""
+    """A record to append. `timestamp_ms` is when the message was received (Unix epoch)."""
 
     key: bytes | None
     value: bytes
@@ -19,7 +19,7 @@ class Record(Struct, frozen=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that count against batch and memory bounds: payload, key and headers."""
+        """The size that counts against batch and memory bounds: value, key and headers."""
         size = len(self.value) + (len(self.key) if self.key else 0)
         for name, value in self.headers:
             size += len(name) + len(value)
@@ -27,8 +27,8 @@ class Record(Struct, frozen=True, gc=False):
 
 
 class StoredRecord(Struct, frozen=True, gc=False):
-    """A record and where it lies. `timestamp_ms` is the log's: never below its predecessor's
-    where the topic stamps by log-append time.
+    """A record and its place. `timestamp_ms` is the log's; it never goes back if the topic stamps
+    by log-append time.
     """
 
     partition: int
@@ -40,7 +40,7 @@ class StoredRecord(Struct, frozen=True, gc=False):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that count against batch and memory bounds: payload, key and headers."""
+        """The size that counts against batch and memory bounds: value, key and headers."""
         size = len(self.value) + (len(self.key) if self.key else 0)
         for name, value in self.headers:
             size += len(name) + len(value)

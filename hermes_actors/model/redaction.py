@@ -1,4 +1,4 @@
-"""How a value that holds a secret looks in a log, a crash report or an assertion: without it."""
+"""Shows values that hold secrets without the secrets, in logs, crash reports and assertions."""
 
 import re
 from typing import Any
@@ -8,48 +8,49 @@ from msgspec import Struct
 
 HIDDEN = "***"
 MASK = "******"
-"""Shown in place of a secret by the management API; sent back, it means the one that is there."""
-# To the last "@": a password may hold one, or a slash, that nobody has escaped.
+"""Replaces a secret in the management API; if a client sends it back, the secret is kept."""
+# Up to the last "@": a password may contain one, or a slash, unescaped.
 _USER_INFO = re.compile(r"//\S*@")
 _USER_INFO_WITHIN = re.compile(r"//.*@")
 _QUERY = re.compile(r"(://[^\s?]*)\?\S*")
 _CREDENTIALS = re.compile(r"\b(basic|bearer|digest)\s+\S+", re.IGNORECASE)
-# Words by which headers that hold a secret are called: too many are better than too few.
+# Words in names of headers that may hold a secret; too many matches are better than too few.
 _SECRET_HEADER = re.compile(
     r"authorization|authentication|cookie|credential|key|passw|passphrase|pwd|secret|session"
     r"|signature|token|jwt|(?:^|[-_.])(?:auth|pass|sid)(?:$|[-_.])",
     re.IGNORECASE,
 )
 
-# Of bodies of the metadata: of OAuth, of signing, and a map of which only a plug-in knows more.
+# In metadata bodies: secrets of OAuth and signing, and a map that only a plug-in understands.
 _SECRET_FIELDS = frozenset(
     {"password", "clientSecret", "secrets", "endpointAddressResolverMetadata"}
 )
 
 
 def is_secret_header(name: str) -> bool:
-    """True for a request header whose name says that it may hold a secret."""
+    """True if a request header may hold a secret, by its name."""
     return _SECRET_HEADER.search(name) is not None
 
 
 def without_user_info(url: str) -> str:
-    """The URL, or what resembles one, without user and password."""
+    """Remove user and password from a URL, or a text that resembles one."""
     return _USER_INFO.sub(f"//{HIDDEN}@", url)
 
 
 def without_secrets(text: str, characters_max: int = 300) -> str:
-    """Somebody else's text for people, shortened and on one line: no user and password of a URL, no
-    query, which may hold a token, and no credentials of an Authorization header.
+    """Make a foreign text safe for people: shortened, on one line, without user and password of a
+    URL, without its query (which may hold a token), and without credentials of an Authorization
+    header.
     """
     text = " ".join(text[: 4 * characters_max].split())
-    # A password may hold a space that nobody has escaped.
+    # A password may contain an unescaped space.
     text = _USER_INFO_WITHIN.sub(f"//{HIDDEN}@", text)
     text = _QUERY.sub(rf"\1?{HIDDEN}", text)
     return _CREDENTIALS.sub(rf"\1 {HIDDEN}", text)[:characters_max]
 
 
 def without_secret_fields(value: Any) -> Any:
-    """What JSON holds, with masks for secrets: in their fields, in fixed headers, in URLs."""
+    """Return the JSON value with masks for its secrets: in fields, fixed headers and URLs."""
     if isinstance(value, dict):
         has_secret = is_secret_header(str(value.get("name")))
         return {
@@ -66,12 +67,12 @@ def without_secret_fields(value: Any) -> Any:
 
 
 def hidden_bytes(content: bytes | None) -> str:
-    """How long it is, and no more."""
+    """Show only the length."""
     return "None" if content is None else f"<{len(content)} bytes>"
 
 
 def redacted(value: Struct, /, **instead: str) -> str:
-    """The struct's repr, with these texts in place of its fields of those names."""
+    """The struct's repr, with these texts in place of the fields of those names."""
     shown = [
         f"{name}={instead[name] if name in instead else repr(getattr(value, name))}"
         for name in (each.name for each in msgspec.structs.fields(value))

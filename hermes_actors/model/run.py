@@ -1,7 +1,6 @@
-"""A run of records that differ in key, value and id only: what a batch publish hands to a log.
+"""A run of records that differ only in key, value and id: what a batch publish hands to a log.
 
-A log that takes it for a sequence of records is right; one that takes it by its columns does
-without an object for each message.
+A log may treat it as a sequence of records. Using its columns avoids an object for each message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,16 +10,16 @@ from hermes_actors.model.record import Record
 
 ID_HEADER = "id"
 ID_BYTES = 36
-"""A UUID in its usual text."""
+"""The length of a UUID as text."""
 
 RecordHeaders = tuple[tuple[str, bytes], ...]
 
 
 class RecordRun(Sequence[Record]):
-    """Records in columns: `values` and `ids` (UUIDs in ASCII) are as long as each other.
+    """Records in columns: `values` and `ids` (UUIDs in ASCII) have the same length.
 
-    `keys` is one key (or None) for all, or one for each. Each record's headers are its id, then
-    `headers`. `timestamp_ms` is that of all.
+    `keys` is one key (or None) for all, or a key for each. A record's headers are its id and
+    `headers`. All share `timestamp_ms`.
     """
 
     __slots__ = ("headers", "ids", "keys", "timestamp_ms", "values")
@@ -83,7 +82,7 @@ class RecordRun(Sequence[Record]):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that count against bounds: the records' `size_bytes` together."""
+        """The total `size_bytes` of the records."""
         keys = self.keys
         size = len(self) * self._common_bytes() + sum(map(len, self.values))
         if keys is None or isinstance(keys, bytes):
@@ -92,7 +91,7 @@ class RecordRun(Sequence[Record]):
 
     @property
     def largest_bytes(self) -> int:
-        """`size_bytes` of its largest record."""
+        """The `size_bytes` of its largest record."""
         keys = self.keys
         common = self._common_bytes()
         if keys is None or isinstance(keys, bytes):
@@ -101,7 +100,7 @@ class RecordRun(Sequence[Record]):
         return common + max(sizes, default=0)
 
     def _common_bytes(self) -> int:
-        """Give the bytes of one record's key, id and headers, as far as all have the same."""
+        """Return the size of the parts of a record that are the same for all."""
         common = len(ID_HEADER) + ID_BYTES
         for name, value in self.headers:
             common += len(name) + len(value)
@@ -110,7 +109,7 @@ class RecordRun(Sequence[Record]):
 
 
 def size_of(batch: Sequence[Record]) -> int:
-    """Give the bytes of a batch that count against bounds: its records' `size_bytes` together."""
+    """Return the total `size_bytes` of a batch."""
     if isinstance(batch, RecordRun):
         return batch.size_bytes
     return sum([record.size_bytes for record in batch])

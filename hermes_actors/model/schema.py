@@ -1,4 +1,4 @@
-"""A schema of messages, its id, and how a subject's versions must agree."""
+"""A schema of messages, its id, and how a subject's versions must be compatible."""
 
 import hashlib
 from enum import StrEnum
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 SCHEMA_BYTES_MAX = 262_144
-"""The largest schema that is taken, in bytes of UTF-8."""
+"""Maximum size of a schema in bytes of UTF-8."""
 
 _ID_MAX = 2**31 - 1
 _PARTS = frozenset({"type", "items", "values", "fields"})
@@ -18,17 +18,18 @@ _HINTS = frozenset({"__fastavro_parsed", "__named_schemas"})
 
 
 class SchemaKind(StrEnum):
-    """The languages that schemas are written in, by the names of Confluent's registry."""
+    """The schema languages, with the names in Confluent's registry."""
 
     JSON = "JSON"
     AVRO = "AVRO"
 
 
 class Compatibility(StrEnum):
-    """The duty of a new version of a subject to the older ones, as in Confluent's registry.
+    """How a new version of a subject must be compatible with older ones, as in Confluent's
+    registry.
 
-    BACKWARD: read what the last version wrote. FORWARD: be read by the last version. FULL: both.
-    The transitive levels compare with all versions, not with the last one alone.
+    BACKWARD: it can read what the last version wrote. FORWARD: the last version can read what it
+    writes. FULL: both. The transitive levels compare with all versions, not just the last.
     """
 
     NONE = "NONE"
@@ -47,14 +48,14 @@ class Schema(Struct, frozen=True):
     text: str
 
     def is_same_as(self, other: "Schema") -> bool:
-        """True when both say the same; see `canonical`."""
+        """True if both schemas have the same meaning; see `canonical`."""
         return self.kind is other.kind and canonical(self) == canonical(other)
 
 
 class WriterSchema(Struct, frozen=True):
-    """The schema that a stored message is written with: its version of the topic's subject, and its
-    id; 0 for one that a foreign record does not say. `is_framed`: the body begins with the five
-    bytes of Confluent's framing, a zero and the id.
+    """The schema of a stored message: its version of the topic's subject, and its id; 0 if a
+    foreign record does not name it. `is_framed`: the body begins with the five bytes of Confluent's
+    framing, a zero and the id.
     """
 
     version: int
@@ -66,23 +67,23 @@ FRAME_BYTES = 5
 
 
 def framed(schema_id: int, body: bytes) -> bytes:
-    """A body in Avro with Confluent's framing before it: a zero, and the id of its schema."""
+    """Put Confluent's framing before an Avro body: a zero, and the schema's id."""
     return b"\0" + schema_id.to_bytes(FRAME_BYTES - 1, "big") + body
 
 
 def framed_id(body: bytes) -> int | None:
-    """The id in Confluent's framing; None where the body does not begin with one."""
+    """The id in Confluent's framing; None if the body does not begin with one."""
     if len(body) < FRAME_BYTES or body[0] != 0:
         return None
     return int.from_bytes(body[1:FRAME_BYTES], "big")
 
 
 def schema_id(schema: Schema, attempt: int = 0) -> int:
-    """Give the id of a schema: from 1 to 2³¹ - 1, the same in every datacentre.
+    """Return the id of a schema: from 1 to 2³¹ - 1, the same in every datacentre.
 
-    Drawn from what the schema says, so that datacentres need not agree before they give one out.
-    Two schemas may draw the same id, some one pair of 65,000 schemas: then the later one takes that
-    of its next `attempt`.
+    It is a hash of the schema's meaning, so datacentres need not agree before they assign one. Two
+    schemas may get the same id (likely for one pair among 65,000 schemas); the later one then uses
+    the next `attempt`.
     """
     digest = hashlib.sha256(f"{schema.kind} {attempt} ".encode() + canonical(schema))
     return int.from_bytes(digest.digest()[:8], "big") % _ID_MAX + 1
@@ -90,9 +91,9 @@ def schema_id(schema: Schema, attempt: int = 0) -> int:
 
 @lru_cache(maxsize=256)
 def canonical(schema: Schema) -> bytes:
-    """What a schema says: without white space, its attributes sorted, and of Avro with full names
-    and short primitive types, as in Avro's parsing canonical form. Defaults, aliases, documentation
-    and logical types stay: a schema that changes them is another version.
+    """The meaning of a schema as bytes: without white space, with sorted attributes, and for Avro
+    with full names and short primitive types, as in Avro's parsing canonical form. Defaults,
+    aliases, documentation and logical types are kept: a change of them makes another version.
     """
     try:
         raw = msgspec.json.decode(schema.text)

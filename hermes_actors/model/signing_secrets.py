@@ -1,7 +1,7 @@
-"""Secrets for signing requests, as Standard Webhooks 1.0 writes them; no error shows one.
+"""Secrets for signing requests, in the format of Standard Webhooks 1.0; errors never show them.
 
-`whsec_` and Base64 of 24 to 64 bytes is a key for HMAC-SHA256; `whsk_` and Base64 of 32 bytes (or
-64, the public key behind them) a private key for Ed25519.
+`whsec_` and Base64 of 24 to 64 bytes is a key for HMAC-SHA256. `whsk_` and Base64 of 32 bytes (or
+64, with the public key after them) is a private key for Ed25519.
 """
 
 import base64
@@ -16,7 +16,7 @@ from hermes_actors.model.redaction import HIDDEN, redacted
 from hermes_actors.runtime.clock import IdSource
 
 SECRETS_MAX = 5
-"""The most secrets that one subscription signs with."""
+"""Maximum number of secrets of one subscription."""
 
 HMAC_PREFIX = "whsec_"
 ED25519_PREFIX = "whsk_"
@@ -25,14 +25,14 @@ _ED25519_SEED_BYTES = 32
 
 
 class SigningScheme(StrEnum):
-    """The scheme of a signature; the value is what stands before it."""
+    """The signature schemes; the value is the prefix of a signature."""
 
     HMAC_SHA256 = "v1"
     ED25519 = "v1a"
 
 
 class SigningKey(Struct, frozen=True):
-    """A secret that has been read. `key` is HMAC's key, or Ed25519's seed of 32 bytes."""
+    """A parsed secret. `key` is the HMAC key, or the Ed25519 seed of 32 bytes."""
 
     scheme: SigningScheme
     key: bytes
@@ -42,11 +42,11 @@ class SigningKey(Struct, frozen=True):
 
 
 class BadSecret(ValueError):
-    """A secret that cannot be used; the message says why, without the secret."""
+    """The secret cannot be used; the message says why, without the secret."""
 
 
 def parse_secret(secret: str) -> SigningKey:
-    """The key in a secret. Raises BadSecret."""
+    """Parse a secret. Raises BadSecret."""
     if secret.startswith(HMAC_PREFIX):
         key = _decoded(secret[len(HMAC_PREFIX) :])
         low, high = _HMAC_BYTES
@@ -62,7 +62,7 @@ def parse_secret(secret: str) -> SigningKey:
 
 
 def signing_violations(path: str, secrets: Iterable[str]) -> Iterator[str]:
-    """Give what is wrong with a signing policy's secrets, each by its place."""
+    """Yield what is wrong with a signing policy's secrets, each with its path."""
     listed = list(secrets)
     if not 1 <= len(listed) <= SECRETS_MAX:
         yield f"{path} size must be between 1 and {SECRETS_MAX}; to sign no more, set signing null"
@@ -76,13 +76,13 @@ def signing_violations(path: str, secrets: Iterable[str]) -> Iterator[str]:
 
 
 def hmac_secret(key: bytes) -> str:
-    """The secret that holds this key."""
+    """The secret for this key."""
     return HMAC_PREFIX + base64.b64encode(key).decode("ascii")
 
 
 def new_hmac_secret(ids: IdSource) -> str:
     """Make a random secret for HMAC."""
-    # Two ids hold 244 random bits.
+    # Two ids contain 244 random bits.
     entropy = ids.message_id() + ids.message_id()
     return hmac_secret(hashlib.sha256(entropy.encode()).digest())
 
@@ -92,5 +92,5 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     # ValueError: characters beyond ASCII.
     except (binascii.Error, ValueError):
-        # Said anew: the library's own text might repeat a part of the secret.
+        # Do not chain: the library's message might contain a part of the secret.
         raise BadSecret("is not Base64 behind its prefix") from None

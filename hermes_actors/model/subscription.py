@@ -1,4 +1,6 @@
-"""A subscription as Hermes shows it: field names, defaults and JSON shape are the wire's."""
+"""A subscription as Hermes shows it; field names, defaults and JSON shape are fixed by the wire
+format.
+"""
 
 from enum import StrEnum
 from typing import Any
@@ -10,7 +12,7 @@ from hermes_actors.model.topic import ContentType, Owner
 
 
 class SubscriptionState(StrEnum):
-    """PENDING until a consumer has started; SUSPENDED by an operator or an owner."""
+    """PENDING until a consumer has started; SUSPENDED by an operator, an owner or the broker."""
 
     PENDING = "PENDING"
     ACTIVE = "ACTIVE"
@@ -18,7 +20,7 @@ class SubscriptionState(StrEnum):
 
 
 class DeliveryType(StrEnum):
-    """One message for each request, or whole batches."""
+    """One message per request, or batches."""
 
     SERIAL = "SERIAL"
     BATCH = "BATCH"
@@ -32,7 +34,7 @@ class DeliveryMode(StrEnum):
 
 
 class TrackingMode(StrEnum):
-    """Which deliveries leave a trace."""
+    """Which deliveries are tracked."""
 
     ALL = "trackingAll"
     DISCARDED_ONLY = "discardedOnly"
@@ -40,25 +42,26 @@ class TrackingMode(StrEnum):
 
 
 class TtlFrom(StrEnum):
-    """From when a message's time to live counts: since it was read here, or since publication."""
+    """When a message's time to live begins: when it is read here, or when it was published."""
 
     READING = "READING"
     PUBLICATION = "PUBLICATION"
 
 
 class BatchBody(StrEnum):
-    """The kind of elements in a batch's JSON array: Hermes' envelopes, or the bare messages."""
+    """The elements of a batch's JSON array: Hermes' envelopes, or the bare messages."""
 
     ENVELOPES = "ENVELOPES"
     MESSAGES = "MESSAGES"
 
 
 class SerialPolicy(Struct, frozen=True, rename="camel", kw_only=True):
-    """How messages are pushed one by one. `rate` is in messages a second, for each DC.
+    """How messages are pushed one by one. `rate` is in messages a second, for each datacentre.
 
-    `message_ttl` is in seconds, the others without a unit in their name in milliseconds: the
-    names are the wire's. Beyond Hermes: from `ordered` on. `retry_on` and `discard_on` are HTTP
-    statuses that are tried again, or given up, whatever the other rules say.
+    `message_ttl` is in seconds, other fields without a unit in their names in milliseconds; the
+    names are fixed by the wire format. Fields from `ordered` on are not in Hermes. `retry_on` and
+    `discard_on` are HTTP statuses that are always retried, or always given up, whatever the other
+    rules say.
     """
 
     rate: int = 400
@@ -79,9 +82,9 @@ class SerialPolicy(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class BatchPolicy(Struct, frozen=True, rename="camel", kw_only=True):
-    """How messages are pushed in batches. `message_ttl` in seconds, `batch_volume` in bytes.
+    """How messages are pushed in batches. `message_ttl` is in seconds, `batch_volume` in bytes.
 
-    Beyond Hermes: from `message_rate` on, which is in messages a second, None for no limit.
+    Fields from `message_rate` on are not in Hermes; it is in messages a second, None for no limit.
     """
 
     message_ttl: int = 60
@@ -111,7 +114,7 @@ class Header(Struct, frozen=True):
 
 
 class Filter(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """One condition on a message; all of a subscription's must hold."""
+    """One condition on a message; all conditions of a subscription must hold."""
 
     type: str
     matcher: str
@@ -121,7 +124,7 @@ class Filter(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=Tr
 
 
 class OAuthPolicy(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """How a token for the endpoint is obtained. `password` is a secret."""
+    """How to get a token for the endpoint. `password` is a secret."""
 
     grant_type: str
     provider_name: str
@@ -134,9 +137,9 @@ class OAuthPolicy(Struct, frozen=True, rename="camel", kw_only=True, omit_defaul
 
 
 class SigningPolicy(Struct, frozen=True, rename="camel"):
-    """Requests are signed as Standard Webhooks has it: once with each secret, the newest first.
+    """Requests are signed according to Standard Webhooks: once with each secret, newest first.
 
-    A secret is `whsec_` and Base64 of 24 to 64 bytes. Two of them while keys are rotated.
+    `signing_secrets` says how a secret is written. While keys are rotated there are two.
     """
 
     secrets: list[str] = field(default_factory=list)
@@ -146,21 +149,21 @@ class SigningPolicy(Struct, frozen=True, rename="camel"):
 
 
 class MonitoringDetails(Struct, frozen=True):
-    """How much it matters when the subscription is unhealthy."""
+    """How important it is when the subscription is unhealthy."""
 
     severity: str = "NON_IMPORTANT"
     reaction: str = ""
 
 
 class MessageProcessingMetrics(Struct, frozen=True, rename="camel"):
-    """Optional histogram of processing times."""
+    """An optional histogram of processing times."""
 
     enabled: bool = False
     thresholds_milliseconds: list[int] = field(default_factory=list)
 
 
 class MetricsConfig(Struct, frozen=True, rename="camel"):
-    """Which optional metrics a subscription wants."""
+    """The optional metrics of a subscription."""
 
     message_processing: MessageProcessingMetrics = field(default_factory=MessageProcessingMetrics)
 
@@ -168,7 +171,7 @@ class MetricsConfig(Struct, frozen=True, rename="camel"):
 class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
     """A subscription. `created_at` and `modified_at` are epoch seconds, set by the broker.
 
-    Beyond Hermes: the last three. Shown only where they differ from their defaults.
+    The last three fields are not in Hermes. They are shown only if they differ from their defaults.
     """
 
     topic_name: str
@@ -221,4 +224,4 @@ BEYOND_HERMES: dict[type[Struct], tuple[str, ...]] = {
     ),
     Subscription: ("dead_letters_enabled", "signing", "cloud_events_enabled"),
 }
-"""The fields that Hermes does not know; its clients see them only where they are used."""
+"""Fields that Hermes does not have; clients see them only if they are used."""

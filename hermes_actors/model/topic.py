@@ -1,4 +1,4 @@
-"""A topic as Hermes shows it: field names, defaults and JSON shape are the wire's."""
+"""A topic as Hermes shows it; field names, defaults and JSON shape are fixed by the wire format."""
 
 from enum import StrEnum
 
@@ -14,19 +14,19 @@ class Ack(StrEnum):
 
     @property
     def waits_for_replicas(self) -> bool:
-        """True if the leader alone does not suffice; all that treats ack levels apart asks this."""
+        """True if the leader alone does not suffice."""
         return self is Ack.ALL
 
 
 class ContentType(StrEnum):
-    """The content type that a topic stores, or that a subscription takes."""
+    """The content type that a topic stores, or that a subscription gets."""
 
     JSON = "JSON"
     AVRO = "AVRO"
 
 
 class RetentionUnit(StrEnum):
-    """The units a retention time may be given in."""
+    """Units of a retention time."""
 
     SECONDS = "SECONDS"
     MINUTES = "MINUTES"
@@ -69,7 +69,9 @@ class RetentionTime(Struct, frozen=True, rename="camel"):
 
 
 class ChaosPolicy(Struct, frozen=True, rename="camel"):
-    """One experiment: probability in percent, a delay range in ms, and whether the send fails."""
+    """One experiment: probability in percent, a range of delays in ms, and whether the append
+    fails.
+    """
 
     probability: int = 0
     delay_from: int = 0
@@ -78,7 +80,7 @@ class ChaosPolicy(Struct, frozen=True, rename="camel"):
 
 
 class Chaos(Struct, frozen=True, rename="camel", omit_defaults=False):
-    """The chaos experiments of a topic. `global_policy` is left out of JSON when there is none."""
+    """The chaos experiments of a topic. `global_policy` is left out of JSON if there is none."""
 
     mode: ChaosMode = ChaosMode.DISABLED
     global_policy: ChaosPolicy | None = None
@@ -86,9 +88,7 @@ class Chaos(Struct, frozen=True, rename="camel", omit_defaults=False):
 
 
 class PublishingAuth(Struct, frozen=True, rename="camel"):
-    """The publishers that a topic allows. An object that is there with a boolean missing means
-    false.
-    """
+    """The publishers that a topic allows. In a given object, a missing boolean means false."""
 
     publishers: list[str] = field(default_factory=list)
     enabled: bool = False

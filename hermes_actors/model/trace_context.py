@@ -1,12 +1,12 @@
-"""W3C Trace Context: what of a request's `traceparent` and `tracestate` is carried on. Pure."""
+"""W3C Trace Context: the parts of `traceparent` and `tracestate` that are forwarded. Pure."""
 
 import re
 
 TRACESTATE_CHARACTERS_MAX = 512
 TRACESTATE_MEMBERS_MAX = 32
 
-# 3.2: what does not look like it is ignored, as the recommendation asks. A later version may have
-# more behind the flags, and is read like the first one.
+# 3.2: invalid values are ignored, as the recommendation asks. A later version may have more after
+# the flags, and is read like the first one.
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?"
 )
@@ -21,8 +21,8 @@ _MEMBER = re.compile(
 
 
 class TraceContext:
-    """The trace that a message belongs to: the values of its `traceparent`, and of its `tracestate`
-    or "".
+    """The trace context of a message: its `traceparent` and `tracestate`; the latter may be
+    empty.
     """
 
     __slots__ = ("traceparent", "tracestate")
@@ -33,16 +33,14 @@ class TraceContext:
 
 
 def is_traceparent(text: str) -> bool:
-    """True for the value of a `traceparent` header that names a trace and a span."""
+    """True for a valid `traceparent` header, which names a trace and a span."""
     if len(text) > _TRACEPARENT_CHARACTERS_MAX or _TRACEPARENT.fullmatch(text) is None:
         return False
     return len(text) == _FIRST_VERSION_CHARACTERS or not text.startswith(_FIRST_VERSION)
 
 
 def clean_tracestate(text: str) -> str:
-    """Return the value of a `tracestate` header as it is carried on; "" for one that is too long or
-    not well formed, which is left out whole.
-    """
+    """The `tracestate` header to forward. Empty string if it is too long or not well formed."""
     if not text or len(text) > TRACESTATE_CHARACTERS_MAX:
         return ""
     members = [each for raw in text.split(",") if (each := raw.strip(" \t"))]
@@ -55,8 +53,8 @@ def clean_tracestate(text: str) -> str:
 
 
 def is_sampled(traceparent: str) -> bool:
-    """True if whoever wrote this `traceparent` records the trace; False for ""."""
-    # The flags are the two digits behind the third dash; the last bit of them says it.
+    """True if the sender of this `traceparent` records the trace; False for an empty string."""
+    # The flags are the two digits after the third dash; their last bit means sampled.
     return traceparent[54:55] in _ODD
 
 

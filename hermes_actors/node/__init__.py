@@ -1,4 +1,4 @@
-"""One node: the composition root and the parts that it puts together."""
+"""One node: the composition root, and the parts that it assembles."""
 
 from hermes_actors.node.environment import NodeEnvironment, SenderOf
 from hermes_actors.node.root import open_node

@@ -1,4 +1,4 @@
-"""The balancers as a node shows them: to management, and to Prometheus."""
+"""The balancer's state for management and for Prometheus."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,7 +19,9 @@ from hermes_actors.runtime.turns import in_turns
 
 
 def follow_coordinations(node: Node, environment: NodeEnvironment) -> Mapping[str, Coordination]:
-    """Follow the other datacentres' coordination too; by datacentre, the own one among them."""
+    """Follow the other datacentres' coordination logs, too. Returns all of them by datacentre,
+    including the own one.
+    """
     assert node.coordination is not None, "management follows its datacentre's coordination"
     followed = {node.config.dc: node.coordination}
 
@@ -39,8 +41,8 @@ def follow_coordinations(node: Node, environment: NodeEnvironment) -> Mapping[st
 
 
 async def propose_plan(node: Node) -> tuple[Assignment, ...]:
-    """The changes that a leader which began now would make in the node's datacentre; nothing is
-    changed. Raises Unavailable while nobody can plan.
+    """Return the changes that a new leader would make in the node's datacentre, without making
+    them. Raises Unavailable if planning is not possible yet.
     """
     coordination, metadata = node.coordination, node.metadata
     assert coordination is not None, "nothing is planned without it"
@@ -54,7 +56,7 @@ async def propose_plan(node: Node) -> tuple[Assignment, ...]:
 
 @asynccontextmanager
 async def open_meter(node: Node) -> AsyncIterator[None]:
-    """Measure the datacentre's coordination for the length of the block."""
+    """Measure the datacentre's coordination during the block."""
     coordination, catalog = node.coordination, node.metadata.catalog
     assert coordination is not None, "there is nothing to measure without it"
     balancer = node.config.consumers.balancer
@@ -68,7 +70,7 @@ async def open_meter(node: Node) -> AsyncIterator[None]:
     if "consumers" in node.config.roles:
         meter.own_metrics(metrics, lambda: "" if node.presence is None else node.presence.boot)
     node.metrics.append(metrics)
-    # The same one after a failure: it goes on counting.
+    # The same object after a failure, so that it continues counting.
     node.control.start_task("balancer meter", meter.run)
     yield
     await node.control.stop("balancer meter")

@@ -1,4 +1,4 @@
-"""The delivering part of a node: senders, and the agent that keeps the consumers."""
+"""The consuming part of a node: senders, and the agent that runs the consumers."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -35,13 +35,13 @@ _COMMIT_GRACE_S = 5.0
 
 @asynccontextmanager
 async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Deliver for the length of the block; what is under way at its end is settled."""
+    """Deliver during the block; at its end, messages in flight are settled."""
     config = node.config
     metrics = Metrics("hermes_consumers", environment.clock.monotonic_s, DELIVERING)
     node.metrics.append(metrics)
 
     def suspend(live: LiveSubscription, reason: str) -> None:
-        # Without an agent the consumer ends, and its successor finds out the same.
+        # Without an agent the consumer ends, and the next one will notice the same.
         if node.agent is not None:
             node.agent.suspend(live, reason)
 
@@ -103,8 +103,8 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
             return node.agent
 
         def counted() -> list[LiveSubscription]:
-            """Return the subscriptions whose letters this node counts: of several owners one alone
-            does.
+            """Return the subscriptions whose letters this node counts; among several owners only
+            one does.
             """
             agent, known = node.agent, node.metadata.catalog.subscriptions
             names = [] if agent is None else filter(agent.has_first, agent.subscriptions())
@@ -113,13 +113,13 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
         _count_workload(metrics, node, part)
         counts = node.open_letters = OpenCounts(environment.log, counted)
 
-        # The same one after a failure: it keeps what it was told of.
+        # The same object after a failure, so that it keeps its state.
         node.control.start_task("resting", resting.run)
         node.control.start_task("redrives", redrives.run)
         node.control.start_task("open letters", counts.run)
         node.control.start_task("agent", lambda stop: make().run(stop))
         if resolver is not None:
-            # One that stays broken takes neither the agent nor the node down.
+            # If it stays broken, neither the agent nor the node fails.
             node.control.start_task("resolver", lambda _: resolver.run(), restart=TENANT)
         yield
         node.consumer_parts = None
@@ -127,7 +127,9 @@ async def open_consumers(node: Node, environment: NodeEnvironment) -> AsyncItera
 
 
 def _count_workload(metrics: Metrics, node: Node, part: CoordinationPart) -> None:
-    """Show, as Hermes does, what this node is to deliver and what it does."""
+    """Show, as in Hermes, the subscriptions that this node has been assigned, and those that it
+    runs.
+    """
 
     def running() -> set[str]:
         return set() if node.agent is None else set(node.agent.subscriptions())
@@ -153,7 +155,7 @@ def _count_workload(metrics: Metrics, node: Node, part: CoordinationPart) -> Non
 
 
 def provider_of(node: Node) -> ProviderOf:
-    """Finds providers of OAuth tokens by their names, as they are then."""
+    """Return a function that looks up OAuth providers by name, in the current metadata."""
 
     def find(name: str) -> OAuthProvider | None:
         live = node.metadata.catalog.oauth_providers.get(name)
@@ -163,6 +165,6 @@ def provider_of(node: Node) -> ProviderOf:
 
 
 def names_of(clock: Clock, config: RecipientsConfig) -> Resolver:
-    """Return the look-up of hosts for subscriptions that push to all addresses of a host."""
+    """Return the resolver for subscriptions that push to all addresses of a host."""
     post = trio.lowlevel.current_trio_token().run_sync_soon
     return Resolver(post, clock.monotonic_s, kept_s=config.dns_ttl_ms / 1_000)

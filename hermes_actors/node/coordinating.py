@@ -1,5 +1,5 @@
-"""The coordinating part of a node: it follows its datacentre's coordination log, and if it consumes
-it takes part: it is heard of, it leads when no other does, and owns what it is granted.
+"""The coordinating part of a node. It follows its datacentre's coordination log. A consuming node
+also takes part: it sends heartbeats, leads if no other node does, and owns what it is granted.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -37,13 +37,13 @@ class CoordinationPart(Struct, frozen=True):
 
 @asynccontextmanager
 async def open_coordination(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Follow the coordination log for the length of the block."""
+    """Follow the coordination log during the block."""
     coordination = node.coordination = Coordination(environment.log)
     rng = environment.split_rng()
 
     async def follow(stop: trio.Event) -> None:
         async def follow_own() -> None:
-            # It makes a topic: before, the log must be known to be this datacentre's.
+            # The reader creates a topic, so first the log must be known to be this datacentre's.
             await node.metadata.wait_own()
             await CoordinationReader(coordination, clock=environment.clock, rng=rng).run(stop)
 
@@ -58,17 +58,17 @@ async def open_coordination(node: Node, environment: NodeEnvironment) -> AsyncIt
 async def open_part(
     node: Node, environment: NodeEnvironment, loads: Callable[[], NodeLoads]
 ) -> AsyncIterator[CoordinationPart]:
-    """Take part for the length of the block; at its end the node leaves, and others take over."""
+    """Take part during the block; at its end the node leaves, and other nodes take over."""
     config, clock, control = node.config, environment.clock, node.control
     coordination = node.coordination
-    assert coordination is not None, "it is followed before"
+    assert coordination is not None, "open_coordination comes first"
     presence = node.presence = Presence()
     releases = Releases(coordination, clock)
     balancer = config.consumers.balancer
     planner = WorkloadPlanner(
         settings_of(balancer), lambda name: rate_of(node.metadata.catalog, name)
     )
-    # The same ones after a failure: they keep what was looked up, and what has to be released.
+    # The same objects after a failure: they keep what was looked up, and the pending releases.
     workloads = Workloads(node.metadata, coordination, presence)
     leader = Leader(
         coordination,
@@ -81,7 +81,7 @@ async def open_part(
         balance_interval_s=balancer.interval_ms / 1_000,
     )
     workloads.on_change = leader.plan_soon
-    # It backs off for ever: a leader that fails must not end one node after the other.
+    # It backs off without end: a leader that fails must not end one node after another.
     control.start_task("leader", leader.run, restart=TENANT)
     control.start_task("workloads", workloads.run)
     control.start_task("releases", releases.run)
@@ -104,7 +104,7 @@ async def open_part(
 
 
 def settings_of(config: BalancerConfig) -> PlannerSettings:
-    """Return the planner's settings."""
+    """Translate the configuration into the planner's settings."""
     return PlannerSettings(
         owners_default=config.consumers_per_subscription,
         tasks_max=config.tasks_per_node_max,
@@ -113,7 +113,7 @@ def settings_of(config: BalancerConfig) -> PlannerSettings:
 
 
 def rate_of(catalog: Catalog, name: str) -> float:
-    """A subscription's maximum rate, in messages a second; 0 when it has none."""
+    """A subscription's maximum rate in messages a second; 0 if it has none."""
     live = catalog.subscriptions.get(name)
     if live is None:
         return 0.0

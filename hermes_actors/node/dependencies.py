@@ -1,4 +1,6 @@
-"""Which of a node's dependencies keep it from being ready. Pure; docs/adr/0022 says why so."""
+"""Decides which dependencies prevent a node from being ready. Pure; docs/adr/0022 gives the
+reasons.
+"""
 
 from collections.abc import Mapping
 
@@ -8,14 +10,15 @@ from hermes_actors.status.dependencies import Dependency
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
-    """How a node's dependencies fare, in words: each says why it does not work, "" when it does.
+    """The state of a node's dependencies. A text says why a dependency does not work; empty string
+    if it does.
 
-    `metadata` is that nothing can be read, `standing_in` that what is read is another datacentre's,
-    `behind` that something of theirs may be missing, for a bounded time, and `lacking` the same
-    when that is over. `log` is that it cannot be used now, `log_lost` that it takes nothing more
-    before the node's next start. `spool` and `coordination` are None where the node has none.
-    `traffic` is what the readiness check of publishing has found. `remote_logs` are the other
-    datacentres', `duties` what the node does beside its work.
+    `metadata`: nothing can be read. `standing_in`: the metadata is another datacentre's. `behind`:
+    changes of other datacentres may be missing, for a limited time; `lacking`: the same after that
+    time. `log`: it cannot be used now; `log_lost`: it stores nothing before the node's next start.
+    `spool` and `coordination` are None if the node has none. `traffic` are the findings of
+    publishing's readiness check. `remote_logs` are the other datacentres' logs, `duties` the node's
+    tasks for its datacentre.
     """
 
     publishes: bool
@@ -35,12 +38,12 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
 
 
 def dependencies_of(facts: NodeFacts) -> list[Dependency]:
-    """The node's dependencies, those first without which it is not ready.
+    """The node's dependencies, the ones needed for readiness first.
 
-    A node that publishes is ready while it can take messages: what its log does not take its spool
-    keeps. Consuming is no traffic that could be sent elsewhere, so coordination counts on nodes
-    that only consume, where readiness tells a rolling update when to go on. Another datacentre
-    never counts: all nodes would leave their load balancer at once.
+    A publishing node is ready while it can accept messages, because its spool keeps what its log
+    does not take. Consuming is not traffic that could go elsewhere, so coordination matters only on
+    nodes that only consume, where readiness paces a rolling update. Another datacentre never
+    matters: otherwise all nodes would leave their load balancer at once.
     """
     is_kept = facts.publishes and facts.spool == ""
     metadata = facts.metadata or facts.standing_in or facts.behind or facts.lacking
@@ -48,7 +51,7 @@ def dependencies_of(facts: NodeFacts) -> list[Dependency]:
         Dependency(
             "metadata",
             metadata,
-            # Shown as needed while it is well; what may be missing counts on some nodes only.
+            # Shown as needed while it works; missing changes matter only on some nodes.
             not metadata
             or bool(facts.metadata)
             or (bool(facts.standing_in) and not is_kept)

@@ -1,4 +1,4 @@
-"""The surroundings of a node: clocks, logs, and what opens its senders and its spool."""
+"""The environment of a node: clocks, logs, and the factories of its senders and its spool."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -26,18 +26,17 @@ SenderOf = Callable[[LiveSubscription], Sender]
 
 @dataclass(frozen=True)
 class NodeEnvironment:
-    """The surroundings of a node.
+    """What a node gets from outside.
 
-    `open_senders` opens what pushes messages, for the life of the node; it is told who finds
-    providers of OAuth tokens by their names, and where to count. `metrics` are shown with
-    the node's own: those of its log. `log_trouble` says why the own log cannot be used now, ""
-    when it can; `remote_trouble` says it of another datacentre's. `lost` says why the own log takes
-    nothing more until the node is started again. `open_spool` opens what keeps messages that no log
-    takes; None: they are refused. `cpu` is what it may use of the machine, `threads` run what would
-    hold its loop up, and `make_pool` makes the workers for what needs a hard limit; `ask_registry`
-    makes what asks an external registry for schemas.
-    `telemetry` says what is traced and pushed.
-    `loop` is how late the loop is that it runs on.
+    `open_senders` opens the senders for the life of the node; its arguments are the look-up of
+    OAuth providers and the metrics to count in. `metrics` (those of the log) are shown with the
+    node's own. `log_trouble` says why the own log cannot be used now (empty string if it can);
+    `remote_trouble` says the same of another datacentre's log. `lost` says why the own log stores
+    nothing until the node is restarted. `open_spool` opens the store for messages that no log
+    takes; None: they are refused. `cpu` measures the CPU, `threads` runs work that would block the
+    loop, and `make_pool` makes the workers for work that needs a hard limit. `ask_registry` makes
+    the client of an external schema registry. `telemetry` says what is traced and pushed. `loop`
+    measures how late the event loop is.
     """
 
     clock: Clock
@@ -59,5 +58,5 @@ class NodeEnvironment:
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     def split_rng(self) -> random.Random:
-        """A separate generator for one part, so that its draws do not shift another part's."""
+        """A separate generator for one part, so that its draws do not affect other parts."""
         return random.Random(self.rng.getrandbits(64))  # noqa: S311 -- jitter, not secrets

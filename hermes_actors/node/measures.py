@@ -1,4 +1,4 @@
-"""The metrics of a node: its loop's own ones, and the tables of all in docs/metrics.md."""
+"""The metrics of a node: those of its loop, and the tables of all metrics in docs/metrics.md."""
 
 from collections.abc import Mapping
 
@@ -37,11 +37,11 @@ PARTS: Mapping[str, Meanings] = {
     "Telemetry": TELEMETRY,
     "Tracking": TRACKING,
 }
-"""All metrics of the product, by the part of a node that they tell of."""
+"""All metrics of the product, by part of a node."""
 
 
 def loop_metrics(watch: LoopWatch) -> Metrics:
-    """How late the loop is that the node runs on."""
+    """The metrics of the node's event loop."""
     metrics = Metrics("hermes_loop", meanings=LOOP)
     metrics.total("stalls", lambda: watch.stalls)
     metrics.total("stalled_seconds", lambda: watch.stalled_s)
@@ -50,7 +50,7 @@ def loop_metrics(watch: LoopWatch) -> Metrics:
 
 
 def tables() -> str:
-    """Return docs/metrics.md's tables: `make metrics` writes them there."""
+    """Return the tables of docs/metrics.md, which `make metrics` writes there."""
     parts = []
     for title, families in PARTS.items():
         rows = [

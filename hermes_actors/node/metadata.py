@@ -1,4 +1,4 @@
-"""A node's part in the metadata: what it folds, and what it does for its whole datacentre."""
+"""The metadata of a node: the logs that it folds, and its tasks for its whole datacentre."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -15,7 +15,7 @@ from hermes_actors.node.environment import NodeEnvironment
 
 
 class _Duty(Protocol):
-    """A task that works for the whole datacentre; `trouble` keeps it from getting on."""
+    """A task for the whole datacentre; `trouble` says why it makes no progress."""
 
     trouble: str
 
@@ -26,9 +26,9 @@ class _Duty(Protocol):
 def start_metadata(
     config: Config, environment: NodeEnvironment, control: Supervisor
 ) -> tuple[Metadata, dict[str, Callable[[], str]]]:
-    """Fold the own metadata log, and the others': to stand in, and to tell what may be deleted.
-
-    With it what this node does for its datacentre, if it is the one: name → what its trouble is.
+    """Fold the own metadata log and those of the other datacentres, which are stand-ins and show
+    what may be deleted. Also start the tasks for the datacentre, if this node is responsible.
+    Returns the own metadata, and by task a function that returns its trouble.
     """
 
     def follow(log: Log, standins: tuple[Metadata, ...]) -> Metadata:

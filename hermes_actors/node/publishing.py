@@ -25,7 +25,7 @@ _ROUTER_GRACE_S = 1.0
 
 @asynccontextmanager
 async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Publish for the length of the block; at its end the waiting messages are sent."""
+    """Publish during the block; at its end the queued messages are sent."""
     metrics = Metrics(
         "hermes_frontend", environment.clock.monotonic_s, {**PUBLISHING, **FALLBACK, **SPOOL}
     )
@@ -97,11 +97,12 @@ async def open_frontend(node: Node, environment: NodeEnvironment) -> AsyncIterat
         try:
             yield
         except Exception:
-            # What it keeps ends with this block: it must not start any of it meanwhile.
+            # The spool and other parts end with this block: the router must not start anything
+            # meanwhile.
             with trio.move_on_after(_ROUTER_GRACE_S, shield=True):
                 await node.control.stop("router")
             raise
-        # Not in a `finally`: a node that is cancelled stops as if it had been killed.
+        # Not in a `finally`: a cancelled node stops as if it had been killed.
         with trio.move_on_after(_STOP_GRACE_S):
             await node.control.stop("router")
             await _stop_all(producers)

@@ -1,4 +1,4 @@
-"""A node tells the others how it fares, and management hears all of them."""
+"""Reports a node's status to the others, and follows all nodes' status for management."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from hermes_actors.status.reporter import StatusReporter
 
 
 def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFold:
-    """Fold what all nodes of all datacentres tell of themselves."""
+    """Fold the status records of all nodes in all datacentres."""
     fold = StatusFold()
 
     def follow(log: Log) -> None:
@@ -36,7 +36,7 @@ def follow_status(environment: NodeEnvironment, control: Supervisor) -> StatusFo
 
 @asynccontextmanager
 async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Report the node's status for the length of the block; the last record says that it leaves."""
+    """Report the node's status during the block; the last record says that it leaves."""
     config = node.config
     identity = NodeIdentity(
         dc=config.dc,
@@ -55,7 +55,7 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
             environment.log,
             collector,
             clock=environment.clock,
-            # Reading the metadata log also shows whether the log is this datacentre's at all.
+            # Until the metadata log has been read, the log may turn out to be another datacentre's.
             may_write=lambda: node.metadata.is_own,
             loop_lag_ms=lambda: 1_000 * environment.loop.lag_s,
         ).run(stop),
@@ -65,7 +65,7 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
 
 
 def _sources(node: Node) -> Sources:
-    """Where the node's figures come from; its parts come and go."""
+    """The sources of the node's figures; its parts may be absent."""
 
     def topics() -> list[str]:
         return [] if node.frontend is None else node.frontend.topics()

@@ -1,37 +1,36 @@
 """The composition root: the supervision tree of one node, read top-down.
 
-`open_node` is a node without sockets (the simulation runs it as it is); `listeners.py` adds the
-sockets. Lifetimes are indentation: what is opened first is closed last.
+`open_node` opens a node without sockets, which the simulation also runs; `listeners.py` adds the
+sockets. Indentation shows lifetimes: what is opened first is closed last.
 
-    control (infrastructure: what stays broken takes the process down)
+    control (infrastructure: a part that stays broken ends the process)
     ├─ registry <dc>          folds each datacentre's metadata log
     ├─ replicator <dc>        copies that datacentre's changes into the own log
-    ├─ reconciler             log topics follow the metadata
-    ├─ status reporter        tells the other nodes how this one fares
-    ├─ status reader <dc>     folds what the nodes of a datacentre tell (management)
-    ├─ workers                run in processes what may take long of schemas and filters
-    ├─ schema registry        asks an external registry for schemas, if there is one
-    ├─ tracking writer <dc>   tells a datacentre's log what became of tracked messages
-    ├─ tracking demand        has that index filled as soon as somebody tracks (management)
-    ├─ tracking reader <dc>   follows what a datacentre tells of them into the index (management)
-    ├─ spool writer           keeps on the disk what no log took
-    ├─ replayer               sends that when a log takes it again
-    ├─ security               reads users and keys again, if somebody is asked who he is
-    ├─ readiness check        asks the log for every topic once, if readiness waits for that
-    ├─ metric push            sends the metrics to a collector, if there is one
+    ├─ reconciler             creates and changes log topics as the metadata says
+    ├─ status reporter        writes this node's status for the others
+    ├─ status reader <dc>     folds a datacentre's status records (management)
+    ├─ workers                processes for slow work with schemas and filters
+    ├─ schema registry        asks an external registry for schemas, if configured
+    ├─ tracking writer <dc>   writes tracking events to a datacentre's log
+    ├─ tracking reader <dc>   reads a datacentre's tracking events into the index (management)
+    ├─ spool writer           keeps messages that no log took on the disk
+    ├─ replayer               sends them when a log takes them again
+    ├─ security               reads users and keys again, if authentication is enabled
+    ├─ readiness check        asks the log for every topic once, if readiness waits for it
+    ├─ metric push            sends the metrics to a collector, if configured
     ├─ router                 keeps one producer for each topic
-    ├─ coordination           folds the log by which the consuming nodes find out who owns what
-    ├─ coordination <dc>      folds another datacentre's, for management to look at
-    ├─ balancer meter         sums up who has how much, for the metrics
-    ├─ membership             has this node heard of there, each half second
-    ├─ leader                 says who is to own what, if no other node leads
-    ├─ workloads              knows what there is to be owned, for the leader
-    ├─ releases               appends what is free again, until the log has it
-    ├─ redrives               knows what is to be delivered again
-    ├─ open letters           counts the dead letters that nobody has settled
-    ├─ resting                commits for subscriptions that are suspended
-    ├─ resolver               knows the recipients of endpoints, if a plug-in says who they are
-    ├─ agent                  keeps one consumer for each subscription that this node owns
+    ├─ coordination           folds the log that decides who owns what
+    ├─ coordination <dc>      folds another datacentre's (management)
+    ├─ balancer meter         sums up the nodes' loads, for the metrics
+    ├─ membership             joins, sends a heartbeat each half second, leaves
+    ├─ leader                 plans who owns what, if no other node leads
+    ├─ workloads              knows the subscriptions to own, for the leader
+    ├─ releases               appends releases of grants, until the log has them
+    ├─ redrives               follows the re-drives of dead letters
+    ├─ open letters           counts the open dead letters
+    ├─ resting                commits for suspended subscriptions
+    ├─ resolver               looks up the recipients of endpoints, if there is a plug-in
+    ├─ agent                  runs a consumer for each grant of this node
     │   └─ <subscription>     tenants: back off up to 5 minutes, never give up
     └─ producers
         └─ producer <topic>   tenants
@@ -70,11 +69,11 @@ _logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterator[Node]:
-    """A node without sockets, running for the length of the block.
+    """Run a node without sockets during the block.
 
-    When the block ends, consumers drain and commit, then producers send what waits, then the rest
-    stops; when it is cancelled, all stops at once. Raises RestartIntensityExceeded when a part
-    that the node needs stays broken.
+    When the block ends, consumers drain and commit, then producers send their queued messages, then
+    everything else stops. When it is cancelled, everything stops at once. Raises
+    RestartIntensityExceeded if a part that the node needs stays broken.
     """
     async with open_supervisor(environment.split_rng(), log_crash) as control:
         metadata, duties = start_metadata(config, environment, control)
@@ -118,7 +117,7 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
                         spool=lambda: node.spool,
                     ),
                     notices=node.notices,
-                    # A frontend brings another drain.
+                    # A frontend replaces the drain.
                     probe=lambda path: node.drain.probe(path),  # noqa: PLW0108
                     ids=environment.ids,
                     pool=node.pool,
@@ -136,13 +135,16 @@ async def open_node(config: Config, environment: NodeEnvironment) -> AsyncIterat
 
 
 async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authenticator | None:
-    """The mechanisms by which accounts are known, if anybody is asked. Raises StartupError."""
+    """Open the authentication mechanisms; None if authentication is disabled. Raises
+    StartupError.
+    """
     config = node.config
     if not (config.frontend.authentication.enabled or config.management.authentication.enabled):
         if fields := config.security.mechanism_fields:
             _logger.warning(
-                "nobody is asked who he is: %s without effect; set frontend.authentication.enabled "
-                "or management.authentication.enabled to true, or leave the mechanisms out",
+                "authentication is disabled: %s without effect; set "
+                "frontend.authentication.enabled or management.authentication.enabled to "
+                "true, or remove the mechanisms",
                 f"{', '.join(fields)} {'is' if len(fields) == 1 else 'are'}",
             )
         return None
@@ -155,7 +157,7 @@ async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authe
 
 
 def security_of_management(node: Node) -> SecurityProvider | None:
-    """Return the provider that tells who may administer; None: everybody may."""
+    """Return the provider of management's access rules; None: everybody may administer."""
     config = node.config.management.authentication
     if node.authenticator is None or not config.enabled:
         return None

@@ -1,4 +1,4 @@
-"""A running node, as its listeners and its tests see it."""
+"""A running node, for its listeners and tests."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ _ROUTING_POLL_S = 0.005
 
 @dataclass
 class Node:
-    """A running node, as its listeners and its tests see it. Absent roles are None."""
+    """A running node. The parts of absent roles are None."""
 
     config: Config
     metadata: Metadata
@@ -50,7 +50,7 @@ class Node:
     schemas: SchemaSource
     pool: WorkerPool
     registry: RegistryClient | None = None
-    """The external registry of schemas, if there is one."""
+    """The client of an external schema registry, if there is one."""
     frontend: Frontend | None = None
     producers: Supervisor | None = None
     agent: Agent | None = None
@@ -62,44 +62,51 @@ class Node:
     authenticator: Authenticator | None = None
     metrics: list[Metrics] = field(default_factory=list)
     duties: dict[str, Callable[[], str]] = field(default_factory=dict)
-    """Tasks of this node beside its work, each with the reason why it does not get on."""
+    """The node's tasks for its datacentre, each with a function that returns its trouble."""
     spool: Spool | None = None
     traffic: Callable[[], Sequence[Dependency]] = tuple
-    """Dependencies of publishing beside those of the node itself."""
+    """Dependencies of publishing, in addition to the node's own."""
     publish_listeners: list[Callable[[Topic], PublishTransitions | None]] = field(
         default_factory=list
     )
-    """Give, for each topic, those that hear of its publishes; None: it has nothing to hear. Known
-    before the frontend opens."""
+    """Each returns the listener for the publishes to a topic, or None. Complete before the frontend
+    opens.
+    """
     delivery_listeners: list[Callable[[LiveSubscription], Transitions | None]] = field(
         default_factory=list
     )
-    """Make, for each consumer, those that hear of its messages beside its counters; None: it has
-    nothing to hear."""
+    """Each returns the listener for a subscription's messages, or None; added when a consumer is
+    made.
+    """
     cover: Callable[[LiveSubscription], Cover | None] = uncovered
-    """Gives what a subscription's commits wait for."""
+    """Returns what a subscription's commits have to wait for, or None."""
     tracking: TrackingFollowing | None = None
-    """Where a management node looks messages up."""
+    """The search for tracked messages, on a management node."""
     boot_id: str = ""
-    """The name of this life of the node."""
+    """The id of this life of the node."""
     replayed: list[Appended] = field(default_factory=list)
-    """Hear of what the spool has sent."""
+    """Called after each append from the spool."""
 
     def __post_init__(self) -> None:
-        # A frontend brings its own, which waits for its publishes.
+        # A frontend replaces it by its own, which waits for its publishes.
         self.drain = Drain(initial_wait_ms=0, drain_ms=0, dependencies=self.dependencies)
 
     def dependencies(self) -> list[Dependency]:
-        """How all fares that the node works with, and what of it keeps it from being ready."""
+        """The state of everything that the node depends on, and what of it is needed for
+        readiness.
+        """
         return dependencies_of(self._facts())
 
     def notices(self) -> list[str]:
-        """Troubles of a node that can do its work all the same."""
+        """Problems that do not keep the node from working."""
         return notices(self.dependencies())
 
     def doubt_about(self, topic: str) -> str:
-        """Why `group.topic`, which is not known here, may exist; "" when nothing says so."""
-        # Of the facts these two alone: anybody may ask for topics that are not there.
+        """Why `group.topic`, which is unknown here, may exist; empty string if nothing
+        suggests it.
+        """
+        # Only these two facts: any client may ask for topics that do not exist, so this must be
+        # cheap.
         if standing_in := self._standing_in():
             return f"metadata: {standing_in}"
         log = self.environment.log_trouble()
@@ -126,12 +133,16 @@ class Node:
         )
 
     def _standing_in(self) -> str:
-        """Why the metadata are another datacentre's, which need not know all that is here."""
+        """Why the metadata is another datacentre's, and may be incomplete; empty string if it is
+        the own.
+        """
         metadata = self.metadata
         return "" if metadata.is_own else f"not read from the own log yet: {metadata.health.reason}"
 
     def _coordination(self) -> str | None:
-        """Why its datacentre's coordination does not work here; None for who has nothing of it."""
+        """Why coordination does not work on this node; empty string if it does, None if the node
+        has none.
+        """
         if self.coordination is None or self.coordination.trouble:
             return None if self.coordination is None else self.coordination.trouble
         if "consumers" not in self.config.roles:
@@ -142,20 +153,21 @@ class Node:
         return "" if lease.is_open() else "its own heartbeats are not seen, so it delivers nothing"
 
     async def wait_prepared(self) -> None:
-        """Wait until the metadata can be read and every topic in it can be published to."""
+        """Wait until the metadata can be read, and every topic in it can be published to."""
         await self.metadata.wait_readable()
         if self.frontend is not None:
-            # The router is told of the topics in the same turn; it needs some turns to take them.
+            # The router gets the topics in the same turn, but needs some turns to start their
+            # producers.
             routes = self.frontend.routes.by_name
             while any(name not in routes for name in list(self.metadata.catalog.topics)):  # noqa: ASYNC110
                 await trio.sleep(_ROUTING_POLL_S)
 
 
 def log_crash(crash: Crash) -> None:
-    """Say which actor failed, why, and when it runs again."""
+    """Log which actor failed, why, and when it restarts."""
     again = "is not restarted" if crash.delay_s is None else f"restarts in {crash.delay_s:.1f} s"
     if isinstance(crash.error, StartupError):
-        # Its message says what to mend; where in the code it was found mends nothing.
+        # The message says how to solve it; a traceback would not help.
         _logger.error("%s %s: %s", crash.name, again, crash.error.message)
         return
     _logger.error("%s failed and %s: %r", crash.name, again, crash.error, exc_info=crash.error)

@@ -1,4 +1,4 @@
-"""A node's knowledge of schemas: of the external registry, if there is one."""
+"""Sets up the schemas of a node: an external registry, if configured."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +13,12 @@ from hermes_actors.schema.external import ExternalSchemas
 
 @asynccontextmanager
 async def open_schemas(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """For the length of the block look schemas up where they are kept. Raises StartupError."""
+    """Look schemas up in the configured registry during the block. Raises StartupError."""
     config = node.config.schema
     if config.registry == "embedded":
         yield
         return
-    # Reading the machine's authorities takes tens of milliseconds.
+    # Loading the machine's certificate authorities takes tens of milliseconds.
     client = await trio.to_thread.run_sync(environment.ask_registry, config)
     schemas = ExternalSchemas(
         client, config, node.metadata.catalog, environment.clock, environment.split_rng()
@@ -32,7 +32,7 @@ async def open_schemas(node: Node, environment: NodeEnvironment) -> AsyncIterato
             node.frontend.routes.renew_schema(topic)
 
     schemas.listeners.append(renew)
-    # What stays broken here takes nothing else down: known schemas stay in use.
+    # If it stays broken, nothing else fails: known schemas stay in use.
     node.control.start_task("schema registry", schemas.run, restart=TENANT)
     try:
         yield

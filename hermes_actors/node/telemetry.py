@@ -1,4 +1,4 @@
-"""The telemetry that leaves a node, as its operator asks for it by the standard variables."""
+"""Exports a node's telemetry, as configured by the standard environment variables."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 FLUSH_S = 3.0
-"""How long a node that stops waits for its last spans to leave."""
+"""How long a node that stops waits for its last spans to be sent."""
 
 
 @asynccontextmanager
 async def open_telemetry(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Trace messages and push metrics for the length of the block, if that is asked for; at its end
-    what waits is sent.
+    """Trace messages and push metrics during the block, if configured; at its end the waiting data
+    is sent.
     """
     settings = environment.telemetry
     if settings.traces == settings.metrics == "none":
         yield
         return
     if not _logger.isEnabledFor(logging.DEBUG):
-        # It has a line for each try; ours are for each time that the collector goes or comes.
+        # The library logs each attempt; we log when the collector goes away or comes back.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-    # Nothing of it is loaded where it is not wanted.
+    # Loaded only if needed.
     from hermes_actors.telemetry.tracing import resource_of
 
     config = node.config
@@ -54,7 +54,7 @@ async def open_telemetry(node: Node, environment: NodeEnvironment) -> AsyncItera
 async def _tracing(
     node: Node, environment: NodeEnvironment, resource: "Resource", metrics: Metrics
 ) -> AsyncIterator[None]:
-    """Hang the recording of spans on the transitions of publishes and deliveries."""
+    """Record spans by listening to the transitions of publishes and deliveries."""
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     from hermes_actors.consumer.delivery.tracing import DeliverySpans
@@ -64,7 +64,7 @@ async def _tracing(
 
     settings, clock = environment.telemetry, environment.clock
     exporter = CountingExporter(span_exporter(settings))
-    # It reads OTEL_BSP_* itself, and drops spans while the collector does not take them.
+    # It reads OTEL_BSP_* itself, and drops spans while the collector does not accept them.
     processor = BatchSpanProcessor(exporter)
     tracing = Tracing(processor, settings.sampling, resource, environment.split_rng())
     publishes = PublishSpans(tracing, node.config.dc, clock)
@@ -82,7 +82,7 @@ async def _tracing(
         with trio.move_on_after(FLUSH_S):
             await trio.to_thread.run_sync(processor.shutdown, abandon_on_cancel=True)
     finally:
-        # A node that is cancelled waits for nothing.
+        # A cancelled node does not wait.
         trio.lowlevel.start_thread_soon(processor.shutdown, lambda _: None)
 
 
@@ -90,7 +90,7 @@ async def _tracing(
 async def _pushing(
     node: Node, environment: NodeEnvironment, resource: "Resource", metrics: Metrics
 ) -> AsyncIterator[None]:
-    """Push the metrics of the node, and those of the telemetry itself among them."""
+    """Push the node's metrics, including those of the telemetry itself."""
     from hermes_actors.telemetry.exporting import metric_exporter
     from hermes_actors.telemetry.metric_push import LAST_S, MetricPush
 
@@ -105,7 +105,7 @@ async def _pushing(
     )
     metrics.total("points_exported", lambda: push.exported)
     metrics.total("points_failed", lambda: push.failed)
-    # What stays broken here takes nothing else down.
+    # If it stays broken, nothing else fails.
     node.control.start_task("metric push", push.run, restart=TENANT)
     try:
         yield

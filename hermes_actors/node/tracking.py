@@ -1,4 +1,4 @@
-"""The tracking of a node: what its publishes and deliveries tell, and who writes it."""
+"""Sets up the tracking of a node: the events of its publishes and deliveries, and their writers."""
 
 import random
 from collections.abc import AsyncIterator, Callable
@@ -23,7 +23,7 @@ from hermes_actors.tracking.writer import TrackingWriter
 
 @asynccontextmanager
 async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterator[None]:
-    """Track messages for the length of the block; at its end the waiting events are written."""
+    """Track messages during the block; at its end the waiting events are written."""
     config, control = node.config, node.control
     logs = {environment.log.dc: environment.log, **environment.remote_logs}
     buffers = {
@@ -32,7 +32,7 @@ async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterat
         )
         for dc in logs
     }
-    # Its own: who tracks nothing draws nothing.
+    # A separate generator, so that tracking does not change the draws of other parts.
     rng = random.Random(node.boot_id)  # noqa: S311 -- jitter, not secrets
     writers = {
         dc: TrackingWriter(
@@ -40,7 +40,7 @@ async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterat
             buffers[dc],
             clock=environment.clock,
             rng=rng,
-            # Reading the metadata log also shows whether the log is this datacentre's at all.
+            # Until the metadata log has been read, the log may turn out to be another datacentre's.
             may_write=lambda: node.metadata.is_own,
         )
         for dc, log in logs.items()
@@ -74,14 +74,14 @@ async def open_tracking(node: Node, environment: NodeEnvironment) -> AsyncIterat
         for reader in following.readers:
             await control.stop(f"tracking reader {reader.dc}")
         await following.ask(following.index.close)
-    # Not in a `finally`: a node that is cancelled stops as if it had been killed.
+    # Not in a `finally`: a cancelled node stops as if it had been killed.
     async with trio.open_nursery() as nursery:
         for dc in writers:
             nursery.start_soon(control.stop, f"tracking writer {dc}")
 
 
 def tracking_index(node: Node, environment: NodeEnvironment) -> TrackingFollowing:
-    """The index of a management node; `open_tracking` has it filled."""
+    """The index of a management node; `open_tracking` starts the readers that fill it."""
     config = node.config.tracking
     directory = None
     if config.index_directory:

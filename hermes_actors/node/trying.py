@@ -1,5 +1,5 @@
-"""Test pushes for management: with the parts of the node's consumers, or, on a node without them,
-with senders that are opened for the one push.
+"""Test pushes for management, with the senders of the node's consumers; on a node without
+consumers, senders are opened for the single push.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,7 +20,9 @@ from hermes_actors.telemetry.metrics import Metrics
 def pushes_tried(
     node: Node, environment: NodeEnvironment
 ) -> Callable[[LiveSubscription, LiveTopic, bytes | None], Awaitable[PushTrial]]:
-    """`try_push` with the parts of this node. Raises Unavailable where it cannot push."""
+    """Return `try_push` with the parts of this node. It raises Unavailable if the node cannot
+    push.
+    """
 
     async def tried(live: LiveSubscription, topic: LiveTopic, body: bytes | None) -> PushTrial:
         if node.consumer_parts is not None:
@@ -35,7 +37,7 @@ def pushes_tried(
         failed: HermesError
         try:
             async with _parts_for_one(node, environment) as parts:
-                # Raised outside of the block: its nurseries would wrap it.
+                # Raise it outside the block, whose nurseries would wrap it.
                 try:
                     return await try_push(live, topic, parts, body)
                 except HermesError as error:

@@ -1,6 +1,6 @@
 """Takes messages in over HTTP, appends them to the log, and answers each publisher exactly once.
 
-The way of a message: an edge (HTTP) → Gateway (checks, hand-over) → TopicProducer (batches,
-append) → the reply back to the edge. Deadlines answers what takes too long, Routes keep a
-producer for each live topic, Drain takes the whole down gracefully.
+A message goes from an edge (HTTP) to the Gateway (checks, hand-over), to its TopicProducer
+(batches, append), and the answer goes back to the edge. Deadlines answers what takes too long,
+Routes keeps a producer for each live topic, and Drain shuts all of it down gracefully.
 """

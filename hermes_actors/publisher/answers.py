@@ -1,4 +1,4 @@
-"""The ends that a publish can have, and the answer to each: status, code and text. Pure."""
+"""All possible outcomes of a publish, and the answer to each: status, code and text. Pure."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ JSON = "application/json"
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """An HTTP answer without its HTTP. "" for a header that is not sent; `headers` are further
-    ones, names in lower case.
+    """An HTTP answer, independent of the HTTP version.
 
-    `closes`: the connection cannot be used further, the rest of the request is not read.
+    A header whose text is empty is not sent. `headers` are further ones, with names in lower case.
+    `closes`: the connection must be closed, because the rest of the request is not read.
     """
 
     status: int
@@ -27,8 +27,8 @@ class Answer(Struct, frozen=True, gc=False):
     headers: tuple[tuple[str, str], ...] = ()
 
     def fields(self) -> list[tuple[bytes, bytes]]:
-        """All its headers, but of what the connection says for itself."""
-        # These have no body and must not announce one.
+        """All its headers, except those about the connection."""
+        # These statuses have no body and must not announce one.
         has_length = self.status not in (204, 304)
         fields = [(b"content-length", b"%d" % len(self.body))] if has_length else []
         if self.content_type:
@@ -39,20 +39,20 @@ class Answer(Struct, frozen=True, gc=False):
 
 
 def encoded(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """Headers as they are on the wire."""
+    """Headers as bytes."""
     return [(name.encode(), value.encode()) for name, value in headers]
 
 
 class Abandoned(Struct, frozen=True):
-    """The publisher left before its body was complete: nobody waits for an answer."""
+    """The publisher left before its body was complete, so no answer is sent."""
 
 
 class Buffered(Struct, frozen=True):
-    """No log has it yet, but this node's disk does, and sends it until one has."""
+    """No log has it yet, but it is on this node's disk, which sends it until a log has it."""
 
 
 class Replayed(Struct, frozen=True):
-    """The message was stored before, under the same key: the first answer's status again."""
+    """The message was stored before, under the same key. The answer repeats the first status."""
 
     status: int
 
@@ -68,25 +68,25 @@ _WITHOUT_ERROR: dict[type[object], int] = {Stored: 201, Buffered: 202, Abandoned
 
 
 def error_answer(error: HermesError, message_id: str, *, closes: bool = False) -> Answer:
-    """The answer that carries this error."""
+    """The answer that reports this error."""
     body = msgspec.json.encode({"message": error.message, "code": error.code.name})
     return Answer(error.status, message_id, body, JSON, closes=closes, headers=error.headers)
 
 
 def answer_to(outcome: Settled, message_id: str, topic: str, *, has_body: bool) -> Answer:
-    """The answer to a publish that ended so; `has_body`: its body has been read to its end."""
+    """The answer for this outcome. `has_body`: the whole body has been read."""
     if isinstance(outcome, Replayed):
         return Answer(outcome.status, message_id, headers=_REPLAYED)
     status = _WITHOUT_ERROR.get(type(outcome))
     if status is not None:
-        assert status, "nobody waits for this answer"
+        assert status, "an abandoned publish gets no answer"
         return Answer(status, message_id)
-    # The rest of a body that was not read would be taken for the next request.
+    # Otherwise the unread rest of the body would be parsed as the next request.
     return error_answer(error_of(outcome, topic), message_id, closes=not has_body)
 
 
 def status_of(outcome: Settled, topic: str) -> int:
-    """The status that it is answered with; 0 when nobody is."""
+    """The status of its answer; 0 if no answer is sent."""
     if isinstance(outcome, Replayed):
         return outcome.status
     status = _WITHOUT_ERROR.get(type(outcome))
@@ -94,9 +94,8 @@ def status_of(outcome: Settled, topic: str) -> int:
 
 
 def error_of(outcome: Settled, topic: str) -> HermesError:
-    """Return the error that says why a record is not known to be stored.
-
-    An outcome that is an error already is returned itself.
+    """Return the error for a message that is not known to be stored. An outcome that is already an
+    error is returned as it is.
     """
     if isinstance(outcome, HermesError):
         return outcome
@@ -114,7 +113,9 @@ def error_of(outcome: Settled, topic: str) -> HermesError:
 
 
 def too_long_for_server(size_text: str, bytes_max: int) -> Refused:
-    """A message above the bound of all topics; `size_text` says how long it is, "5 bytes"."""
+    """The error for a message above the limit of all topics; `size_text` is for example "5
+    bytes".
+    """
     return Refused(
         f"Message of {size_text} is above this server's limit of {bytes_max} "
         "(frontend.body_bytes_max); send less at once"
@@ -122,7 +123,7 @@ def too_long_for_server(size_text: str, bytes_max: int) -> Refused:
 
 
 def too_long_for_topic(size: int, topic: Topic) -> Refused:
-    """Return the error for a message above its topic's own bound."""
+    """Return the error for a message above its topic's limit."""
     return Refused(
         f"Message is {size} bytes long; topic {topic.name} takes at most {topic.max_message_size} "
         "(its maxMessageSize); send less at once, or have its owner raise that"
@@ -142,7 +143,7 @@ def overdue(limit_ms: int, *, may_be_stored: bool) -> Unavailable:
 
 
 def full_behind_key(topic: str, *, was_sent: bool) -> Unavailable:
-    """Return the error for a message behind older ones of its key that wait in a full spool."""
+    """Return the error for a message behind older ones of its key, which wait in a full spool."""
     became = "may have been stored" if was_sent else "was not stored"
     return Unavailable(
         f"Message for topic {topic} {became}: older messages of its key wait in the spool, "
@@ -152,11 +153,12 @@ def full_behind_key(topic: str, *, was_sent: bool) -> Unavailable:
 
 
 def not_written(topic: str, reason: str, *, was_sent: bool, may_be_kept: bool) -> Unavailable:
-    """Return the error for a message that the spool took, and its disk did not, as far as is known:
-    it `may_be_kept` there all the same, and sent after a restart.
+    """Return the error for a message that the spool accepted but could not write.
+
+    `may_be_kept`: it may be on the disk nevertheless, and be sent after a restart.
     """
     if not was_sent and not may_be_kept:
-        # Older messages of its key wait in the spool, or the log did not come round to it in time.
+        # Older messages of its key are in the spool, or no append began in time.
         return Unavailable(
             f"Message for topic {topic} was not given to the log, and this node could not keep it: "
             f"{reason}; it was not stored, try again",

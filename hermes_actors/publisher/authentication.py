@@ -1,9 +1,10 @@
-"""Decides who publishes, and whether a topic lets him: asked before a message gets its id.
+"""Identifies publishers, and decides whether they may publish to a topic, before a message gets its
+id.
 
-Undertow's two modes, as in Hermes. `constraint_driven`: credentials are looked at only where the
-topic demands them, and missing or bad ones are then 401; elsewhere everybody is a guest, whatever
-he shows. `pro_active`: credentials that are shown are always checked, bad ones are 401; who shows
-none is a guest, and the topic decides.
+Two modes, which Hermes has from Undertow. `constraint_driven`: credentials are checked only where
+the topic demands them; missing or bad ones get 401. Elsewhere everybody is a guest, with or without
+credentials. `pro_active`: credentials are always checked, and bad ones get 401. A request without
+credentials comes from a guest, and the topic decides.
 """
 
 from collections.abc import Mapping
@@ -27,12 +28,12 @@ from hermes_actors.security.authenticator import Authenticator
 
 
 def demands_account(auth: PublishingAuth) -> bool:
-    """True when nobody may publish to the topic without an account."""
+    """True if the topic accepts no guests."""
     return auth.enabled and not auth.unauthenticated_access_enabled
 
 
 def may_publish(auth: PublishingAuth, account: Account | None) -> bool:
-    """True when this account, or a guest (None), may publish to a topic of this `auth`."""
+    """True if this account, or a guest (None), may publish to a topic with this `auth`."""
     if not auth.enabled:
         return True
     if account is None:
@@ -57,9 +58,9 @@ def forbidden(topic: str, account: Account | None) -> Refused:
 
 @dataclass(eq=False)
 class PublishSecurity:
-    """Identifies the authors of publishes by the node's authenticator, in the configured mode.
+    """Identifies the authors of publishes with the node's authenticator, in the configured mode.
 
-    `routes` is the router's, read live.
+    `routes` is the router's own mapping, which changes while the node runs.
     """
 
     authenticator: Authenticator
@@ -69,7 +70,7 @@ class PublishSecurity:
     measures: FrontendMeasures
 
     def asks(self, topic: str) -> bool:
-        """Whether a publish to the topic goes through `identify`; else its author is a guest."""
+        """True if a publish to the topic needs `identify`; else its author is a guest."""
         return self.is_pro_active or self._is_demanded(topic)
 
     def _is_demanded(self, topic: str) -> bool:
@@ -77,10 +78,10 @@ class PublishSecurity:
         return route is not None and demands_account(route.topic.auth)
 
     async def identify(self, topic: str, head: Head) -> Answer | None:
-        """Put the author's account into `head`; or the answer that ends the request: 400 (several
-        Authorization headers), 401, 503.
+        """Put the author's account into `head`. Returns an answer if the request ends here: 400
+        (several Authorization headers), 401 or 503.
 
-        Awaited before `Gateway.admit`, on the host loop or in trio, if the topic `asks` for it.
+        Called before `Gateway.admit`, on the host loop or in trio, if the topic `asks` for it.
         """
         if self.drain.is_refusing:
             return SHUTTING_DOWN

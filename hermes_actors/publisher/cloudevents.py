@@ -1,7 +1,8 @@
-"""CloudEvents 1.0 over HTTP, taken apart: attributes, data and key, or what is wrong. Pure.
+"""Parses CloudEvents 1.0 over HTTP into attributes, data and key, or says what is wrong. Pure.
 
-Binary mode: the attributes are `ce-…` headers, the body is the data. Structured mode: the body is
-one event in CloudEvents' JSON format. A batch's element is the same JSON, see `event_in`.
+Binary mode: the attributes are `ce-…` headers and the body is the data. Structured mode: the body
+is one event in the CloudEvents JSON format. Elements of a batch have the same JSON format, see
+`event_in`.
 """
 
 import base64
@@ -22,9 +23,9 @@ BATCHED = "application/cloudevents-batch+json"
 VERSION_HEADER = "ce-specversion"
 VERSION = "1.0"
 ATTRIBUTES_MAX = 1_000
-"""The most members of an event in JSON, its data included."""
+"""Maximum number of members of a JSON event, including its data."""
 ATTRIBUTES_BYTES_MAX = 16_384
-"""The most that names and values of one event's attributes take together."""
+"""Maximum total size of the names and values of an event's attributes."""
 
 _REQUIRED = ("specversion", "id", "source", "type")
 _STRINGS = frozenset((*_REQUIRED, "datacontenttype", "dataschema", "subject", "time"))
@@ -39,8 +40,8 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class CloudEvent(Struct, frozen=True):
-    """One event. `attributes` are without prefix, in the order sent; `key` is that of the
-    extension `partitionkey`, None without it.
+    """One event. `attributes` have no prefix and keep the order of the request. `key` is the
+    extension `partitionkey`; None without it.
     """
 
     attributes: Headers
@@ -49,7 +50,7 @@ class CloudEvent(Struct, frozen=True):
 
 
 def is_structured(content_type: str | None) -> bool:
-    """Whether the body is one event in JSON. Raises Refused for a CloudEvent of another form."""
+    """True if the body is one event in JSON. Raises Refused for other CloudEvents media types."""
     media_type, _, parameters = (content_type or "").partition(";")
     media_type = media_type.strip().lower()
     if media_type == BATCHED:
@@ -70,7 +71,7 @@ def is_structured(content_type: str | None) -> bool:
 
 
 def event_of(pairs: Iterable[tuple[str, str]]) -> CloudEvent:
-    """The event whose attributes are these headers; its body comes apart. Raises Refused."""
+    """Return the event with these headers as attributes and an empty body. Raises Refused."""
     attributes: dict[str, str] = {}
     for header, raw in pairs:
         name = header.lower()
@@ -85,7 +86,7 @@ def event_of(pairs: Iterable[tuple[str, str]]) -> CloudEvent:
 
 
 def event_in(text: bytes | msgspec.Raw) -> CloudEvent:
-    """Return the event that is this JSON object. Raises Refused, which names the attribute."""
+    """Parse the event from this JSON object. Raises Refused, naming the attribute."""
     try:
         members = _members.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -128,7 +129,7 @@ def _event(attributes: dict[str, str], body: bytes) -> CloudEvent:
 
 
 def _check(name: str, value: str) -> None:
-    """Raises Refused for a value that the attribute cannot have."""
+    """Raises Refused if the attribute cannot have this value."""
     if not value and (name in _STRINGS or name == "partitionkey"):
         raise _wrong(name, "is empty")
     if _CONTROL.search(value):
@@ -144,15 +145,14 @@ def _checked_name(name: str) -> str:
 
 
 def _header_value(name: str, raw: str) -> str:
-    """Return a header's value: quotes taken off, then percent signs resolved, as the binding asks.
-
-    Raises Refused for what is not UTF-8.
+    """Decode a header's value: remove quotes, then percent-decode, as the HTTP binding asks. Raises
+    Refused if it is not UTF-8.
     """
     text = raw.strip(" \t")
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = _ESCAPED.sub(r"\1", text[1:-1])
     try:
-        # Bytes beyond ASCII should have come with percent signs; where they are UTF-8 they count.
+        # Bytes beyond ASCII should be percent-encoded, but are accepted if they are UTF-8.
         return unquote_to_bytes(text.encode("latin-1")).decode()
     except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise _wrong(name, "is not UTF-8; write what is not ASCII with percent signs") from error
@@ -171,7 +171,9 @@ def _json_value(name: str, value: Any) -> str:
 
 
 def _data(data: msgspec.Raw | None, content_type: str | None) -> bytes:
-    """The data as bytes: JSON as it stands there; a string for another type is the text in it."""
+    """The data as bytes: JSON is kept as it is; for another content type, a JSON string is decoded
+    to its text.
+    """
     if data is None:
         return b""
     text = bytes(data)
@@ -190,7 +192,7 @@ def _from_base64(raw: msgspec.Raw) -> bytes:
 
 
 def _present(raw: msgspec.Raw | None) -> msgspec.Raw | None:
-    """Return the value; None also for `null`, which says as much as nothing."""
+    """Return the value; None also for `null`, which counts as absent."""
     return None if raw is None or bytes(raw) == b"null" else raw
 
 

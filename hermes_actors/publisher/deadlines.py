@@ -1,8 +1,8 @@
-"""Each publish is answered by its deadline, also while its topic's producer is down.
+"""Answers each publish by its deadline, also while its topic's producer is down.
 
-All requests with one time limit stand in one lane. They join it when they start, so a lane is in
-order of its deadlines and one sweep for the whole node looks only at the heads: a request needs
-no timer of its own. The few that have a later limit too stand in a heap until then.
+All requests with the same time limit share a lane. They join it when they start, so a lane is
+sorted by deadline, and one sweep for the whole node looks only at the heads: no request needs a
+timer. The few that also have a later limit wait for it in a heap.
 """
 
 from collections import deque
@@ -22,31 +22,31 @@ class Deadlines:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # By the first limit in ms.
+        # Key: the first limit in ms.
         self._lanes: dict[int, deque[Pending]] = {}
-        # Those that have met it: the next deadline, a number for the order, and that limit in ms.
+        # Those past their first limit: the next deadline, a tie-breaker, and that limit in ms.
         self._later: list[tuple[float, int, int, Pending]] = []
         self._numbers = count()
         self._woken = trio.Event()
         self.is_parked = False
 
     def __len__(self) -> int:
-        """How many are held; those answered may be among them for a while."""
+        """The number of pendings held; some may already be answered."""
         return sum(map(len, self._lanes.values())) + len(self._later)
 
     def expect(self, limits: Limits) -> None:
-        """Requests will come that have these limits: the sweep sleeps for no longer than the
-        shortest one, so that whoever comes meanwhile is not late.
+        """Announce that requests with these limits will come. The sweep never sleeps longer than
+        the shortest limit, so that a request that starts meanwhile is not late.
         """
         self._lanes.setdefault(limits.first_ms, deque())
 
     def add(self, pending: Pending) -> None:
-        """Answer it when its limits are over, which are expected; of those with the same first one
-        it must be the last that has started.
+        """Answer it when its limits have passed. Its limits must have been announced, and it must
+        be the latest to start in its lane.
         """
         lane = self._lanes[pending.limits.first_ms]
-        # Whoever joins clears answered ones away, so that the lane stays about as long as the
-        # number of requests under way, whatever the limit.
+        # Each newcomer removes answered ones, so that the lane stays about as long as the number of
+        # requests under way, whatever the limit.
         while lane and lane[0].state is SETTLED:
             lane.popleft()
         lane.append(pending)
@@ -55,12 +55,12 @@ class Deadlines:
             self._woken.set()
 
     def sweep(self, now_s: float) -> float | None:
-        """Expire all whose time is over; the earliest deadline left, None when there is none."""
+        """Expire all that are due. Returns the earliest deadline left, None if there is none."""
         earliest_s: list[float] = []
         for limit_ms, lane in self._lanes.items():
             limit_s = limit_ms / 1_000
             while lane and (lane[0].is_answered or lane[0].started_s <= now_s - limit_s):
-                # Before it expires: whoever is told may answer others, or begin another request.
+                # Remove it first: its listeners may answer other requests or begin one.
                 self._expire(lane.popleft(), limit_ms)
             if lane:
                 earliest_s.append(lane[0].started_s + limit_s)

@@ -1,7 +1,7 @@
-"""The head of a publish, and what it may ask for beside being stored: a key of its own, the id that
-it had before, to be taken as a CloudEvent, headers to go along.
+"""Reads the head of a publish for its special requests: an idempotency key, an earlier id (replay),
+a CloudEvent, headers to propagate.
 
-Most publishes ask for none of it: their heads are plain, and nobody here reads them.
+Most publishes have none of these. Their heads are plain and are not read here.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
@@ -35,19 +35,19 @@ _DIGITS_MAX = 10
 SPECIAL = frozenset(
     {"idempotency-key", "ce-specversion", "traceparent", "hermes-replay-id", "hermes-replay-for"}
 )
-"""The headers that ask for more than to be stored. A request without them takes the short way."""
+"""Headers with special requests. A publish without them takes the fast path."""
 
 _SPECIAL_BYTES = frozenset(name.encode() for name in SPECIAL)
 _CLOUD_EVENTS = b"application/cloudevents"
 
 
 class Head:
-    """One request's headers.
+    """The headers of one request.
 
-    `pairs` are all of them as they came, `fields` has their names in lower case; of a repeated
-    header the last value counts. `is_plain`: none of SPECIAL is there, and the body is no
-    CloudEvent. `certificate` is the client's, verified, None without one. `account` is the
-    author's, once he has been identified.
+    `pairs` are all headers as received; `fields` has names in lower case, and the last value of a
+    repeated header. `is_plain`: no header of SPECIAL is there, and the body is no CloudEvent.
+    `certificate` is the client's verified certificate, or None. `account` is the author's, once
+    identified.
     """
 
     __slots__ = ("_fields", "_pairs", "account", "certificate", "is_plain")
@@ -67,21 +67,21 @@ class Head:
         ).lower().startswith(_CLOUD_EVENTS)
 
     def get(self, name: str) -> str | None:
-        """The header's value, None when it is absent; `name` is in lower case."""
+        """The header's value, None if it is absent. `name` is in lower case."""
         value = self._fields.get(name.encode())
         return None if value is None else value.decode("latin-1")
 
     def pairs(self) -> list[tuple[str, str]]:
-        """All headers, in the order and the letter case that the connection brought."""
+        """All headers, with the order and letter case that the connection delivered."""
         return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._pairs]
 
 
 def head_refusal(
     config: FrontendConfig, path: Sized, query: Sized, pairs: Sequence[tuple[Sized, Sized]]
 ) -> Refused | None:
-    """Why a request is refused before its body; None when its head is within the limits."""
+    """The error if the head of a request is above a limit, else None."""
     if len(pairs) > config.headers_max:
-        # Undertow's status, for Hermes' clients.
+        # Same status as Undertow, for Hermes' clients.
         return Refused(
             f"The request has {len(pairs)} headers; this server takes at most "
             f"{config.headers_max} (frontend.headers_max); send fewer, or have that raised"
@@ -105,11 +105,11 @@ def _too_long(what: str, size: int, setting: str, bytes_max: int, status: int) -
 
 
 def replay_of(head: Head) -> tuple[str, str] | None:
-    """The replay that the head asks for, None when it asks for none: under which id the message is
-    stored, and for which subscription alone, "" for all.
+    """The replay that the head asks for: the id to store the message under, and the only
+    subscription to receive it (empty string: all). None if there is no replay.
 
-    The id is percent-encoded UTF-8. Raises Refused for one that is empty, too long or not
-    printable, for a name that no subscription can have, and for a subscription without an id.
+    The id is percent-encoded UTF-8. Raises Refused if the id is empty, too long or not printable,
+    if the subscription's name is impossible, or if it comes without an id.
     """
     raw_id, only_for = head.get("hermes-replay-id"), head.get("hermes-replay-for")
     if raw_id is None:
@@ -133,16 +133,18 @@ def replay_of(head: Head) -> tuple[str, str] | None:
 
 
 SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
-"""Headers for this server, not for subscribers: they travel only where they are named."""
+"""Headers meant for this server, not for subscribers. They are propagated only if configured by
+name.
+"""
 
 
 def propagated(pairs: Iterable[tuple[str, str]], allowed: Collection[str]) -> Headers:
-    """Pick the headers to store with the message by their names, whatever their letter case; values
-    are as their bytes in ISO 8859-1.
+    """Select the headers to store with the message; names are compared without letter case, values
+    decoded as ISO 8859-1.
 
-    Without `allowed` names every header travels but the secret ones; one by which the broker speaks
-    to subscribers never does. One without a value does not; of a repeated one the first does, as in
-    Hermes. Names keep the case that the server tells.
+    If `allowed` is empty, every header is propagated except the secret ones. Headers that the
+    broker itself sends to subscribers never are, nor are headers without a value. Of a repeated
+    header the first counts, as in Hermes. Names keep the case of the request.
     """
     picked: dict[str, tuple[str, str]] = {}
     for name, value in pairs:
@@ -154,7 +156,7 @@ def propagated(pairs: Iterable[tuple[str, str]], allowed: Collection[str]) -> He
 
 
 def _text(value: str) -> str:
-    """The value as its sender meant it: UTF-8 where it is that."""
+    """The value decoded as UTF-8 if possible, else unchanged."""
     if value.isascii():
         return value
     try:
@@ -164,10 +166,11 @@ def _text(value: str) -> str:
 
 
 class Demand(Struct, frozen=True):
-    """The demands of one request. `model` is its message as far as the head says: all but body and
-    time. `is_event`: the body is a CloudEvent. `claim` is its use of an `Idempotency-Key`, or of
-    the id that it is replayed under, which must be concluded once, whatever comes of it. `head` is
-    where all this was read.
+    """The special requests of one publish.
+
+    `model` is its message as far as the head determines it: all but body and time. `is_event`: the
+    body is a CloudEvent. `claim` is its use of an `Idempotency-Key` or of a replayed id; it must be
+    concluded once, whatever happens. `head` is the source of all this.
     """
 
     model: Message
@@ -176,16 +179,18 @@ class Demand(Struct, frozen=True):
     claim: KeyClaim | None = None
 
     def body_head(self, message: Message) -> BodyHead:
-        """The part of the head that says how the body of this request's message is to be read."""
+        """The headers that determine how the body is read."""
         content_type = self.head.get("content-type")
         if self.is_event:
-            # Within an event, data without a type is JSON.
+            # In a structured event, data without a type is JSON.
             content_type = dict(message.attributes).get("datacontenttype", "application/json")
         return body_head_of(self.head, content_type)
 
 
 def body_head_of(head: Head, content_type: str | None) -> BodyHead:
-    """The head of bodies of this type; a version that is no number is none, as in Hermes."""
+    """Describe bodies of this content type. A schema version that is not a number is ignored, as in
+    Hermes.
+    """
     return BodyHead(
         content_type, _number(head.get("schema-version")), _number(head.get("schema-id"))
     )
@@ -199,9 +204,9 @@ def _number(value: str | None) -> int:
 
 
 class Demands:
-    """Reads the demands of a request from its head, and again when its body has come.
+    """Reads the special requests of a publish from its head, and again when its body is complete.
 
-    `dc` is the datacentre that messages are published in.
+    `dc` is the datacentre in which messages are published.
     """
 
     def __init__(self, config: FrontendConfig, clock: Clock, dc: str) -> None:
@@ -212,19 +217,19 @@ class Demands:
         self._allowed = frozenset(config.propagation.allowed)
         self._window = KeyWindow(config.idempotency.keys_max, config.idempotency.window_ms / 1_000)
         self.reads_every_head = config.propagation.enabled
-        """True when also a plain head has something that is wanted."""
+        """True if plain heads must be read too, because headers are propagated."""
         self.replays = 0
-        """How many publishes were answered again, and not stored again."""
+        """How many publishes got an earlier answer again instead of being stored."""
 
     @property
     def keys(self) -> int:
-        """How many keys are remembered now."""
+        """The number of keys remembered now."""
         return len(self._window)
 
     def read(
         self, topic: str, log_topic: str, message_id: str, key: bytes | None, head: Head
     ) -> Demand:
-        """Return the demands in the head of one message. Raises HermesError for one that is not
+        """Read the special requests from the head of one message. Raises HermesError if one is not
         allowed.
         """
         model = replace(self.common(head), id=message_id, key=key)
@@ -254,13 +259,13 @@ class Demands:
             return Demand(model, head, is_event, claim)
         if value is None:
             return Demand(model, head, is_event)
-        # Last, since from here on somebody must conclude it.
+        # Last, because the caller must conclude a claim.
         own = parse_key(value)
         claim = self._window.claim(log_topic, own, self._now_s())
         return Demand(replace(model, id=keyed_id(topic, own)), head, is_event, claim)
 
     def common(self, head: Head) -> Message:
-        """Return a message that has all that the head says for each of its messages."""
+        """Return a template with what the head says for each of its messages."""
         travelling = self.pick(head.pairs()) if self.reads_every_head else ()
         traceparent = head.get("traceparent") or ""
         tracestate = clean_tracestate(head.get("tracestate") or "")
@@ -271,12 +276,12 @@ class Demands:
         )
 
     def pick(self, pairs: list[tuple[str, str]]) -> Headers:
-        """Return those of a message's own headers that travel with it."""
+        """Select those of a message's own headers that are propagated with it."""
         return propagated(pairs, self._allowed) if self.reads_every_head else ()
 
     def take(self, demand: Demand, body: bytes) -> Message | int:
-        """The message in this request's body, still without its time; or the status of the answer
-        that it had under the same key before, which is given again. Raises HermesError.
+        """Return the message with this body, still without its time; or the status to answer again
+        if the same key was used before. Raises HermesError.
         """
         model = demand.model
         if demand.claim is not None:

@@ -1,4 +1,6 @@
-"""Takes a node out of service without losing a request: told first, then closed, then empty."""
+"""Takes a node out of service without losing a request: announce, refuse new publishes, wait for
+the open ones.
+"""
 
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -11,21 +13,23 @@ _POLL_S = 0.02
 
 
 class Phase(Enum):
-    """Where a frontend stands between its start and its end, in this order."""
+    """The phases of a frontend between start and end, in this order."""
 
     STARTING = 1
     SERVING = 2
-    ANNOUNCED = 3  # health says SHUTDOWN so that load balancers notice; publishing goes on
-    CLOSED = 4  # new publishes are refused, those under way end
+    ANNOUNCED = 3  # health says SHUTDOWN so that load balancers notice; publishing continues
+    CLOSED = 4  # new publishes are refused, open ones may end
     DRAINED = 5
 
 
 class Drain:
-    """The phase of one node, and how many of its publishes are under way: `in_flight`, which those
-    count who begin and end one. `dependencies` are those that it works with while it serves.
+    """The phase of one node and its open publishes.
 
-    The flags are plain attributes because each request reads them. `is_leaving`, from the
-    announcement on: answers over HTTP/1.1 close their connections, so that publishers move on.
+    `in_flight` is counted by the code that begins and ends a publish. `dependencies` returns what
+    the node needs while it serves.
+
+    The flags are plain attributes because each request reads them. `is_leaving` is True from the
+    announcement on: HTTP/1.1 answers then close their connections, so that publishers move on.
     """
 
     def __init__(
@@ -43,20 +47,20 @@ class Drain:
         self.is_refusing = True
         self.is_leaving = False
         self.on_closed: list[Callable[[], None]] = []
-        """Called when new publishes begin to be refused: what goes on for long must end."""
+        """Called when new publishes begin to be refused, to end long requests."""
 
     @property
     def is_up(self) -> bool:
-        """True while the node serves and is not about to end; health answers with it."""
+        """True while the node serves and does not plan to end; reported as health."""
         return self.phase is Phase.SERVING
 
     @property
     def is_ready(self) -> bool:
-        """True while traffic may be sent to this node; readiness answers with it."""
+        """True while traffic may be sent to this node; reported as readiness."""
         return not reasons(self.dependencies())
 
     def dependencies(self) -> list[Dependency]:
-        """The node's dependencies, and last its own process: whether that takes part now."""
+        """The node's dependencies, followed by the state of its own process."""
         trouble = ""
         if not self.is_up:
             is_starting = self.phase is Phase.STARTING
@@ -64,26 +68,27 @@ class Drain:
         return [*self._dependencies(), Dependency("process", trouble, is_needed=True)]
 
     def probe(self, path: str) -> ProbeAnswer:
-        """The answer to the probe at this path of PROBES."""
+        """The answer to the probe at this path (one of PROBES)."""
         is_started = self.phase is not Phase.STARTING
         return probed(path, self.dependencies(), is_started=is_started)
 
     def open(self) -> None:
-        """Serve from now on: start-up has finished."""
+        """Start serving; start-up has finished."""
         assert self.phase is Phase.STARTING, "opened twice"
         self.phase = Phase.SERVING
         self.is_refusing = False
 
     def announce(self) -> None:
-        """Health says SHUTDOWN from now on; safe to call in a signal's turn, and twice."""
+        """Report SHUTDOWN as health from now on. Safe in a signal handler, and may be called
+        twice.
+        """
         if self.phase in (Phase.STARTING, Phase.SERVING):
             self.phase = Phase.ANNOUNCED
             self.is_leaving = True
 
     async def run(self) -> bool:
-        """Announce, wait, refuse, and return when nothing is under way or the time is over.
-
-        True when every request that was under way has been answered.
+        """Announce, wait, refuse new publishes, and wait until none is open or the time is over.
+        True if every open request has been answered.
         """
         was_serving = not self.is_refusing
         self.announce()
@@ -94,7 +99,7 @@ class Drain:
         for call in self.on_closed:
             call()
         with trio.move_on_after(self._drain_s):
-            # A counter costs each request less than an event that somebody can wait for.
+            # A counter costs each request less than an event to wait for.
             while self.in_flight:  # noqa: ASYNC110
                 await trio.sleep(_POLL_S)
         self.phase = Phase.DRAINED

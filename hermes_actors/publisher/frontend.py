@@ -1,4 +1,4 @@
-"""The parts of one node's publishing side, put together once."""
+"""Assembles the parts of one node's publishing side."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -27,12 +27,12 @@ from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 class Frontend:
     """Everything but the tasks and the HTTP server.
 
-    The owner runs `deadlines.run` in a nursery, `routes.follow` under a supervisor,
-    puts a server before `gateway` and `pages`, calls `drain.open()` when it listens, and
-    `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders those of
-    the whole node and is by default these alone. `dependencies` is the Drain's; `spool`,
-    `fallback`, `schema_of` and `listeners_of` are those of Routes, `doubt_about` the Gateway's,
-    `node` the name that the pages tell.
+    The owner runs `deadlines.run` in a nursery and `routes.follow` under a supervisor, puts a
+    server in front of `gateway` and `pages`, calls `drain.open()` when it listens, and
+    `drain.run()` to end. `metrics` has the prefix `hermes_frontend`; `render_all` renders the
+    metrics of the whole node, by default only these. `dependencies` goes to the Drain, `spool`,
+    `fallback`, `schema_of` and `listeners_of` to Routes, `doubt_about` to the Gateway, and the
+    pages show `node`.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Frontend:
         self.drain.on_closed.append(batches.end_all)
         measures.watch(self.gateway.demands, batches)
         if config.authentication.enabled:
-            assert authenticator is not None, "who asks for accounts brings the mechanisms"
+            assert authenticator is not None, "authentication needs an authenticator"
             self.gateway.security = PublishSecurity(
                 authenticator,
                 config.authentication.mode == "pro_active",
@@ -104,7 +104,7 @@ class Frontend:
         self.pages = Pages(self.drain, render, log.dc, node)
 
     def topics(self) -> list[str]:
-        """The topics, `group.topic`, that somebody has published to here."""
+        """The topics (`group.topic`) that have received publishes on this node."""
         return [
             name
             for name, route in self.routes.by_name.items()
@@ -112,13 +112,13 @@ class Frontend:
         ]
 
     def published(self, topic: str) -> Published | None:
-        """Return what was published to a topic here since the node's start; None if it is gone."""
+        """Return the totals of a topic since the node's start; None if the topic is gone."""
         route = self.routes.by_name.get(topic)
         return None if route is None else route.measures.published()
 
     def latency_ms(self, topic: str) -> tuple[float, float] | None:
-        """How long half of the publishes of a topic's last minute took at most, and 99 % of them;
-        None when there was none.
+        """The median and the 99th percentile of the topic's latencies in the last minute, in ms;
+        None if there were no publishes.
         """
         route = self.routes.by_name.get(topic)
         return None if route is None else route.measures.recent_latency.ms(self.clock.monotonic_s())

@@ -1,8 +1,8 @@
-"""The checks of one publish, in their order, and its hand-over to the topic's producer.
+"""Checks a publish, step by step, and hands it over to the topic's producer.
 
-Synchronous: an edge calls `admit` when it has the headers, `hand_over` when it has the body, and
-is told the outcome by `notify`. It never waits and never touches a log. All that is behind it sees
-messages, and nothing of how they came.
+Synchronous: an edge calls `admit` when it has the headers and `hand_over` when it has the body;
+`notify` reports the outcome. It never waits and never touches a log. The code behind it sees
+messages, and nothing of HTTP.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,14 +33,15 @@ from hermes_actors.publisher.measures import FrontendMeasures
 from hermes_actors.publisher.pending import CHUNKED, Pending, Route
 from hermes_actors.publisher.quota import Quotas
 from hermes_actors.runtime.clock import Clock, IdSource
-from hermes_actors.schema.validation import NO_HEAD, Outcome
+from hermes_actors.schema.validation import NO_HEAD, Checked
 from hermes_actors.security.account import Account
 
 
 class Gateway:
-    """The node's one way in for messages, over all edges. `routes` is the router's, read live.
+    """The node's only entry for messages, shared by all edges.
 
-    `doubt_about` says why a topic that has no route may exist all the same, "" when nothing does.
+    `routes` is the router's own mapping, which changes while the node runs. `doubt_about` says why
+    a topic without a route may exist nevertheless; empty string if nothing suggests it.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Gateway:
         self.body_bytes_max = config.body_bytes_max
         self.demands = Demands(config, clock, measures.dc)
         self.security: PublishSecurity | None = None
-        """Finds out who publishes, before `admit`; None: everybody is a guest."""
+        """Identifies the publisher, before `admit`. If None, everybody is a guest."""
         self._routes = routes
         self._doubt_about = doubt_about
         self.drain = drain
@@ -83,10 +84,11 @@ class Gateway:
         head: Head,
         notify: Callable[[Pending], None],
     ) -> Pending | Answer:
-        """Check what is known before the body: the answer at once, or a publish that wants it.
+        """Make the checks that need no body. Return an answer, or a publish that waits for its
+        body.
 
-        `expected_bytes` is the announced size of the body, CHUNKED or ABSENT. From here the time
-        limit runs; `notify` may be called before the body has come.
+        `expected_bytes` is the announced size of the body, CHUNKED or ABSENT. The time limit starts
+        here; `notify` may be called before the body has arrived.
         """
         route = self._route_for(topic, head)
         if isinstance(route, Answer):
@@ -134,8 +136,8 @@ class Gateway:
         return pending
 
     def begin(self, route: Route, pendings: Sequence[Pending]) -> None:
-        """Start the time of these, all to one topic: each is settled by its deadline, whatever
-        comes of it.
+        """Start the deadlines of these pendings, all of one topic. Each is settled by its deadline
+        at the latest.
         """
         self.drain.in_flight += len(pendings)
         for pending in pendings:
@@ -144,10 +146,10 @@ class Gateway:
             listener.admitted(pendings)
 
     def hand_over(self, pending: Pending, body: bytes) -> None:
-        """Check the body: its length, the quota, what the head asks for, and last what its topic
-        demands, which may take its time. Then it goes to the topic's producer.
+        """Check the body (its length, the quota, the demands of the head, and last the topic's
+        schema, which may take a while) and queue the message for the topic's producer.
 
-        Whatever comes of it, `notify` is called once, perhaps before this returns.
+        In every case `notify` is called once, perhaps before this returns.
         """
         if pending.is_done:
             return
@@ -198,16 +200,16 @@ class Gateway:
         done = partial(self._validated, pending)
         validate(message, body_head, done, lambda: not pending.is_done)
 
-    def _validated(self, pending: Pending, outcome: Outcome) -> None:
-        """Queue the message as its topic's check gave it, now or later; settle one that did not
-        pass.
+    def _validated(self, pending: Pending, outcome: Checked) -> None:
+        """Queue the message as its topic's schema check returned it, now or later; settle it if the
+        check failed.
         """
         if isinstance(outcome, HermesError):
             pending.settle(outcome)
         elif not pending.is_done:
             size = len(outcome.body)
             if size > self.body_bytes_max:
-                # What its schema fills in may be large.
+                # The defaults that its schema fills in may be large.
                 pending.settle(too_long_for_server(f"{size} bytes in Avro", self.body_bytes_max))
             else:
                 self._queue(pending, (outcome,), outcome.key, size)
@@ -215,7 +217,7 @@ class Gateway:
     def _queue(
         self, pending: Pending, messages: Sequence[Message], key: bytes | None, size: int
     ) -> None:
-        """Hand what has passed all checks to the topic's producer, or settle it as unavailable."""
+        """Hand checked messages to the topic's producer, or settle them as unavailable."""
         route = pending.route
         pending.queued(messages, key, size)
         reason = "its producer is restarting after a failure"
@@ -238,13 +240,13 @@ class Gateway:
     def _conclude(
         self, claim: KeyClaim, notify: Callable[[Pending], None], pending: Pending
     ) -> None:
-        """Remember the success of a settled publish with an Idempotency-Key, and go on."""
+        """Record the success of a publish with an Idempotency-Key, then notify its edge."""
         assert pending.outcome is not None, "it is settled"
         claim.conclude(status_of(pending.outcome, pending.route.name), self._now_s())
         notify(pending)
 
     def admit_batch(self, topic: str, head: Head) -> Route | Answer:
-        """Check what the headers of a batch say: its route, or the answer at once."""
+        """Check the headers of a batch. Return its route, or an answer that refuses it."""
         route = self._route_for(topic, head)
         if isinstance(route, Answer):
             return route
@@ -258,8 +260,10 @@ class Gateway:
     def hand_over_batch(
         self, account: Account | None, pending: Pending, messages: Sequence[Message]
     ) -> HermesError | None:
-        """Check messages of a batch that go one way, and give them to their topic's producer;
-        `notify` is called once. Why the batch has to end, None when it may go on.
+        """Check messages of a batch that share a partition, and give them to their topic's
+        producer.
+
+        `notify` is called once. Returns an error if the batch has to end, else None.
         """
         route = pending.route
         pending.validating()
@@ -271,14 +275,15 @@ class Gateway:
             return gone
         auth = route.topic.auth
         if auth.enabled and not may_publish(auth, account):
-            # A stream may last for long, and the topic may have changed since it began.
+            # A stream may be open for long, and the topic may have changed since it began.
             pending.settle(forbidden(route.name, account))
             return None
         size = pending.expected_bytes
         if self._quotas is not None:
             now_s = self._now_s()
-            # As for single messages, what is refused before it is looked at does not count: a
-            # stream that goes on all the same would keep the topic above its quota for ever.
+            # As for single messages, a message that is refused before the quota counts it costs
+            # nothing. Otherwise a stream that goes on regardless would keep the topic above its
+            # quota for ever.
             violation = self._quotas.refusal(route.name, now_s) or self._quotas.count(
                 route.name, size, now_s
             )
@@ -289,8 +294,8 @@ class Gateway:
         return None
 
     def refuse(self, error: HermesError, route: Route | None, *, closes: bool = False) -> Answer:
-        """Return the answer to a publisher refused before anything is admitted, counted for the
-        topic's route, or for no topic.
+        """Return the answer to a publisher refused before admission, and count it for the route
+        (None: for no topic).
         """
         answer = error_answer(error, self._message_id(), closes=closes)
         if route is None:
@@ -300,7 +305,9 @@ class Gateway:
         return answer
 
     def _route_for(self, topic: str, head: Head) -> Route | Answer:
-        """The first checks: the topic's route, if it is there and this author may publish to it."""
+        """Look up the topic's route. Returns an answer if there is none, or the author may not
+        publish to it.
+        """
         if self.drain.is_refusing:
             return SHUTTING_DOWN
         route = self._routes.get(topic)
@@ -312,8 +319,8 @@ class Gateway:
         return route
 
     def _unknown(self, topic: str) -> HermesError:
-        # What is known may be another datacentre's, where this topic has not come to yet, or less
-        # than the others know; and a publisher gives up after a 404.
+        # The catalog may be a stand-in from another datacentre that does not have this topic yet,
+        # or it may be behind. A publisher gives up after a 404.
         doubt = self._doubt_about(topic)
         if doubt:
             return Unavailable(
@@ -322,7 +329,9 @@ class Gateway:
         return Refused(f"Topic not found: {topic}", ErrorCode.TOPIC_NOT_EXISTS)
 
     def _gone(self, topic: str) -> HermesError:
-        """Return the error for a batch whose topic was deleted or made again since it began."""
+        """Return the error for a batch whose topic was deleted, or deleted and created again, since
+        it began.
+        """
         if topic not in self._routes:
             return self._unknown(topic)
         return Unavailable(

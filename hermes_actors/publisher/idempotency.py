@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: a publisher may try again, and its message is stored once. Pure.
+"""`Idempotency-Key`: a publisher may retry, and its message is stored once. Pure.
 
-One process remembers the keys that were answered with success, each with its answer and a digest
-of what was sent, in a window that is bounded in number and time. A key of which this process knows
-nothing is published as if it were new, but always under the same message id.
+The process remembers successful keys, each with its answer and a digest of the request, in a window
+limited in number and time. An unknown key is published as if it were new, but always under the same
+message id.
 """
 
 import hashlib
@@ -18,16 +18,15 @@ KEY_LENGTH_MAX = 255
 RETRY_AFTER_S = 1
 
 _SUCCESSES = (201, 202)
-# RFC 9651, 3.3.3: a string; parameters after it mean nothing to us.
+# RFC 9651, 3.3.3: a string. Its parameters are ignored.
 _QUOTED = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"[ \t]*(?:;[ -~]*)?')
 _BARE = re.compile(r"[!#-+\--:<-\[\]-~]+")
 _ESCAPED = re.compile(r"\\(.)")
 
 
 def parse_key(value: str) -> str:
-    """The key in the header's value: a structured field's string, or the same without quotes.
-
-    Raises Refused.
+    """Parse the header's value: a structured-field string, or the same without quotes. Raises
+    Refused.
     """
     text = value.strip(" \t")
     quoted = _QUOTED.fullmatch(text)
@@ -48,15 +47,17 @@ def parse_key(value: str) -> str:
 
 
 class KeyClaim:
-    """One use of a key: the first, which is published, or a repeat, which waits for its body."""
+    """One use of a key: the first, which is published, or a repeat, which needs the body to
+    compare.
+    """
 
     __slots__ = ("_digest", "_is_open", "_name", "_status", "_window")
 
     def __init__(
         self, window: "KeyWindow", name: tuple[str, str, str], digest: bytes, status: int
     ) -> None:
-        """`name` is the header, the log's topic and the key. `status` 0: the first use; else what
-        the first one was answered, and its digest.
+        """`name` is the header, the log topic and the key. `status` is 0 for the first use, else
+        the status and `digest` of the first use.
         """
         self._window = window
         self._name = name
@@ -65,8 +66,8 @@ class KeyClaim:
         self._is_open = not status
 
     def match(self, partition_key: bytes | None, body: bytes) -> int:
-        """Compare the body that has come: 0 when it is to be published, else the first answer's
-        status, which is given again. Raises Refused for another payload than the first.
+        """Compare the complete body with the first use. Returns 0 if the message is to be
+        published, else the status to repeat. Raises Refused if the payload differs.
         """
         digest = _digest_of(partition_key, body)
         if not self._status:
@@ -80,8 +81,8 @@ class KeyClaim:
         return self._status
 
     def conclude(self, status: int, now_s: float) -> None:
-        """Record the status that was answered, 0 when nobody was; a first use that failed is
-        forgotten, so that it can be tried again.
+        """Record the status of the answer, 0 if none was sent. A failed first use is forgotten, so
+        that it can be retried.
         """
         if self._is_open:
             self._is_open = False
@@ -89,7 +90,7 @@ class KeyClaim:
 
 
 class _Answered(Struct, frozen=True, gc=False):
-    """How a key's first use ended."""
+    """The answer to a key's first use."""
 
     digest: bytes
     status: int
@@ -97,24 +98,26 @@ class _Answered(Struct, frozen=True, gc=False):
 
 
 class KeyWindow:
-    """The keys of one process: at most `keys_max`, each for `window_s` after its answer.
+    """The keys of one process: at most `keys_max`, each kept for `window_s` after its answer.
 
-    `now_s` is monotonic. Names are a topic's life in the log and a key.
+    `now_s` is monotonic. Keys are separate for each incarnation of a topic.
     """
 
     def __init__(self, keys_max: int, window_s: float) -> None:
         self._keys_max = keys_max
         self._window_s = window_s
         self._under_way: set[tuple[str, str, str]] = set()
-        # In the order of their answers, which is that of their ends.
+        # Sorted by time of answer, and so by expiry.
         self._answered: OrderedDict[tuple[str, str, str], _Answered] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._under_way) + len(self._answered)
 
     def claim(self, log_topic: str, key: str, now_s: float, header: str = HEADER) -> KeyClaim:
-        """Use the key, which came in that header. Raises Refused (409) while its first use is
-        under way, and Unavailable when nothing can be remembered because so many are.
+        """Claim the key that came in this header.
+
+        Raises Refused (409) while its first use is under way, and Unavailable if too many first
+        uses are under way to remember another.
         """
         self._expire(now_s)
         name = (header, log_topic, key)
@@ -140,7 +143,7 @@ class KeyWindow:
         return KeyClaim(self, name, b"", 0)
 
     def end(self, name: tuple[str, str, str], answered: _Answered) -> None:
-        """Record how a key's first use was answered; only a success is remembered."""
+        """Record the answer to a key's first use; only a success is remembered."""
         self._under_way.discard(name)
         if answered.status in _SUCCESSES:
             self._answered[name] = answered
@@ -157,7 +160,7 @@ class KeyWindow:
 def _digest_of(partition_key: bytes | None, body: bytes) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     if partition_key is not None:
-        # Its length keeps key and body apart; no key differs from an empty one.
+        # The length separates key and body; no key differs from an empty key.
         digest.update(b"%d:" % len(partition_key) + partition_key)
     digest.update(b"|")
     digest.update(body)

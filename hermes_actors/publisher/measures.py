@@ -1,4 +1,4 @@
-"""The publishing side's metrics: each name and label once, added to once for each batch."""
+"""The publishing metrics; each series is looked up once and updated once per batch."""
 
 from collections.abc import Callable, Sequence, Sized
 
@@ -34,7 +34,7 @@ PUBLISHING = meanings(
 
 
 class FrontendMeasures:
-    """The node-wide metrics, and the maker of the topics' ones."""
+    """The node-wide metrics, and the factory of those of each topic."""
 
     def __init__(self, metrics: Metrics, dc: str, in_flight: Callable[[], float]) -> None:
         self.metrics = metrics
@@ -44,22 +44,22 @@ class FrontendMeasures:
         metrics.gauge("inflight_requests", in_flight)
 
     def watch(self, demands: Demands, streams: Sized) -> None:
-        """Show the idempotency keys and the `streams` of batches."""
+        """Add gauges for the idempotency keys and the open batch `streams`."""
         self.metrics.total("idempotency_replays", lambda: demands.replays)
         self.metrics.gauge("idempotency_keys", lambda: demands.keys)
         self.metrics.gauge("batch_streams", lambda: len(streams))
 
     def status(self, code: int) -> Counter:
-        """How often this status was the answer to a publish, whatever its topic."""
+        """The counter of answers with this status, for all topics."""
         return self.metrics.counter("topic_global_http_status_codes", status_code=str(code))
 
     def topic(self, name: TopicName, ack: Ack) -> "TopicMeasures":
-        """The metrics of one topic; made again when its ack level changes."""
+        """The metrics of one topic. Create them again when its ack level changes."""
         return TopicMeasures(self, name, ack)
 
 
 class TopicMeasures:
-    """One topic's metrics. `requests` counts what got as far as being read."""
+    """One topic's metrics. `requests` counts the requests whose topic and author were accepted."""
 
     def __init__(self, frontend: FrontendMeasures, name: TopicName, ack: Ack) -> None:
         metrics = frontend.metrics
@@ -75,16 +75,16 @@ class TopicMeasures:
         self.recent_latency = RecentLatency(self._latency)
         self._broker = metrics.timer(f"topic_{_level(ack)}_broker_latency", **labels)
         self._global_latency = metrics.timer(f"topic_{_level(ack)}_global_latency")
-        # The topic's counter, and its node-wide sum.
+        # By status: the topic's counter and the node-wide one.
         self._status: dict[int, tuple[Counter, Counter]] = {}
 
     def requested(self, count: int) -> None:
-        """Count `count` messages that were read, of one request."""
+        """Count `count` messages read from one request."""
         self.requests.value += count
         self._frontend.requests.value += count
 
     def answered(self, status: int, count: int) -> None:
-        """Count `count` publishes that were answered with this status."""
+        """Count `count` publishes answered with this status."""
         both = self._status.get(status)
         if both is None:
             one = self._frontend.metrics.counter(
@@ -95,13 +95,13 @@ class TopicMeasures:
             counter.value += count
 
     def taken(self, size_bytes: int) -> None:
-        """Count the bodies of a batch that begins to be sent."""
+        """Count the bytes of a batch whose append begins."""
         self._throughput.value += size_bytes
         self._frontend.throughput_bytes.value += size_bytes
 
     def acknowledged(self, dc: str, stored: int, append_s: float) -> None:
-        """Count a batch's `stored` messages, acknowledged after `append_s` in that datacentre's
-        log, which was the first to do so.
+        """Count `stored` messages of a batch. The log of `dc` acknowledged them first, after
+        `append_s`.
         """
         published = self._published_in.get(dc)
         if published is None:
@@ -112,8 +112,8 @@ class TopicMeasures:
         self._broker.observe(append_s, stored)
 
     def stored(self, latencies: Sequence[tuple[float, int]]) -> None:
-        """Count publishes that were answered 201: how long each took from its headers to its
-        answer, in seconds, and how many messages it had.
+        """Count publishes answered 201. Each pair is the seconds from headers to answer, and the
+        number of messages.
         """
         for latency_s, count in latencies:
             self._latency.observe(latency_s, count)
@@ -121,8 +121,8 @@ class TopicMeasures:
         self.answered(201, sum([count for _, count in latencies]))
 
     def published(self) -> Published:
-        """Return how much was published to the topic here, and how often 4xx and 5xx were answered
-        instead.
+        """Return the topic's totals on this node: stored messages, bytes, and answers with 4xx and
+        5xx.
         """
         by_class = [0] * 10
         for status, (of_topic, _sum) in self._status.items():
@@ -135,7 +135,7 @@ class TopicMeasures:
         )
 
     def forget(self) -> None:
-        """Drop the series of a topic that is gone; the node-wide sums stay."""
+        """Remove the series of a deleted topic; the node-wide totals stay."""
         self._frontend.metrics.forget(**self._labels)
 
 

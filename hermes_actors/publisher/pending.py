@@ -1,8 +1,8 @@
-"""The whole fate of one admitted publish: admitted, validating, queued, sent, kept, settled; and
-the route that it goes, with all that publishing to one topic needs.
+"""The life of one admitted publish (admitted, validating, queued, sent, kept, settled), and the
+route with all that publishing to its topic needs.
 
-Each transition is one function, and asserts that it may happen. It is told exactly once, by
-whoever is first.
+Each transition is one function and asserts that it is allowed. The outcome is reported exactly
+once, by whoever settles it first.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,9 +41,10 @@ from hermes_actors.schema.validation import Validation
 
 
 class Limits(NamedTuple):
-    """The time limits of a publish, in ms after its start: until the spool is asked, until it is
-    answered that none took it, and until it is answered that the spool's disk did not. Without a
-    spool all are the same.
+    """The time limits of a publish, in ms after its start.
+
+    At `first_ms` the spool gets it; at `late_ms` it is answered that no log took it; at `kept_ms`
+    that the spool's disk did not take it either. Without a spool all three are the same.
     """
 
     first_ms: int
@@ -52,21 +53,21 @@ class Limits(NamedTuple):
 
 
 CHUNKED = -2
-"""`expected_bytes` of a body whose length is not announced and need not be."""
+"""`expected_bytes` of a body whose length is not announced, which is allowed."""
 
 ABSENT = -1
-"""`expected_bytes` of a request with neither a length nor chunks: it is refused."""
+"""`expected_bytes` of a request with neither a length nor chunks; it is refused."""
 
 
 class PendingState(IntEnum):
-    """Where a publish stands; it never goes back."""
+    """The progress of a publish. It only goes forward."""
 
-    ADMITTED = 0  # its head has passed the checks; its body is being read
-    VALIDATING = 1  # the body has come and is being checked
-    QUEUED = 2  # its topic's producer has it
-    SENT = 3  # a log was given it, and may store it from now on
-    KEPT = 4  # the spool has it, and nothing more is begun for it
-    SETTLED = 5  # it is answered
+    ADMITTED = 0  # the checks of its head have passed; its body is being read
+    VALIDATING = 1  # the body is complete and is being checked
+    QUEUED = 2  # it is in the mailbox or the queue of its topic's producer
+    SENT = 3  # an append has begun; a log may store it from now on
+    KEPT = 4  # the spool has it; no further append begins
+    SETTLED = 5  # it has been answered
 
 
 ADMITTED, VALIDATING, QUEUED, SENT, KEPT, SETTLED = PendingState
@@ -74,19 +75,19 @@ ADMITTED, VALIDATING, QUEUED, SENT, KEPT, SETTLED = PendingState
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """The `messages` of one publish, or of a part of a batch, and what has become of them.
+    """One publish, or a part of a batch: its `messages` and their outcome.
 
-    `started_s` is monotonic: when its headers had been read; `started_ms` is that by the wall
-    clock, 0 for a part of a batch, whose messages have it. `key` says where all of its messages
-    go; `body_bytes` are those of all. `is_done`: it is answered or kept, and nothing more is begun
-    for it. `is_sent`: a log was given it, so it may be stored. `keeper` is the spool that has it,
-    whatever the topic has become since. `demand` is what its head asks for, until its body has
-    come. `notify` is called once, synchronously, when it is answered. `limits` are the route's as
-    they were when this began: what its topic becomes meanwhile changes none.
+    `started_s` (monotonic) is when its headers had been read. `started_ms` is the same by the wall
+    clock; 0 for a part of a batch, whose messages have their times. All of its messages share
+    `key`; `body_bytes` is their total. `is_done`: it is answered or kept, and no further append
+    begins. `is_sent`: an append has begun, so it may be stored. `keeper` is the spool that has it,
+    even if the topic has changed since. `demand` holds the requests of its head until its body is
+    complete. `notify` is called once, synchronously, when it is answered. `limits` are copied from
+    the route at the start; later changes of the topic do not affect them.
 
-    `outcome` is that of all messages, or of the first when `outcomes` has one for each. `trace` is
-    what its messages carry: their publisher's, until a listener that records it, told of its
-    admission, puts its own there.
+    `outcome` is the outcome of all messages, or of the first one when `outcomes` has one for each.
+    `trace` is the trace context of its messages: the publisher's, until a listener that records it
+    puts its own there.
     """
 
     id: str
@@ -110,17 +111,18 @@ class Pending:
     trace: TraceContext | None = None
     outcome: Settled | None = None
     outcomes: Sequence[Settled] | None = None
-    # The outcomes of those messages that are not left to the spool, while it has the others.
+    # While the spool has some of the messages: the outcomes of the others, None for those in the
+    # spool.
     _known: list[Settled | None] | None = None
 
     @property
     def is_answered(self) -> bool:
-        """True when its outcome has been told."""
+        """True when its outcome has been reported."""
         return self.state is SETTLED
 
     @property
     def keys(self) -> Sequence[bytes | None] | None:
-        """The key of each message; None when all have the same."""
+        """The key of each message; None when all share `key`."""
         return keys_of(self.messages) if self.count > 1 else None
 
     @property
@@ -129,16 +131,16 @@ class Pending:
         assert self.outcome is not None, "it is not settled"
         return answer_to(self.outcome, self.id, self.route.name, has_body=self.has_body)
 
-    # The way to a log.
+    # Towards a log.
 
     def validating(self) -> None:
-        """Enter VALIDATING: its body has come, and is being checked."""
-        assert self.state == ADMITTED, "its body comes once"
+        """Enter VALIDATING: its body is complete and is being checked."""
+        assert self.state == ADMITTED, "its body is complete only once"
         self.state = VALIDATING
         self.has_body = True
 
     def queued(self, messages: Sequence[Message], key: bytes | None, body_bytes: int) -> None:
-        """Enter QUEUED with messages found good, which wait for the topic's producer."""
+        """Enter QUEUED: the messages have passed the checks and wait for the topic's producer."""
         assert self.state == VALIDATING, "it is queued once, when it has been checked"
         self.state = QUEUED
         self.messages = messages
@@ -147,22 +149,23 @@ class Pending:
         self.demand = None
 
     def sent(self) -> None:
-        """An append of it begins: the first one, or one to another datacentre."""
-        assert self.state in (QUEUED, SENT), "nothing is begun for what is done"
+        """Record that an append of it begins, the first one or one to another datacentre."""
+        assert self.state in (QUEUED, SENT), "no append begins once it is done"
         self.state = SENT
         self.is_sent = True
 
     def conclude(self, outcomes: Sequence[Outcome]) -> bool:
-        """Take the outcomes of its append, one for each message: settle it, or keep those that are
-        not stored, all or none. True when this settled it; the caller counts it, with others of its
-        batch.
+        """Take the outcomes of its append, one for each message.
+
+        If some messages are not stored, the spool keeps them, all or none; else this settles it.
+        Returns True if it was settled here; the caller counts it together with others of its batch.
         """
         keeper = self.keeper
         if keeper is not None and self.offer is not None:
             keeper.concluded(self.offer, [type(each) is Stored for each in outcomes])
         if self.state is SETTLED:
             return False
-        assert self._known is None, "its fate is told once"
+        assert self._known is None, "its append ends only once"
         if stored_count(outcomes) < self.count:
             if keeper is not None:
                 self._known = [each if isinstance(each, Stored) else None for each in outcomes]
@@ -172,27 +175,33 @@ class Pending:
         self.end(outcomes[0], outcomes if self.count > 1 else None)
         return True
 
-    # What keeps it when no log takes it in time.
+    # The spool, if no log takes it in time.
 
     def is_behind(self, spool: Spool) -> bool:
-        """Whether older messages of any of its keys wait in the spool."""
+        """True if older messages of any of its keys wait in the spool."""
         log_topic, index = self.route.log_topic, spool.index
         keys = self.keys or (self.key,)
         return any(key is not None and index.holds(log_topic, key) for key in dict.fromkeys(keys))
 
     def keep(self) -> bool:
-        """Have the spool keep all of its messages; False when it has to be answered without."""
+        """Give all of its messages to the spool. False if the spool does not take them, or it is
+        done.
+        """
         if self.is_done:
             return False
         return self._keep(self.messages, is_sent=self.is_sent)
 
     def join_kept(self) -> None:
-        """Be kept like older messages of its key, or be answered that this cannot be."""
+        """Put it into the spool, behind older messages of its key; if that fails, settle it with
+        the error.
+        """
         if not self.is_done and not self.keep():
             self.settle(full_behind_key(self.route.name, was_sent=self.is_sent))
 
     def _keep_left(self, outcomes: Sequence[Outcome]) -> bool:
-        """Have the spool keep those that a log may still take; False when it keeps none."""
+        """Give the spool the messages that a log may still accept. False if the spool keeps
+        none.
+        """
         known: list[Settled | None] = [
             None if isinstance(each, UnavailableRecord | UnknownRecord) else each
             for each in outcomes
@@ -204,8 +213,10 @@ class Pending:
         return True
 
     def _keep(self, messages: Sequence[Message], *, is_sent: bool) -> bool:
-        """Offer these to the spool, all or none. `is_sent`: an append of them is under way."""
-        assert self.state in (QUEUED, SENT), "only what was found good is kept, and once"
+        """Offer these messages to the spool, all or none. `is_sent`: an append of them is under
+        way.
+        """
+        assert self.state in (QUEUED, SENT), "only checked messages are kept, and only once"
         route, spool = self.route, self.route.spool
         if spool is None:
             return False
@@ -233,9 +244,7 @@ class Pending:
         return True
 
     def _written(self, error: SpoolUnavailable | None) -> None:
-        """Settle it as buffered when the spool's disk has it, as not written when that could not
-        take it.
-        """
+        """Settle it as buffered if the spool's disk has it, else as not written."""
         if error is None:
             self.settle(Buffered())
         else:
@@ -248,11 +257,11 @@ class Pending:
                 )
             )
 
-    # The end.
+    # Settling.
 
     def settle(self, outcome: Settled) -> bool:
-        """Give all messages this outcome that have none yet, and tell the edge; False when it was
-        told before.
+        """Give this outcome to all messages that have none yet, and notify the edge. False if it
+        was already settled.
         """
         if self.state is SETTLED:
             return False
@@ -260,7 +269,7 @@ class Pending:
         if known is None:
             self.end(outcome)
         else:
-            assert keeper is not None, "it has the others"
+            assert keeper is not None, "the spool has the other messages"
             outcomes = [outcome if each is None else each for each in known]
             now_s = keeper.clock.monotonic_s()
             self.end(outcomes[0], outcomes)
@@ -268,8 +277,8 @@ class Pending:
         return True
 
     def end(self, outcome: Settled, outcomes: Sequence[Settled] | None = None) -> None:
-        """Settle it with its outcome, or that of each message; the caller counts it."""
-        assert self.state is not SETTLED, "it is told once"
+        """Settle it with one outcome, or with one for each message. The caller counts it."""
+        assert self.state is not SETTLED, "it is settled only once"
         self.state = SETTLED
         self.is_done = True
         self.outcome = outcome
@@ -279,18 +288,18 @@ class Pending:
         self.notify(self)
 
     def expire(self, limit_ms: int) -> int | None:
-        """Act on one of its limits that has passed: 408 while the body is being read; else it is
-        kept, or answered 503.
+        """Act on a limit that has passed: 408 while the body is being read; else give it to the
+        spool, or answer 503.
 
-        What the log was not given by then never is, what it was given may yet be stored; the text
-        says which. Returns the limit that it runs up to next, None when it has been answered.
+        A message that no append has begun with will not be stored; one that was sent may still be.
+        The error says which. Returns the next limit in ms, None if it has been answered.
         """
         limits = self.limits
         if self.state == KEPT:
             if limit_ms < limits.kept_ms:
                 return limits.kept_ms
         elif limit_ms < limits.late_ms:
-            # Some time is left for what cannot be kept.
+            # Some time is left for a message that the spool does not take.
             is_kept = self.state >= QUEUED and self.keep()
             return limits.kept_ms if is_kept else limits.late_ms
         if not self.has_body:
@@ -306,18 +315,20 @@ class Pending:
 
 
 class Transitions:
-    """Hears of every transition of a node's publishes, of all that take it together at once. As it
-    is, it does nothing.
+    """A listener to the transitions of a node's publishes; each call reports all that change
+    together. This base class does nothing.
 
-    The words are those of `consumer.delivery.Transitions` where they mean the same. The calls come
-    on the publishing path: they do not wait, do not raise, and keep no sequence.
+    The names match `consumer.delivery.Transitions` where they mean the same. The calls come on the
+    publishing path: they must not wait, raise, or keep the sequences.
     """
 
     def admitted(self, pendings: Sequence[Pending]) -> None:
-        """The heads of these have passed their checks."""
+        """The heads of these publishes have passed their checks."""
 
     def sent(self, pendings: Sequence[Pending], dc: str, via: str) -> None:
-        """An append of these begins, to this datacentre's log; `via` is their records' way."""
+        """An append of these publishes to this datacentre's log begins; `via` is the `Via` of their
+        records.
+        """
 
     def answered(
         self,
@@ -327,37 +338,38 @@ class Transitions:
         outcomes: Sequence[Outcome],
         took_s: float,
     ) -> None:
-        """An append of these to a partition of this datacentre's log has ended, with an outcome for
-        each message, in order. Pendings that have settled meanwhile are among them.
+        """An append of these publishes to a partition of this datacentre's log has ended, with an
+        outcome for each message, in order. Some may have been settled meanwhile.
         """
 
     def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
-        """The spool has taken these of its messages, and will send them; its disk may not have them
+        """The spool has accepted these messages and will send them. They may not be on its disk
         yet.
         """
 
     def settled(self, pendings: Sequence[Pending]) -> None:
-        """These have their outcomes, and were told."""
+        """These publishes have their outcomes, and their edges have been notified."""
 
 
 SchemaOf = Callable[[Topic], Validation | None]
-"""Tells what the schema of a topic, as it is, demands of its messages; None for nothing."""
+"""Returns the schema check for a topic; None if its messages are not checked."""
 
 ListenersOf = Callable[[Topic], Sequence[Transitions]]
-"""Tells who hears of the publishes to a topic, as it is."""
+"""Returns the listeners for the publishes to a topic."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Route:
-    """One live topic: what publishing to it needs, worked out once and not for each message.
+    """One live topic with all that publishing to it needs, computed once instead of for each
+    message.
 
-    `is_open` is False while the topic's producer backs off after a failure. `change` wakes it when
-    the topic changes, so that it looks its partitions up again. `producer` is what the supervisor
-    calls that actor, `ref` its mailbox. `partitions` is 0 until the producer knows how many the log
-    topic has. `batch_limits` are those of batches' messages. `validate` is what the topic's schema
-    demands of a message, None for nothing, `listeners` hear of its publishes; `schema_of` and
-    `listeners_of` give both for the topic as it is now. `hurry` settles what the hedge can answer
-    by now, before a limit is the answer.
+    `is_open` is False while the topic's producer backs off after a failure. `changed` is set when
+    the topic changes, so that the producer looks up its partitions again. `producer` is the actor's
+    name at the supervisor, `ref` its mailbox. `partitions` is 0 until the producer knows the number
+    of partitions. `batch_limits` apply to the messages of batches. `validate` is the topic's schema
+    check (None: no check), `listeners` follow its publishes; `schema_of` and `listeners_of` compute
+    both again when the topic changes. `hurry` makes the hedge report the outcomes that it already
+    has, before a limit decides.
     """
 
     name: str
@@ -387,7 +399,7 @@ class Route:
         self._ask_again()
 
     def change(self, topic: Topic) -> None:
-        """Take the topic as it is now, and wake who waits for `changed`."""
+        """Replace the topic's settings, and wake the tasks that wait for `changed`."""
         self.topic = topic
         self._ask_again()
         self.changed.set()
@@ -405,13 +417,15 @@ class Route:
         outcomes: Sequence[Outcome],
         took_s: float,
     ) -> None:
-        """Tell who listens that an append of these has ended; as `Transitions.answered`."""
+        """Report to the listeners that an append has ended; as `Transitions.answered`."""
         for listener in self.listeners:
             listener.answered(pendings, dc, partition, outcomes, took_s)
 
     def settled(self, pendings: Sequence[Pending], now_s: float = 0.0) -> None:
-        """Count that these have their outcomes, and tell who listens; `now_s`, monotonic, is asked
-        for where one of them is stored: its latency is that from headers read to answer.
+        """Count these settled publishes, and report them to the listeners.
+
+        `now_s` (monotonic) is needed if one of them is stored: its latency is the time from headers
+        read to answer.
         """
         measures = self.measures
         latencies: list[tuple[float, int]] = []

@@ -1,7 +1,7 @@
-"""Appends what is published to one topic, in batches; each pending is settled exactly once.
+"""Appends the messages of one topic, in batches, and settles each pending exactly once.
 
-While an append is in flight nothing is done for messages that could not start anyway: they wait
-in the mailbox and are the next batch. That is what makes a loaded broker cheap.
+While an append is in flight, messages that could not be sent anyway stay in the mailbox and form
+the next batch. That makes a loaded broker cheap.
 """
 
 import math
@@ -42,11 +42,11 @@ _OWN_LOG_PATIENCE_S = 0.25
 
 @dataclass(eq=False)
 class TopicProducer:
-    """One live topic's producer.
+    """The producer of one live topic.
 
-    At most `waiting_per_topic_max` messages with keys wait here beside those in the mailbox;
-    `first` is the partition of the first batch without keys. `fallback` is what topics that want it
-    are published to when the own log does not work.
+    At most `waiting_per_topic_max` messages with keys wait here, besides those in the mailbox.
+    `first` is the partition of the first batch without keys. `fallback` is for topics that want
+    other datacentres when the own log does not work.
     """
 
     route: Route
@@ -67,7 +67,7 @@ class TopicProducer:
         self._passing = trio.CancelScope()
         self._looked_up_s = -math.inf
         self._asking_own = trio.CancelScope()
-        # As long as nobody knows how many partitions there are.
+        # One partition until the real number is known.
         self._batcher: Batcher[Pending] = Batcher(
             1,
             records_max=self.config.batch_records_max,
@@ -75,7 +75,7 @@ class TopicProducer:
             first=self.first,
             slow_s=_SLOW_S,
         )
-        # Those of its run; appends have a nursery of their own, which ends before the other.
+        # Set by `run`. Appends have a separate nursery, which ends before the background one.
         self._inbox: Inbox[Pending]
         self._background: trio.Nursery
         self._appends: trio.Nursery
@@ -96,16 +96,16 @@ class TopicProducer:
             self._give_up()
 
     async def _follow_topic(self) -> None:
-        """Make ready at once what the topic asks for, now and after each of its changes.
+        """Set up what the topic's settings need, at once and after each change.
 
-        Looking the remotes up takes time, which the next message may not have.
+        Looking up the remotes takes time that the next message may not have.
         """
         hedge = self._hedge_now
         while True:
             changed = self.route.changed
             self._equip()
             if hedge is None and self._hedge_now is not None:
-                # An own log that is silent need not be waited for any more.
+                # There is no need any more to wait for a silent own log.
                 self._asking_own.cancel()
             hedge = self._hedge_now
             await changed.wait()
@@ -113,14 +113,12 @@ class TopicProducer:
 
     @property
     def _hedge_now(self) -> Hedge | None:
-        """The sender that uses the other datacentres too; None unless there are any and the topic
-        asks for it now.
-        """
+        """The hedge, if there are other datacentres and the topic wants them now; else None."""
         is_asked = self.route.topic.fallback_to_remote_datacenter_enabled
         return self._hedge if is_asked else None
 
     def _equip(self) -> None:
-        """Make ready what the topic, as it is now, asks for."""
+        """Set up what the topic's current settings need."""
         route, fallback = self.route, self.fallback
         if (
             self._hedge is None
@@ -143,15 +141,15 @@ class TopicProducer:
             self._watching.cancel()
 
     async def _feed(self) -> None:
-        """Start appends as messages come, until the inbox has ended."""
+        """Start appends as messages arrive, until the inbox has ended."""
         while await self._inbox.wait():
             self._take()
             if self._has_keys:
                 return await self._feed_keyed()
             self._look_up_if_due()
             batch = self._batcher.next_batch(self.clock.monotonic_s())
-            # Without keys a message cannot be sent while a batch is in flight, so nobody is woken
-            # for it: this very task appends, and finds it when the append has ended.
+            # Without keys, no message can be sent while a batch is in flight. So no other task is
+            # woken: this task appends, and sees new messages when the append has ended.
             if batch is not None:
                 self._watched.set()
                 await self._lead(batch)
@@ -160,7 +158,7 @@ class TopicProducer:
         return None
 
     async def _feed_keyed(self) -> None:
-        """The same for a topic with keys, whose idle partitions do not wait for busy ones."""
+        """As `_feed`, for a topic with keys: idle partitions do not wait for busy ones."""
         while True:
             self._take()
             self._start()
@@ -170,16 +168,16 @@ class TopicProducer:
                 return
 
     async def _lead(self, batch: PartitionBatch[Pending] | None) -> None:
-        """Append one batch after the other, until nothing waits."""
+        """Append one batch after another until none is left."""
         while batch is not None:
             self._leading = batch
             batch = await self._append(batch)
         self._leading = None
-        # A message wakes one reader of the inbox, and that must be `_feed` again, not `_watch`.
+        # A message wakes only one reader of the inbox. That must be `_feed` again, not `_watch`.
         self._passing.cancel()
 
     async def _watch(self) -> None:
-        """Read the inbox for `_lead` while its batch takes unusually long."""
+        """Read the inbox in place of `_lead` while its batch is slow."""
         with self._watching:
             while True:
                 if self._leading is None:
@@ -193,7 +191,7 @@ class TopicProducer:
                     self._take()
                     self._start()
                     if self._room() <= 0:
-                        # What waits in the inbox cannot be taken: waiting for it would not wait.
+                        # There is no room for more, so waiting for the inbox would return at once.
                         await trio.sleep(_SLOW_S)
                         continue
                     with trio.move_on_after(_SLOW_S) as self._passing:
@@ -207,7 +205,7 @@ class TopicProducer:
                 await self._freed.wait()
 
     async def _wait_for_message(self) -> bool:
-        """True when it is time to look again, False when the inbox has ended."""
+        """Wait for a message or a slow partition. False if the inbox has ended."""
         slow_at_s = self._batcher.slow_at_s()
         if slow_at_s is None:
             return await self._inbox.wait()
@@ -222,24 +220,24 @@ class TopicProducer:
             self._batcher.add(pending)
 
     def _room(self) -> int:
-        """How many more messages may wait here."""
+        """The number of messages that may still be queued here."""
         config, batcher = self.config, self._batcher
         waiting_max = config.waiting_per_topic_max if self._has_keys else config.batch_records_max
         if batcher.waiting >= waiting_max:
-            # A log that is silent is given nothing: what was answered by the buffer meanwhile
-            # must not keep new messages from it.
+            # A silent log takes no batches: messages that the spool has answered meanwhile must not
+            # keep new ones out.
             batcher.drop_answered()
         return waiting_max - batcher.waiting
 
     def _start(self) -> None:
-        """Start every batch that may start."""
+        """Start each batch that can start."""
         self._look_up_if_due()
         now_s = self.clock.monotonic_s()
         while (batch := self._batcher.next_batch(now_s)) is not None:
             self._appends.start_soon(self._drive, batch)
 
     async def _drive(self, batch: PartitionBatch[Pending] | None) -> None:
-        """Append one batch after the other, and start what else may start then."""
+        """Append one batch after another, and start others that have become possible."""
         while batch is not None:
             batch = await self._append(batch)
             if batch is not None and self._batcher.waiting:
@@ -247,13 +245,13 @@ class TopicProducer:
         self._freed.set()
 
     async def _append(self, batch: PartitionBatch[Pending]) -> PartitionBatch[Pending] | None:
-        """Append a batch; return the next one that may start then, None when none may."""
+        """Append a batch. Returns the next batch to start, None if there is none."""
         await self._store(batch)
         self._batcher.release(batch)
         self._take()
         return self._batcher.next_batch(self.clock.monotonic_s())
 
-    # The appending of a batch.
+    # Appending a batch.
 
     async def _store(self, batch: PartitionBatch[Pending]) -> None:
         """Append a batch; returns when its partition may be used again."""
@@ -279,14 +277,14 @@ class TopicProducer:
     def _conclude(
         self, dc: str, pendings: Sequence[Pending], outcomes: Sequence[Outcome], append_s: float
     ) -> None:
-        """Tell each pending what became of it in that datacentre."""
+        """Settle each pending with its outcomes from that datacentre."""
         ended: list[Pending] = []
         at = 0
         for pending in pendings:
             outcome = outcomes[at]
             following = at + pending.count
             if type(outcome) is Stored and pending.count == 1 and pending.keeper is None:
-                # Nearly all of them: as `conclude` would have it.
+                # The common case, as `conclude` would do it.
                 if pending.state != SETTLED:
                     pending.end(outcome)
                     ended.append(pending)
@@ -300,22 +298,25 @@ class TopicProducer:
             self.route.settled(ended, self.clock.monotonic_s())
 
     async def _join_kept(self, spool: Spool, pendings: Sequence[Pending]) -> None:
-        """A key whose older messages the spool holds: its newer ones go behind them."""
+        """Spool the messages whose keys have older messages in the spool, so that they stay behind
+        them.
+        """
         behind = [each for each in pendings if each.is_behind(spool)]
         if not behind:
             return
-        # A busy key would never leave the spool if each message joined its predecessor there.
+        # First let the spool catch up: a busy key would never leave it if each message followed its
+        # predecessor there.
         await spool.catch_up(
             self.route.log_topic,
             lambda: any(not each.is_done and each.is_behind(spool) for each in behind),
         )
-        # Others than these may have been kept meanwhile, for want of time: all are looked at.
+        # Others may have been spooled meanwhile because their time was over, so check all.
         for pending in pendings:
             if pending.is_behind(spool):
                 pending.join_kept()
 
     def _send(self, pendings: Sequence[Pending], dc: str, via: str) -> Sequence[Record]:
-        """The records of these, which go to that datacentre's log now."""
+        """Mark these pendings as sent to that datacentre, and return their records."""
         count = 0
         for pending in pendings:
             pending.sent()
@@ -330,11 +331,11 @@ class TopicProducer:
     # The number of partitions.
 
     async def _know_partitions(self) -> bool:
-        """Wait until the log has the topic. False when asked to stop while nobody waits for an
-        answer: the log need not be waited for.
+        """Wait until the log has the topic. False if asked to stop while no publisher waits for an
+        answer.
 
-        Messages wait meanwhile, up to their deadlines: a log that is down is no failure of
-        this actor, which would back off for longer than the log is away.
+        Messages wait meanwhile, up to their deadlines. An unavailable log is not a failure of this
+        actor; a restart would back off for longer than the log is down.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._drop_answered)
@@ -345,8 +346,10 @@ class TopicProducer:
         return partitions is not None
 
     async def _partitions(self) -> int | None:
-        """How many the log topic has; 1 as long as others are published to and the own log does not
-        say; None as `_know_partitions`.
+        """Look up the number of partitions.
+
+        1 if the own log does not answer and other datacentres can be used; None as
+        `_know_partitions` returns False.
         """
         until_s = self.clock.monotonic_s() + _OWN_LOG_PATIENCE_S
         delay_s = _LOOKUP_FIRST_S
@@ -376,8 +379,8 @@ class TopicProducer:
             return None
 
     async def _find_own(self, decision: Decision) -> None:
-        """Ask the own log for the topic's partitions until it says; meanwhile the others are
-        published to.
+        """Ask the own log for the topic's partitions until it answers; the other datacentres are
+        used meanwhile.
         """
         delay_s = _LOOKUP_FIRST_S
         while (settings := await self._describe()) is None:
@@ -395,24 +398,25 @@ class TopicProducer:
                 self._appends.start_soon(self._look_again)
 
     async def _look_again(self) -> None:
-        """Look for partitions that were added; when the log does not say, the old number holds."""
+        """Look for added partitions. If the log does not answer, the old number stays."""
         settings = await self._describe()
         if settings is not None:
             self._batcher.grow(settings.partitions)
             self.route.partitions = self._batcher.partitions
 
     async def _drop_answered(self) -> None:
-        """A log that says nothing for long must not fill the inbox with what the buffer has
-        answered, so that new messages were refused. Deadlines run in order: the oldest are answered
-        first.
+        """Keep removing answered messages from the inbox while the log is silent. Otherwise
+        messages that the spool has answered would fill it, and new ones would be refused.
+
+        Deadlines are in order, so the oldest are answered first.
         """
         while True:
             await trio.sleep(_SLOW_S)
             self._inbox.drop_while(lambda pending: pending.is_answered)
 
     def _give_up(self) -> None:
-        """Settle all that is left when the actor ends; nothing is left after an orderly stop. What
-        the spool has taken is the spool's to answer.
+        """Settle everything that is left when the actor ends (nothing, after an orderly stop). The
+        spool settles the messages that it keeps.
         """
         flying, waiting = self._batcher.take_all()
         while left := self._inbox.receive_nowait(1_000):

@@ -1,18 +1,17 @@
 """Throughput quotas: how many bytes a second a topic may publish on this node. Pure.
 
-A topic's rate is the exponentially weighted moving average over one minute of the bytes of its
-bodies: each byte weighs 1/60 a second when it comes and fades with a time constant of 60 s, as in
-the load averages of Unix. So a topic at rest may send 60 times its limit at once before it is
-refused.
+A topic's rate is the exponentially weighted moving average of its body bytes over one minute: each
+byte adds 1/60 per second when it arrives, and fades with a time constant of 60 s, like the load
+averages of Unix. So an idle topic may send 60 times its limit at once before it is refused.
 
-`dynamic` keeps the node's total down. At each check:
+`dynamic` limits the node's total. At each check:
 
-* total above the threshold: of the topics that are not idle, those with at least the mean rate get
-  an equal share of the desired total (the desired total divided by the number of topics that are
-  not idle) as their limit. So far this is Hermes' rule;
-* else limits rise again. A topic that uses at most half of a lowered limit has it doubled. Those
-  that use more get equal shares of what is left below the threshold, so that raising alone never
-  brings the total above it. A limit that reaches the maximum is lowered no more.
+* If the total is above the threshold, each topic that is not idle and has at least the mean rate is
+  limited to an equal share of the desired total (the desired total divided by the number of topics
+  that are not idle). This is Hermes' rule.
+* Otherwise limits rise again. A topic that uses at most half of a lowered limit has it doubled. The
+  others get equal shares of the room below the threshold, so that raising alone never exceeds it. A
+  limit that reaches the maximum is no longer a lowered one.
 """
 
 import math
@@ -28,7 +27,7 @@ _ROUNDING = 1e-9
 
 
 class Average:
-    """A rate that fades; `now_s` is monotonic and never goes back."""
+    """A decaying average rate; `now_s` is monotonic and never goes back."""
 
     __slots__ = ("_at_s", "_per_s")
 
@@ -37,22 +36,21 @@ class Average:
         self._at_s = 0.0
 
     def add(self, count: int, now_s: float) -> float:
-        """Count so many now; the rate that comes of it."""
+        """Add `count` now. Returns the new rate."""
         self._per_s = self.per_s(now_s) + count / TIME_CONSTANT_S
         self._at_s = now_s
         return self._per_s
 
     def per_s(self, now_s: float) -> float:
-        """The rate at this moment."""
+        """The rate at this time."""
         return self._per_s * math.exp((self._at_s - now_s) / TIME_CONSTANT_S)
 
 
 def next_limits(
     rates: Mapping[str, float], lowered: Mapping[str, float], config: ThroughputConfig
 ) -> dict[str, float]:
-    """The lowered limits after a check, from those before it and the topics' rates.
-
-    A topic without an entry has the maximum.
+    """Compute the lowered limits after a check, from the topics' rates and the lowered limits
+    before it. A topic without an entry has the maximum.
     """
     total = sum(rates.values())
     if total > config.dynamic_threshold_bytes_per_s:
@@ -78,17 +76,17 @@ def _cut(
     mean = sum(busy.values()) / len(busy)
     share = max(1.0, config.dynamic_desired_bytes_per_s / len(busy))
     if share < config.dynamic_max_bytes_per_s:
-        # Equal rates may all fall a rounding error below their mean.
+        # Rounding may put equal rates slightly below their mean.
         loud = mean * (1 - _ROUNDING)
         limits |= {topic: share for topic, rate in busy.items() if rate >= loud}
     return limits
 
 
 class Quotas:
-    """The quotas of one node. Needs no timer: what is due is caught up with at the next request."""
+    """The quotas of one node. It needs no timer: the next request catches up on overdue checks."""
 
     def __init__(self, config: ThroughputConfig, now_s: float) -> None:
-        assert config.type != "unlimited", "then there is nothing to keep"
+        assert config.type != "unlimited", "no quotas are configured"
         self._is_dynamic = config.type == "dynamic"
         self._max_per_s = float(
             config.dynamic_max_bytes_per_s if self._is_dynamic else config.fixed_max_bytes_per_s
@@ -101,11 +99,11 @@ class Quotas:
         self._lowered: dict[str, float] = {}
 
     def limit_of(self, topic: str) -> float:
-        """The topic's limit now, bytes a second."""
+        """The topic's current limit in bytes a second."""
         return self._lowered.get(topic, self._max_per_s)
 
     def refusal(self, topic: str, now_s: float) -> Unavailable | None:
-        """Why nothing of this topic is taken now; None when it is."""
+        """The error if the topic is above its quota now, else None."""
         if now_s >= self._check_at_s:
             self._catch_up(now_s)
         average = self._rates.get(topic)
@@ -120,7 +118,7 @@ class Quotas:
         return None
 
     def count(self, topic: str, size_bytes: int, now_s: float) -> Unavailable | None:
-        """The topic's body has come: it counts, and this is why it is refused all the same."""
+        """Count a body of the topic. Returns the error if it takes the topic above its quota."""
         if now_s >= self._check_at_s:
             self._catch_up(now_s)
         average = self._rates.get(topic)
@@ -135,7 +133,7 @@ class Quotas:
         return rate > limit if self._is_dynamic else math.floor(rate) > limit
 
     def _wait_s(self, rate: float, limit: float) -> int:
-        """After how many whole seconds without a byte it is taken again, at least 1."""
+        """The whole seconds of silence until the topic is accepted again, at least 1."""
         taken_from = limit if self._is_dynamic else limit + 1
         if rate <= taken_from:
             return 1
@@ -153,10 +151,10 @@ class Quotas:
         return error
 
     def _catch_up(self, now_s: float) -> None:
-        """Do the checks that were due, each as if at its own time."""
+        """Make up for the checks that were due, each with the rates at its time."""
         due = int((now_s - self._check_at_s) / self._interval_s) + 1
         for number in range(max(0, due - _CHECKS_MAX), due):
-            # Nothing was counted since: rates have only faded.
+            # No bytes were counted since, so rates have only decayed.
             at_s = self._check_at_s + number * self._interval_s
             rates = {topic: average.per_s(at_s) for topic, average in self._rates.items()}
             if self._is_dynamic:

@@ -1,5 +1,5 @@
-"""Whether a frontend is to be published to, beside whether it could be: an administrator's mark,
-and a log that has answered for every topic once.
+"""Decides whether a frontend should receive traffic: unless an administrator has marked the
+datacentre as not ready, and once the log has answered for every topic.
 """
 
 import trio
@@ -15,10 +15,10 @@ _ASKED_AT_ONCE = 16
 
 
 class ReadinessCheck:
-    """A task; `dependencies` says whether the frontend is to be published to.
+    """A task; `dependencies` reports its findings.
 
-    The log's answers are latched: once every topic's partitions have answered, trouble of the log
-    does not revert it (each publish says for itself how the log fares then).
+    The log check is latched: once every topic's partitions have answered, later trouble of the log
+    does not undo it. Each publish then reports the log's state itself.
     """
 
     def __init__(self, metadata: Metadata, log: Log, config: ReadinessConfig) -> None:
@@ -29,7 +29,7 @@ class ReadinessCheck:
         self._log_trouble = "the log has not been asked yet" if config.log_check_enabled else ""
 
     def dependencies(self) -> list[Dependency]:
-        """The mark of the datacentre, which is followed at once, and the log's answers."""
+        """The administrator's mark, which takes effect at once, and the log's answers."""
         is_marked = not self._metadata.catalog.is_ready(self._metadata.dc)
         mark = "an administrator has marked it as not ready" if is_marked else ""
         return [
@@ -38,11 +38,11 @@ class ReadinessCheck:
         ]
 
     async def run(self, stop: trio.Event) -> None:
-        """Ask the log until every topic has answered, or asked to stop."""
+        """Ask the log until every topic has answered, or until asked to stop."""
         await run_until(stop, self._ask_until_answered)
 
     async def _ask_until_answered(self) -> None:
-        # There is some from the start where the log is waited for at all.
+        # If the log check is enabled, there is trouble from the start.
         while self._log_trouble:
             await self._ask_log()
             if self._log_trouble:
@@ -75,5 +75,5 @@ class ReadinessCheck:
                     await self._log.positions(log_topic, LATEST)
                     self._answered.add(log_topic)
             except (UnknownTopic, Unavailable):
-                # Not there yet, or without a leader: asked again.
+                # The topic is not there yet or has no leader: ask again.
                 return

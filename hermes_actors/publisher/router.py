@@ -29,18 +29,17 @@ from hermes_actors.publisher.producer import TopicProducer
 from hermes_actors.runtime.clock import Clock
 
 _STOP_GRACE_S = 5.0
-# How long after its limit a message may still be answered 202 that a slow disk is writing.
+# How long after its limit a message may still be answered 202, while a slow disk writes it.
 _KEEPING_MS = 1_000
 
 
 @dataclass(eq=False)
 class Routes:
-    """The routes by `group.topic`, and how one is made, changed and taken away.
+    """The routes by `group.topic`, and how they are created, changed and removed.
 
-    They outlive a task that runs `follow`, so that publishing goes on while that restarts. `spool`
-    keeps the messages that no log takes in time; `fallback` publishes to other datacentres, for the
-    topics that ask for it; `schema_of` is what a topic's schema demands now, `listeners_of` who
-    hears of its publishes.
+    They outlive a run of `follow`, so publishing continues while that restarts. `spool` keeps
+    messages that no log takes in time; `fallback` reaches other datacentres, for the topics that
+    want it. `schema_of` and `listeners_of` return a topic's schema check and its listeners.
     """
 
     config: FrontendConfig
@@ -58,7 +57,7 @@ class Routes:
 
     def __post_init__(self) -> None:
         self.by_name: dict[str, Route] = {}
-        """The live routes; the same object for ever."""
+        """The live routes; always the same dict."""
         self._started = 0
         config = self.config
         for limit_ms in (
@@ -69,8 +68,8 @@ class Routes:
             self._limits(limit_ms, has_spool=False)
 
     async def follow(self, metadata: Metadata, stop: trio.Event) -> None:
-        """Keep the routes like the metadata until asked to stop. The state comes first, then each
-        change.
+        """Keep the routes up to date with the metadata until asked to stop: first the current
+        state, then each change.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow, metadata, nursery)
@@ -79,7 +78,7 @@ class Routes:
 
     async def _follow(self, metadata: Metadata, nursery: trio.Nursery) -> None:
         with metadata.watch() as watch:
-            # A topic that was deleted while nobody watched is no change any more.
+            # A topic that was deleted while nobody watched does not appear as a change.
             for name in list(self.by_name):
                 if name not in metadata.catalog.topics:
                     self.remove(name, nursery)
@@ -94,7 +93,7 @@ class Routes:
                             self.renew_schema(name)
 
     def set(self, live: LiveTopic, nursery: trio.Nursery) -> None:
-        """Make the topic's route what this says. A new life of the topic is a new producer."""
+        """Create or change the topic's route. A new incarnation gets a new producer."""
         name = str(live.name)
         route = self.by_name.get(name)
         if route is not None and route.log_topic != live.log_topic:
@@ -109,17 +108,17 @@ class Routes:
         route.change(live.topic)
 
     def renew_schema(self, name: str) -> None:
-        """Look up anew what the schema of a topic demands, if the topic has a route."""
+        """Look up again the schema check of a topic, if it has a route."""
         route = self.by_name.get(name)
         if route is not None:
             route.change(route.topic)
 
     def remove(self, name: str, nursery: trio.Nursery) -> None:
-        """Take the topic's route away at once; its producer ends in the background."""
+        """Remove the topic's route at once; its producer stops in the background."""
         route = self.by_name.pop(name, None)
         if route is not None:
             route.measures.forget()
-            # Its log may be silent: the other topics' changes do not wait for that.
+            # Its log may be silent, and other topics' changes must not wait for that.
             nursery.start_soon(self._stop, route.producer)
 
     async def _stop(self, child: str) -> None:
@@ -143,7 +142,8 @@ class Routes:
 
         producer = f"producer {live.log_topic}"
         if self.supervisor.has(producer):
-            # The topic has come back (from a stand-in's metadata, say) and the last one still ends.
+            # The topic has come back (from a stand-in's metadata, for example) while its last
+            # producer is still stopping.
             producer += f" {first}"
         ref: Ref[Pending] = self.supervisor.start(
             producer,
@@ -151,7 +151,7 @@ class Routes:
             restart=TENANT,
             mailbox_capacity=config.waiting_per_topic_max,
         )
-        # `make` runs when the supervisor's task does, so it sees the route.
+        # `make` runs later, in the supervisor's task, so it sees the route.
         route = Route(
             str(live.name),
             live.log_topic,
@@ -168,24 +168,26 @@ class Routes:
         return route
 
     def _equip(self, route: Route, topic: Topic) -> None:
-        """Give the route what its topic, as this says, asks for."""
+        """Set the route's spool and limits for these settings of its topic."""
         limit_ms = self._limit_ms(topic)
         spool = self.spool_of(topic)
         if spool is not None:
-            # Else it keeps the spool that it had: what is under way may get there yet, and newer
-            # messages must not overtake it.
+            # Otherwise the route keeps its spool: messages under way may still go there, and newer
+            # ones must not overtake them.
             route.spool = spool
         has_spool = route.spool is not None
         route.limits = self._limits(limit_ms, has_spool=has_spool)
-        # A batch is for throughput: a log that pauses for a moment, to write back what it has, must
-        # not fail all that is under way.
+        # A batch is for throughput: a log that pauses for a moment, for example to write back, must
+        # not fail all messages under way.
         batch_limit_ms = max(limit_ms, self.config.max_publish_request_duration_ms)
         route.batch_limits = self._limits(batch_limit_ms, has_spool=has_spool)
 
     def spool_of(self, topic: Topic) -> Spool | None:
-        """Return the topic's spool: none when another datacentre takes what this one's log does
-        not, unless the operator wants both, or messages of the topic wait: newer ones with their
-        keys must not overtake them.
+        """Return the spool for the topic, or None.
+
+        A topic that falls back to other datacentres has none, unless the operator wants both, or
+        messages of the topic are still in the spool: newer ones with the same keys must not
+        overtake them.
         """
         spool = self.spool
         if spool is None or not topic.fallback_to_remote_datacenter_enabled:
@@ -195,7 +197,7 @@ class Routes:
     def _limits(self, limit_ms: int, *, has_spool: bool) -> Limits:
         limits = Limits(limit_ms, limit_ms, limit_ms)
         if has_spool and self.spool is not None:
-            # The log has half of the shortest limit at least.
+            # At least half of the shortest limit is left for the log.
             reserve_ms = min(self.spool.config.reserve_ms, self.config.idle_timeout_ms // 2)
             limits = Limits(max(limit_ms - reserve_ms, 1), limit_ms, limit_ms + _KEEPING_MS)
         self.deadlines.expect(limits)

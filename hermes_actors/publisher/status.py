@@ -1,4 +1,6 @@
-"""The frontend's pages beside publishing, and which path is what: the same on every edge."""
+"""The frontend's status pages, and the mapping from paths to pages and topics, the same for every
+edge.
+"""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,8 +25,8 @@ _ONLY_GET = Answer(405, headers=(("allow", "GET"),))
 
 
 def published_to(method: str, path: str) -> tuple[str, bool] | None:
-    """The topic that this request publishes to, "" for none named, and whether it is a batch; None:
-    a page's request. One trailing slash is ignored.
+    """The topic that a request publishes to (empty string if it names none), and whether it is a
+    batch. None if the request is for a page. One trailing slash is ignored.
     """
     if method != "POST" or not path.startswith(TOPICS):
         return None
@@ -35,15 +37,15 @@ def published_to(method: str, path: str) -> tuple[str, bool] | None:
 
 
 def origin_form(target: str) -> str:
-    """The path of a request target in absolute form, as proxies send it (RFC 9112, 3.2.2)."""
+    """The path of a request target in absolute form, which proxies send (RFC 9112, 3.2.2)."""
     _, separator, rest = target.partition("://")
     return "/" + rest.partition("/")[2] if separator else target
 
 
 @dataclass(eq=False)
 class Pages:
-    """Answers every request that publishes nothing. `render` gives the metrics as text, `dc` and
-    `node` say which node it is.
+    """Answers every request that is not a publish. `render` returns the metrics as text; `dc` and
+    `node` identify the node.
     """
 
     drain: Drain
@@ -52,7 +54,7 @@ class Pages:
     node: str = ""
 
     def at_once(self, method: str, path: str) -> Answer | None:
-        """The page, or the bare 404 or 405; None for the page that takes its time: the metrics."""
+        """The page, or an empty 404 or 405. None for the metrics, which take time to render."""
         path = path.rstrip("/") or "/"
         if path in ("/", "/status/ping", "/status/health"):
             page = _UP if self.drain.is_up else _SHUTDOWN
@@ -72,13 +74,12 @@ class Pages:
         return page if method == "GET" else _ONLY_GET
 
     async def metrics(self) -> Answer:
-        """The page with the metrics of the whole node."""
+        """The metrics of the whole node."""
         return Answer(200, body=await self.render(), content_type=_PROMETHEUS)
 
     def _details(self) -> bytes:
-        """Return, as JSON, what a probe's bare word leaves out: where the node stands, why it is
-        not ready, what else is to be known of it, how each of its dependencies fares, and which
-        node it is.
+        """Return the details behind the probes as JSON: the node's phase, why it is not ready,
+        notices, the state of each dependency, and which node it is.
         """
         drain, found = self.drain, self.drain.dependencies()
         return msgspec.json.encode(

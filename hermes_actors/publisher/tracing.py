@@ -1,8 +1,7 @@
-"""The spans of publishing: the publish, each append to a log, and what the spool sends later."""
+"""The spans of publishing: the publish, each append to a log, and what the spool replays."""
 
 from collections.abc import Sequence
 
-from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv.attributes import http_attributes
 from opentelemetry.trace import Span, SpanKind
 
@@ -13,15 +12,15 @@ from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.publisher.answers import status_of
 from hermes_actors.publisher.pending import Pending, Transitions
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.telemetry.tracing import Tracing, carried, failed, messaging
+from hermes_actors.telemetry.tracing import PARTITION, Tracing, carried, failed, messaging
 
-_SEND = messaging_attributes.MessagingOperationTypeValues.SEND.value
+_SEND = "send"
 _SPANS = {Via.LOCAL.value: "append", Via.HEDGE.value: "hedge", Via.FALLBACK.value: "fallback"}
 
 
 class PublishTrace(TraceContext):
-    """The trace of a publish: its messages carry its span. `appends` are those under way, each with
-    its datacentre.
+    """The trace of a publish: its messages carry its span. `appends` are the spans of open appends,
+    each with its datacentre.
     """
 
     __slots__ = ("appends", "span")
@@ -33,7 +32,7 @@ class PublishTrace(TraceContext):
 
 
 class PublishSpans(Transitions):
-    """Records those publishes of a node that are traced."""
+    """Records the spans of a node's traced publishes."""
 
     def __init__(self, tracing: Tracing, dc: str, clock: Clock) -> None:
         self._tracing = tracing
@@ -41,7 +40,7 @@ class PublishSpans(Transitions):
         self._clock = clock
 
     def admitted(self, pendings: Sequence[Pending]) -> None:
-        """Decide which are traced, and begin their spans."""
+        """Choose which publishes are traced, and begin their spans."""
         for pending in pendings:
             context = pending.trace
             if self._tracing.is_chosen(context):
@@ -78,7 +77,7 @@ class PublishSpans(Transitions):
         outcomes: Sequence[Outcome],
         took_s: float,
     ) -> None:
-        """End the span of an append, with what became of it."""
+        """End the span of an append with its outcome."""
         at = 0
         for pending in pendings:
             following = at + pending.count
@@ -92,7 +91,7 @@ class PublishSpans(Transitions):
             at = following
 
     def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
-        """Note that the spool has them."""
+        """Record that the spool has them."""
         trace = pending.trace
         if type(trace) is PublishTrace:
             trace.span.add_event("spooled")
@@ -103,7 +102,7 @@ class PublishSpans(Transitions):
             trace = pending.trace
             if type(trace) is PublishTrace:
                 assert pending.outcome is not None, "it is settled"
-                # 0 for a publish that was answered as its key's first one.
+                # 0 for a repeated publish, answered like the first one with its key.
                 status = status_of(pending.outcome, pending.route.name)
                 span = trace.span
                 if status:
@@ -120,7 +119,7 @@ class PublishSpans(Transitions):
         outcomes: Sequence[Outcome],
         took_s: float,
     ) -> None:
-        """Record an append from the spool; its messages say themselves which trace they are of."""
+        """Record an append from the spool; its messages carry their trace contexts."""
         ended_ns = self._clock.now_ms() * 1_000_000
         for entry, outcome in zip(entries, outcomes, strict=True):
             message = entry.message
@@ -147,8 +146,8 @@ class PublishSpans(Transitions):
 def _end(
     span: Span, partition: int, outcomes: Sequence[Outcome], ended_ns: int | None = None
 ) -> None:
-    """End an append's span. It failed if one of its messages is not stored."""
-    span.set_attribute(messaging_attributes.MESSAGING_DESTINATION_PARTITION_ID, str(partition))
+    """End an append's span; failed if any of its messages is not stored."""
+    span.set_attribute(PARTITION, str(partition))
     lost = next((each for each in outcomes if not isinstance(each, Stored)), None)
     if lost is not None:
         failed(span, type(lost).__name__.removesuffix("Record").lower())

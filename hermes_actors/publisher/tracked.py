@@ -1,4 +1,4 @@
-"""Tracking of publishing: what becomes of the messages of topics with trackingEnabled."""
+"""Tracking of publishing: the events of messages of topics with trackingEnabled."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -19,10 +19,11 @@ from hermes_actors.tracking.events import (
 
 
 class TrackedPublishes(Transitions):
-    """Tells what became of publishes to tracked topics; what a log has taken, to that log.
+    """Records tracking events of publishes to tracked topics; what a log has stored is recorded in
+    that log.
 
-    Of a batch that was answered already (the slower of two hedged appends) only the number of
-    messages is known: they are counted as dropped.
+    If a batch was answered already (it was the slower of two hedged appends), only its number of
+    messages is known; they are counted as dropped.
     """
 
     def __init__(
@@ -39,9 +40,9 @@ class TrackedPublishes(Transitions):
         dc: str,
         via: str,
     ) -> None:
-        """Tell what is sent to another datacentre because the own one is slow."""
+        """Record the messages that are hedged to another datacentre."""
         if via == Via.HEDGE.value:
-            # Told there: the own log is slow.
+            # In that datacentre's log, because the own one is slow.
             for pending in pendings:
                 for message in pending.messages:
                     self._tell(EventKind.HEDGED, dc, pending.route.name, message.id, via)
@@ -54,7 +55,7 @@ class TrackedPublishes(Transitions):
         outcomes: Sequence[Outcome],
         took_s: float,
     ) -> None:
-        """Tell what a log has taken, and what it has not."""
+        """Record which messages a log has stored, and which not."""
         via = Via.LOCAL.value if dc == self._dc else Via.FALLBACK.value
         rest = iter(outcomes)
         for pending in pendings:
@@ -68,7 +69,7 @@ class TrackedPublishes(Transitions):
                 self._appended(topic, message_id, dc, partition, outcome, via)
 
     def kept(self, pending: Pending, messages: Sequence[Message]) -> None:
-        """Tell what the spool has taken."""
+        """Record the messages that the spool has accepted."""
         for message in messages:
             name = pending.route.name
             self._tell(EventKind.SPOOLED, self._dc, name, message.id, Via.SPOOL.value)
@@ -81,7 +82,7 @@ class TrackedPublishes(Transitions):
         outcomes: Sequence[Outcome],
         took_s: float,
     ) -> None:
-        """Tell what a log has taken from the spool."""
+        """Record the messages that a log has stored from the spool."""
         topics, via = self._metadata.catalog.topics, Via.SPOOL.value
         for entry, outcome in zip(entries, outcomes, strict=True):
             live = topics.get(entry.topic)
@@ -94,7 +95,7 @@ class TrackedPublishes(Transitions):
         if isinstance(outcome, Stored):
             self._tell(EventKind.PUBLISHED, dc, topic, message_id, via, partition, outcome.offset)
         else:
-            # Told at home: the other log may be away.
+            # In the own log: the other one may be unavailable.
             reason = as_told(outcome.reason, REASON_CHARACTERS_MAX)
             self._tell(
                 EventKind.FAILED, dc, topic, message_id, via, partition, -1, reason, to=self._dc

@@ -1,1 +1,3 @@
-"""The loops, the clocks and the signals of a process; all of it is passed in, nothing global."""
+"""Event loops, clocks, threads and signals of a process. All of it is passed in; nothing is
+global.
+"""

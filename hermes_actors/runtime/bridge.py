@@ -1,7 +1,7 @@
 """Lets code on the host loop await trio coroutines; `guest.call` is the other direction.
 
-For traffic that is small (management): it costs a trio task for each call. The publish path does
-without it.
+It is for low traffic (management), because each call costs a trio task. The publish path does not
+use it.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -25,15 +25,15 @@ class TrioBridge:
         self._is_closed = False
 
     def close(self) -> None:
-        """Refuse new calls and cancel those under way."""
+        """Refuse new calls and cancel the open ones."""
         self._is_closed = True
         self._nursery.cancel_scope.cancel()
 
     async def call(self, async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
         """Await `async_fn(*args)` in trio; from a trio task this is a plain await.
 
-        Cancelling the caller cancels the trio side. Raises what `async_fn` raises, and
-        BridgeClosed when the node stops first.
+        Cancelling the caller cancels the trio side. Raises what `async_fn` raises; BridgeClosed if
+        the node stops first.
         """
         if sniffio.current_async_library() == "trio":
             return await async_fn(*args)
@@ -48,7 +48,7 @@ class TrioBridge:
                     if isinstance(result, outcome.Error) and not isinstance(
                         result.error, Exception
                     ):
-                        # A cancellation belongs to trio; it must not surface on the other loop.
+                        # A cancellation belongs to trio; it must not appear on the other loop.
                         result.unwrap()
                     results.append(result)
             finally:
@@ -67,12 +67,12 @@ class TrioBridge:
 
 
 class BridgeClosed(Exception):
-    """The trio side was cancelled while the call was under way: the node is stopping."""
+    """The trio side was cancelled during the call, because the node is stopping."""
 
 
 @asynccontextmanager
 async def open_bridge() -> AsyncIterator[TrioBridge]:
-    """A bridge for the length of the block; calls still under way are cancelled at its end."""
+    """Open a bridge during the block; calls still open at its end are cancelled."""
     async with trio.open_nursery() as nursery:
         bridge = TrioBridge(nursery)
         try:

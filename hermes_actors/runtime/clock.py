@@ -1,4 +1,4 @@
-"""Wall clock, monotonic clock and ids: the one place that asks the system for time and entropy."""
+"""Wall clock, monotonic clock and ids: the only code that asks the system for time and entropy."""
 
 import os
 import random
@@ -15,13 +15,13 @@ class Clock(Protocol):
         """Wall-clock time, Unix epoch, milliseconds. May step in either direction."""
 
     def monotonic_s(self) -> float:
-        """Seconds since some fixed moment; never goes back. For deadlines and durations."""
+        """Seconds since a fixed moment; never goes back. For deadlines and durations."""
 
     def boottime_s(self) -> float:
-        """As `monotonic_s`, but it goes on while the machine is suspended. For leases."""
+        """As `monotonic_s`, but it continues while the machine is suspended. For leases."""
 
 
-# Where there is no CLOCK_BOOTTIME (macOS), CLOCK_MONOTONIC is the one that counts a sleep.
+# Without CLOCK_BOOTTIME (macOS), CLOCK_MONOTONIC includes sleep.
 _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -29,8 +29,8 @@ class SystemClock:
     """The machine's clocks."""
 
     def __init__(self) -> None:
-        # Not methods: they are asked for each message, and a call of our own would double their
-        # cost.
+        # Attributes instead of methods: they are called for each message, and another call layer
+        # would double their cost.
         self.monotonic_s: Callable[[], float] = time.monotonic
         self.boottime_s: Callable[[], float] = partial(time.clock_gettime, _BOOTTIME)
 
@@ -43,9 +43,9 @@ _NUMBERS = tuple([b"%03x" % number for number in range(4096)])
 
 
 class IdSource:
-    """Random ids as text, cheap enough for each message: entropy is taken 4 KiB at a time.
+    """Random ids as text, cheap enough for each message: entropy is read 4 KiB at a time.
 
-    `entropy(n)` gives n random bytes: the system's, or in a simulation a seeded generator's.
+    `entropy(n)` returns n random bytes: the system's, or in a simulation a seeded generator's.
     """
 
     _POOL_BYTES = 4096
@@ -58,17 +58,17 @@ class IdSource:
         self._number = len(_NUMBERS)
 
     def message_ids(self, count: int) -> list[bytes]:
-        """As many UUIDs, as the ASCII of their text, of version 8: up to 4,096 of them share a
-        random beginning of 110 bits and are numbered at their end.
+        """Return `count` UUIDs of version 8 as ASCII. Up to 4,096 of them share a random prefix of
+        110 bits and end in consecutive numbers.
 
-        That costs a twentieth of as many version 4 ones, and no more doubt: two beginnings are
-        equal as seldom as 110 random bits are.
+        They cost a twentieth of version 4 ones and are as unique: two prefixes collide only as
+        often as 110 random bits.
         """
         found: list[bytes] = []
         while count > 0:
             at = self._number
             if at >= len(_NUMBERS):
-                # RFC 9562: the version nibble is 8, the top two bits of the variant nibble are 10.
+                # RFC 9562: the version nibble is 8; the top two bits of the variant nibble are 10.
                 h = self._entropy(16).hex()
                 variant = "89ab"[int(h[16], 16) & 3]
                 text = f"{h[:8]}-{h[8:12]}-8{h[13:16]}-{variant}{h[17:20]}-{h[20:29]}"
@@ -82,23 +82,23 @@ class IdSource:
         return found
 
     def message_id(self) -> str:
-        """A UUID version 4 as its 36 characters of text."""
+        """A UUID version 4 as 36 characters of text."""
         at = self._at
         if at >= len(self._pool):
             self._pool = self._entropy(self._POOL_BYTES).hex()
             at = 0
         self._at = at + 32
         h = self._pool[at : at + 32]
-        # RFC 9562: the version nibble is 4, the top two bits of the variant nibble are 10.
+        # RFC 9562: the version nibble is 4; the top two bits of the variant nibble are 10.
         variant = "89ab"[int(h[16], 16) & 3]
         return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-{variant}{h[17:20]}-{h[20:]}"
 
 
 def seeded_ids(rng: random.Random) -> IdSource:
-    """An id source that repeats itself for the same seed."""
+    """An id source that gives the same ids for the same seed."""
     return IdSource(rng.randbytes)
 
 
 def system_rng() -> random.Random:
-    """A generator seeded by the system's entropy, for jitter."""
+    """A generator seeded from the system's entropy, for jitter."""
     return random.Random(int.from_bytes(os.urandom(16), "big"))  # noqa: S311 -- jitter, not secrets

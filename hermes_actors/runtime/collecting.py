@@ -1,8 +1,9 @@
 """Keeps full garbage collections short on a node with many topics and subscriptions.
 
-A full collection looks at every container while nothing else runs. What a long one leaves is set
-aside (`gc.freeze`), and looked at again after ten minutes. Young objects are collected less often:
-a few dozen requests under way exceed Python's threshold, which cost a sixth of the CPU.
+A full collection visits every container while nothing else runs. If one takes long, the surviving
+objects are frozen (`gc.freeze`), and visited again only after ten minutes. Young objects are
+collected less often: a few dozen open requests exceed Python's threshold, which cost a sixth of the
+CPU.
 """
 
 import gc
@@ -17,7 +18,7 @@ YOUNG_MAX, MIDDLE_MAX = 10_000, 5
 
 @contextmanager
 def long_lived_set_aside(now_s: Callable[[], float]) -> Iterator[None]:
-    """Collect so for the length of the block, in the whole process. `now_s` is monotonic."""
+    """Use this collection policy for the whole process during the block. `now_s` is monotonic."""
     began_s = all_s = now_s()
 
     def collected(phase: str, info: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""How much CPU the process has used, and how many cores the machine leaves it."""
+"""Measures the CPU that the process uses, and the cores that the machine leaves for it."""
 
 import math
 import os
@@ -8,24 +8,24 @@ from hermes_actors.runtime.cpu_share import CpuSample, CpuShare
 
 
 class ProcessCpu:
-    """The process on its machine, which may leave it less than the cores that it was given.
+    """The process on its machine, which may leave it fewer cores than configured.
 
-    `root` is where `proc` and `sys` are. Where Linux' files are missing, all cores are left.
+    `root` is the folder with `proc` and `sys`. Without Linux' files, all cores count as available.
     """
 
     def __init__(self, cores: float = 0.0, root: Path = Path("/")) -> None:
-        """`cores` 0: one, or less where the process may not use one whole. A node runs in one
-        thread, and is not worth more on a machine of many cores.
+        """`cores` 0 means one, or less if the process may not use a whole one. A node runs in one
+        thread, so more cores do not make it faster.
         """
         self._root = root
-        # A quota may be lifted later, so the share is of the whole core.
+        # A quota may be raised later, so the share refers to the whole core.
         self._share = CpuShare(cores or 1.0)
         self._cores = cores or min(1.0, self._quota())
         self._left = self._cores
 
     @property
     def cores(self) -> float:
-        """How many cores it may use, as configured or found at first."""
+        """How many cores it may use, as configured or as found at the start."""
         return self._cores
 
     def used_s(self) -> float:
@@ -34,11 +34,11 @@ class ProcessCpu:
         return times.user + times.system
 
     def available(self, now_s: float) -> float:
-        """How many cores the machine leaves it, measured. To be called every few seconds by the
-        thread that the process runs in.
+        """Measure how many cores the machine leaves for it. Call it every few seconds in the
+        process' main thread.
         """
         try:
-            # For how long this thread ran, and waited for a CPU or for its quota.
+            # How long this thread ran, and how long it waited for a CPU or its quota.
             told = (self._root / "proc/thread-self/schedstat").read_text("ascii")
             ran_ns, waited_ns, _ = map(int, told.split())
         except (OSError, ValueError):
@@ -48,22 +48,23 @@ class ProcessCpu:
         return self._left
 
     def _quota(self) -> float:
-        """How many cores its control group may use; infinite where none is set.
-
-        Read anew each time, for it may be changed while the process runs.
+        """How many cores its control group may use; infinite if there is no limit. Read each time,
+        because the limit may change.
         """
         least = math.inf
         for group in self._groups():
             try:
                 allowed, period = map(int, (group / "cpu.max").read_text("ascii").split())
             except (OSError, ValueError):
-                # There is no such file, or it says "max".
+                # The file does not exist, or says "max".
                 continue
             least = min(least, allowed / period)
         return least
 
     def _groups(self) -> list[Path]:
-        """The folders of its control group and those around it. In a container it is the root."""
+        """The folders of its control group and the enclosing ones. In a container it is the
+        root.
+        """
         mount = self._root / "sys/fs/cgroup"
         try:
             path = (self._root / "proc/self/cgroup").read_text("ascii").rpartition("::/")[2].strip()
@@ -74,14 +75,14 @@ class ProcessCpu:
 
 
 class StillCpu:
-    """One core, of which nothing is used: for a simulation, where time is not the machine's."""
+    """One unused core, for a simulation, whose time is not the machine's."""
 
     cores = 1.0
 
     def used_s(self) -> float:
-        """No CPU time is ever used."""
+        """Always 0."""
         return 0.0
 
     def available(self, now_s: float) -> float:
-        """The whole core is always left."""
+        """Always the whole core."""
         return 1.0

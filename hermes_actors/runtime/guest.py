@@ -1,8 +1,8 @@
-"""trio as the guest of an asyncio host: two loops, one thread.
+"""Runs trio as the guest of an asyncio host: two loops, one thread.
 
-The host (uvloop where it is installed, else asyncio) owns the sockets of the HTTP servers and of
-the sender; the actors are trio tasks. Because both share a thread, either side may call the
-other's non-waiting functions directly; only waiting needs `call`.
+The host (uvloop if installed, else asyncio) owns the sockets of the HTTP servers and of the sender;
+the actors are trio tasks. Both share a thread, so either side may call the other's non-waiting
+functions directly; only waiting needs `call`.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from hermes_actors.runtime.ticks import Ticks
 T = TypeVar("T")
 A = TypeVarTuple("A")
 
-# A thread that waits for the interpreter asks for it only after waiting this long without being
-# woken, and each system call of a busy loop wakes it in vain. With CPython's 5 ms a busy loop kept
-# the log's writer waiting for up to 130 ms as a guest and for seconds in plain trio; with this, for
-# about 60 ms in both.
+# A thread that waits for the interpreter requests it only after waiting this long without being
+# woken, and each system call of a busy loop wakes it in vain. With CPython's 5 ms, a busy loop
+# delayed the log's writer by up to 130 ms as a guest, and by seconds in plain trio; with this value
+# by about 60 ms in both.
 _SWITCH_INTERVAL_S = 0.0005
 
 
 def run(main: Callable[[Unpack[A]], Awaitable[T]], *args: *A, host: str = "uvloop") -> T:
-    """Run a trio main as the guest of an asyncio host and return what it returns.
+    """Run a trio main as the guest of an asyncio host, and return its result.
 
-    `host` is "uvloop" or "asyncio"; where uvloop is not installed, asyncio is used. Raises what
-    `main` raises; KeyboardInterrupt after SIGINT when `main` does not receive that signal itself
-    (it is cancelled first). Must be called from the main thread when signals are to be received.
+    `host` is "uvloop" or "asyncio"; if uvloop is not installed, asyncio is used. Raises what `main`
+    raises; KeyboardInterrupt after SIGINT if `main` does not receive that signal itself (it is
+    cancelled first). To receive signals, call it from the main thread.
     """
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
@@ -43,16 +43,16 @@ def run(main: Callable[[Unpack[A]], Awaitable[T]], *args: *A, host: str = "uvloo
 
 
 class HostCancelled(Exception):
-    """The asyncio side of a `call` was cancelled there, not by the caller."""
+    """The asyncio side of a `call` was cancelled, but not by the caller."""
 
 
 async def call(async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
-    """Run an asyncio coroutine function from a trio task and return what it returns.
+    """Run an asyncio coroutine function from a trio task, and return its result.
 
-    Cancelling the trio side cancels the asyncio task and waits for its end, so nothing runs on
-    behind the caller's back. When the coroutine finished in spite of the cancellation its value
-    is dropped and trio's cancellation wins. Raises what the coroutine raises, and HostCancelled
-    when it was cancelled on the host side.
+    Cancelling the trio side cancels the asyncio task and waits until it has ended, so nothing
+    continues in the background. If the coroutine finished despite the cancellation, its value is
+    dropped and trio's cancellation wins. Raises what the coroutine raises; HostCancelled if it was
+    cancelled on the host side.
     """
     task = asyncio.ensure_future(async_fn(*args))
     done = trio.Event()
@@ -64,12 +64,13 @@ async def call(async_fn: Callable[[Unpack[A]], Awaitable[T]], *args: *A) -> T:
         with trio.CancelScope(shield=True):
             await done.wait()
         if not task.cancelled():
-            # Fetched, so that asyncio does not complain of an exception nobody looked at.
+            # Retrieve it, so that asyncio does not warn about an exception that was never
+            # retrieved.
             task.exception()
         raise
     if task.cancelled():
-        # asyncio's own CancelledError is a BaseException that no trio scope catches: it would
-        # take the whole guest down.
+        # asyncio's CancelledError is a BaseException that no trio scope catches: it would end the
+        # whole guest.
         raise HostCancelled("the coroutine was cancelled on the host side")
     return task.result()
 
@@ -109,8 +110,8 @@ async def _host(main: Callable[..., Awaitable[Any]], *args: Any) -> Any:
     try:
         return (await asyncio.shield(ended)).unwrap()
     except asyncio.CancelledError:
-        # Ctrl-C while nobody listens for signals: the guest is wound up before the loop closes
-        # under it, and its own error, if any, wins.
+        # Ctrl-C without a signal handler: finish the guest before the loop closes. The guest's own
+        # error, if any, wins.
         scope.cancel()
         (await asyncio.shield(ended)).unwrap()
         raise

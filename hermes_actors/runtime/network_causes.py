@@ -1,4 +1,4 @@
-"""Why a connection failed, in words that lead on, in the place of what libraries write. Pure."""
+"""Explains why a connection failed, and what to do, instead of the libraries' messages. Pure."""
 
 import re
 import socket
@@ -6,7 +6,7 @@ import ssl
 
 from msgspec import Struct
 
-# OpenSSL's names of reasons, as `ssl.SSLError.reason` has them.
+# OpenSSL's names of reasons, as in `ssl.SSLError.reason`.
 _PLAIN = frozenset(
     {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"}
     | {"RECORD_LAYER_FAILURE"}
@@ -20,15 +20,15 @@ _PEM = {
     "NO_CERTIFICATE_OR_CRL_FOUND": "it holds no certificate in PEM form",
 }
 
-# OpenSSL's codes of what is wrong with a certificate.
+# OpenSSL's codes for problems of a certificate.
 _NOT_YET_VALID, _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 9, 10, 62, 64
 
-# Where C libraries tell them apart, the second is for a name that has other records.
+# Where C libraries distinguish them, the second one means that the name has other records.
 _NO_SUCH_NAME = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
 
 class TlsSettings(Struct, frozen=True):
-    """The names of the settings of one kind of connections: the file of trusted authorities, and
+    """The names of the settings for one kind of connection: the file of trusted authorities, and
     the own certificate.
     """
 
@@ -37,11 +37,13 @@ class TlsSettings(Struct, frozen=True):
 
 
 PUSHES = TlsSettings("consumers.tls.ca_file", "consumers.tls.certificate_file")
-"""Of all connections to endpoints."""
+"""The settings for connections to endpoints."""
 
 
 def tls_cause(error: BaseException, settings: TlsSettings) -> str:
-    """Why TLS failed, by the error or those behind it, and what to do; "" if it was not TLS."""
+    """Why TLS failed and what to do, from the error or its causes; empty string if it was not
+    TLS.
+    """
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, ssl.SSLError):
         seen = seen.__cause__ or seen.__context__
@@ -53,7 +55,7 @@ def tls_cause(error: BaseException, settings: TlsSettings) -> str:
 
 
 def name_cause(error: socket.gaierror) -> str:
-    """Why a host's name has no address, and what to look at."""
+    """Why a host's name has no address, and what to check."""
     if error.errno in _NO_SUCH_NAME:
         return "its name is not known: is it spelled right, and is it in this node's DNS?"
     if error.errno == socket.EAI_AGAIN:
@@ -62,7 +64,7 @@ def name_cause(error: socket.gaierror) -> str:
 
 
 def pem_cause(error: Exception) -> str:
-    """Why files of certificates and keys cannot be used, in words."""
+    """Why files of certificates and keys cannot be used."""
     if isinstance(error, ssl.SSLError):
         missing = "a file holds no certificate or key in PEM form, or the key has a password"
         return _PEM.get(error.reason or "", missing)
@@ -70,7 +72,7 @@ def pem_cause(error: Exception) -> str:
 
 
 def not_http_cause(data: bytes, problem: str) -> str:
-    """Why these bytes are no answer of HTTP/1.1, of which a parser says `problem`."""
+    """Why these bytes are not an HTTP/1.1 answer; `problem` is the parser's message."""
     if data[:2] == b"\x15\x03":
         return "this port speaks TLS, and the request was in plain text: write https:// for http://"
     return f"what answers at this port does not speak HTTP/1.1 ({problem}): is it the right port?"

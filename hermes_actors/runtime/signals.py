@@ -1,4 +1,6 @@
-"""SIGTERM and SIGINT ask for a drain; a second one ends the process at once. Others just call."""
+"""SIGTERM and SIGINT begin a drain; a second one ends the process at once. Other signals call a
+function.
+"""
 
 import os
 import signal
@@ -15,7 +17,7 @@ async def stop_on_signal(
 ) -> None:
     """Call `begin_drain` at the first SIGTERM or SIGINT; exit with 128 + n at the second.
 
-    Nothing is put away then but what `before_exit` does.
+    The second one does no clean-up except `before_exit`.
     """
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         task_status.started()
@@ -34,7 +36,7 @@ async def call_on_signal(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Call `action` each time that signal comes, until cancelled."""
+    """Call `action` each time the signal arrives, until cancelled."""
     with trio.open_signal_receiver(number) as signals:
         task_status.started()
         async for _ in signals:

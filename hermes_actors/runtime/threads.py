@@ -1,4 +1,4 @@
-"""Worker threads for what would hold the loop up: how to run there, and what it has cost."""
+"""Worker threads for work that would block the loop, and the measurement of its cost."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -10,37 +10,39 @@ T = TypeVar("T")
 
 
 class Threads(Protocol):
-    """Where costly work is run, and the CPU clock that its bounds are kept by."""
+    """Runs costly work, and has the CPU clock for its limits."""
 
     def cpu_s(self) -> float:
-        """The CPU time that the thread which asks has used, in seconds."""
+        """The CPU time that the calling thread has used, in seconds."""
 
     def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> Awaitable[T]:
-        """Return the result of `work`, once the limiter has let it run. Whoever is cancelled waits
-        no more; the work ends by its own bounds.
+        """Run `work` once the limiter allows it, and return its result. A cancelled caller stops
+        waiting; the work continues until its own limits end it.
         """
 
 
 class SystemThreads:
-    """Threads of the process."""
+    """Threads of this process."""
 
     def __init__(self) -> None:
-        # Not methods: the clock is asked often.
+        # An attribute instead of a method: the clock is read often.
         self.cpu_s: Callable[[], float] = time.thread_time
 
     async def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-        """Run it in a thread; a caller that is cancelled waits no more, and the work goes on."""
+        """Run it in a thread; a cancelled caller stops waiting, and the work continues."""
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)
 
 
 class NoThreads:
-    """All in one thread and free of cost: for a simulation, whose time is not the machine's."""
+    """Runs everything in one thread at no cost, for a simulation, whose time is not the
+    machine's.
+    """
 
     def cpu_s(self) -> float:
-        """Give 0: nothing costs anything."""
+        """Always 0."""
         return 0.0
 
     async def run(self, work: Callable[[], T], limiter: trio.CapacityLimiter) -> T:
-        """Run it on the loop, once the limiter lets it."""
+        """Run it on the loop, once the limiter allows it."""
         async with limiter:
             return work()

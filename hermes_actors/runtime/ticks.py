@@ -1,7 +1,7 @@
 """Drives a guest run from the host's own poll: no thread waits for trio's I/O.
 
-As a guest, trio waits in a worker thread, so that every wake-up goes through a socket, that
-thread, the interpreter's lock and back, which is a large part of what a small message costs. But an
+As a guest, trio normally waits in a worker thread, so every wake-up passes through a socket, that
+thread and the interpreter's lock, which is a large part of the cost of a small message. But an
 epoll set is itself a file that can be polled: here the host watches trio's, and a task that the
 host makes runnable runs in the host's next turn.
 """
@@ -15,14 +15,14 @@ import trio
 from outcome import Error, Outcome, Value, capture
 
 _TIMER_SLACK_S = 0.001
-"""The most that a host's timer may be early."""
+"""How early a timer of the host may fire."""
 
 
 class Ticks:
     """The `run_sync_soon_not_threadsafe` of a guest run; drives that run on `loop`.
 
-    It uses names that are private in trio. Where one is missing (another version, a system without
-    epoll) the guest runs as trio has it, with the thread, and `is_direct` stays False.
+    It uses private names of trio. If one is missing (another version, a system without epoll), the
+    guest runs in trio's normal way, with the thread, and `is_direct` stays False.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -33,12 +33,14 @@ class Ticks:
         self._has_events = False
         self._is_waiting = False
         self._wait_ends_s = 0.0
-        # uvloop's handle of a timer that is due at once does not say when it is.
+        # uvloop's handle of a timer that is due immediately does not know its time.
         self._timer: asyncio.Handle | None = None
         self._timer_at_s = 0.0
 
     def soon(self, tick: Callable[[], object]) -> None:
-        """Take the guest's next tick in the host's next turn; driven directly, called once."""
+        """Run the guest's next tick in the host's next turn. When the run is driven directly, this
+        is called only once.
+        """
         state: Any = getattr(tick, "__self__", None)
         if not _is_known(state):
             self._loop.call_soon(tick)
@@ -51,13 +53,13 @@ class Ticks:
         self._loop.call_soon(self._tick)
 
     def wake(self) -> None:
-        """A task was made runnable, or a deadline moved, in a turn of the host."""
+        """A task became runnable, or a deadline moved, in a turn of the host."""
         if self._is_waiting:
             self._end_wait(Value(_Woken()))
             self._loop.call_soon(self._tick)
 
     def _tick(self) -> None:
-        """As trio's own, but for how it waits."""
+        """As trio's own, except for how it waits."""
         state = self._state
         previous, sniffio.thread_local.name = sniffio.thread_local.name, "trio"
         try:
@@ -84,7 +86,7 @@ class Ticks:
         self._is_waiting = True
         self._state.runner.guest_tick_scheduled = False
         self._wait_ends_s = self._loop.time() + timeout_s
-        # One that is due earlier is left, and finds out itself: most waits end long before.
+        # An earlier timer is kept; it checks the time when it fires. Most waits end long before.
         if self._timer is None or self._timer_at_s > self._wait_ends_s:
             self._set_timer()
 
@@ -111,7 +113,7 @@ class Ticks:
             self._tick()
 
     def _poll(self) -> Outcome[Any]:
-        # What does not come now (trio takes a bounded number) the host tells of again.
+        # If trio leaves some events (it takes a bounded number), the host reports them again.
         self._has_events = False
         return capture(lambda: _Woken(self._io.get_events(0)))
 
@@ -128,14 +130,14 @@ class Ticks:
 
 
 class _Woken(list[Any]):
-    """Events after a wait that did not time out, which trio asks by their truth value."""
+    """The events of a wait that did not time out; trio checks their truth value."""
 
     def __bool__(self) -> bool:
         return True
 
 
 class _WatchedIO:
-    """trio's I/O, whose waits are ended by a call and whose end the host is told of."""
+    """trio's I/O manager, with a replaced wake-up and a close that the host learns of."""
 
     def __init__(self, io: Any, wake: Callable[[], None], close: Callable[[], None]) -> None:
         self._io = io

@@ -1,4 +1,4 @@
-"""Long computations in steps, so that everybody else has turns between them."""
+"""Long computations in steps, so that other tasks can run between them."""
 
 from collections.abc import AsyncIterator, Generator, Iterable
 from typing import TypeVar
@@ -11,7 +11,7 @@ _IN_A_TURN = 50
 
 
 async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """Give one after the other; everybody else has turns between some of them. For trio."""
+    """Yield the items; other tasks run after every few of them. For trio."""
     for at, each in enumerate(items):
         if at % _IN_A_TURN == _IN_A_TURN - 1:
             await trio.lowlevel.checkpoint()
@@ -19,7 +19,7 @@ async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 async def in_turns(steps: Generator[None, None, T]) -> T:
-    """Return the generator's result; others run at each of its yields. A trio coroutine."""
+    """Return the generator's result; other tasks run at each of its yields. A trio coroutine."""
     while True:
         try:
             next(steps)
@@ -30,7 +30,7 @@ async def in_turns(steps: Generator[None, None, T]) -> T:
 
 
 def at_once(steps: Generator[None, None, T]) -> T:
-    """Return the generator's result without turns for others."""
+    """Return the generator's result without pauses."""
     while True:
         try:
             next(steps)

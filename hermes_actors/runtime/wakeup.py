@@ -1,13 +1,13 @@
-"""A flag that one task waits for and anyone sets, from either loop; a set is never lost."""
+"""A flag that one task waits for and any code sets, from either loop; a set is never lost."""
 
 import trio
 
-# Shorter sleeps might not move a clock at all, and the sleeper would spin.
+# Shorter sleeps might not advance a clock at all, and the task would spin.
 _SLEEP_MIN_S = 1e-6
 
 
 class Wakeup:
-    """`wait` returns once `set` has been called since the last `wait`, or after its time.
+    """`wait` returns once `set` has been called since the last `wait`, or after its timeout.
 
     `is_set`: another `set` before the next `wait` would change nothing.
     """

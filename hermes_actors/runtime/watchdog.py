@@ -1,4 +1,4 @@
-"""Notices an event loop that stands still: measures how late it is, and logs one stack of it."""
+"""Detects a stalled event loop: measures how late it is, and logs one stack of it."""
 
 import logging
 import sys
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import trio
 
 STALL_S = 0.1
-"""A loop that is this late stands still."""
+"""A loop that is this late has stalled."""
 
 _BEAT_S = STALL_S / 2
 _WINDOW_S = 1.0
@@ -30,16 +30,16 @@ class LoopWatch:
         self.stalled_s = 0.0
         self._beat_s: float | None = None
         self._last: tuple[float, float] | None = None
-        # The worst of this second, and of the one before.
+        # The maximum of the current second, and of the one before.
         self._worst_s = self._worst_before_s = self._window_s = 0.0
 
     @property
     def beat_s(self) -> float | None:
-        """When the loop ran last, by the monotonic clock; None before it is watched."""
+        """When the loop last ran, by the monotonic clock; None before it is watched."""
         return self._beat_s
 
     def beat(self, now_s: float) -> None:
-        """The loop runs; to be called each _BEAT_S."""
+        """Record that the loop runs; to be called every _BEAT_S."""
         before_s, self._beat_s = self._beat_s, now_s
         if before_s is None:
             return
@@ -54,11 +54,11 @@ class LoopWatch:
 
     @property
     def lag_s(self) -> float:
-        """How late the loop was at worst in the last second or two."""
+        """The loop's maximum delay in the last second or two."""
         return max(self._worst_s, self._worst_before_s)
 
     def trouble(self, now_s: float) -> str:
-        """For ten minutes after the loop stood still: for how long; else ""."""
+        """For ten minutes after a stall, how long it was; otherwise an empty string."""
         if self._last is None or now_s - self._last[0] > _TOLD_FOR_S:
             return ""
         return f"it stood still {self.stalls} times since the start, last for {self._last[1]:.2f} s"
@@ -66,7 +66,7 @@ class LoopWatch:
 
 @contextmanager
 def watching(watch: LoopWatch, now_s: Callable[[], float], nursery: trio.Nursery) -> Iterator[None]:
-    """Watch the loop of the calling thread for the length of the block; `now_s` is monotonic."""
+    """Watch the calling thread's loop during the block; `now_s` is monotonic."""
     has_ended, scope, loop = threading.Event(), trio.CancelScope(), threading.get_ident()
 
     async def beat() -> None:
@@ -79,7 +79,7 @@ def watching(watch: LoopWatch, now_s: Callable[[], float], nursery: trio.Nursery
         stack_s, due_s = -_STACK_INTERVAL_S, now_s() + _BEAT_S
         while not has_ended.wait(_BEAT_S):
             at_s = now_s()
-            # A process that was stopped, or has no CPU, makes this thread late as well.
+            # If the process was stopped or has no CPU, this thread is late as well.
             late_s, due_s = at_s - due_s, at_s + _BEAT_S
             for_s = at_s - (watch.beat_s or at_s)
             if for_s - late_s > STALL_S and at_s - stack_s > _STACK_INTERVAL_S:

@@ -1,9 +1,9 @@
-"""One pool of worker processes, for all work that may not run on the event loop.
+"""A pool of worker processes for all work that may not run on the event loop.
 
 A library may overflow the C stack or never return. In a worker that ends the process and not the
-node: the kernel kills a worker whose job takes more CPU time than its limit, and the pool starts
-another one. Owners take turns, so that one owner's many jobs do not delay another's; when too many
-jobs wait, the owner with the most loses one.
+node: the kernel kills a worker whose job exceeds its CPU limit, and the pool starts another one.
+Owners take turns, so one owner's many jobs do not delay another's. If too many jobs wait, the owner
+with the most loses one.
 """
 
 import os
@@ -24,7 +24,7 @@ from hermes_actors.runtime.threads import SystemThreads
 
 PROCESSES = 2
 WAITING_MAX = 256
-"""Jobs of all owners that wait for a worker."""
+"""Maximum number of jobs of all owners that wait for a worker."""
 
 OWNER_WAITING_MAX = 64
 _ANSWER_TIMEOUT_S = 15.0
@@ -36,14 +36,14 @@ _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal
 
 
 class TooCostly(Refused):
-    """The job took more CPU time than its limit, or it ended its worker."""
+    """The job exceeded its CPU limit, or crashed its worker."""
 
 
 class Job(Struct, frozen=True):
     """One call of `work`, a function of a module, with arguments that can be pickled.
 
-    `done` gets the result, or a HermesError: the one that `work` raised, TooCostly or Unavailable.
-    A job that is not wanted any more when its turn comes is not run.
+    `done` gets the result or a HermesError: one that `work` raised, TooCostly or Unavailable. A job
+    whose `is_wanted` returns False when its turn comes is not run.
     """
 
     owner: str
@@ -55,11 +55,11 @@ class Job(Struct, frozen=True):
 
 
 class WorkerPool:
-    """Runs the jobs of a node. `cpu_s` is the clock by which work on the loop is measured."""
+    """Runs the jobs of a node. `cpu_s` is the clock for measuring work on the loop."""
 
     def __init__(self, cpu_s: Callable[[], float] | None = None) -> None:
         self.cpu_s = cpu_s or SystemThreads().cpu_s
-        # By owner, the one whose turn is next first.
+        # By owner; the one whose turn is next comes first.
         self._waiting: dict[str, deque[Job]] = {}
         self._count = 0
         self._idle = trio.lowlevel.ParkingLot()
@@ -67,7 +67,7 @@ class WorkerPool:
 
     @property
     def waiting(self) -> int:
-        """How many jobs wait for a worker."""
+        """The number of jobs that wait for a worker."""
         return self._count
 
     def submit(self, job: Job) -> None:
@@ -85,7 +85,7 @@ class WorkerPool:
                 self._drop_newest_of_longest()
 
     async def ask(self, owner: str, cpu_s: float, work: Callable[..., Any], *args: Any) -> Any:
-        """Return the result of a job. Raises HermesError."""
+        """Run a job and return its result. Raises HermesError."""
         results: list[Any] = []
         answered = trio.Event()
 
@@ -104,7 +104,7 @@ class WorkerPool:
         return results[0]
 
     async def run(self, stop: trio.Event) -> None:
-        """Run jobs until asked to stop; the others that wait then are told so."""
+        """Run jobs until asked to stop; jobs that still wait then fail with Unavailable."""
         async with trio.open_nursery() as nursery:
             for _ in range(PROCESSES):
                 nursery.start_soon(self._serve, Worker())
@@ -129,7 +129,9 @@ class WorkerPool:
                 await worker.end()
 
     def _has_room(self, count: int) -> bool:
-        """True if an owner of so many jobs may have one more: a full pool drops another's then."""
+        """True if an owner with `count` jobs may add one: if the pool is full, another owner must
+        have more, and loses one.
+        """
         return self._count < WAITING_MAX or count + 1 < max(map(len, self._waiting.values()))
 
     def _drop_newest_of_longest(self) -> None:
@@ -158,7 +160,7 @@ class Worker:
         self._process: trio.Process | None = None
 
     async def run(self, job: Job) -> Any:
-        """Return the result of a job, or a HermesError."""
+        """Run a job and return its result, or a HermesError."""
         try:
             with trio.fail_after(job.cpu_s + _ANSWER_TIMEOUT_S):
                 return await self._exchange(pickle.dumps((job.work, job.args, job.cpu_s)))
@@ -175,7 +177,7 @@ class Worker:
             raise
 
     async def end(self) -> None:
-        """End the process, if there is one, and wait until it is gone."""
+        """End the process, if there is one, and wait until it has ended."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -216,7 +218,7 @@ class Worker:
 
 
 class InlinePool(WorkerPool):
-    """Runs jobs on the loop, at once and without a limit: for a simulation, whose time is not the
+    """Runs jobs on the loop immediately and without limits, for a simulation, whose time is not the
     machine's.
     """
 
@@ -224,22 +226,22 @@ class InlinePool(WorkerPool):
         super().__init__(lambda: 0.0)
 
     def submit(self, job: Job) -> None:
-        """Run a job."""
+        """Run the job now."""
         job.done(_result(job.work, job.args))
 
 
 def serve() -> None:
-    """Run jobs from standard input until it ends: the main function of a worker process."""
-    # A terminal's Ctrl-C reaches the whole process group, and the node ends its workers itself.
+    """The main function of a worker process: run jobs from standard input until it ends."""
+    # A terminal's Ctrl-C reaches the whole process group, but the node ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
     source, target = sys.stdin.buffer, sys.stdout.buffer
     while length := source.read(_LENGTH_BYTES):
         asked = source.read(int.from_bytes(length, "big"))
-        # Imports what it names, which the job's limit does not count.
+        # Unpickling imports modules, which does not count against the job's limit.
         work, args, cpu_s = pickle.loads(asked)  # noqa: S301 -- the node wrote it
-        # By default this timer's signal ends the process.
+        # This timer's signal ends the process by default.
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
         result = pickle.dumps(_result(work, args))
         signal.setitimer(signal.ITIMER_PROF, 0)

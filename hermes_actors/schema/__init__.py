@@ -1,1 +1,1 @@
-"""Schemas of messages: compiled and checked within bounded time, on the loop or beside it."""
+"""Schemas of messages: compiled and checked within bounded time, on the loop or in a worker."""

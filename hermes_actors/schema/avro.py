@@ -1,7 +1,7 @@
-"""An Avro schema, compiled: turns what publishers send into Avro, and Avro into what people read.
+"""A compiled Avro schema: converts published bodies to Avro, and Avro to JSON.
 
-fastavro reads and writes the binary form. Logical types stay the plain numbers that they are stored
-as. fastavro's reader overflows the C stack on deeply nested bodies of recursive schemas, so only a
+fastavro reads and writes the binary form. Logical types stay the plain numbers that are stored.
+fastavro's reader overflows the C stack on deeply nested bodies of recursive schemas, so only a
 schema with `parts` may be used on the event loop.
 """
 
@@ -29,11 +29,11 @@ _UNWRITABLE = (ValueError, TypeError, OverflowError, KeyError, RecursionError)
 
 
 class UndecodableAvro(Exception):
-    """The bytes are not what the schema says; the message says why."""
+    """The bytes do not match the schema; the message says why."""
 
 
 class BodyForm(Enum):
-    """The forms of a published body, by their Content-Type."""
+    """The forms of a published body, by Content-Type."""
 
     JSON = "application/json"
     AVRO_JSON = "avro/json"
@@ -43,14 +43,14 @@ class BodyForm(Enum):
 class AvroSchema:
     """A compiled schema of messages, whose outermost type is a record.
 
-    `has_metadata`: there is a field `__metadata` for what the broker knows of a message. `parts` is
-    its size for the loop's limit; None if it is only used in a worker.
+    `has_metadata`: it has a field `__metadata`, which the broker fills in. `parts` is its size for
+    the loop's limit; None if it may only be used in a worker.
     """
 
     __slots__ = ("_lenient", "_metadata", "_schema", "_strict", "has_metadata", "parts")
 
     def __init__(self, types: AvroTypes) -> None:
-        """Compile the schema. Raises Refused with FORMAT_ERROR; the message says what is wrong."""
+        """Compile the schema. Raises Refused with FORMAT_ERROR; the message gives the reason."""
         self.parts = types.parts
         self._schema = types.root
         try:
@@ -58,18 +58,18 @@ class AvroSchema:
             self._strict: Take = conversion(types, Encoding.STRICT)
             self._metadata = _Metadata.of(types)
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            # fastavro parses some texts that are no schemas.
+            # fastavro parses some texts that are not schemas.
             raise no_schema(str(error) or type(error).__name__) from error
         self.has_metadata = self._metadata is not None
 
     def take(self, body: bytes, form: BodyForm, metadata: Mapping[str, str]) -> bytes:
-        """Return the body as it is stored, with `metadata` as its `__metadata` where the schema has
-        that. Raises Refused for a body that does not fit.
+        """Return the body as it is stored, with `metadata` in its `__metadata` if the schema has
+        that field. Raises Refused for a body that does not fit.
         """
         match form:
             case BodyForm.AVRO_BINARY:
                 if self._metadata is None:
-                    # As in Hermes: then nobody looks at it.
+                    # As in Hermes: the body is not checked then.
                     return body
                 return self._metadata.replaced(body, metadata)
             case BodyForm.JSON:
@@ -91,7 +91,7 @@ class AvroSchema:
         return stored.getvalue()
 
     def document(self, body: bytes) -> dict[str, Any]:
-        """Return what a stored body says, as JSON would: unions unwrapped, logical types as their
+        """Decode a stored body to what its JSON would contain: unions unwrapped, logical types as
         numbers, bytes as ISO 8859-1 text. Raises UndecodableAvro.
         """
         source = io.BytesIO(body)
@@ -100,13 +100,13 @@ class AvroSchema:
         return document
 
     def to_json(self, body: bytes, keeps_metadata: bool = False) -> bytes:
-        """Return a stored body as JSON, with or without `__metadata`. Raises UndecodableAvro."""
+        """Convert a stored body to JSON, with or without `__metadata`. Raises UndecodableAvro."""
         return self.json_of(self.document(body), keeps_metadata)
 
     @staticmethod
     def json_of(document: dict[str, Any], keeps_metadata: bool = False) -> bytes:
-        """Return what `document` has given as JSON, and drop its `__metadata` unless that is kept.
-        Raises UndecodableAvro.
+        """Encode the result of `document` as JSON; `__metadata` is dropped unless kept. Raises
+        UndecodableAvro.
         """
         if not keeps_metadata:
             document.pop(METADATA, None)
@@ -117,12 +117,14 @@ class AvroSchema:
 
 
 def avro_schema(text: str) -> AvroSchema:
-    """The compiled schema. Raises Refused with FORMAT_ERROR."""
+    """Compile a schema. Raises Refused with FORMAT_ERROR."""
     return AvroSchema(AvroTypes(text))
 
 
 class _Metadata:
-    """The place of `__metadata` in bodies that are Avro already: the fields before and after it."""
+    """Replaces `__metadata` in bodies that are already Avro, by schemas for the fields before and
+    after it.
+    """
 
     def __init__(self, types: AvroTypes, place: int) -> None:
         fields = types.root["fields"]
@@ -140,7 +142,7 @@ class _Metadata:
         return None
 
     def replaced(self, body: bytes, metadata: Mapping[str, str]) -> bytes:
-        """The body as it came, but for its `__metadata`. Raises Refused."""
+        """Return the body unchanged except for its `__metadata`. Raises Refused."""
         source = io.BytesIO(body)
         ends = []
         try:
@@ -156,7 +158,9 @@ class _Metadata:
 
 
 def _part(types: AvroTypes, fields: list[dict[str, Any]]) -> Any:
-    """Some fields of the message as a schema. Named types are referred to, not defined again."""
+    """Make a schema from some fields of the message. Named types are referred to, not defined
+    again.
+    """
     named = [{"name": each["name"], "type": _by_name(each["type"])} for each in fields]
     record = {"type": "record", "name": _PART, "fields": named}
     return fastavro.parse_schema(record, dict(types.named))

@@ -1,8 +1,8 @@
-"""Turns a body in JSON into the values that fastavro writes, by the rules of Hermes' publishers.
+"""Converts a JSON body to the values that fastavro writes, by the rules of Hermes' publishers.
 
-Two encodings: plain JSON, as Hermes' json2avro takes it (lenient), and Avro's own JSON encoding
-(strict). Each type of a schema becomes a function. A union's value becomes a pair of its branch's
-name and the value.
+There are two encodings: plain JSON, as Hermes' json2avro accepts it (lenient), and Avro's own JSON
+encoding (strict). Each type of a schema becomes a function. A union's value becomes a pair of the
+branch's name and the value.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from hermes_actors.schema.avro_types import LOGICAL, PRIMITIVES, AvroTypes, no_s
 from hermes_actors.schema.loop_limits import AvroType
 
 Take = Callable[[Any], Any]
-"""Turns a value of JSON into what fastavro writes. Raises Unfit."""
+"""Converts a JSON value to what fastavro writes. Raises Unfit."""
 
 _BITS = {"int": 32, "long": 64}
 _FLOAT_MAX = 3.4028235677973366e38
-"""The first number that four bytes cannot hold."""
+"""The first number that does not fit into four bytes."""
 
 _SHOWN_MAX = 20
 _ABSENT: Any = object()
@@ -33,7 +33,7 @@ _JAVA = {
     "record": "java.util.Map",
     "null": "null",
 }
-"""The words of Hermes' lenient errors; any other type is a number."""
+"""Type names in Hermes' lenient error messages; any other type is a number."""
 
 _NUMBER = "java.lang.Number"
 
@@ -45,19 +45,19 @@ _TOKENS = {
     list: "START_ARRAY",
     dict: "START_OBJECT",
 }
-"""The words of Hermes' strict errors."""
+"""Token names in Hermes' strict error messages."""
 
 
 class Unfit(Exception):
-    """The value does not fit the schema. As text: the reason, which names the field."""
+    """The value does not fit the schema. Its text is the reason, with the field."""
 
     def __init__(self, reason: str) -> None:
-        """`{field}` in the reason stands for the path of the field."""
+        """`{field}` in the reason is replaced by the field's path."""
         self.reason = reason
         self.path: list[str] = []
 
     def __str__(self) -> str:
-        """The reason, with the field's dotted path in it."""
+        """The reason with the field's dotted path."""
         path = ""
         for part in reversed(self.path):
             path += part if part.startswith("[") or not path else f".{part}"
@@ -65,8 +65,8 @@ class Unfit(Exception):
 
 
 class Encoding(Enum):
-    """What the JSON is. DEFAULT is a default of the schema: strict, but of a union it is the first
-    branch, and fields may be missing.
+    """How to read the JSON. DEFAULT is for defaults in the schema: strict, except that a union has
+    the type of its first branch, and fields may be missing.
     """
 
     LENIENT = auto()
@@ -75,12 +75,14 @@ class Encoding(Enum):
 
 
 def conversion(types: AvroTypes, encoding: Encoding) -> Take:
-    """The function that converts whole messages. Raises Refused for a default that does not fit."""
+    """Return the function that converts whole messages. Raises Refused if a default does not
+    fit.
+    """
     return _Conversion(types, encoding).of(types.root)
 
 
 class _Conversion:
-    """Makes the functions of one encoding for the types of a schema."""
+    """Makes the conversion functions of one encoding for the types of a schema."""
 
     def __init__(self, types: AvroTypes, encoding: Encoding) -> None:
         self._types = types
@@ -92,7 +94,7 @@ class _Conversion:
         )
 
     def of(self, kind: AvroType) -> Take:
-        """The function of a type."""
+        """Return the function for a type."""
         kind = self._types.resolved(kind)
         if isinstance(kind, list):
             return self._union([(_branch_of(each), self.of(each)) for each in kind])
@@ -199,7 +201,7 @@ class _Conversion:
                     return name, take(value)
                 except Unfit:
                     if len(takes) == 1 and has_null:
-                        # An optional value: its own reason says more.
+                        # For an optional value, the reason of its only branch is more helpful.
                         raise
             names = ", ".join(name for name, _ in branches)
             raise Unfit(f": Field {{field}} is expected to be one of these: {names}")
@@ -273,7 +275,7 @@ class _Conversion:
     def _record(self, kind: dict[str, Any]) -> Take:
         name, records = kind["name"], self._records
         if name not in records:
-            # A record that holds itself finds its function when it is called.
+            # A recursive record looks its function up when it is called.
             records[name] = lambda value: records[name](value)  # noqa: PLW0108
             records[name] = self._fields(kind)
         return records[name]
@@ -309,7 +311,7 @@ class _Conversion:
         return record
 
     def _default(self, field: dict[str, Any]) -> Any:
-        """The default of a field, as fastavro writes it."""
+        """The default of a field, in the form that fastavro writes."""
         if self._encoding is Encoding.STRICT or "default" not in field:
             return _ABSENT
         try:
@@ -335,7 +337,7 @@ def _logical(read: Callable[[Any], Any], plain: Take) -> Take:
 
 
 def _branch_of(kind: AvroType) -> str:
-    """The name of a branch of a union, for fastavro and in Avro's JSON encoding."""
+    """The name of a union's branch, in fastavro and in Avro's JSON encoding."""
     if isinstance(kind, str):
         return kind
     assert isinstance(kind, dict), "a union holds no union"
@@ -343,8 +345,8 @@ def _branch_of(kind: AvroType) -> str:
 
 
 def narrowed(value: float, bits: int) -> int:
-    """A number in an integer of so many bits, as Java's narrowing makes it: a fraction is cut off,
-    an integer wraps, a float that is too large becomes the largest.
+    """Convert a number to an integer of so many bits, like Java's narrowing: fractions are cut off,
+    integers wrap, and floats that are too large become the largest integer.
     """
     largest = (1 << (bits - 1)) - 1
     if type(value) is int and -largest <= value <= largest:
@@ -357,7 +359,7 @@ def narrowed(value: float, bits: int) -> int:
 
 
 def _real(value: float) -> float:
-    """A number as a double; infinite where it is too large for one."""
+    """Convert a number to a double; infinite if it is too large."""
     try:
         return float(value)
     except OverflowError:
@@ -365,7 +367,7 @@ def _real(value: float) -> float:
 
 
 def _shortened(value: float) -> float:
-    """A number that four bytes can hold; infinite where it is too large for them."""
+    """Limit a number to the range of a four-byte float; infinite if it is too large."""
     number = _real(value)
     if abs(number) >= _FLOAT_MAX:
         return float("inf") if number > 0 else float("-inf")

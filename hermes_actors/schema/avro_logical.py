@@ -1,4 +1,4 @@
-"""Avro's logical types, as plain JSON has them: moments in ISO 8601, and exact decimals."""
+"""Reads Avro's logical types from plain JSON: times in ISO 8601, and exact decimals."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DIGITS_MAX = 1_000
 
 Read = Callable[[Any], Any]
-"""Reads a value of JSON; None leaves it to the plain type. Raises ValueError, ArithmeticError."""
+"""Converts a JSON value; None leaves it to the plain type. Raises ValueError, ArithmeticError."""
 
 
 def _text(parse: Callable[[str], int], words: str) -> Callable[[dict[str, Any]], Read]:
@@ -81,7 +81,7 @@ def _decimal(kind: dict[str, Any]) -> Read:
 
 
 def _nothing(_value: Any) -> None:
-    """Leave the value to the plain type: what is described wrongly is no logical type."""
+    """Leave the value to the plain type, because the logical type's description is invalid."""
 
 
 LOGICAL_READS: dict[tuple[str, str | None], Callable[[dict[str, Any]], Read]] = {
@@ -94,4 +94,4 @@ LOGICAL_READS: dict[tuple[str, str | None], Callable[[dict[str, Any]], Read]] = 
     ("long", "local-timestamp-micros"): _timestamp(1_000_000),
     ("bytes", "decimal"): _decimal,
 }
-"""The logical types that are read, each by the type that it is stored as."""
+"""The supported logical types, by underlying type and name."""

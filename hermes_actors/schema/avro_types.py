@@ -1,4 +1,6 @@
-"""An Avro schema, parsed by fastavro, with the types of its values marked for reading as JSON."""
+"""Parses an Avro schema with fastavro, and marks the types whose values need conversion for
+JSON.
+"""
 
 import struct
 from math import isfinite
@@ -14,7 +16,9 @@ from hermes_actors.schema.loop_limits import AvroType, avro_parts
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 RECORDS = frozenset({"record", "error"})
 LOGICAL = "hermesLogicalType"
-"""The property that keeps the schema's own logical type: values stay as they are stored."""
+"""The property that preserves the schema's own logical type, while fastavro returns plain
+values.
+"""
 
 _SHOWN = "hermes-shown"
 _CONVERTED = frozenset({"float", "double", "bytes", "fixed"})
@@ -24,18 +28,18 @@ _FLOAT = struct.Struct("<f")
 
 
 class AvroTypes:
-    """A parsed schema: its outermost record, and its named types by their full names.
+    """A parsed schema: its outermost record, and its named types by full name.
 
-    `parts` is its size for the loop's limit; None if it is only used in a worker.
+    `parts` is its size for the loop's limit; None if it may only be used in a worker.
     """
 
     def __init__(self, text: str) -> None:
-        """Raises Refused with FORMAT_ERROR, whose message says what is wrong."""
+        """Raises Refused with FORMAT_ERROR; the message gives the reason."""
         try:
             raw = msgspec.json.decode(text)
             plain = msgspec.json.encode(raw)
             if b'"__fastavro_parsed"' in plain or b'"__named_schemas"' in plain:
-                # fastavro trusts a schema with these properties.
+                # fastavro trusts a schema that has these properties.
                 raise ValueError("a property of it is fastavro's own; leave it out")
             self.named: dict[str, dict[str, Any]] = {}
             self.root: Any = fastavro.parse_schema(_marked(raw, 0), self.named)
@@ -46,18 +50,18 @@ class AvroTypes:
         self.parts = avro_parts(self.root, self.named)
 
     def resolved(self, kind: AvroType) -> AvroType:
-        """The type that a name means; any other type as it is."""
+        """Return the type that a name refers to; other types unchanged."""
         return self.named[kind] if isinstance(kind, str) and kind not in PRIMITIVES else kind
 
 
 def no_schema(reason: str) -> Refused:
-    """The error for a text that is no Avro schema of messages."""
+    """The error for a text that is not an Avro schema of messages."""
     shown = reason if len(reason) <= _SHOWN_MAX else reason[:_SHOWN_MAX] + "…"
     return Refused(f"The schema is no Avro schema: {shown}", ErrorCode.FORMAT_ERROR)
 
 
 def _marked(raw: Any, level: int) -> Any:
-    """The schema with a logical type of ours at each type that JSON shows in another way."""
+    """The schema with our logical type at each type whose values JSON shows differently."""
     if level > _LEVELS_MAX:
         raise ValueError(f"it has more than {_LEVELS_MAX} levels")
     if isinstance(raw, str):
@@ -88,7 +92,7 @@ def _marked(raw: Any, level: int) -> Any:
 
 
 def _shown_float(number: float, _writer: Any, _reader: Any) -> float | str:
-    """The shortest number that is this one in 32 bits, which is what its writer had."""
+    """The shortest number that is the same in 32 bits, which is what its writer had."""
     if not isfinite(number):
         return _shown_double(number, None, None)
     packed = _FLOAT.pack(number)

@@ -1,4 +1,4 @@
-"""The check of messages of an AVRO topic, and their conversion into what is stored."""
+"""Checks messages of an AVRO topic, and converts them to the stored form."""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.avro import BodyForm
 from hermes_actors.schema.loop_limits import UNITS_MAX
 from hermes_actors.schema.source import SchemaSource, SchemaVersion
-from hermes_actors.schema.validation import BodyHead, Done, Outcome, Validation
+from hermes_actors.schema.validation import BodyHead, Checked, Done, Validation
 
 _logger = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ _LOGGED_EVERY = 1_000
 
 
 class AvroValidation(Validation):
-    """The check by an Avro schema: a body in a form of `BodyForm`, by its Content-Type, becomes
-    Avro in the version of the topic's schema that the head names, else in the newest.
+    """The check by an Avro schema: a body in one of the forms of `BodyForm`, by Content-Type, is
+    converted to Avro. The schema is the topic's version that the head names, else the newest.
 
     With `frames` the stored body begins with Confluent's five bytes. With `takes_ids` the head may
     name a schema by its id.
@@ -54,7 +54,7 @@ class AvroValidation(Validation):
         written_with = WriterSchema(chosen.number, chosen.id, self._frames)
         return replace(message, body=body, written_with=written_with)
 
-    def _chosen(self, head: BodyHead) -> SchemaVersion | Outcome:
+    def _chosen(self, head: BodyHead) -> SchemaVersion | Checked:
         newest = self._newest
         own_id = head.schema_id if self._takes_ids else 0
         if not (own_id or head.version):
@@ -70,19 +70,19 @@ class AvroValidation(Validation):
     def _no_such(self, what: str, number: int) -> Refused:
         doubt = self._source.doubt(self._topic, number if what == "version" else 0)
         if doubt:
-            # Not 400, for which publishers give a message up.
+            # Not 400, after which publishers give a message up.
             return Refused(
                 f"Schema {what} '{number}' of topic {self._topic} is not known: {doubt}; try again",
                 ErrorCode.SCHEMA_COULD_NOT_BE_LOADED,
             )
-        # The text is Hermes' own.
+        # The text comes from Hermes.
         message = f"Given schema {what} '{number}' does not exist"
         return Refused(message, ErrorCode.SCHEMA_VERSION_DOES_NOT_EXIST)
 
 
 class DryRun(AvroValidation):
-    """The trial of an Avro schema on a JSON topic: a message that cannot be converted is stored all
-    the same, and logged. As in Hermes, a body of no known Content-Type is refused.
+    """The dry run of an Avro schema on a JSON topic: a message that cannot be converted is logged,
+    and stored nevertheless. As in Hermes, a body with an unknown Content-Type is refused.
     """
 
     _failures = 0
@@ -92,24 +92,26 @@ class DryRun(AvroValidation):
         """None: a message is refused only for its Content-Type."""
 
     def units(self, body: bytes) -> int:
-        """The work on the loop; a message that would be too much is not tried in a batch."""
+        """The work on the loop; 0 for a message that would be too costly, which is then not tried
+        in a batch.
+        """
         found = super().units(body)
         return found if found <= UNITS_MAX else 0
 
-    def check(self, message: Message, head: BodyHead) -> Outcome:
-        """Try to convert a message at once."""
+    def check(self, message: Message, head: BodyHead) -> Checked:
+        """Try to convert a message immediately."""
         return self._judged(message, head, super().check(message, head))
 
     def __call__(
         self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
     ) -> None:
-        """Try to convert a message, at once or in a worker."""
+        """Try to convert a message, immediately or in a worker."""
         super().__call__(
             message, head, lambda outcome: done(self._judged(message, head, outcome)), is_wanted
         )
 
-    def _judged(self, message: Message, head: BodyHead, outcome: Outcome) -> Outcome:
-        """The message as it came, unless there is nothing to try it by."""
+    def _judged(self, message: Message, head: BodyHead, outcome: Checked) -> Checked:
+        """Return the unchanged message, unless the dry run itself is impossible."""
         if isinstance(outcome, Message):
             return message
         if outcome.code is not ErrorCode.VALIDATION_ERROR and outcome.status != 503:
@@ -131,7 +133,7 @@ class DryRun(AvroValidation):
 
 
 def form_of(content_type: str | None, topic: str) -> BodyForm:
-    """The form of a body with this Content-Type. Raises Refused."""
+    """Return the form of a body with this Content-Type. Raises Refused."""
     media_type = (content_type or "").partition(";")[0].strip().lower()
     form = _FORMS.get(media_type)
     if form is not None:

@@ -1,4 +1,4 @@
-"""Requests to an external schema registry, by Confluent's paths. Trio coroutines."""
+"""The client of an external schema registry with Confluent's API. Trio coroutines."""
 
 import ssl
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ from hermes_actors.schema.known import Listed
 from hermes_actors.schema.source import SchemaVersion
 
 ANSWER_BYTES_MAX = 2_097_152
-"""A longer answer is none: a schema of 256 KiB fits in, however it is written."""
+"""Maximum size of an answer. A schema of 256 KiB fits, however it is encoded."""
 
 LISTED_MAX = 100
-"""The versions of a subject that are known: its newest. Older ones are found by their ids."""
+"""How many versions of a subject are kept, the newest ones. Older ones are found by their ids."""
 
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 _SECRET_BYTES_MAX = 16_384
 _CONNECTIONS_MAX = 12
 _NUMBER_MAX = 2**31 - 1
-# Not of the subject, but of who asks, or of the moment.
+# These statuses concern the client or the moment, not the subject.
 _OF_THE_ASKER = frozenset({401, 403, 407, 408, 421, 425, 429})
 _KINDS = frozenset(each.value for each in SchemaKind)
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class NoAnswer(Unavailable):
-    """There is no usable answer; `reason` says why, without secrets."""
+    """The registry gave no usable answer; `reason` says why, without secrets."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The schema registry cannot be asked now: {reason}; try again")
@@ -44,11 +44,11 @@ class NoAnswer(Unavailable):
 
 
 class RegistryAway(NoAnswer):
-    """No URL gave an answer."""
+    """No URL answered."""
 
 
 class BadAnswer(NoAnswer):
-    """An answer is not one of a registry's."""
+    """An answer does not come from a schema registry."""
 
 
 class _Answer(Struct):
@@ -64,10 +64,10 @@ class _Answer(Struct):
 
 
 class RegistryClient:
-    """Asks the configured URLs, in turn from the one that answered last. Its secrets are read anew
-    for each connection's client, and never shown.
+    """Asks the configured URLs in turn, beginning with the one that answered last. Secrets are read
+    for each request and never shown.
 
-    `transport` is for tests. Raises StartupError for a file that cannot be used.
+    `transport` is for tests. Raises StartupError for an unusable file.
     """
 
     def __init__(
@@ -96,12 +96,13 @@ class RegistryClient:
         await self._client.aclose()
 
     def subject(self, topic: str) -> str:
-        """The subject of a topic, as the registry calls it."""
+        """The subject of a topic, by the configured naming."""
         return f"{self._config.subject_prefix}{topic}{self._config.subject_suffix}"
 
     async def look_up(self, topic: str, known: Mapping[int, SchemaVersion]) -> Listed:
-        """The newest LISTED_MAX versions of a topic's subject. Of those in `known` only the newest
-        is asked for again: it tells whether the subject was deleted and made anew. Raises NoAnswer.
+        """Return the newest LISTED_MAX versions of a topic's subject. Of those in `known`, only the
+        newest is fetched again, which shows whether the subject was deleted and created again.
+        Raises NoAnswer.
         """
         path = f"{self._path(topic)}/versions"
         content = await self._read(path)
@@ -122,7 +123,9 @@ class RegistryClient:
         return Listed(dict(sorted(versions.items())), unusable)
 
     async def _version(self, path: str, number: int) -> SchemaVersion | str:
-        """One version, or why it is not usable: "" where no topic has its language."""
+        """Return one version, or why it is not usable; empty string if its language is not
+        supported.
+        """
         content = await self._read(f"{path}/{number}")
         if content is None:
             return ""
@@ -137,15 +140,14 @@ class RegistryClient:
         return SchemaVersion(number, found.id, schema)
 
     async def by_id(self, schema_id: int) -> Schema | None:
-        """The schema with this id; None when there is no usable one. Raises NoAnswer."""
+        """Return the schema with this id; None if there is no usable one. Raises NoAnswer."""
         content = await self._read(f"/schemas/ids/{schema_id}")
         schema = None if content is None else _usable(_decoded(content, _Answer))
         return schema if isinstance(schema, Schema) else None
 
     async def register(self, topic: str, schema: Schema) -> SchemaVersion:
-        """Make the schema a version of the topic's subject, if it is none yet.
-
-        Raises Refused with the registry's own words, and Unavailable.
+        """Register the schema as a version of the topic's subject, if it is not one yet. Raises
+        Refused with the registry's message; Unavailable.
         """
         body = _body_of(schema)
         await self._change("POST", f"{self._path(topic)}/versions", body)
@@ -159,7 +161,7 @@ class RegistryClient:
         return SchemaVersion(found.version, found.id, schema)
 
     async def delete(self, topic: str) -> list[int]:
-        """Delete all versions of the topic's subject, if it is there. Raises Refused and
+        """Delete all versions of the topic's subject, if it exists. Raises Refused and
         Unavailable.
         """
         content = await self._change("DELETE", self._path(topic), None, missing=404)
@@ -178,12 +180,12 @@ class RegistryClient:
         raise Refused(f"The schema registry refuses: {text}", ErrorCode.SCHEMA_BAD_REQUEST)
 
     async def _read(self, path: str) -> bytes | None:
-        """The body of an answer; None when the registry has nothing of that name."""
+        """The body of an answer; None if the registry knows no such name."""
         status, content = await self._ask("GET", path, None)
         return content if status == 200 else None
 
     async def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        """The first answer that a URL gives: 200, or what is wrong with the request."""
+        """Return the first usable answer of a URL: 200, or an error in the request."""
         reasons = []
         for attempt in range(len(self._urls)):
             place = (self._first + attempt) % len(self._urls)
@@ -218,7 +220,7 @@ class RegistryClient:
         content, size_bytes = bytearray(), 0
         asking = self._client.stream(method, url, content=body, headers=headers, auth=auth)
         async with asking as answer:
-            # Read to its end, for a bounded time: a stream that is left in its middle leaks.
+            # Read to the end, within the time limit: a stream abandoned in the middle leaks.
             async for part in answer.aiter_bytes():
                 size_bytes += len(part)
                 if size_bytes <= ANSWER_BYTES_MAX:
@@ -227,7 +229,7 @@ class RegistryClient:
 
 
 def _usable(found: _Answer) -> Schema | str:
-    """The schema, or why it is not usable: "" when it is in a language that no topic has."""
+    """The schema, or why it is not usable; empty string if its language is not supported."""
     kind = found.schemaType or SchemaKind.AVRO.value
     if kind not in _KINDS:
         return ""
@@ -243,7 +245,7 @@ def _usable(found: _Answer) -> Schema | str:
 def _body_of(schema: Schema) -> bytes:
     body = {"schema": schema.text}
     if schema.kind is not SchemaKind.AVRO:
-        # Avro goes without saying, also to registries that know nothing else.
+        # Avro is the default, also for registries that support nothing else.
         body["schemaType"] = schema.kind.value
     return msgspec.json.encode(body)
 
@@ -256,8 +258,8 @@ def _decoded(content: bytes, kind: type[T]) -> T:
 
 
 def _is_refusal(status: int, content: bytes) -> bool:
-    """True if a registry says what is wrong with the question; not for the 404 of something else in
-    its place, a proxy, say.
+    """True if a registry refuses the request; False for a 404 from something else, for example a
+    proxy.
     """
     is_of_question = 400 <= status < 500 and status not in _OF_THE_ASKER
     return is_of_question and _failure(content).error_code > 0
@@ -290,7 +292,7 @@ async def _secret_in(path: str) -> str:
         with Path(path).open("rb") as file:
             return file.read(_SECRET_BYTES_MAX)
 
-    # Anew for each request, so that one that is replaced is used at once.
+    # Read for each request, so that a replaced secret is used at once.
     return (await trio.to_thread.run_sync(read)).decode("utf-8", "replace").strip()
 
 

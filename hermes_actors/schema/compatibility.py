@@ -1,7 +1,7 @@
-"""Which schema can read what another one has written: for Avro by Apache's library, for JSON Schema
-by jsonschema_rs.
+"""Checks whether one schema can read what another one has written: for Avro with Apache's library,
+for JSON Schema with jsonschema_rs.
 
-Its time may grow with the product of both schemas' sizes, so none of this runs on the event loop.
+The time may grow with the product of both schemas' sizes, so none of this runs on the event loop.
 """
 
 import warnings
@@ -17,7 +17,7 @@ from hermes_actors.model.schema import Compatibility, Schema, SchemaKind
 from hermes_actors.schema.json_schema import can_read
 
 REASONS_MAX = 10
-"""Reasons that an error gives, of each sort."""
+"""Maximum number of reasons of each kind in an error."""
 
 _SHOWN_MAX = 200
 _NO_SCHEMA = (
@@ -27,12 +27,12 @@ _NO_SCHEMA = (
 
 
 def require_avro(text: str) -> None:
-    """Raises Refused with FORMAT_ERROR for what is no Avro schema, of any type."""
+    """Raise Refused with FORMAT_ERROR unless the text is an Avro schema, of any type."""
     _parsed(text)
 
 
 def disagreements(level: Compatibility, schema: Schema, others: Mapping[int, Schema]) -> list[str]:
-    """Where a schema disagrees with other versions of its subject, as the level demands."""
+    """Return the conflicts between a schema and other versions of its subject, at this level."""
     found: list[str] = []
     for version, other in others.items():
         if len(found) >= REASONS_MAX:
@@ -56,8 +56,8 @@ def _unreadable(reader: Schema, writer: Schema, what: str) -> list[str]:
 
 
 def why_unreadable(reader: str, writer: str) -> str:
-    """Why a reader by the Avro schema `reader` cannot read all that `writer` may have written; ""
-    when it can. Also says so where that cannot be told.
+    """Why a reader with the Avro schema `reader` cannot read everything written with `writer`, also
+    if that cannot be determined; empty string if it can.
     """
     try:
         found = ReaderWriterCompatibilityChecker().get_compatibility(  # type: ignore[no-untyped-call]
@@ -73,10 +73,10 @@ def why_unreadable(reader: str, writer: str) -> str:
 
 @lru_cache(maxsize=2)
 def _parsed(text: str) -> avro.schema.Schema:
-    """The schema as the library has it. Of many comparisons one side is always the same."""
+    """Parse a schema. Cached, because one side of many comparisons is always the same."""
     try:
         with warnings.catch_warnings():
-            # Of logical types that it does not know, which mean nothing here.
+            # Warnings about unknown logical types, which do not matter here.
             warnings.simplefilter("ignore")
             return avro.schema.parse(text)
     except _NO_SCHEMA as error:

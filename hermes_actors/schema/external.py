@@ -1,4 +1,4 @@
-"""Looks schemas up in an external registry, for a node's publishers and consumers."""
+"""Looks up schemas in an external registry, for a node's publishers and consumers."""
 
 import logging
 import random
@@ -27,10 +27,10 @@ _logger = logging.getLogger(__name__)
 
 
 class ExternalSchemas:
-    """The schemas of an external registry; `run` fetches those that are missing.
+    """The schemas of an external registry; `run` fetches missing ones.
 
-    The catalog holds the versions that management has registered there, without their texts. Its
-    own texts count only for ids that the registry does not have: those of older messages.
+    The catalog holds the versions that management has registered there, without their texts. Texts
+    in the catalog are used only for ids that the registry does not have: those of older messages.
     `listeners` get the names of topics whose schemas have changed.
     """
 
@@ -63,25 +63,25 @@ class ExternalSchemas:
 
     @property
     def trouble(self) -> str:
-        """Why the registry cannot be asked now; "" while it answers."""
+        """Why the registry cannot be asked now; empty string while it answers."""
         return self._known.trouble
 
     def versions_of(self, subject: str) -> Mapping[int, SchemaVersion]:
-        """The versions of a subject that are known now, by number, oldest first."""
+        """The known versions of a subject, by number, oldest first."""
         versions = self._known.versions_of(subject, self._catalog.subjects.get(subject, {}))
         self._woken.set()
         return versions
 
     def lack(self, subject: str) -> str:
-        """Why the subject has, or must have, versions that cannot be used; else ""."""
+        """Why versions that the subject has, or must have, cannot be used; otherwise empty."""
         return self._known.lack(subject)
 
     def doubt(self, subject: str, version: int) -> str:
-        """Why an unknown version of a subject (0: any) may exist all the same; else ""."""
+        """Why an unknown version of a subject (0: any) may exist nevertheless; otherwise empty."""
         return self._known.doubt(subject, version)
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """The schema with this id, if it is known now."""
+        """The schema with this id, if it is known."""
         schema = self._known.by_id(schema_id, self._now_s())
         self._woken.set()
         if schema is None and self._known.is_missing(schema_id):
@@ -89,8 +89,8 @@ class ExternalSchemas:
         return schema
 
     def ask(self, subject: str, done: Callable[[], None]) -> None:
-        """Look the subject up, at most once a second. `done` is called after the answer, or at once
-        when the registry is not asked now.
+        """Look the subject up, at most once a second. `done` is called after the answer, or
+        immediately if the registry is not asked now.
         """
         if self._known.ask(subject, done, self._now_s()):
             self._woken.set()
@@ -98,7 +98,7 @@ class ExternalSchemas:
             done()
 
     async def run(self, stop: trio.Event) -> None:
-        """Ask the registry for what is wanted, until asked to stop."""
+        """Send requests to the registry as needed, until asked to stop."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ask_all, nursery)
             nursery.start_soon(self._sweep)

@@ -1,8 +1,8 @@
-"""A JSON Schema, compiled: checks messages, says which field is wrong, and compares versions.
+"""A compiled JSON Schema: checks messages, says which field is wrong, and compares versions.
 
-The language is that of draft 2020-12, or of an earlier one that `$schema` names. Patterns match in
-linear time (no look-around, no references back), `$ref` stays within the schema, and `format` is a
-remark that nothing checks, as the standard has it.
+The language is draft 2020-12, or an earlier draft that `$schema` names. Patterns match in linear
+time (no look-around, no back-references), `$ref` must stay within the schema, and `format` is not
+checked, as the standard allows.
 """
 
 from itertools import islice
@@ -15,10 +15,10 @@ from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.schema.loop_limits import json_parts
 
 ERRORS_MAX = 10
-"""Errors that are told of one message."""
+"""Maximum number of errors reported for one message."""
 
 _LISTED_BYTES_MAX = 4_096
-"""Of a larger body the first error is told only: the library finds all of them, 5 µs each."""
+"""Above this size only the first error is reported, because finding all of them takes 5 µs each."""
 
 _SHOWN_MAX = 200
 _REGEXES = jsonschema_rs.RegexOptions(size_limit=100_000)
@@ -32,18 +32,18 @@ _KINDS = {
 
 
 class JsonSchema:
-    """A compiled schema. `parts` is its size for the loop's limit; None if it is only used in a
+    """A compiled schema. `parts` is its size for the loop's limit; None if it may only be used in a
     worker.
     """
 
     def __init__(self, text: str) -> None:
-        """Compile the schema. Raises Refused with FORMAT_ERROR; the message says what is wrong."""
+        """Compile the schema. Raises Refused with FORMAT_ERROR; the message gives the reason."""
         schema = _decoded(text)
         self.parts = json_parts(schema)
         self._validator = _compiled(schema)
 
     def take(self, body: bytes) -> bytes:
-        """Return the body, if the topic takes it. Raises Refused with the reasons."""
+        """Return the body if it fits the schema. Raises Refused with the reasons."""
         try:
             value = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -53,7 +53,7 @@ class JsonSchema:
                 return body
             raise _invalid(self._reasons(value, len(body)))
         except ValueError as error:
-            # Nested too deep for the library.
+            # It is nested too deep for the library.
             raise _invalid([str(error)]) from error
 
     def _reasons(self, value: Any, size_bytes: int) -> list[str]:
@@ -68,9 +68,9 @@ class JsonSchema:
 
 
 def can_read(reader: str, writer: str) -> bool:
-    """True when every message that `writer` allows is one that `reader` allows.
+    """True if `reader` allows every message that `writer` allows.
 
-    Both are texts of JSON Schemas that compile. False also where that cannot be told.
+    Both are texts of valid JSON Schemas. False also if that cannot be determined.
     """
     try:
         sets = [
@@ -79,7 +79,7 @@ def can_read(reader: str, writer: str) -> bool:
         ]
         return sets[0].covers(sets[1]) == jsonschema_rs.canonical.Containment.YES
     except ValueError:
-        # Of different drafts, say.
+        # For example schemas of different drafts.
         return False
 
 
@@ -113,8 +113,8 @@ def _invalid(reasons: list[str]) -> Refused:
 
 
 def _reason(error: jsonschema_rs.ValidationError) -> str:
-    """One error: the field, what is demanded of it, and the kind of value that it has; never the
-    value itself.
+    """Describe one error: the field, the rule, and the kind of value found; never the value
+    itself.
     """
     path, kind = _path(error), error.kind
     match kind:
@@ -147,7 +147,7 @@ _DEMANDS = {
     "enum": "options",
     "const": "expected_value",
 }
-"""The demand of a rule, where that is short: the library's name for it."""
+"""The library's names for the parameters of rules, if they are short."""
 
 
 def _shown(value: Any) -> str:

@@ -1,8 +1,8 @@
-"""The cache of an external registry's schemas, and what to ask the registry next. Pure: the time is
+"""The cache of an external registry's schemas, and the queue of requests to it. Pure: the time is
 an argument, and nothing here sends a request.
 
-A subject's versions are refreshed after an interval. They stay in use when the registry does not
-answer, until they expire. While the registry is away, one request at a time tries it again.
+A subject's versions are refreshed after an interval. If the registry does not answer, they stay in
+use until they expire. While the registry is unavailable, one request at a time tries it again.
 """
 
 import random
@@ -14,11 +14,13 @@ from hermes_actors.model.schema import Schema
 from hermes_actors.schema.source import SchemaVersion
 
 ASK_INTERVAL_S = 1.0
-"""One subject is not asked for more often, whatever versions publishers name."""
+"""Minimum interval between two requests for one subject, whatever versions publishers name."""
 
 SWEEP_INTERVAL_S = 1.0
 IDS_PER_SWEEP = 10
-"""Unknown ids that are asked for between two sweeps: a record may hold any id."""
+"""Maximum number of unknown ids requested between two sweeps, because a record may contain
+any id.
+"""
 
 IDS_MAX = 1_000
 OUTAGE_PAUSE_FIRST_S = 0.5
@@ -34,11 +36,11 @@ _NONE: Mapping[int, SchemaVersion] = {}
 Done = Callable[[], None]
 
 Wanted = str | int
-"""What the registry is asked for: the versions of a subject, or the schema with an id."""
+"""A request to the registry: the versions of a subject, or the schema with an id."""
 
 
 class KnownLimits(Struct, frozen=True):
-    """How long an answer is fresh, how long it is used at most, and the bounds of the cache."""
+    """How long an answer is fresh, how long it may be used, and the bounds of the cache."""
 
     refresh_s: float = 600.0
     expiry_s: float = 86_400.0
@@ -49,14 +51,14 @@ class KnownLimits(Struct, frozen=True):
 
 class Listed(Struct, frozen=True):
     """The registry's answer for a subject: its usable versions, oldest first, and why the newest
-    one is not usable ("" when it is). No versions: there is no such subject.
+    one is not usable (empty string if it is). Without versions, the subject does not exist.
     """
 
     versions: Mapping[int, SchemaVersion] = {}
     unusable: str = ""
 
     def size_bytes(self) -> int:
-        """About the memory that it takes."""
+        """Its approximate size in memory."""
         return sum(len(each.schema.text) + _AROUND_BYTES for each in self.versions.values())
 
 
@@ -79,7 +81,7 @@ class _Subject:
 
 
 class KnownSchemas:
-    """The versions and schemas that are known, and the queue of what to ask for."""
+    """The known versions and schemas, and the queue of requests."""
 
     def __init__(self, limits: KnownLimits, rng: random.Random) -> None:
         self._limits = limits
@@ -94,7 +96,7 @@ class KnownSchemas:
         self._away_until_s = float("-inf")
         self.known_bytes = 0
         self.trouble = ""
-        """Why the registry cannot be asked now; "" while it answers."""
+        """Why the registry cannot be asked now; empty string while it answers."""
 
     def __len__(self) -> int:
         return len(self._subjects)
@@ -107,8 +109,8 @@ class KnownSchemas:
     def versions_of(
         self, subject: str, announced: Mapping[int, int]
     ) -> Mapping[int, SchemaVersion]:
-        """The known versions of a subject, oldest first. An unknown subject is asked for, and one
-        whose announced versions have changed.
+        """The known versions of a subject, oldest first. A subject that is unknown, or whose
+        announced versions have changed, is queued.
         """
         known = self._entry(subject)
         if known is None:
@@ -120,12 +122,12 @@ class KnownSchemas:
         return known.listed.versions if known.has_answer else _NONE
 
     def held(self, subject: str) -> Mapping[int, SchemaVersion]:
-        """The versions of the last answer, however old it is."""
+        """The versions of the last answer, even if it has expired."""
         known = self._subjects.get(subject)
         return _NONE if known is None else known.listed.versions
 
     def lack(self, subject: str) -> str:
-        """Why the subject has, or must have, versions that cannot be used; else ""."""
+        """Why versions that the subject has, or must have, cannot be used; otherwise empty."""
         known = self._subjects.get(subject)
         if known is None:
             return f"more than {self._limits.subjects_max} subjects are in use"
@@ -138,7 +140,7 @@ class KnownSchemas:
         return known.listed.unusable or no_versions
 
     def doubt(self, subject: str, version: int) -> str:
-        """Why an unknown version of a subject (0: any) may exist all the same; else ""."""
+        """Why an unknown version of a subject (0: any) may exist nevertheless; otherwise empty."""
         known = self._subjects.get(subject)
         if self.trouble or known is None:
             return self.trouble
@@ -147,7 +149,7 @@ class KnownSchemas:
         return "it was saved, and the registry does not show it"
 
     def by_id(self, schema_id: int, now_s: float) -> Schema | None:
-        """The schema with this id, if it is known; else it is asked for."""
+        """The schema with this id, if known; else it is queued."""
         if schema_id in self._by_id:
             return self._by_id[schema_id]
         schema, good_until_s = self._found.get(schema_id, (None, float("-inf")))
@@ -158,12 +160,12 @@ class KnownSchemas:
         return schema
 
     def is_missing(self, schema_id: int) -> bool:
-        """True when the registry has answered that it has no such schema."""
+        """True if the registry has answered that it has no such schema."""
         return schema_id in self._found and self._found[schema_id][0] is None
 
     def ask(self, subject: str, done: Done, now_s: float) -> bool:
-        """Ask for a subject, and have `done` called after the answer. False when it is not asked:
-        it was asked just now, or the registry is away, which nobody waits for.
+        """Queue a subject, and call `done` after the answer. False if it is not queued: it was
+        asked for just now, or the registry is unavailable.
         """
         known = self._entry(subject)
         if known is None or self.trouble:
@@ -177,7 +179,7 @@ class KnownSchemas:
         return True
 
     def next(self, now_s: float) -> Wanted | None:
-        """What to ask for now, which is then under way; None when that is nothing."""
+        """Return the next request to send, and count it as under way; None if there is none."""
         requests_max = 1 if self.trouble else self._limits.requests_max
         if len(self._under_way) >= requests_max or now_s < self._away_until_s:
             return None
@@ -191,7 +193,9 @@ class KnownSchemas:
         return None
 
     def listed(self, subject: str, answer: Listed, now_s: float) -> tuple[bool, list[Done]]:
-        """Take in the answer for a subject: whether it is news, and who waited for it."""
+        """Record the answer for a subject. Returns whether it changed anything, and the waiting
+        callbacks.
+        """
         self._under_way.discard(subject)
         self._is_back()
         known = self._subjects[subject]
@@ -204,7 +208,7 @@ class KnownSchemas:
         self._hold(known, answer)
         known.has_answer, known.answered_at_s, known.reason = True, now_s, ""
         if known.lacks_announced():
-            # A registry of several nodes may show a new version late.
+            # A registry with several nodes may show a new version late.
             self._retry(known, now_s)
         else:
             known.failures = 0
@@ -212,7 +216,7 @@ class KnownSchemas:
         return is_news, _taken(known)
 
     def found(self, schema_id: int, schema: Schema | None, now_s: float) -> None:
-        """Take in the answer for an id; None: there is no such schema."""
+        """Record the answer for an id; None: there is no such schema."""
         self._under_way.discard(schema_id)
         self._is_back()
         good_until_s = float("inf") if schema else now_s + _MISSING_ID_S
@@ -222,8 +226,8 @@ class KnownSchemas:
             del self._found[next(iter(self._found))]
 
     def failed(self, wanted: Wanted, reason: str, now_s: float, *, is_away: bool) -> list[Done]:
-        """Take in that there was no usable answer; who waited for it. `is_away`: the registry would
-        have answered nobody else either.
+        """Record that there was no usable answer. Returns the waiting callbacks. `is_away`: no
+        request would have been answered.
         """
         self._under_way.discard(wanted)
         told: list[Done] = []
@@ -232,7 +236,8 @@ class KnownSchemas:
             self._outages += 1
             self._away_until_s = now_s + pause_s * self._jitter()
             self.trouble = reason
-            # Asked again after the pause; the others do not wait that long.
+            # This one is asked again after the pause; the callers of the others do not wait that
+            # long.
             self._wanted[wanted] = None
             for each in self._wanted:
                 told += _taken(self._subjects[each]) if isinstance(each, str) else []
@@ -246,7 +251,9 @@ class KnownSchemas:
         return told
 
     def sweep(self, is_used: Callable[[str], bool], now_s: float) -> list[str]:
-        """Queue what is due, and drop what nobody uses; the subjects whose answers have expired."""
+        """Queue subjects that are due, and drop unused ones. Returns the subjects whose answers
+        have expired.
+        """
         self._ids_left = IDS_PER_SWEEP
         expired = []
         for subject, known in list(self._subjects.items()):
@@ -284,7 +291,7 @@ class KnownSchemas:
     def _hold(self, known: _Subject, answer: Listed) -> None:
         self.known_bytes += answer.size_bytes() - known.listed.size_bytes()
         for each in known.listed.versions.values():
-            # Another subject's too, perhaps: then it is asked for by its id.
+            # Another subject may use it too; then it is requested by id.
             self._by_id.pop(each.id, None)
         self._by_id.update((each.id, each.schema) for each in answer.versions.values())
         known.listed = answer

@@ -1,8 +1,8 @@
-"""Which schemas and bodies are checked on the event loop: small ones that cannot recurse.
+"""Decides which schemas and bodies are checked on the event loop: small ones that cannot recurse.
 
-A schema is written out: each reference is replaced by what it refers to, and the parts are
-counted. Recursion has no end and doubling grows fast, so both exceed the limit. A body is checked
-on the loop if its bytes times the schema's parts are at most UNITS_MAX; all else in a worker.
+References in a schema are expanded, and its parts are counted. Recursion never ends and doubling
+grows fast, so both exceed the limit. A body is checked on the loop if its bytes times the schema's
+parts are at most UNITS_MAX; otherwise in a worker.
 """
 
 import re
@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import unquote
 
 AvroType = str | list[Any] | dict[str, Any]
-"""A type as a schema has it: a name, a union, or a description."""
+"""A type in a schema: a name, a union, or a description."""
 
 UNITS_MAX = 250_000
-"""Bytes times parts: typically well below 1 ms, in the worst case some 15 ms."""
+"""Bytes times parts: typically well below 1 ms, in the worst case about 15 ms."""
 
 TEXT_MAX = 65_536
-"""Characters of a schema that is parsed on the loop."""
+"""Maximum length of a schema that is parsed on the loop, in characters."""
 
 BODY_BYTES_MAX = 65_536
 _PARTS_MAX = 2_000
@@ -25,7 +25,7 @@ _COSTLY_PARTS = 100
 _CONVERTED_PARTS = 20
 _NUMBERS_MAX = 200
 _LARGE_EXPONENT = re.compile(rb"[0-9][eE][+-]?[0-9]{3}")
-"""Decoding such a number takes up to 10 µs."""
+"""Such a number takes up to 10 µs to decode."""
 
 _COUNTED = re.compile(r"\{(\d{1,9})(?:,(\d{0,9}))?\}")
 _COUNTED_AGAIN = re.compile(r"[)}]\{")
@@ -35,11 +35,11 @@ _NOT_WRITTEN_OUT = frozenset(
 
 
 class _TooLarge(Exception):
-    """The schema is not for the loop."""
+    """The schema must not be used on the loop."""
 
 
 def is_small(body: bytes) -> bool:
-    """True for a body in JSON that is decoded on the loop."""
+    """True if the JSON body may be decoded on the loop."""
     if len(body) > BODY_BYTES_MAX:
         return False
     if body.count(b"e") + body.count(b"E") <= _NUMBERS_MAX:
@@ -48,7 +48,7 @@ def is_small(body: bytes) -> bool:
 
 
 def json_parts(root: Any) -> int | None:
-    """The parts of a JSON Schema that is written out; None if it is not for the loop."""
+    """The parts of an expanded JSON Schema; None if it must not be used on the loop."""
     waiting = [root]
     parts = 0
     try:
@@ -67,7 +67,7 @@ def json_parts(root: Any) -> int | None:
                     if keyword == "$ref" and isinstance(value, str):
                         waiting.append(_pointed(root, value))
                     elif part is not root or keyword not in ("$defs", "definitions"):
-                        # What is only referred to counts where it is.
+                        # Definitions count where they are referred to.
                         waiting.append(value)
             if parts + len(waiting) > _PARTS_MAX:
                 return None
@@ -83,12 +83,12 @@ def _keyword_parts(keyword: str, value: Any) -> int:
         return _pattern_parts(value)
     if keyword == "patternProperties" and isinstance(value, dict):
         return sum(map(_pattern_parts, value))
-    # A property may be called like any keyword; its schema counts by itself.
+    # A property may have the name of a keyword; its schema is counted by itself.
     return 0 if isinstance(value, dict) else 1
 
 
 def _pattern_parts(pattern: str) -> int:
-    """About as much as a pattern has when its repetitions are written out."""
+    """The approximate size of a pattern with its repetitions expanded."""
     if _COUNTED_AGAIN.search(pattern):
         raise _TooLarge
     repeated = sum(max(int(n), int(m or 0)) for n, m in _COUNTED.findall(pattern))
@@ -111,7 +111,7 @@ def _pointed(root: Any, reference: str) -> Any:
 
 
 def avro_parts(root: AvroType, named: dict[str, Any]) -> int | None:
-    """The parts of a parsed Avro schema that is written out; None if it is not for the loop."""
+    """The parts of an expanded Avro schema; None if it must not be used on the loop."""
     left = _PARTS_MAX
 
     def spend(parts: int) -> None:
@@ -121,7 +121,7 @@ def avro_parts(root: AvroType, named: dict[str, Any]) -> int | None:
             raise _TooLarge
 
     def takes_bytes(kind: AvroType) -> bool:
-        """Count one type; False if its values take no bytes."""
+        """Count one type. False if its values take no bytes."""
         spend(1)
         if isinstance(kind, list):
             for each in kind:
@@ -134,7 +134,7 @@ def avro_parts(root: AvroType, named: dict[str, Any]) -> int | None:
                 return any([field_takes_bytes(field) for field in kind["fields"]])  # noqa: C419
             case "array":
                 if not takes_bytes(kind["items"]):
-                    # A few bytes may be any number of items.
+                    # A few bytes could be any number of items.
                     raise _TooLarge
                 return True
             case "map":
@@ -156,7 +156,7 @@ def avro_parts(root: AvroType, named: dict[str, Any]) -> int | None:
         spend(1 + len(field["name"]) // _TEXT_A_PART)
         default = field.get("default")
         if isinstance(default, dict | list) and default:
-            # It may be filled with other defaults.
+            # It may be completed with other defaults.
             raise _TooLarge
         spend(len(str(default)) // _TEXT_A_PART)
         return takes_bytes(field["type"])

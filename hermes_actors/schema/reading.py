@@ -1,4 +1,4 @@
-"""Reads stored messages in Avro, by the schema that each is written with."""
+"""Reads stored Avro messages with the schemas that they were written with."""
 
 from msgspec import Struct
 
@@ -13,26 +13,28 @@ from hermes_actors.schema.work import decodes, loop_schema, message_cpu_s
 
 
 class UnknownSchema(Exception):
-    """The schema of a message is not known here, or not yet; the text names topic, version, id."""
+    """The schema of a message is not known here, at least not yet; the text names topic, version
+    and id.
+    """
 
 
 class ShownBody(Struct, frozen=True):
-    """A body in Avro as people are shown it: its JSON, or the `problem` why there is none."""
+    """An Avro body shown to people: its JSON, or the `problem` why there is none."""
 
     json: bytes = b""
     problem: str = ""
 
 
 class AvroReader:
-    """The schemas that a node knows, as readers of messages want them."""
+    """The schemas that a node knows, for readers of messages."""
 
     def __init__(self, source: SchemaSource, pool: WorkerPool) -> None:
         self._source = source
         self._pool = pool
 
     def guess(self, topic: str, body: bytes) -> WriterSchema:
-        """Tell the schema of a message in Avro whose record does not: that of Confluent's framing,
-        if it is one of the topic's, else the newest. Raises UnknownSchema.
+        """Determine the schema of an Avro message whose record does not name it: the id in
+        Confluent's framing, if it is one of the topic's, else the newest. Raises UnknownSchema.
         """
         framed = framed_id(body)
         if framed is not None:
@@ -42,25 +44,27 @@ class AvroReader:
         return self.newest(topic)
 
     def has_schema(self, topic: str) -> bool:
-        """True where the topic has a schema of Avro, or has one that cannot be used now."""
+        """True if the topic has an Avro schema, or has schemas that cannot be used at the
+        moment.
+        """
         versions = self._source.versions_of(topic)
         return newest_of(versions, SchemaKind.AVRO) is not None or bool(self._source.lack(topic))
 
     def doubt(self, topic: str, written: WriterSchema) -> str:
-        """Why a schema that is not known may be there all the same: those who keep it cannot be
-        asked now; "" when nothing speaks for it.
+        """Why an unknown schema may exist nevertheless, because the registry cannot be asked now;
+        empty string if nothing suggests it.
         """
         return self._source.doubt(topic, written.version) or self._source.lack(topic)
 
     def newest(self, topic: str) -> WriterSchema:
-        """The topic's newest schema, as a message's. Raises UnknownSchema where there is none."""
+        """The topic's newest schema. Raises UnknownSchema if there is none."""
         newest = newest_of(self._source.versions_of(topic), SchemaKind.AVRO)
         if newest is None:
             raise UnknownSchema(f"topic {topic} has no schema, and the message names none")
         return WriterSchema(newest.number, newest.id)
 
     def numbered(self, topic: str, written: WriterSchema) -> WriterSchema:
-        """The same with version and id both, where one is missing and known."""
+        """Complete version and id, if one is missing and known."""
         if written.version and written.id:
             return written
         versions = self._source.versions_of(topic)
@@ -70,11 +74,11 @@ class AvroReader:
         return written
 
     def text_of(self, topic: str, written: WriterSchema) -> str:
-        """The text of the schema that a message is written with: by its id, if the record has one,
-        else by its version. Raises UnknownSchema, and UndecodableAvro for a schema of another kind.
+        """Return the text of the schema of a message: by its id if the record has one, else by its
+        version. Raises UnknownSchema; UndecodableAvro for a schema of another kind.
         """
         if written.id:
-            # Where two datacentres saved one version at the same moment, the id says which it is.
+            # If two datacentres saved the same version at the same time, only the id is unique.
             schema = self._source.by_id(written.id)
         else:
             version = self._source.versions_of(topic).get(written.version)
@@ -91,39 +95,39 @@ class AvroReader:
         return schema.text
 
     def have_asked(self, topic: str) -> None:
-        """Have the topic's schemas looked up where they are kept; nobody waits for it."""
+        """Start a look-up of the topic's schemas, without waiting for it."""
         self._source.ask(topic, _nothing)
 
     def is_soon_read(self, text: str, body: bytes) -> bool:
-        """True when the body may be read on the loop."""
+        """True if the body may be read on the loop."""
         schema = loop_schema(SchemaKind.AVRO, text)
         if isinstance(schema, AvroSchema) and schema.parts is not None:
             return len(body) <= min(BODY_BYTES_MAX, UNITS_MAX // schema.parts)
-        # The reason why it cannot be read is at hand.
+        # The error is known already.
         return schema is not None
 
     def schema(self, text: str) -> AvroSchema:
-        """The compiled schema, for bodies that are soon read. Raises UndecodableAvro for one that
-        this node cannot use.
+        """Return the compiled schema, for a body for which `is_soon_read` is True. Raises
+        UndecodableAvro if this node cannot use it.
         """
         schema = loop_schema(SchemaKind.AVRO, text)
         if isinstance(schema, Refused):
             raise UndecodableAvro(schema.message)
-        assert isinstance(schema, AvroSchema), "it is soon read"
+        assert isinstance(schema, AvroSchema), "is_soon_read was True"
         return schema
 
     async def read_aside(
         self, topic: str, text: str, body: bytes, *, keeps_metadata: bool
     ) -> bytes:
-        """Read a body in a worker: return its JSON, with or without `__metadata`. Raises
-        HermesError: Refused for what cannot be read, Unavailable for what cannot be now.
+        """Read a body in a worker and return its JSON, with or without `__metadata`. Raises
+        HermesError: Refused if it is unreadable, Unavailable if it cannot be read now.
         """
         cpu_s = message_cpu_s(body)
         read: bytes = await self._pool.ask(topic, cpu_s, decodes, text, body, keeps_metadata)
         return read
 
     async def shown(self, topic: str, message: Message) -> ShownBody:
-        """The JSON of a message in Avro, as subscribers get it."""
+        """The JSON of an Avro message, as subscribers get it."""
         found = self._soon_shown(topic, message)
         if isinstance(found, ShownBody):
             return found
@@ -134,7 +138,7 @@ class AvroReader:
             return ShownBody(problem=error.message)
 
     def _soon_shown(self, topic: str, message: Message) -> ShownBody | str:
-        """The JSON, or the schema's text where the message is read in a worker."""
+        """The JSON, or the text of the schema if a worker must read the message."""
         written = message.written_with
         assert written is not None, "it is in Avro"
         try:
@@ -147,4 +151,4 @@ class AvroReader:
 
 
 def _nothing() -> None:
-    """Nobody waits for the answer."""
+    """Does nothing after the look-up."""

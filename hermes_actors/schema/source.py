@@ -1,4 +1,4 @@
-"""The schemas that a node knows, wherever they are kept: in its own metadata or in a registry."""
+"""The schemas that a node knows, from its own metadata or from a registry."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -10,7 +10,7 @@ from hermes_actors.model.schema import Schema, SchemaKind
 
 
 class SchemaVersion(Struct, frozen=True):
-    """One version of a subject: its number, from 1, the schema that it is, and that schema's id."""
+    """One version of a subject: its number (from 1), its schema, and the schema's id."""
 
     number: int
     id: int
@@ -18,7 +18,7 @@ class SchemaVersion(Struct, frozen=True):
 
 
 def newest_of(versions: Mapping[int, SchemaVersion], kind: SchemaKind) -> SchemaVersion | None:
-    """The newest of these versions in this language; None when there is none."""
+    """The newest of these versions in this language, or None."""
     return max(
         (each for each in versions.values() if each.schema.kind is kind), default=None, key=_number
     )
@@ -29,32 +29,32 @@ def _number(version: SchemaVersion) -> int:
 
 
 class SchemaSource(Protocol):
-    """Tells at once what is known of subjects' schemas, and has looked up what is not."""
+    """Returns what is known of subjects' schemas immediately, and looks up the rest."""
 
     def versions_of(self, subject: str) -> Mapping[int, SchemaVersion]:
-        """The versions of a subject that are known now, by number, oldest first."""
+        """The known versions of a subject, by number, oldest first."""
 
     def lack(self, subject: str) -> str:
-        """Why versions of a subject that it has, or must have, cannot be used now, so that nothing
-        may pass unchecked; "" when `versions_of` tells all, or nothing speaks for more.
+        """Why versions that the subject has, or must have, cannot be used now, so that no message
+        may pass unchecked. Empty string if `versions_of` is complete, as far as is known.
         """
 
     def doubt(self, subject: str, version: int) -> str:
-        """Why a version (0: any) that `versions_of` does not tell may be there all the same: where
-        they are kept cannot be asked now; "" when it is not there.
+        """Why a version (0: any) that is missing from `versions_of` may exist nevertheless: the
+        registry cannot be asked now. Empty string if it does not exist.
         """
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """The schema with this id, if it is known now."""
+        """The schema with this id, if it is known."""
 
     def ask(self, subject: str, done: Callable[[], None]) -> None:
-        """Have the subject's versions looked up where they are kept. `done` is called once, perhaps
-        at once, when that has answered or could not.
+        """Look up the subject's versions. `done` is called once, perhaps immediately, after the
+        answer or a failure.
         """
 
 
 class CatalogSchemas:
-    """The schemas of the embedded registry, as a node's catalog has them."""
+    """The schemas of the embedded registry, from the node's catalog."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -68,17 +68,17 @@ class CatalogSchemas:
         }
 
     def lack(self, _subject: str) -> str:
-        """Nothing is lacking: the catalog has what there is."""
+        """Always empty: the catalog is complete."""
         return ""
 
     def doubt(self, _subject: str, _version: int) -> str:
-        """There is none: the catalog has what there is."""
+        """Always empty: the catalog is complete."""
         return ""
 
     def by_id(self, schema_id: int) -> Schema | None:
-        """The schema with this id; None while there is none."""
+        """The schema with this id, or None."""
         return self._catalog.schemas.get(schema_id)
 
     def ask(self, subject: str, done: Callable[[], None]) -> None:
-        """Nobody knows more than the catalog, which follows its log by itself."""
+        """Call `done` immediately: the catalog follows its log by itself."""
         done()

@@ -1,4 +1,4 @@
-"""Which check a topic's messages go through."""
+"""Chooses the check for a topic's messages."""
 
 from hermes_actors.model.topic import ContentType, Topic
 from hermes_actors.runtime.workers import WorkerPool
@@ -8,7 +8,7 @@ from hermes_actors.schema.validation import JsonValidation, Validation
 
 
 class TopicValidations:
-    """Makes the check of a topic's messages; `frames` and `takes_ids` as in AvroValidation."""
+    """Makes the checks of topics; `frames` and `takes_ids` are those of AvroValidation."""
 
     def __init__(
         self,
@@ -24,10 +24,10 @@ class TopicValidations:
         self._takes_ids = takes_ids
 
     def of(self, topic: Topic) -> Validation | None:
-        """The check by the topic's present schemas; None where there is nothing to check."""
+        """The check by the topic's current schemas; None if there is nothing to check."""
         if topic.content_type is ContentType.AVRO:
             return self._of_avro(AvroValidation, topic)
-        # While a topic turns from JSON to AVRO its first Avro schema is there before it is AVRO.
+        # While a topic changes from JSON to AVRO, its first Avro schema exists before it is AVRO.
         by_json = JsonValidation(topic.name, self._source, self._pool)
         if by_json.is_needed:
             return by_json

@@ -1,4 +1,4 @@
-"""The check of a topic's messages at their publishers' door, by the topic's schemas as they are."""
+"""The check of a topic's messages when they are published, by the topic's current schemas."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,15 +14,15 @@ from hermes_actors.schema.loop_limits import UNITS_MAX
 from hermes_actors.schema.source import SchemaSource, SchemaVersion, newest_of
 from hermes_actors.schema.work import loop_schema, message_cpu_s, takes, units
 
-Outcome = Message | HermesError
-"""The message as it is stored, or why it is refused."""
+Checked = Message | HermesError
+"""The message as it is stored, or the error that refuses it."""
 
-Done = Callable[[Outcome], None]
+Done = Callable[[Checked], None]
 
 
 class BodyHead(Struct, frozen=True):
-    """The part of a request's head that says how its body is to be read: the Content-Type, and the
-    version or the id of its schema; 0 where none is named.
+    """The part of a request's head that determines how its body is read: the Content-Type, and the
+    version or id of its schema (0 if it names none).
     """
 
     content_type: str | None = None
@@ -37,13 +37,13 @@ NO_HEAD = BodyHead()
 class Validation:
     """The check of one topic's messages by its schemas of one kind.
 
-    It is called with a message and `done`, which it calls once, perhaps before it returns. A worker
-    looks at the message only while `is_wanted`.
+    Call it with a message and `done`, which it calls once, perhaps before it returns. A worker
+    checks the message only if `is_wanted` still returns True.
     """
 
     kind: ClassVar[SchemaKind]
     reads_head: ClassVar[bool]
-    """True if the head of the request says how the body is to be read."""
+    """True if the request's head is needed to read the body."""
 
     def __init__(self, topic: str, source: SchemaSource, pool: WorkerPool) -> None:
         self._topic = topic
@@ -54,24 +54,24 @@ class Validation:
 
     @property
     def refusal(self) -> HermesError | None:
-        """Why no message fits; None where it depends on the message."""
+        """The error if no message can be accepted now; None if it depends on the message."""
         if self._newest is None:
             self._source.ask(self._topic, self._look)
         return without_schema(self._topic, self._source) if self._newest is None else None
 
     def units(self, body: bytes) -> int:
-        """The work that the body can be on the loop; more than UNITS_MAX is for a worker."""
+        """The work for this body on the loop; more than UNITS_MAX is for a worker."""
         if self._newest is None:
             return 0
         return units(loop_schema(self.kind, self._newest.schema.text), body)
 
-    def check(self, message: Message, head: BodyHead) -> Outcome:
-        """Check a message of at most UNITS_MAX units at once."""
+    def check(self, message: Message, head: BodyHead) -> Checked:
+        """Check a message of at most UNITS_MAX units immediately."""
         chosen = self._chosen(head)
         if isinstance(chosen, HermesError):
             # A later message may find it.
             self._source.ask(self._topic, _nothing)
-        # An older version than the newest may be more work than `units` says.
+        # An older version may be more work than `units` says.
         return self._at_once(message, head, chosen) or Refused(
             "The topic's schema is too costly to be used here; publish it by itself"
         )
@@ -79,7 +79,7 @@ class Validation:
     def __call__(
         self, message: Message, head: BodyHead, done: Done, is_wanted: Callable[[], bool]
     ) -> None:
-        """Check a message, at once or in a worker. An unknown schema is looked up first."""
+        """Check a message, immediately or in a worker. An unknown schema is looked up first."""
         chosen = self._chosen(head)
         if isinstance(chosen, HermesError):
             self._source.ask(self._topic, partial(self._looked_up, message, head, done, is_wanted))
@@ -96,7 +96,7 @@ class Validation:
         self,
         message: Message,
         head: BodyHead,
-        chosen: SchemaVersion | Outcome,
+        chosen: SchemaVersion | Checked,
         done: Done,
         is_wanted: Callable[[], bool],
     ) -> None:
@@ -117,9 +117,9 @@ class Validation:
         self._pool.submit(job)
 
     def _at_once(
-        self, message: Message, head: BodyHead, chosen: SchemaVersion | Outcome
-    ) -> Outcome | None:
-        """What comes of a message on the loop; None if it is for a worker."""
+        self, message: Message, head: BodyHead, chosen: SchemaVersion | Checked
+    ) -> Checked | None:
+        """The outcome of a check on the loop; None if the message is for a worker."""
         if not isinstance(chosen, SchemaVersion):
             return chosen
         try:
@@ -136,33 +136,33 @@ class Validation:
     def _look(self) -> None:
         self._newest = newest_of(self._source.versions_of(self._topic), self.kind)
 
-    def _chosen(self, _head: BodyHead) -> SchemaVersion | Outcome:
-        """The schema that the message is checked by."""
+    def _chosen(self, _head: BodyHead) -> SchemaVersion | Checked:
+        """The schema version for this message, or the error if none is known."""
         return self._newest or without_schema(self._topic, self._source)
 
     def _args(self, message: Message, head: BodyHead) -> tuple[Any, ...]:
-        """What the schema takes. Raises Refused."""
+        """The arguments for the schema. Raises Refused."""
         raise NotImplementedError
 
     def _stored(self, message: Message, chosen: SchemaVersion, body: bytes) -> Message:
-        """The message with the body that the schema has made of it."""
+        """The message with the body that the schema returned."""
         raise NotImplementedError
 
 
 class JsonValidation(Validation):
-    """The check by a JSON Schema: a message that fits is stored as it came."""
+    """The check by a JSON Schema; a message that fits is stored unchanged."""
 
     kind = SchemaKind.JSON
     reads_head = False
 
     @property
     def is_needed(self) -> bool:
-        """True where the topic has a JSON Schema, or may have one that is not known."""
+        """True if the topic has a JSON Schema, or may have one that is not known."""
         return self._newest is not None or bool(self._source.lack(self._topic))
 
     def _at_once(
-        self, message: Message, head: BodyHead, chosen: SchemaVersion | Outcome
-    ) -> Outcome | None:
+        self, message: Message, head: BodyHead, chosen: SchemaVersion | Checked
+    ) -> Checked | None:
         # The registry may have answered that the topic has no schema.
         return super()._at_once(message, head, chosen) if self.is_needed else message
 
@@ -174,7 +174,7 @@ class JsonValidation(Validation):
 
 
 def without_schema(topic: str, source: SchemaSource) -> Refused:
-    """The error for a topic whose messages need a schema, and none is known."""
+    """The error for a topic that needs a schema if none is known."""
     why = source.lack(topic)
     reason = f": {why}; try again" if why else ""
     return Refused(
@@ -183,4 +183,4 @@ def without_schema(topic: str, source: SchemaSource) -> Refused:
 
 
 def _nothing() -> None:
-    """Nobody waits for the answer."""
+    """Does nothing after the look-up."""

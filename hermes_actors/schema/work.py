@@ -1,6 +1,6 @@
-"""The work on schemas: what small schemas do on the loop, and the jobs of the worker pool.
+"""Work with schemas: small ones on the loop, others as jobs of the worker pool.
 
-The jobs are functions of values, and raise Refused. A worker keeps compiled schemas.
+The jobs are functions of plain values, and raise Refused. A worker caches compiled schemas.
 """
 
 from functools import lru_cache
@@ -15,16 +15,16 @@ from hermes_actors.schema.json_schema import JsonSchema
 from hermes_actors.schema.loop_limits import TEXT_MAX, UNITS_MAX, is_small
 
 SCHEMA_CPU_S = 2.0
-"""The CPU time that compiling a new schema may take."""
+"""Maximum CPU time to compile a new schema."""
 
 COMPARING_CPU_S = 10.0
-"""The CPU time that comparing a schema with earlier versions may take."""
+"""Maximum CPU time to compare a schema with earlier versions."""
 
 MESSAGE_CPU_S = 0.5
-"""The CPU time that one message may take, with compiling its schema; more by the message's size."""
+"""Maximum CPU time for one message, including compiling its schema; more for a large message."""
 
 JSON_BYTES_MAX = 16_777_216
-"""The largest JSON that a body in Avro may become."""
+"""Maximum size of the JSON of an Avro body."""
 
 _CPU_S_A_BYTE = 200e-9
 Compiled = JsonSchema | AvroSchema
@@ -32,7 +32,9 @@ Compiled = JsonSchema | AvroSchema
 
 @lru_cache(maxsize=1_000)
 def loop_schema(kind: SchemaKind, text: str) -> Compiled | Refused | None:
-    """The schema, for use on the loop; why this node cannot use it; None if it is for a worker."""
+    """The schema for use on the loop; an error if this node cannot use it; None if it is for a
+    worker.
+    """
     if len(text) > TEXT_MAX:
         return None
     try:
@@ -42,13 +44,13 @@ def loop_schema(kind: SchemaKind, text: str) -> Compiled | Refused | None:
         types = AvroTypes(text)
         return None if types.parts is None else AvroSchema(types)
     except (Refused, ValueError, RecursionError) as error:
-        # Another version's node has stored it; whatever it is, other topics go on.
+        # A node of another version has stored it; other topics must continue whatever it is.
         message = f"This node cannot use the topic's schema: {error}"
         return Refused(message, ErrorCode.SCHEMA_COULD_NOT_BE_LOADED)
 
 
 def units(schema: Compiled | Refused | None, body: bytes) -> int:
-    """The work that a body can be on the loop; more than UNITS_MAX is for a worker."""
+    """The work for a body on the loop; more than UNITS_MAX is for a worker."""
     if isinstance(schema, Refused):
         return 0
     if schema is None or schema.parts is None or not is_small(body):
@@ -62,13 +64,13 @@ def _compiled(kind: SchemaKind, text: str) -> Compiled:
 
 
 def message_cpu_s(body: bytes) -> float:
-    """The CPU time that work on a message with this body may take."""
+    """Maximum CPU time for work on a message with this body."""
     return MESSAGE_CPU_S + min(len(body) * _CPU_S_A_BYTE, 2.0)
 
 
 def compiles(schema: Schema, of_topic: bool, needs_metadata: bool) -> None:
-    """Check a new schema. `of_topic`: messages are written by it; `needs_metadata`: an Avro schema
-    must have the field for what the broker knows of a message.
+    """Check a new schema. `of_topic`: messages will be written with it. `needs_metadata`: an Avro
+    schema must have the field that the broker fills in.
     """
     if schema.kind is SchemaKind.JSON:
         JsonSchema(schema.text)
@@ -84,12 +86,12 @@ def compiles(schema: Schema, of_topic: bool, needs_metadata: bool) -> None:
 
 
 def takes(schema: Schema, *args: Any) -> bytes:
-    """The body that is stored of a message, by this schema."""
+    """Return the body to store for a message, by this schema."""
     return _compiled(schema.kind, schema.text).take(*args)
 
 
 def decodes(schema: str, body: bytes, keeps_metadata: bool) -> bytes:
-    """Read a stored body in Avro: its JSON, with or without `__metadata`."""
+    """Convert a stored Avro body to JSON, with or without `__metadata`."""
     compiled = _compiled(SchemaKind.AVRO, schema)
     assert isinstance(compiled, AvroSchema), "it is of Avro"
     try:

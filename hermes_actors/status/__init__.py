@@ -1,1 +1,3 @@
-"""The status of nodes: a record of each once a second, and what management makes of them."""
+"""The status of nodes: a record from each node once a second, and what management derives from
+them.
+"""

@@ -1,7 +1,6 @@
 """Collects a node's next status record from its parts. Pure.
 
-It lives as long as the process, so that sequence, rates and counters go on when the reporter is
-restarted.
+It lives as long as the process, so that sequence and rates continue when the reporter is restarted.
 """
 
 from collections import deque
@@ -30,15 +29,17 @@ from hermes_actors.status.record import (
 )
 
 ENTRIES_MAX = 1_000
-"""The most that one record holds; a node with more needs several seconds for a round."""
+"""Maximum entries in one record; a node with more needs several seconds for a round."""
 
 _IN_A_TURN = 25
 _GROWTH_BYTES = 192
-"""What a record has beside its entries and its header, and what numbers of that grow by."""
+"""Room in a record besides its entries and header, including what the numbers in the header may
+grow.
+"""
 
 
 class NodeIdentity(Struct, frozen=True):
-    """The process that reports. `boot_id` is new at each start of it."""
+    """The reporting process. `boot_id` is new at each start."""
 
     dc: str
     node: str
@@ -53,12 +54,12 @@ def _none(_name: str) -> None:
 
 
 class Sources(Struct, frozen=True, kw_only=True):
-    """Where the figures come from; none of these waits. None stands for what is gone meanwhile.
+    """The sources of the figures. None of them waits; they return None for something that is gone.
 
-    `latency_ms` is p50 and p99 of a topic's publishes. `reached`: a subscription's log topic, and
-    for each of its partitions here the offset whose distance from the end is what is not settled.
-    `open_letters` is -1 where another node counts them. `spooled` messages wait on the disk, and
-    `elsewhere` were sent to other datacentres since the start.
+    `latency_ms` is p50 and p99 of a topic's publishes. `reached` returns a subscription's log
+    topic, and for each of its partitions here the offset from which messages count as lag.
+    `open_letters` is -1 if another node counts them. `spooled` is the number of messages on the
+    disk, `elsewhere` how many were sent to other datacentres since the start.
     """
 
     dependencies: Callable[[], Sequence[Dependency]] = tuple
@@ -74,10 +75,10 @@ class Sources(Struct, frozen=True, kw_only=True):
 
 
 class Collector:
-    """Makes one node's records, each of which goes on where the last one ended.
+    """Makes one node's records, each of which continues where the last one ended.
 
-    `missed` counts those that the log did not take, `newest` is the last status of each of the
-    node's subscriptions, and `ends` is told how far their topics go.
+    `missed` counts records that the log did not take, `newest` has the last status of each of the
+    node's subscriptions, and `ends` tracks the ends of their topics.
     """
 
     def __init__(
@@ -90,13 +91,13 @@ class Collector:
         self._sources = sources
         self._entries_max = entries_max
         self._sequence = self._round = self._topics = self._subscriptions = 0
-        # What this round has still to tell of.
+        # The entries left in this round.
         self._left: deque[Callable[[int, float], TopicStatus | SubscriptionStatus | None]] = deque()
         self._published = Rates()
         self._consumed = Rates()
         self._elsewhere = Rates()
         self._log_topics: set[str] = set()
-        # When this round and the one before began; None while there is none.
+        # When this round and the previous one began; None if there is none.
         self._began_s: float | None = None
         self._began_before_s: float | None = None
 
@@ -109,7 +110,7 @@ class Collector:
         loop_lag_ms: float = 0.0,
         is_leaving: bool = False,
     ) -> Generator[None, None, bytes]:
-        """The next record's bytes, with a pause at each yield."""
+        """Return the bytes of the next record, with a pause at each yield."""
         if not self._left:
             self._begin_round(now_s)
         self._sequence += 1
@@ -174,7 +175,8 @@ class Collector:
         counts = self._sources.published(name)
         if counts is None:
             return None
-        # A topic is named once something was published: before this round nothing had been.
+        # A topic appears once something was published to it, so its counters were 0 before this
+        # round.
         rates = self._published.update(name, astuple(counts), now_s, self._began_before_s)
         return TopicStatus(name, counts, Published(*rates), self._sources.latency_ms(name))
 

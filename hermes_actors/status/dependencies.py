@@ -1,4 +1,4 @@
-"""A node's dependencies, how each of them fares, and the answers to Kubernetes' probes. Pure."""
+"""A node's dependencies, their state, and the answers to Kubernetes' probes. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from msgspec import Struct
 
 LIVE, STARTED, READY = PROBES = ("/livez", "/startupz", "/readyz")
-"""The paths of the probes, on each port of a node that answers HTTP."""
+"""The paths of the probes, on each HTTP port of a node."""
 
 
 class Dependency(Struct, frozen=True):
-    """One thing that a node works with. `trouble` says why it does not work, "" when it does; a
-    node is not ready while one has trouble that `is_needed`.
+    """One dependency of a node. `trouble` says why it does not work; empty string if it does. A
+    node is not ready while a dependency that `is_needed` has trouble.
     """
 
     name: str
@@ -20,17 +20,17 @@ class Dependency(Struct, frozen=True):
 
     @property
     def told(self) -> str:
-        """The trouble with the name before it, for people, in one line."""
+        """The name and the trouble in one line."""
         return f"{self.name}: {' '.join(self.trouble.split())}"
 
 
 def reasons(found: Sequence[Dependency]) -> list[str]:
-    """Why the node is not ready; empty when it is."""
+    """Why the node is not ready; empty if it is."""
     return [each.told for each in found if each.trouble and each.is_needed]
 
 
 def notices(found: Sequence[Dependency]) -> list[str]:
-    """Troubles of a node that can do its work all the same."""
+    """Problems that do not keep the node from working."""
     return [each.told for each in found if each.trouble and not each.is_needed]
 
 
@@ -48,18 +48,18 @@ def shown(found: Sequence[Dependency]) -> list[dict[str, Any]]:
 
 
 class ProbeAnswer(Struct, frozen=True):
-    """The answer to a probe: its status, 200 or 503, and its text."""
+    """The answer to a probe: its status (200 or 503) and its text."""
 
     status: int
     text: str
 
 
 def probed(path: str, found: Sequence[Dependency] = (), *, is_started: bool = True) -> ProbeAnswer:
-    """The answer to the probe at this path of PROBES.
+    """The answer to the probe at this path (one of PROBES).
 
-    LIVE is true of every process that answers: a restart mends no dependency. STARTED is true from
-    the end of the first start on. READY is true while nothing is in trouble that is needed; its
-    text has a line for each dependency, as Kubernetes' own `/readyz?verbose` has.
+    LIVE passes if the process answers at all: a restart solves no dependency's problem. STARTED
+    passes once the first start has finished. READY passes if no needed dependency has trouble; its
+    text has a line for each dependency, like Kubernetes' own `/readyz?verbose`.
     """
     if path == LIVE:
         return ProbeAnswer(200, "ok\n")

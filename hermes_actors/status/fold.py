@@ -1,7 +1,7 @@
-"""The newest status of each node, folded from status records; who is silent is gone. Pure.
+"""The newest status of each node, folded from status records; silent nodes count as gone. Pure.
 
-Ages are measured by the reader's own monotonic clock since it read the record, never by the node's
-clock. While a log cannot be read nobody grows silent.
+Ages are measured with the reader's own monotonic clock from the reading of a record, never with the
+node's clock. While a log cannot be read, its nodes do not become silent.
 """
 
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ from msgspec import Struct
 from hermes_actors.status.record import NodeHeader, StatusRecord, SubscriptionStatus, TopicStatus
 
 GONE_AFTER_S = 10.0
-"""A node is gone when it has not been heard of for so long."""
+"""A node without a record for this long is gone."""
 
 FORGET_AFTER_S = 600.0
-"""A node that is gone or has left is shown for so long."""
+"""A node that is gone or has left is shown for this long."""
 
 NODES_MAX = 1_000
 ENTRIES_MAX = 20_000
-"""The most that is kept of one node, topics and subscriptions each."""
+"""Maximum number of topics, and of subscriptions, kept for one node."""
 
 _LATE_MAX = 1
-"""So many records of a process that has ended may come after its successor's first."""
+"""How many records of an ended process may follow its successor's first one."""
 
 E = TypeVar("E", TopicStatus, SubscriptionStatus)
 
@@ -30,8 +30,8 @@ E = TypeVar("E", TopicStatus, SubscriptionStatus)
 class Reading(Struct, frozen=True):
     """Whether one datacentre's status is being followed.
 
-    `trouble` says why not, "" when it is; `since_ms` and `since_s` (wall clock, monotonic) since
-    when that is so.
+    `trouble` says why not; empty string if it is. `since_ms` (wall clock) and `since_s` (monotonic)
+    are when that began.
     """
 
     trouble: str
@@ -40,10 +40,10 @@ class Reading(Struct, frozen=True):
 
 
 class NodeView(Struct, frozen=True):
-    """One node at one moment. `age_s` is how long ago it was heard of.
+    """One node at one moment. `age_s` is the time since its last record.
 
-    `is_unknown`: its datacentre's status cannot be read, so nothing can be said of it now.
-    `has_rival`: another process reports under the same name.
+    `is_unknown`: its datacentre's status cannot be read, so its state is not known. `has_rival`:
+    another process reports under the same name.
     """
 
     header: NodeHeader
@@ -54,12 +54,12 @@ class NodeView(Struct, frozen=True):
 
     @property
     def is_there(self) -> bool:
-        """True while what it says counts."""
+        """True while its figures count."""
         return not (self.is_gone or self.is_unknown or self.header.is_leaving)
 
 
 class _Entries(Generic[E]):
-    """The newest entry of each name with its round; what two rounds did not name is gone."""
+    """The newest entry of each name, with its round; a name missing from two rounds is removed."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, tuple[int, E]] = {}
@@ -76,7 +76,7 @@ class _Entries(Generic[E]):
 
 
 class _NodeFold:
-    """The state of one node: its newest process, and the one before with its late records."""
+    """The state of one node: its newest process, and the previous one with its late records."""
 
     def __init__(self) -> None:
         self.header: NodeHeader | None = None
@@ -103,14 +103,14 @@ class _NodeFold:
         return True
 
     def _is_late(self, header: NodeHeader, now_s: float) -> bool:
-        """True for what the process before says while its successor is heard of. One that goes on
-        is a rival.
+        """True for a record of the previous process while its successor reports. If it continues,
+        it is a rival.
         """
         before = self._before
         if before is None or header.boot_id != before.boot_id:
             return False
         if header.sequence <= before.sequence:
-            # The log is read anew.
+            # The log is being read again.
             return True
         if now_s - self.seen_s >= GONE_AFTER_S:
             return False
@@ -122,10 +122,10 @@ class _NodeFold:
 
 
 class StatusFold:
-    """The status of all nodes of all datacentres; readers put in, management looks.
+    """The status of all nodes of all datacentres, written by readers and read by management.
 
-    At most NODES_MAX nodes: the longest silent one makes room. Times `now_s` are the reader's
-    monotonic clock.
+    It holds at most NODES_MAX nodes; the one that was silent longest makes room. `now_s` is the
+    reader's monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class StatusFold:
         self._readings: dict[str, Reading] = {}
 
     def take(self, dc: str, record: StatusRecord, now_s: float) -> bool:
-        """Fold a record of this datacentre's log; False when it says nothing new."""
+        """Fold a record of this datacentre's log. False if it is not new."""
         key = (dc, record.header.node)
         if key not in self._nodes:
             if len(self._nodes) >= NODES_MAX:
@@ -142,14 +142,14 @@ class StatusFold:
         return self._nodes[key].take(record, now_s)
 
     def forget(self, now_s: float) -> None:
-        """Drop the nodes that have been silent for FORGET_AFTER_S."""
+        """Drop nodes that have been silent for FORGET_AFTER_S."""
         for key in [
             key for key, seen in self._nodes.items() if now_s - seen.seen_s > FORGET_AFTER_S
         ]:
             del self._nodes[key]
 
     def report(self, dc: str, trouble: str, now_ms: int, now_s: float) -> None:
-        """Record that the datacentre's status is followed ("") from now on, or why it is not."""
+        """Record why the datacentre's status is not followed from now on; empty string if it is."""
         reading = self._readings.get(dc)
         if reading is None or bool(reading.trouble) != bool(trouble):
             self._readings[dc] = Reading(trouble, now_ms, now_s)
@@ -158,7 +158,7 @@ class StatusFold:
 
     @property
     def readings(self) -> dict[str, Reading]:
-        """For each datacentre, sorted, whether its status is followed."""
+        """By datacentre, sorted: whether its status is followed."""
         return dict(sorted(self._readings.items()))
 
     @property
@@ -171,7 +171,7 @@ class StatusFold:
         return [self._view(key, self._nodes[key], now_s) for key in sorted(self._nodes)]
 
     def topic(self, name: str, now_s: float) -> Iterator[tuple[NodeView, TopicStatus]]:
-        """Each node's entry for a topic that it published to, with the node."""
+        """Each node's entry for a topic, with the node."""
         for key in sorted(self._nodes):
             if found := self._nodes[key].topics.by_name.get(name):
                 yield self._view(key, self._nodes[key], now_s), found[1]
@@ -185,7 +185,7 @@ class StatusFold:
                 yield self._view(key, self._nodes[key], now_s), found[1]
 
     def subscriptions_of(self, view: NodeView) -> list[SubscriptionStatus]:
-        """A node's entries for the subscriptions that it owns, as far as they are known."""
+        """A node's known entries for the subscriptions that it owns."""
         seen = self._nodes.get((view.header.dc, view.header.node))
         return [] if seen is None else [each for _, each in seen.subscriptions.by_name.values()]
 
@@ -193,7 +193,7 @@ class StatusFold:
         reading = self._readings.get(key[0])
         assert seen.header is not None, "a node is known by its first record"
         unheard_s = now_s - seen.seen_s
-        # While the log could not be read nobody could be heard.
+        # While the log could not be read, no node could report.
         followed_s = 0.0 if reading is None or reading.trouble else now_s - reading.since_s
         return NodeView(
             header=seen.header,

@@ -1,30 +1,32 @@
-"""How a subscription fares on one node, by its consumer's figures. Pure."""
+"""Judges the state of a subscription on one node from its consumer's figures. Pure."""
 
 from hermes_actors.status.lag import UNKNOWN
 from hermes_actors.status.reasons import Code, Reason, because
 from hermes_actors.status.record import SubscriptionStatus
 
 _FAILING_SHARE = 0.1
-"""The endpoint takes nothing if it takes at most this share: a rate falls slowly."""
+"""With at most this share of successes the endpoint counts as failing; not 0, because rates fall
+slowly.
+"""
 
 _RECENT_MS = 60_000
-"""A failure that is older explains nothing any more."""
+"""An older failure is no longer relevant."""
 
 _LATELY_MS = 10_000
-"""As far back as rates look: what did not come for so long does not come now."""
+"""The window of the rates: without a success for this long there is none now."""
 
 _JUST_NOW_MS = 3_000
-"""A failure of an endpoint that delivers is shown for so long; then it may have recovered."""
+"""How long a failure of an otherwise delivering endpoint is shown."""
 
 _RATE_MIN = 50
-"""In thousandths a second: what is lower would be shown as 0.0."""
+"""In thousandths a second; lower rates would be shown as 0.0."""
 
 _HALF_OPEN = ("SLOW", "HEARTBEAT")
-"""The levels at which an endpoint gets single messages, until one succeeds."""
+"""At these levels an endpoint gets single messages until one succeeds."""
 
 
 def judged(entry: SubscriptionStatus, now_ms: int) -> tuple[str, tuple[Reason, ...]]:
-    """Its state as of `now_ms` and the reasons, the cause first."""
+    """Return its state at `now_ms` and the reasons, the cause first."""
     if any(each.is_stop for each in entry.reasons):
         return "STOPPED", entry.reasons
     state, reasons = _by_figures(entry, now_ms)
@@ -54,7 +56,7 @@ def _by_figures(entry: SubscriptionStatus, now_ms: int) -> tuple[str, tuple[Reas
 
 
 def unsettled_of(entry: SubscriptionStatus) -> tuple[Reason, ...]:
-    """What is under way; nothing where nothing is."""
+    """The unsettled messages; empty if there are none."""
     inflight, waiting, age_ms = entry.inflight, entry.waiting_retries, entry.oldest_age_ms
     if not inflight and not waiting:
         return ()
@@ -63,13 +65,15 @@ def unsettled_of(entry: SubscriptionStatus) -> tuple[Reason, ...]:
 
 def _failure(entry: SubscriptionStatus) -> tuple[Reason, ...]:
     if any(each.code == Code.UNAUTHORIZED.name for each in entry.reasons):
-        # That is the failure.
+        # This reason is the failure.
         return ()
     return (because(Code.FAILS, failure=entry.last_failure or "every attempt"),)
 
 
 def _idle(entry: SubscriptionStatus) -> tuple[Reason, ...]:
-    """Whether nothing is to deliver or nothing passes the filters: that looks alike otherwise."""
+    """Distinguish a subscription with nothing to deliver from one whose filters let nothing
+    pass.
+    """
     counts, rates = entry.counts, entry.rates
     if rates.filtered and not rates.delivered:
         per_minute = max(1, round(60 * rates.filtered / 1_000))
@@ -81,13 +85,14 @@ def _idle(entry: SubscriptionStatus) -> tuple[Reason, ...]:
 
 
 def _fails(entry: SubscriptionStatus, now_ms: int) -> bool:
-    """True when there is a failure that no success has followed, or that others still wait after.
+    """True if a failure has not been followed by a success, or messages still wait for a retry
+    after it.
 
-    Rates do not say so: they fall for most of a minute after an endpoint has recovered.
+    Rates do not show this: they take most of a minute to fall after an endpoint has recovered.
     """
     age_ms = now_ms - entry.last_failure_at_ms
     if entry.last_failure_at_ms > entry.last_success_at_ms:
-        # The pauses between retries may be longer than a failure is recent.
+        # The pauses between retries may be longer than a failure stays relevant.
         return entry.waiting_retries > 0 or age_ms < _RECENT_MS
     return entry.waiting_retries > 0 and age_ms < _LATELY_MS
 
@@ -96,5 +101,5 @@ def _takes_nothing(entry: SubscriptionStatus, now_ms: int) -> bool:
     rates, last_ms = entry.rates, entry.last_success_at_ms
     if rates.codes_2xx <= _FAILING_SHARE * rates.attempts:
         return True
-    # What it took before it died weighs in the rates for long.
+    # Successes from before it failed affect the rates for a while.
     return last_ms > 0 and now_ms - last_ms >= _LATELY_MS

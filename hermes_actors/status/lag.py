@@ -1,26 +1,28 @@
-"""How far consumers are behind the end of their topics, asked of the log in turn. Pure."""
+"""Measures how far consumers are behind the ends of their topics; the ends are looked up in turn.
+Pure.
+"""
 
 from collections.abc import Collection, Mapping
 
 INTERVAL_S = 2.0
-"""How often a topic's end is asked for, while there are few: ten a second are asked at most."""
+"""Minimum interval between two look-ups of a topic's end; ten look-ups a second at most."""
 
 VALID_S = 60.0
-"""How long an answer counts; after that the lag is not known."""
+"""How long an answer is valid; after that the lag is unknown."""
 
 UNKNOWN = -1
 
 
 class Ends:
-    """The ends of the topics that are consumed here, none of them asked for too often."""
+    """The ends of the topics that are consumed here, looked up at a limited rate."""
 
     def __init__(self) -> None:
-        # In the order in which they were asked for: who was asked first is due first.
+        # Sorted by time of look-up, so the first one is due first.
         self._asked_s: dict[str, float] = {}
         self._ends: dict[str, tuple[float, Mapping[int, int]]] = {}
 
     def follow(self, topics: Collection[str]) -> None:
-        """From now on these are the topics that are consumed."""
+        """Set the topics that are consumed."""
         for topic in [topic for topic in self._asked_s if topic not in topics]:
             del self._asked_s[topic]
             self._ends.pop(topic, None)
@@ -29,7 +31,7 @@ class Ends:
             self._asked_s = {**new, **self._asked_s}
 
     def due(self, now_s: float) -> str | None:
-        """The topic to ask for now; it counts as asked. None: none is due."""
+        """Return the topic to look up now, and count it as looked up; None if none is due."""
         for topic, asked_s in self._asked_s.items():
             if now_s - asked_s < INTERVAL_S:
                 return None
@@ -39,12 +41,12 @@ class Ends:
         return None
 
     def note(self, topic: str, ends: Mapping[int, int], now_s: float) -> None:
-        """The topic's partitions end there."""
+        """Record the ends of the topic's partitions."""
         if topic in self._asked_s:
             self._ends[topic] = (now_s, ends)
 
     def lag(self, topic: str, reached: Mapping[int, int], now_s: float) -> int:
-        """How many messages lie at or above what was reached; -1 when that is not known."""
+        """How many messages are at or above the offsets reached; -1 if unknown."""
         noted_s, ends = self._ends.get(topic, (float("-inf"), {}))
         if not reached or now_s - noted_s > VALID_S:
             return UNKNOWN

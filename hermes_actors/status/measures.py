@@ -1,4 +1,4 @@
-"""How a node's subscriptions fare, as its status record says, as metrics."""
+"""The metrics of a node's subscriptions, from its status record."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -40,7 +40,7 @@ _LEVELS = {"FULL": 0.0, "ADAPTING": 1.0, "SLOW": 2.0, "HEARTBEAT": 3.0}
 
 
 def subscription_metrics(collector: Collector) -> Metrics:
-    """How the node's own subscriptions fare, as its status record says."""
+    """Return the metrics of the node's own subscriptions."""
     metrics = Metrics("hermes_consumers", meanings=STATUS)
 
     def shown(

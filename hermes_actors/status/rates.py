@@ -4,24 +4,25 @@ import math
 from collections.abc import Collection, Sequence
 
 WINDOW_S = 10.0
-"""How far back a rate looks: what is older than this weighs less than 37 %."""
+"""Time constant: older changes weigh less than 37 %."""
 
 
 class Rates:
-    """The rates of several counters of each of many keys, from their values now and then."""
+    """The rates of several counters for each of many keys."""
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
         self._meters: dict[str, _Meter] = {}
         self.total = 0
-        """The sum of the first counter's rates over all keys."""
+        """The sum of the first counter's rate over all keys."""
 
     def update(
         self, key: str, counts: Sequence[int], now_s: float, zero_s: float | None = None
     ) -> list[int]:
-        """The rates of a key whose counters are these now. A counter that went down began at 0.
+        """Update a key's counters and return its rates. A counter that has decreased has restarted
+        from 0.
 
-        The first look gives no rates, unless the counters are known to have been 0 at `zero_s`.
+        The first call gives zero rates, unless the counters are known to have been 0 at `zero_s`.
         """
         meter = self._meters.get(key)
         if meter is None and zero_s is not None:
@@ -35,7 +36,7 @@ class Rates:
         return rates
 
     def keep_only(self, keys: Collection[str]) -> None:
-        """Forget all other keys."""
+        """Remove all other keys."""
         for key in [key for key in self._meters if key not in keys]:
             self.total -= self._meters.pop(key).first_rate
 
@@ -56,7 +57,7 @@ class _Meter:
     def update(self, counts: Sequence[int], now_s: float, window_s: float) -> list[int]:
         elapsed_s = now_s - self._at_s
         if elapsed_s > 0:
-            # The first difference is the rate; there is nothing before it to smooth with.
+            # The first difference is the rate itself: there is nothing to smooth it with.
             weight = 1.0 if self._is_new else 1.0 - math.exp(-elapsed_s / window_s)
             for at, count in enumerate(counts):
                 grown = count - self._counts[at]

@@ -1,4 +1,4 @@
-"""Tails one datacentre's status records into the fold, and says when it cannot."""
+"""Follows one datacentre's status records into the fold, and reports when it cannot."""
 
 import contextlib
 import random
@@ -23,10 +23,11 @@ _ANSWER_TIMEOUT_S = 5.0
 
 
 class StatusReader:
-    """Reads `log`'s status records into `fold`, from about 30 seconds ago on.
+    """Reads `log`'s status records into `fold`, beginning about 30 seconds ago.
 
-    A log that is away, or has no status topic yet, is reported to the fold and tried again, for
-    ever. When nothing comes for `quiet_s` the log is asked whether it is there.
+    If the log is unavailable, or has no status topic yet, that is reported to the fold, and it is
+    tried again without end. After `quiet_s` without records, the log is asked whether it is still
+    there.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class StatusReader:
         try:
             await run_until(stop, self._follow)
         finally:
-            self._report("nobody reads it")
+            self._report("its reader is not running")
 
     async def _follow(self) -> None:
         await self._tail.run(self._read, self._trouble, self._begin_again)
@@ -66,14 +67,14 @@ class StatusReader:
         self._fold.forget(self._clock.monotonic_s())
 
     def _begin_again(self, reason: str) -> None:
-        self._trouble(f"it is read anew: {reason}")
+        self._trouble(f"it is read again: {reason}")
 
     async def _read(self) -> None:
         await self._tail.follow(await self._start(), self._take)
 
     async def _take(self, batch: Sequence[StoredRecord]) -> None:
         for stored in batch:
-            # Another version's, or nobody's, says nothing.
+            # Skip records of another version, or foreign ones.
             with contextlib.suppress(UndecodableStatus):
                 now_s = self._clock.monotonic_s()
                 self._fold.take(self._log.dc, decode(stored.value), now_s)
@@ -83,12 +84,12 @@ class StatusReader:
         self._report("")
 
     async def _start(self) -> int:
-        """Where to begin: far enough back to know all nodes, and not farther."""
+        """Return where to begin: just far enough back to find all nodes."""
         with trio.fail_after(_ANSWER_TIMEOUT_S):
             end = (await self._log.positions(STATUS_TOPIC, LATEST))[0]
             since_ms = self._clock.now_ms() - _BACK_MS
             recent = (await self._log.positions(STATUS_TOPIC, since_ms))[0]
-        # Another clock than the log's may ask for much more than half a minute.
+        # If the clocks differ, the time could mean far more than half a minute.
         return min(end, max(recent, end - _BACK_RECORDS_MAX))
 
     def _report(self, trouble: str) -> None:

@@ -1,6 +1,7 @@
-"""Why a subscription fares as it does: a closed set of reasons, and the one sentence of each.
+"""The reasons for a subscription's state: a fixed set of codes, each with one sentence.
 
-A reason is made where its cause is, travels as a code with parameters, and becomes a sentence here.
+A reason is created where its cause occurs, is sent as a code with parameters, and becomes a
+sentence here.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from hermes_actors.model.moments import iso_ms, span
 
 @unique
 class Code(Enum):
-    """All reasons with their sentences. A parameter `…_s` is a span of time, `…_ms` a moment."""
+    """All reasons with their sentences. A parameter `…_s` is a duration, `…_ms` a point in time."""
 
     # Nothing is delivered.
     STARTING = "it is starting"
@@ -46,7 +47,7 @@ class Code(Enum):
     )
     NO_CONSUMERS = "no node of {dc} with the role consumers is there"
 
-    # Less is delivered than could be.
+    # Less is delivered than possible.
     PAUSED = (
         "paused: this node has not seen its own heartbeat in the coordination log for 2 s, and "
         "other nodes may have taken its place"
@@ -71,7 +72,7 @@ class Code(Enum):
     AVRO_UNREADABLE = "given up as unreadable Avro: {count}, the last at {at_ms}: {detail}"
     AVRO_WAITS = "put off while their Avro cannot be read: {count}, the last at {at_ms}: {detail}"
 
-    # What its figures say.
+    # From its figures.
     FAILS = "pushes fail: {failure}"
     DELIVERS = "{rate} messages a second are delivered"
     DELIVERS_FEW = "less than 0.1 messages a second are delivered"
@@ -86,7 +87,7 @@ class Code(Enum):
     )
     ALL_FILTERED = "all {count} messages since the node's start were filtered out"
 
-    # What is not known.
+    # Unknown states.
     LAST_KNOWN = "its status of {age_s} ago is the last that is known"
     SILENT = "its node has not been heard of for {age_s}"
     DC_UNKNOWN = "status of {dc} unknown since {at_ms}: {detail}"
@@ -112,7 +113,7 @@ class Code(Enum):
         "off, or have the endpoint speak HTTP/2"
     )
 
-    # Problems beyond Hermes' limits.
+    # Problems that Hermes does not report.
     LAGS = "{count} messages wait, more than {limit} s of the topic's {rate} messages a second"
     TOO_MANY_FAIL = "{rate} of {attempts} attempts a second end with {outcome}"
     LETTERS_OPEN = "dead letters to re-drive or expire ('hermes dlq'): {count}"
@@ -140,19 +141,19 @@ _STOPS = frozenset(
 
 
 class Reason(Struct, frozen=True, array_like=True):
-    """A code of Code, or of a newer version's, and its parameters."""
+    """A code of Code, or of a newer version, and its parameters."""
 
     code: str
     params: dict[str, str | int | float] = {}
 
     @property
     def is_stop(self) -> bool:
-        """True where a node delivers nothing for it."""
+        """True if nothing is delivered on the node because of it."""
         return self.code in _STOPS
 
 
 def because(code: Code, **params: str | float) -> Reason:
-    """A reason of this version."""
+    """Make a reason."""
     return Reason(code.name, params)
 
 
@@ -162,7 +163,7 @@ class _Shown(dict[str, str]):
 
 
 def sentence(reason: Reason) -> str:
-    """The reason in plain English. Of a code that is not known here: the code itself."""
+    """The reason in plain English; the code itself if it is unknown here."""
     code = Code.__members__.get(reason.code)
     if code is None:
         return f"{reason.code} {reason.params or ''}".strip()
@@ -170,12 +171,12 @@ def sentence(reason: Reason) -> str:
 
 
 def sentences(reasons: Iterable[Reason]) -> str:
-    """All of them in one line."""
+    """All reasons in one line."""
     return "; ".join(map(sentence, reasons))
 
 
 def as_json(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
-    """Each reason as management answers it: code, parameters and sentence."""
+    """Each reason as management shows it: code, parameters and sentence."""
     return [{"code": each.code, "params": each.params, "text": sentence(each)} for each in reasons]
 
 

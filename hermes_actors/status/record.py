@@ -1,9 +1,9 @@
-"""The status record: what one node says of itself, in MessagePack, bounded in bytes.
+"""The status record: what a node reports about itself, in MessagePack, limited in size.
 
-A record has a header and entries, one for each topic that the node published to and each
-subscription that it consumes. A node with more entries than fit spreads them over several records,
-one a second: a *round* is one pass over all of them. Fields are only ever added, at the end, so
-that nodes of different versions read each other: what a reader does not know it leaves out.
+A record has a header, and an entry for each topic that the node published to and each subscription
+that it consumes. If a node has more entries than fit, it spreads them over several records, one a
+second: a *round* is one pass over all of them. Fields are only added, at the end, so that nodes of
+different versions can read each other: a reader ignores fields that it does not know.
 """
 
 from collections.abc import Sequence
@@ -17,27 +17,27 @@ from hermes_actors.status.reasons import Reason
 STATUS_TOPIC = "_hermes.status"
 
 RECORD_BYTES_MAX = 262_144
-"""The most that one record's value takes."""
+"""Maximum size of a record's value."""
 
 RETENTION_MS = 600_000
-"""How long the log keeps the records; what is older than a minute is of no use to anybody."""
+"""How long the log keeps the records; those older than a minute are not used."""
 
 SETTINGS = TopicSettings(
     partitions=1,
     retention_ms=RETENTION_MS,
-    # Some room above the value for the key and for what a log adds.
+    # Additional room for the key and the log's overhead.
     record_bytes_max=RECORD_BYTES_MAX + 16_384,
     log_append_time=True,
 )
 
 TEXT_BYTES_MAX = 300
-"""The most that one text takes; what is longer is cut."""
+"""Maximum length of a text; longer ones are cut."""
 
 REASONS_MAX = 8
 
 
 class Published(Struct, frozen=True, array_like=True, gc=False):
-    """The messages that a node published to one topic: counters since its start, or thousandths a
+    """Publishes to one topic on a node: counters since its start, or rates in thousandths a
     second.
     """
 
@@ -46,12 +46,12 @@ class Published(Struct, frozen=True, array_like=True, gc=False):
     rejected: int = 0
     """Answered with 4xx."""
     failed: int = 0
-    """Answered with 5xx: unknown or not stored."""
+    """Answered with 5xx: not stored, or unknown."""
 
 
 class Flow(Struct, frozen=True, array_like=True, gc=False):
-    """The fates of one subscription's messages: counters since the node's start, or thousandths a
-    second. `timeouts` to `codes_5xx` count attempts, the others messages.
+    """The outcomes of one subscription's messages: counters since the node's start, or rates in
+    thousandths a second. `timeouts` to `codes_5xx` count attempts, the others messages.
     """
 
     delivered: int = 0
@@ -67,22 +67,22 @@ class Flow(Struct, frozen=True, array_like=True, gc=False):
     codes_4xx: int = 0
     codes_5xx: int = 0
     batches: int = 0
-    """Delivered ones, of a subscription that gets batches; their messages are in `delivered`."""
+    """Delivered batches; their messages are counted in `delivered`."""
     filtered: int = 0
-    """Not wanted by the subscription's filters."""
+    """Filtered out."""
     dead_letters: int = 0
-    """Kept as dead letters; of one that failed again when it was re-driven, each."""
+    """Kept as dead letters; a letter that fails again in a re-drive counts each time."""
 
     @property
     def attempts(self) -> int:
-        """All pushes that have an outcome."""
+        """All pushes with an outcome."""
         answered = self.codes_2xx + self.codes_3xx + self.codes_4xx + self.codes_5xx
         return answered + self.timeouts + self.other_errors
 
 
 class TopicStatus(Struct, frozen=True, array_like=True, gc=False):
-    """A node's entry for one topic, `group.topic`. `rates` are thousandths a second, `latency_ms`
-    is p50 and p99 of the publishes of the last minute.
+    """A node's entry for one topic, `group.topic`. `rates` are in thousandths a second;
+    `latency_ms` is p50 and p99 of the publishes in the last minute.
     """
 
     name: str
@@ -92,7 +92,7 @@ class TopicStatus(Struct, frozen=True, array_like=True, gc=False):
 
 
 class LastUndelivered(Struct, frozen=True, array_like=True, gc=False):
-    """The message of a subscription that was given up last: when, where it lies, and why."""
+    """The last message of a subscription that was given up: time, place and reason."""
 
     at_ms: int
     partition: int
@@ -101,36 +101,35 @@ class LastUndelivered(Struct, frozen=True, array_like=True, gc=False):
 
 
 class SubscriptionFigures(Struct, frozen=True, array_like=True):
-    """What a consumer tells of its subscription. 0 as time of an attempt: there was none."""
+    """A consumer's figures for its subscription. Time 0 of an attempt: there was none."""
 
     reasons: tuple[Reason, ...] = ()
-    """What stops it or slows it down, the gravest first."""
+    """What stops it or slows it down, the most serious first."""
     counts: Flow = Flow()
     inflight: int = 0
     waiting_retries: int = 0
     last_failure: str = ""
     last_failure_kind: str = ""
-    """Its status, or what it ended with in place of an answer (`timeout`, …)."""
+    """The HTTP status, or what happened instead of an answer (`timeout`, …)."""
     last_failure_at_ms: int = 0
     last_attempts: int = 0
-    """How many attempts the message has had whose attempt failed last."""
+    """How many attempts the message of the last failure has had."""
     last_success_at_ms: int = 0
     level: str = ""
-    """The trust in its endpoint; "" where it is not consumed."""
+    """The trust in its endpoint; empty string if it is not consumed."""
     rate_now: float = 0.0
-    """The most that may be sent to it, in messages a second."""
+    """The maximum sending rate now, in messages a second."""
     oldest_age_ms: int = 0
-    """How long ago the oldest message that is read and not settled was stored."""
+    """How long ago the oldest message that has been read but not settled was stored."""
     last_undelivered: LastUndelivered | None = None
     latency_ms: tuple[float, float] | None = None
-    """p50 and p99 of the pushes of the last minute."""
+    """p50 and p99 of the pushes in the last minute."""
 
 
 class SubscriptionStatus(SubscriptionFigures, frozen=True, array_like=True, kw_only=True):
-    """A node's entry for one subscription, `group.topic$name`. `rates` are thousandths a second.
-
-    `state` is STOPPED, FAILING, DELIVERING, IDLE or UNKNOWN, and `reasons` say why. `lag` is how
-    many messages of its partitions are not settled, -1 when not known.
+    """A node's entry for one subscription, `group.topic$name`. `rates` are in thousandths a second.
+    `state` is STOPPED, FAILING, DELIVERING, IDLE or UNKNOWN, and `reasons` explain it. `lag` is the
+    number of unsettled messages in its partitions; -1 if unknown.
     """
 
     name: str
@@ -138,17 +137,17 @@ class SubscriptionStatus(SubscriptionFigures, frozen=True, array_like=True, kw_o
     rates: Flow = Flow()
     lag: int = -1
     open_letters: int = -1
-    """Dead letters of the whole datacentre that nobody has settled; -1 where it is not known, or
-    told by the node that owns the subscription's first part.
+    """Unsettled dead letters of the whole datacentre; -1 if unknown, or if the node that owns the
+    subscription's first partition reports them.
     """
 
 
 class NodeHeader(Struct, frozen=True, kw_only=True):
-    """The node's own part of each record.
+    """The part of each record about the node itself.
 
-    `boot_id` is one process's life, `sequence` counts its records. Times are the node's own wall
-    clock, Unix epoch. `round` is the pass that the record's entries belong to. The totals are over
-    all entries, also those of other records; rates are thousandths a second.
+    `boot_id` identifies a process, `sequence` counts its records. Times are the node's wall clock
+    (Unix epoch). `round` is the round of the record's entries. Totals are over all entries,
+    including those in other records; rates are in thousandths a second.
     """
 
     node: str
@@ -160,13 +159,13 @@ class NodeHeader(Struct, frozen=True, kw_only=True):
     started_at_ms: int = 0
     written_at_ms: int = 0
     reasons: tuple[str, ...] = ()
-    """Why the node is not ready; none when it is."""
+    """Why the node is not ready; empty if it is."""
     is_leaving: bool = False
-    """The node stops, and this is its last record."""
+    """True if the node stops and this is its last record."""
     missed: int = 0
-    """Records that the log did not take since the node's start."""
+    """Number of records that the log did not take since the node's start."""
     loop_lag_ms: float = 0.0
-    """How late the node's loop was at worst in the last second or two."""
+    """The loop's maximum delay in the last second or two."""
     round: int = 0
     topics: int = 0
     subscriptions: int = 0
@@ -175,15 +174,17 @@ class NodeHeader(Struct, frozen=True, kw_only=True):
     published_rate: int = 0
     delivered_rate: int = 0
     notices: tuple[str, ...] = ()
-    """Notices for an operator: the node can do its work all the same."""
+    """Problems for an operator that do not keep the node from working."""
     spooled: int = 0
-    """Messages that wait on the node's disk until a log takes them."""
+    """Messages on the node's disk that wait for a log."""
     elsewhere_rate: int = 0
-    """Messages sent to another datacentre: hedges, rescues, and what the own log does not take."""
+    """Messages sent to another datacentre: hedges, rescues, and those that the own log did not
+    take.
+    """
 
 
 class StatusRecord(Struct, frozen=True):
-    """One record as it is read."""
+    """A decoded record."""
 
     header: NodeHeader
     topics: tuple[TopicStatus, ...] = ()
@@ -191,7 +192,7 @@ class StatusRecord(Struct, frozen=True):
 
 
 class UndecodableStatus(Exception):
-    """The bytes are no status record that this version can read."""
+    """The bytes are not a status record that this version can read."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -199,7 +200,7 @@ _decoder = msgspec.msgpack.Decoder(StatusRecord)
 
 
 def decode(value: bytes) -> StatusRecord:
-    """Read a record. Raises UndecodableStatus."""
+    """Decode a record. Raises UndecodableStatus."""
     try:
         return _decoder.decode(value)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -207,7 +208,7 @@ def decode(value: bytes) -> StatusRecord:
 
 
 def clip(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
-    """The text, cut to that many bytes of UTF-8 if it is longer."""
+    """Cut the text to that many bytes of UTF-8 if it is longer."""
     if len(text) * 4 <= bytes_max:
         return text
     encoded = text.encode("utf-8", "replace")
@@ -217,12 +218,12 @@ def clip(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
 
 
 def encode_part(part: NodeHeader | TopicStatus | SubscriptionStatus) -> bytes:
-    """The bytes of a header or an entry, as `encode` puts them together."""
+    """Encode a header or an entry, for `encode`."""
     return _encoder.encode(part)
 
 
 def encode(header: bytes, topics: Sequence[bytes], subscriptions: Sequence[bytes]) -> bytes:
-    """The bytes of a record: at most 64 more than its parts have."""
+    """Encode a record from its encoded parts; adds at most 64 bytes."""
     return _encoder.encode(
         {
             "header": msgspec.Raw(header),

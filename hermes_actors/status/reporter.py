@@ -1,6 +1,6 @@
-"""The actor that appends the node's status record once a second to its datacentre's log.
+"""The actor that appends the node's status record to its datacentre's log once a second.
 
-A record that the log does not take is skipped and counted: the next one is as fresh as any.
+A record that the log does not take is skipped and counted, because the next one is as useful.
 """
 
 import contextlib
@@ -28,11 +28,12 @@ _ENDS_PAUSE_S = 0.1
 
 
 class StatusReporter:
-    """Reports what `collector` collects to `log`, which is that of the node's own datacentre.
+    """Appends the records of `collector` to `log`, the log of the node's own datacentre.
 
-    Nothing is written before `may_write()`: the log may be found to be another datacentre's.
-    `loop_lag_ms()` is how late the node's loop was at worst lately. Asked to stop, it appends a
-    last record that says so. `trouble` says why the last record was skipped, "" when it was not.
+    Nothing is written before `may_write()`, because the log may turn out to be another
+    datacentre's. `loop_lag_ms()` is the loop's recent maximum delay. When asked to stop, it appends
+    a last record that says so. `trouble` says why the last record was skipped; empty string if it
+    was not.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class StatusReporter:
             await trio.sleep_until(due_s)
             if self._may_write():
                 await self._report()
-            # What was missed meanwhile is not made up for.
+            # Missed records are not made up for.
             due_s = max(due_s + _INTERVAL_S, trio.current_time())
 
     async def _report(self, *, is_leaving: bool = False) -> None:
@@ -88,14 +89,14 @@ class StatusReporter:
         self.trouble = trouble
 
     async def _ask_for_ends(self) -> None:
-        """Ask how far the topics go that are consumed here, ten a second at most."""
+        """Look up the ends of the topics that are consumed here, at most ten a second."""
         clock, ends = self._clock, self._collector.ends
         while True:
             topic = ends.due(clock.monotonic_s())
             if topic is None:
                 await trio.sleep(_INTERVAL_S)
                 continue
-            # Where it cannot be had, the lag of the topic's subscriptions is not known.
+            # If this fails, the lag of the topic's subscriptions is unknown.
             with (
                 trio.move_on_after(_APPEND_TIMEOUT_S),
                 contextlib.suppress(LogUnavailable, UnknownTopic),

@@ -20,14 +20,15 @@ from hermes_actors.status.record import (
 T = TypeVar("T", Flow, Published)
 
 _SILENT_S = 3.0
-"""A node tells of itself each second; after three of them it may be slow, or dead."""
+"""A node reports each second; after three seconds of silence it may be slow, or dead."""
 
 
 class TopicSum(Struct, frozen=True):
-    """A topic over all nodes. `counts` since the nodes' starts, `rates` in thousandths a second.
+    """A topic over all nodes. `counts` are since the nodes' starts, `rates` in thousandths a
+    second.
 
-    `is_known` is False while no datacentre's status can be read. `latency_ms`, p50 and p99 of a
-    minute, is that of the slowest node; None when there was no publish.
+    `is_known` is False while no datacentre's status can be read. `latency_ms` is p50 and p99 of the
+    last minute on the slowest node; None if there was no publish.
     """
 
     is_known: bool
@@ -37,12 +38,12 @@ class TopicSum(Struct, frozen=True):
 
 
 class SubscriptionSum(Struct, frozen=True):
-    """A subscription over all nodes; `nodes` how many of those that are there consume it.
+    """A subscription over all nodes; `nodes` is how many present nodes consume it.
 
-    `is_whole` is False while some datacentre's status cannot be read: then there may be more of
-    everything. `lag` -1: not known for one of them, or nobody consumes it; `lag_min` is what is
-    known of it. `open_letters` are those of all datacentres of which they are known, -1 where that
-    is none. `latency_ms`, p50 and p99 of a minute's pushes, is that of the slowest node.
+    `is_whole` is False while some datacentre's status cannot be read: all numbers may be too low
+    then. `lag` is -1 if it is unknown for a node, or no node consumes the subscription; `lag_min`
+    is the known part. `open_letters` is the sum over the datacentres where it is known; -1 if none.
+    `latency_ms` is p50 and p99 of the last minute's pushes on the slowest node.
     """
 
     is_known: bool
@@ -58,8 +59,8 @@ class SubscriptionSum(Struct, frozen=True):
 
 
 class Ill(Struct, frozen=True):
-    """The numbers of subscriptions that are not well; one that is so on several nodes counts once,
-    and one that is stopped on one of them and fails on another is stopped.
+    """The numbers of unhealthy subscriptions. One that is unhealthy on several nodes counts once,
+    as stopped if it is stopped on any of them.
     """
 
     stopped: int
@@ -67,7 +68,7 @@ class Ill(Struct, frozen=True):
 
 
 class ConsumingNode(Struct, frozen=True):
-    """One node that consumes a subscription, and how it fares there."""
+    """A node that consumes a subscription, with the state of the subscription there."""
 
     view: NodeView
     status: SubscriptionStatus
@@ -79,7 +80,7 @@ class ConsumingNode(Struct, frozen=True):
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """Why it is in this state, the cause first."""
+        """The reasons for this state, the cause first."""
         if self.view.is_unknown:
             return (because(Code.LAST_KNOWN, age_s=self.view.age_s),)
         if self.view.age_s >= _SILENT_S:
@@ -88,12 +89,12 @@ class ConsumingNode(Struct, frozen=True):
 
     @property
     def is_delivering(self) -> bool:
-        """True when nothing keeps it from being delivered there."""
+        """True if nothing prevents delivery there."""
         return self.state in ("DELIVERING", "IDLE")
 
 
 def topic_sum(fold: StatusFold, topic: str, now_s: float) -> TopicSum:
-    """A topic's sum, without its subscriptions."""
+    """The sum of a topic, without its subscriptions."""
     entries = list(fold.topic(topic, now_s))
     there = [entry for view, entry in entries if view.is_there]
     return TopicSum(
@@ -105,7 +106,9 @@ def topic_sum(fold: StatusFold, topic: str, now_s: float) -> TopicSum:
 
 
 def delivered_rate(fold: StatusFold, subscriptions: Iterable[str], now_s: float) -> int:
-    """How much is delivered to these, by full names, in thousandths of a message a second."""
+    """The delivery rate of these subscriptions (full names), in thousandths of a message a
+    second.
+    """
     return sum(
         entry.rates.delivered
         for name in subscriptions
@@ -115,7 +118,7 @@ def delivered_rate(fold: StatusFold, subscriptions: Iterable[str], now_s: float)
 
 
 def subscription_sum(fold: StatusFold, name: str, now_s: float) -> SubscriptionSum:
-    """A subscription's sum, by its full name (`group.topic$name`)."""
+    """The sum of a subscription, by full name (`group.topic$name`)."""
     entries = list(fold.subscription(name, now_s))
     there = [entry for view, entry in entries if view.is_there]
     lags = [entry.lag for entry in there]
@@ -136,7 +139,7 @@ def subscription_sum(fold: StatusFold, name: str, now_s: float) -> SubscriptionS
 
 
 def ill(fold: StatusFold, now_s: float) -> Ill:
-    """The ill ones over all nodes that are there."""
+    """Count the unhealthy subscriptions over all present nodes."""
     names: dict[str, set[str]] = {"STOPPED": set(), "FAILING": set()}
     for view in fold.nodes(now_s):
         header = view.header
@@ -148,7 +151,7 @@ def ill(fold: StatusFold, now_s: float) -> Ill:
 
 
 def places(fold: StatusFold, name: str, now_s: float) -> list[ConsumingNode]:
-    """The nodes that consume a subscription and how it fares there, without gone nodes."""
+    """The nodes that consume a subscription and its state there, without nodes that are gone."""
     return [
         ConsumingNode(view, entry)
         for view, entry in fold.subscription(name, now_s)
@@ -159,7 +162,7 @@ def places(fold: StatusFold, name: str, now_s: float) -> list[ConsumingNode]:
 def _slowest(
     entries: Sequence[TopicStatus] | Sequence[SubscriptionStatus],
 ) -> tuple[float, float] | None:
-    """The highest of each quantile: those of several nodes have no sum."""
+    """The maximum of each quantile; quantiles of several nodes cannot be added."""
     known = [each.latency_ms for each in entries if each.latency_ms is not None]
     if not known:
         return None
@@ -167,8 +170,8 @@ def _slowest(
 
 
 def _open_letters(entries: Sequence[tuple[NodeView, SubscriptionStatus]]) -> int:
-    """The open letters of the datacentres, UNKNOWN if none is known. One node tells of each
-    datacentre's; two for a moment, when the subscription moves.
+    """The open letters of all datacentres; UNKNOWN if none is known. One node reports those of each
+    datacentre, or two for a moment when the subscription moves.
     """
     by_dc: dict[str, int] = {}
     for view, entry in entries:

@@ -14,7 +14,6 @@ from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-from opentelemetry.semconv._incubating.attributes import messaging_attributes
 from opentelemetry.semconv.attributes import error_attributes, service_attributes
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.span import TraceState
@@ -27,6 +26,7 @@ from hermes_actors.telemetry.sampling import Sampling
 SYSTEM = "hermes"
 DATACENTER = "hermes.datacenter"
 VIA = "hermes.via"
+PARTITION = "messaging.destination.partition.id"
 LINKS_MAX = 128
 """The most messages of a batch that its span names."""
 
@@ -143,24 +143,26 @@ def failed(span: trace.Span, error_type: str) -> None:
 def messaging(
     operation: str, kind: str, topic: str, **more: AttributeValue
 ) -> dict[str, AttributeValue]:
-    """Return the attributes that messaging spans share. `kind` is the standard's word for the
-    operation, `more` are further ones, by their standard names' last part.
+    """The attributes of a messaging span, by OpenTelemetry's semantic conventions.
+
+    `kind`: the convention's type of the operation ("send", "process", "settle"). `more`: further
+    attributes, by the keys of `_MORE`.
     """
     return {
-        messaging_attributes.MESSAGING_SYSTEM: SYSTEM,
-        messaging_attributes.MESSAGING_OPERATION_NAME: operation,
-        messaging_attributes.MESSAGING_OPERATION_TYPE: kind,
-        messaging_attributes.MESSAGING_DESTINATION_NAME: topic,
+        "messaging.system": SYSTEM,
+        "messaging.operation.name": operation,
+        "messaging.operation.type": kind,
+        "messaging.destination.name": topic,
         **{_MORE[name]: value for name, value in more.items()},
     }
 
 
 _MORE = {
-    "message_id": messaging_attributes.MESSAGING_MESSAGE_ID,
-    "body_size": messaging_attributes.MESSAGING_MESSAGE_BODY_SIZE,
-    "count": messaging_attributes.MESSAGING_BATCH_MESSAGE_COUNT,
-    "subscription": messaging_attributes.MESSAGING_DESTINATION_SUBSCRIPTION_NAME,
-    "partition": messaging_attributes.MESSAGING_DESTINATION_PARTITION_ID,
+    "message_id": "messaging.message.id",
+    "body_size": "messaging.message.body.size",
+    "count": "messaging.batch.message_count",
+    "subscription": "messaging.destination.subscription.name",
+    "partition": PARTITION,
     "offset": "hermes.offset",
     "dc": DATACENTER,
     "via": VIA,

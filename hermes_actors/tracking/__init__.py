@@ -1,1 +1,3 @@
-"""Tracking: what became of single messages, told to each datacentre's log, found by id."""
+"""Tracking: the events of single messages, recorded in each datacentre's log and found by message
+id.
+"""

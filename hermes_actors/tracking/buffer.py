@@ -1,4 +1,4 @@
-"""The events of one life of a node that wait for one datacentre's log. Pure."""
+"""The tracking events of one life of a node that wait for one datacentre's log. Pure."""
 
 from collections import deque
 
@@ -10,10 +10,10 @@ _BATCH_BYTES_MAX = 786_432
 
 
 class TrackingBuffer:
-    """A bounded queue of events; what exceeds it is dropped, and counted in the next batch.
+    """A bounded queue of events; further events are dropped, and counted in the next batch.
 
-    A batch stays the same until the log has it, so that it may be appended again under its number.
-    `added` counts all events that were taken, `stored` those that the log has.
+    A batch stays the same until the log has it, so that it can be appended again with the same
+    number. `added` counts all accepted events, `stored` those that the log has.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class TrackingBuffer:
 
     @property
     def has_room(self) -> bool:
-        """False while another event would be dropped."""
+        """False if another event would be dropped."""
         return len(self._events) < self._events_max and self._bytes < self._bytes_max
 
     def add(self, event: TrackingEvent) -> None:
-        """Take an event, or drop it."""
+        """Queue an event, or drop it."""
         if not self.has_room:
             self.drop(1)
             return
@@ -53,19 +53,21 @@ class TrackingBuffer:
             self.wakeup.set()
 
     def drop(self, count: int) -> None:
-        """Count events that are lost."""
+        """Count lost events."""
         self.dropped += count
         if not self.wakeup.is_set:
             self.wakeup.set()
 
     def next_batch(self) -> TrackingBatch | None:
-        """The batch to append now; the same one until `appended`. None when there is no news."""
+        """Return the batch to append, the same one until `appended`; None if there is nothing
+        new.
+        """
         if self._batch is None and self._has_news:
             self._batch = self._made()
         return self._batch
 
     def appended(self) -> None:
-        """The log has the batch."""
+        """Record that the log has the batch."""
         assert self._batch is not None, "a batch was begun"
         self.stored += len(self._batch.events)
         self._told_dropped = self._batch.dropped

@@ -1,4 +1,4 @@
-"""Tracking events, the batches that carry them, and how a message ended."""
+"""Tracking events, the batches that contain them, and the final event of a message."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -11,7 +11,7 @@ from hermes_actors.log.base import TopicSettings
 TRACKING_TOPIC = "_hermes.tracking"
 
 RECORD_BYTES_MAX = 1_048_576
-"""The most that one batch takes in the log."""
+"""Maximum size of a batch in the log."""
 
 RETENTION_MS = 3 * 86_400_000
 
@@ -23,13 +23,13 @@ SETTINGS = TopicSettings(
 )
 
 ID_CHARACTERS_MAX = 1_024
-"""Ids that others have written may be of any length; what is longer is cut."""
+"""Ids from other programs may have any length; longer ones are cut."""
 
 REASON_CHARACTERS_MAX = 200
 
 
 class EventKind(StrEnum):
-    """The steps of a message's life; the values are the wire's."""
+    """The steps of a message's life; the values are part of the wire format."""
 
     PUBLISHED = "PUBLISHED"
     HEDGED = "HEDGED"
@@ -37,7 +37,7 @@ class EventKind(StrEnum):
     INFLIGHT = "INFLIGHT"
     DELIVERED = "DELIVERED"
     FAILED = "FAILED"
-    """A failed attempt to deliver; without a subscription, a failed append to a log."""
+    """A failed attempt to deliver; without a subscription, a failed append."""
     DISCARDED = "DISCARDED"
     DEAD = "DEAD"
     FILTERED = "FILTERED"
@@ -52,9 +52,9 @@ _RANKS = {
 
 
 class TrackingEvent(Struct, frozen=True, array_like=True, gc=False):
-    """One step of one message. `dc` is the datacentre of the log that the step is about, `at_ms`
-    the node's wall clock. -1 is an unknown partition or offset, 0 no attempt or no status. `epoch`
-    is 0 for the first delivery; a retransmission and a re-driven dead letter have another one.
+    """One step of one message. `dc` is the datacentre of the log concerned, `at_ms` the node's wall
+    clock. Partition or offset -1 is unknown; attempt or status 0 means none. `epoch` is 0 for the
+    first delivery, and different for a retransmission and for a re-driven dead letter.
     """
 
     kind: EventKind
@@ -73,12 +73,12 @@ class TrackingEvent(Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_terminal(self) -> bool:
-        """True when the subscription is done with the message."""
+        """True if the subscription is done with the message."""
         return self.kind in _RANKS
 
     @property
     def size_bytes(self) -> int:
-        """At least what the event takes in a batch."""
+        """A lower bound of the event's size in a batch."""
         texts = (self.message_id, self.topic, self.subscription, self.reason)
         return 120 + sum(len(each) * (1 if each.isascii() else 4) for each in texts)
 
@@ -86,8 +86,8 @@ class TrackingEvent(Struct, frozen=True, array_like=True, gc=False):
 class TrackingBatch(Struct, frozen=True):
     """Events of one life of a node (`boot`), for one datacentre's log.
 
-    `sequence` counts the batches of that life in that log from 0, `dropped` the events that it had
-    no room for so far.
+    `sequence` counts the batches of that life in that log, from 0. `dropped` counts the events
+    dropped so far.
     """
 
     dc: str
@@ -99,19 +99,19 @@ class TrackingBatch(Struct, frozen=True):
 
 
 class UndecodableTracking(Exception):
-    """The bytes are no batch that this version can read."""
+    """The bytes are not a batch that this version can read."""
 
 
 _decoder = msgspec.msgpack.Decoder(TrackingBatch)
 
 
 def encode(batch: TrackingBatch) -> bytes:
-    """The bytes of a batch."""
+    """Encode a batch."""
     return msgspec.msgpack.encode(batch)
 
 
 def decode(value: bytes) -> TrackingBatch:
-    """Read a batch. Raises UndecodableTracking."""
+    """Decode a batch. Raises UndecodableTracking."""
     try:
         return _decoder.decode(value)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -119,15 +119,17 @@ def decode(value: bytes) -> TrackingBatch:
 
 
 def as_told(text: str, characters_max: int = ID_CHARACTERS_MAX) -> str:
-    """The text as it is stored and looked up: cut, and with `?` for half a surrogate pair."""
+    """The text as it is stored and looked up: cut, and with `?` for an unpaired surrogate."""
     cut = text[:characters_max]
     return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()
 
 
 def terminal_of(events: Iterable[TrackingEvent]) -> dict[tuple[str, str, int], TrackingEvent]:
-    """The one terminal event of each (message id, subscription, epoch), by rank and then by time.
+    """Return the decisive terminal event of each (message id, subscription, epoch), by rank and
+    then by time.
 
-    A message that was taken up again after a crash may have several: delivered once is delivered.
+    A message that was delivered again after a crash may have several: if it was delivered once, it
+    counts as delivered.
     """
     found: dict[tuple[str, str, int], TrackingEvent] = {}
     for event in events:
@@ -140,5 +142,5 @@ def terminal_of(events: Iterable[TrackingEvent]) -> dict[tuple[str, str, int], T
 
 
 def _order(event: TrackingEvent) -> tuple[int, int]:
-    # Of equal ones the first in time.
+    # Among equals, the earliest.
     return _RANKS[event.kind], -event.at_ms

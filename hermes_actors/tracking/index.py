@@ -1,6 +1,6 @@
-"""The index of tracking events by message id: one SQLite file, bounded in bytes.
+"""The index of tracking events by message id: one SQLite file, limited in size.
 
-All that it holds comes from the logs: a damaged file is deleted, and the logs are read again.
+Everything in it comes from the logs: a damaged file is deleted, and the logs are read again.
 """
 
 import contextlib
@@ -15,16 +15,18 @@ from hermes_actors.model.message import Via
 from hermes_actors.tracking.events import TrackingBatch, TrackingEvent, as_told
 
 _FILE = "tracking-4.sqlite"
-"""With the version of the tables."""
+"""The name includes the version of the tables."""
 
 SHOWN_MAX = 200
-"""A look-up finds so many of a message's first events, as many of its last, and all ends."""
+"""A look-up returns this many of a message's first events, as many of its last, and all terminal
+ones.
+"""
 
 _SKEW_MS = 60_000
-"""Clocks of nodes and logs differ by less."""
+"""Maximum difference between the clocks of nodes and logs."""
 
 _TRIM_EVENTS, _TRIMS_MAX = 1_000, 200
-"""So many of the oldest events go at once, and so often before the next batches are taken in."""
+"""How many of the oldest events are deleted at once, and how often before the next batches."""
 
 _SCHEMA = """
 create table if not exists event(
@@ -48,19 +50,22 @@ where until_ms >= ? and missing + dropped > 0
 
 
 class IndexUnavailable(Exception):
-    """The index cannot be written or read now, e.g. because its disk is full; nothing is lost."""
+    """The index cannot be written or read now, for example because its disk is full; nothing is
+    lost.
+    """
 
 
 class TrackedEvent(Struct, frozen=True):
-    """An event, and the node that told it."""
+    """An event, and the node that recorded it."""
 
     event: TrackingEvent
     node: str
 
 
 class Gap(Struct, frozen=True):
-    """Events that one life of a node did not tell one datacentre's log, from `since_ms` (0: its
-    beginning) to `until_ms`: how many of its batches are missing, and how many events it dropped.
+    """Events of one life of a node that are missing in one datacentre's log, from `since_ms` (0:
+    its beginning) to `until_ms`: how many of its batches are missing, and how many events it
+    dropped.
     """
 
     log_dc: str
@@ -72,8 +77,8 @@ class Gap(Struct, frozen=True):
 
 
 class MessageLife(Struct, frozen=True):
-    """The events of one message, oldest first, the gaps in which there may be more of it, and how
-    many events are left out between the first and the last.
+    """The events of one message, oldest first; the gaps in which more may be missing; and the
+    number of events left out between the first and the last.
     """
 
     events: Sequence[TrackedEvent]
@@ -82,7 +87,7 @@ class MessageLife(Struct, frozen=True):
 
 
 class IndexedBatch(Struct, frozen=True):
-    """A batch, and when the log took it by the log's own time."""
+    """A batch, with the log's timestamp."""
 
     timestamp_ms: int
     batch: TrackingBatch
@@ -92,10 +97,10 @@ _decoder = msgspec.msgpack.Decoder(TrackingEvent)
 
 
 class TrackingIndex:
-    """The index of one management node. Its methods block, and are called one after the other; each
-    raises IndexUnavailable.
+    """The index of one management node. Its methods block, must be called one at a time, and raise
+    IndexUnavailable.
 
-    It holds about `bytes_max`, the newest events; `directory` None: in memory.
+    It keeps the newest events, about `bytes_max`. `directory` None: in memory.
     """
 
     def __init__(self, directory: Path | None, *, bytes_max: int) -> None:
@@ -104,8 +109,8 @@ class TrackingIndex:
         self._connection: sqlite3.Connection | None = None
 
     def begin(self, log_dc: str, *, is_changed: bool = False) -> int | None:
-        """The offset to go on at in that log; None: its beginning. `is_changed`: it is not the log
-        that was read before.
+        """Return the offset at which to continue in that log; None: its beginning. `is_changed`:
+        the log is not the one that was read before.
         """
         with self._guarded() as connection:
             if is_changed:
@@ -115,7 +120,7 @@ class TrackingIndex:
     def take(
         self, log_dc: str, batches: Iterable[IndexedBatch], since: int | None, position: int
     ) -> None:
-        """Take in what was read from offset `since` to `position`, all or nothing."""
+        """Insert the batches read from offset `since` to `position`, all or nothing."""
         with self._guarded() as connection:
             if _position(connection, log_dc) != since:
                 raise IndexUnavailable("the tracking index was begun anew")
@@ -125,12 +130,13 @@ class TrackingIndex:
             connection.execute("replace into position values (?, ?)", (log_dc, position))
 
     def find(self, message_id: str) -> MessageLife:
-        """All that is known of a message; no events when that is nothing."""
+        """Return everything known of a message; without events if nothing is known."""
         wanted = {"id": as_told(message_id).encode(), "most": SHOWN_MAX}
         with self._guarded() as connection:
             rows = connection.execute(_EVENTS, wanted).fetchall()
             found = [TrackedEvent(_decoder.decode(data), node) for data, node in rows]
-            # In one millisecond it is published before it is delivered; a node's own order stands.
+            # Within a millisecond, publishing comes before delivery; the order of a node's own
+            # events is kept.
             found.sort(key=lambda each: (each.event.at_ms, bool(each.event.subscription)))
             gaps = [Gap(*row) for row in connection.execute(_GAPS, (_begun_ms(found),))]
             query = "select count(*) from event where message_id = :id"
@@ -145,7 +151,7 @@ class TrackingIndex:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[sqlite3.Connection]:
-        """One transaction."""
+        """Run one transaction."""
         try:
             connection = self._opened()
             with connection:
@@ -179,7 +185,7 @@ class TrackingIndex:
         return self._connection
 
     def _trim(self, connection: sqlite3.Connection) -> None:
-        """Delete the oldest events while there are too many bytes."""
+        """Delete the oldest events while the index is too large."""
         for _ in range(_TRIMS_MAX):
             if _used_bytes(connection) <= self._bytes_max:
                 return
@@ -203,7 +209,7 @@ def _used_bytes(connection: sqlite3.Connection) -> int:
 
 
 def _begun_ms(events: Sequence[TrackedEvent]) -> int:
-    """Before when there were no events of this message; 0 if that is not known."""
+    """A time before which this message has no events; 0 if unknown."""
     if not events or events[0].event.subscription or events[0].event.via == Via.SPOOL.value:
         # The spool may have kept it for hours.
         return 0
@@ -219,12 +225,12 @@ def _insert(connection: sqlite3.Connection, log_dc: str, each: IndexedBatch) -> 
     held = connection.execute(query, source).fetchone() or (-1, 0, 0, 0, -1, -1)
     sequence, dropped, told_ms, missing, since_ms, until_ms = held
     if batch.sequence <= sequence:
-        # It was appended twice, or the log is read again.
+        # It was appended twice, or the log is being read again.
         return
     lost = batch.sequence - sequence - 1
     if lost or batch.dropped > dropped:
         since_ms, until_ms = told_ms if since_ms < 0 else since_ms, each.timestamp_ms
-    # The node's own times: the log may have taken the batch much later.
+    # The node's own times, because the log may have stored the batch much later.
     told_ms = max([told_ms, *(event.at_ms for event in batch.events)])
     connection.execute(
         "replace into source values (?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -14,7 +14,7 @@ TRACKING = meanings(
 
 
 def tracking_metrics(buffers: Mapping[str, TrackingBuffer]) -> Metrics:
-    """How a node's tracking events get on, for each datacentre's log."""
+    """Return the metrics of a node's tracking events, for each datacentre's log."""
     metrics = Metrics("hermes_tracking", meanings=TRACKING)
     for dc, buffer in buffers.items():
         _show(metrics, dc, buffer)

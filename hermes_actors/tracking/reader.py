@@ -1,4 +1,4 @@
-"""The actor that follows one datacentre's tracking events into the index."""
+"""The actor that reads one datacentre's tracking events into the index."""
 
 import contextlib
 import random
@@ -31,9 +31,8 @@ _PAUSE_MAX_S = 5.0
 
 
 class TrackingFollowing:
-    """The index of a management node, and the readers that fill it from all datacentres' logs.
-
-    One thread at a time works on it.
+    """The index of a management node, with the readers that fill it from all datacentres' logs. One
+    thread at a time uses it.
     """
 
     def __init__(self, index: TrackingIndex, threads: Threads) -> None:
@@ -43,22 +42,22 @@ class TrackingFollowing:
         self._limiter = trio.CapacityLimiter(1)
 
     async def ask(self, work: Callable[[], T]) -> T:
-        """Return what `work` gives in the thread."""
+        """Run `work` in the thread and return its result."""
         return await self._threads.run(work, self._limiter)
 
     async def find(self, message_id: str) -> MessageLife:
-        """All that is known of a message. Raises IndexUnavailable."""
+        """Return everything known of a message. Raises IndexUnavailable."""
         return await self.ask(partial(self.index.find, message_id))
 
     def troubles(self) -> list[str]:
-        """Why what is found may not be all."""
+        """Why the results may be incomplete."""
         return [f"{each.dc}: {each.trouble}" for each in self.readers if each.trouble]
 
 
 class TrackingReader:
-    """Reads `log`'s tracking events into the index, for ever; it goes on where it was.
+    """Reads `log`'s tracking events into the index, and continues where it stopped.
 
-    `trouble` says why the index lags, "" when it does not.
+    `trouble` says why the index lags; empty string if it does not.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class TrackingReader:
         await self._tail.run(self._read, self._report, self._changed)
 
     def _report(self, reason: str) -> None:
-        # A datacentre where nobody tracks has no topic, and that is no trouble.
+        # Without tracking in a datacentre there is no topic, which is no problem.
         self.trouble = "" if "has no topic" in reason else reason
 
     def _changed(self, reason: str) -> None:
@@ -108,13 +107,13 @@ class TrackingReader:
             self._held = held
             await self._tail.follow(position, self._take)
         except IndexUnavailable as error:
-            # What was not taken in is read again: the log has it.
+            # The log still has what was not inserted; it is read again.
             self.trouble = str(error)
 
     async def _take(self, batch: Sequence[StoredRecord]) -> None:
         batches = []
         for stored in batch:
-            # Another version's, or nobody's, says nothing.
+            # Skip records of another version, or foreign ones.
             with contextlib.suppress(UndecodableTracking):
                 batches.append(IndexedBatch(stored.timestamp_ms, decode(stored.value)))
             await trio.lowlevel.checkpoint()

@@ -19,7 +19,7 @@ from hermes_actors.tracking.events import SETTINGS, TRACKING_TOPIC, TrackingBatc
 _logger = logging.getLogger(__name__)
 
 COVER_TIMEOUT_S = 1.0
-"""The longest that a commit of offsets waits for the events that it covers."""
+"""Maximum time that a commit of offsets waits for its tracking events."""
 
 _LINGER_S = 0.1
 _APPEND_TIMEOUT_S = 5.0
@@ -27,10 +27,10 @@ _FAREWELL_TIMEOUT_S = 2.0
 
 
 class TrackingWriter:
-    """Appends what `buffer` holds to `log`, for ever: a batch that the log does not take is tried
-    again, and what comes meanwhile waits within the buffer's bounds.
+    """Appends the events in `buffer` to `log`. A batch that the log does not take is retried, while
+    new events wait within the buffer's bounds.
 
-    `trouble` says why the log takes nothing, "" when it does. Nothing is written before
+    `trouble` says why the log takes nothing; empty string if it does. Nothing is written before
     `may_write()`.
     """
 
@@ -59,7 +59,7 @@ class TrackingWriter:
             await self._write()
 
     async def cover(self) -> None:
-        """Wait until the log has all events that were added by now, at most COVER_TIMEOUT_S."""
+        """Wait until the log has all events added so far, at most COVER_TIMEOUT_S."""
         end = self._buffer.added
         with trio.move_on_after(COVER_TIMEOUT_S):
             while self._buffer.stored < end:
@@ -68,7 +68,7 @@ class TrackingWriter:
     async def _write_regularly(self) -> None:
         while True:
             await self._buffer.wakeup.wait()
-            # More come, and go together.
+            # More events arrive meanwhile and join the batch.
             await trio.sleep(_LINGER_S)
             await self._write()
 

@@ -1,1 +1,3 @@
-"""PySpark jobs over the logs of all datacentres: what was stored where, and whether all arrived."""
+"""PySpark jobs over the logs of all datacentres: what is stored where, and whether everything
+arrived.
+"""

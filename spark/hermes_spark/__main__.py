@@ -1,6 +1,6 @@
-"""The jobs for `spark-submit`: `… __main__.py snapshot …` is `hermes spark snapshot …`.
+"""Entry point for `spark-submit`: `… __main__.py snapshot …` is `hermes spark snapshot …`.
 
-Works from a zip given by `--py-files` too, where no entry point is installed.
+Also works from a zip given by `--py-files`, without an installed entry point.
 """
 
 import sys

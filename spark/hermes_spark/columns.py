@@ -1,4 +1,4 @@
-"""The columns that every stored record has in a job, whichever log keeps it."""
+"""The columns of stored records in a job, the same for every kind of log."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,31 +16,31 @@ TYPES = {
     "via": "STRING",
     "headers": "ARRAY<STRUCT<name: STRING, value: BINARY>>",
 }
-"""Each column and its type. `topic` is the log's name of it without the namespace; `message_id` is
-null where a record has none; `published_dc` is the publisher's datacentre and `via` the way that
-the message took (local, fallback, hedge, spool), null where nothing says so; `headers` are all of
-them, in order.
+"""Each column and its type. `topic` is the topic's name in the log without the namespace.
+`message_id` is null if a record has none. `published_dc` is the publisher's datacentre and `via`
+the message's route (local, fallback, hedge, spool), null if unknown. `headers` are all of them, in
+order.
 """
 
 COLUMNS = tuple(TYPES)
 
 
 def schema_of(columns: Sequence[str] = COLUMNS) -> str:
-    """These columns as a schema of Spark."""
+    """These columns as a Spark schema."""
     return ", ".join(f"{name} {TYPES[name]}" for name in columns)
 
 
 STORED = schema_of()
-"""All of them, for `createDataFrame`."""
+"""All columns, for `createDataFrame`."""
 
 _KAFKA_HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
 def from_kafka(rows: Any, dc: str, prefix: str, columns: Sequence[str] = COLUMNS) -> Any:
-    """These common columns from the rows of Spark's Kafka source.
+    """The common columns from rows of Spark's Kafka source.
 
-    `prefix` is what the log's names of topics begin with: the namespace and its separator, or "".
-    What the headers say can be asked for only where the source was told to read them.
+    `prefix` starts the topics' names in the log: the namespace and its separator, or an empty
+    string. Columns from headers are available only if the source was told to read headers.
     """
     from pyspark.sql import functions as f
 
@@ -62,10 +62,10 @@ def from_kafka(rows: Any, dc: str, prefix: str, columns: Sequence[str] = COLUMNS
 
 
 def _header(headers: Any, place: int, name: str) -> Any:
-    """The text of the last header of that name; null for none, an empty one, or no UTF-8.
+    """The text of the last header with that name; null if there is none, it is empty, or not UTF-8.
 
-    Looked for only where the three that the broker writes are not all there is: searching an array
-    costs more than all else of a row.
+    If the headers are the three that the broker writes, their places are known. Only otherwise the
+    array is searched, which costs more than everything else in a row.
     """
     from pyspark.sql import functions as f
 
@@ -79,12 +79,12 @@ def _header(headers: Any, place: int, name: str) -> Any:
 
 
 def _enveloped_id(published_dc: Any) -> Any:
-    """The id in the envelope that Hermes writes around a body, which need not be JSON itself."""
+    """The id in Hermes' envelope around a body, which need not be JSON itself."""
     from pyspark.sql import functions as f
 
     text = f.col("value").cast("string")
     mark = '"metadata":'
-    # The parser stops where the metadata ends: what follows is never looked at.
+    # The parser stops at the end of the metadata, so the rest is never parsed.
     metadata = f.substring_index(text, mark, 1)
     metadata = f.substr(text, f.length(metadata) + len(mark) + 1)
     ids = [

@@ -1,4 +1,4 @@
-"""`hermes spark …`: the data pipeline on Spark, over the logs of all datacentres."""
+"""`hermes spark …`: Spark jobs over the logs of all datacentres."""
 
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +31,7 @@ app.add_typer(latency)
 
 @app.callback()
 def spark() -> None:
-    """Prove on Spark what was stored and delivered; archive, replay, measure."""
+    """Prove with Spark what was stored and delivered; archive, replay, measure."""
 
 
 @app.command(
@@ -49,7 +49,7 @@ def snapshot(
     file: DatacentresOption = None,
     master: MasterOption = "",
 ) -> None:
-    """Keep what all datacentres hold and have settled now, so that jobs can be run again on it."""
+    """Record what all datacentres hold and have settled now, so that jobs can be repeated on it."""
     taken = snapshot_of(None, file, dc, lambda: session("hermes snapshot", master))
     taken.save(output)
     for name, each in taken.datacentres.items():
@@ -87,15 +87,15 @@ def reconcile(
     topic: TopicsOption = None,
     master: MasterOption = "",
 ) -> None:
-    """Tell what is lost, what is doubled and why, and what subscriptions have not settled.
+    """Report what is lost, what is duplicated and why, and what subscriptions have not settled.
 
-    Ends with 0 when nothing is lost, 1 when something is, 3 when it cannot be known, and 2 when it
-    could not be looked at.
+    Exit code 0 if nothing is lost, 1 if something is, 3 if that cannot be known, 2 if the logs
+    could not be read.
     """
     try:
         verdict = _reconciled(output, dc, file, snapshot, acknowledged, topic, master)
     except (HermesError, OSError) as error:
-        # 1, with which commands end that fail, would say here that something is lost.
+        # The usual exit code 1 of a failed command would mean here that something is lost.
         raise UsageWrong(str(error)) from error
     raise typer.Exit(EXIT_CODES[verdict])
 

@@ -1,4 +1,4 @@
-"""Which datacentres a job reads, and where their logs are: options of a command, or a TOML file."""
+"""Which datacentres a job reads, and where their logs are: from options or a TOML file."""
 
 import re
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ class _Described(Struct, forbid_unknown_fields=True):
 
 
 def datacentres(file: Path | None, options: Sequence[str]) -> dict[str, Datacentre]:
-    """The datacentres of the file and of the options, by name, without ranges yet.
+    """The datacentres in the file and the options, by name, without ranges.
 
-    The file has a table for each: `[dc1]`, with `kafka = "host:port,…"` or `embedded = "folder"`,
-    and with `client_properties` (a file of Kafka client's options: TLS, SASL), `namespace` and
-    `namespace_separator` where they are not "" and "_". Its relative paths are relative to it.
-    An option is `name=kafka:host:port,…` or `name=embedded:folder`. Raises UsageWrong.
+    The file has a table for each: `[dc1]`, with `kafka = "host:port,…"` or `embedded = "folder"`.
+    It may have `client_properties` (a file with options of the Kafka client: TLS, SASL),
+    `namespace` (default empty) and `namespace_separator` (default "_"). Relative paths are relative
+    to the file. An option is `name=kafka:host:port,…` or `name=embedded:folder`. Raises UsageWrong.
     """
     found = {} if file is None else _of_file(file)
     for option in options:

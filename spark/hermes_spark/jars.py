@@ -1,4 +1,4 @@
-"""The jars that Spark needs beside its own: Kafka's source and client, and Avro."""
+"""The jars that Spark needs in addition: Kafka's source and client, and Avro."""
 
 import os
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ SPARK = JarSet(
     Path(__file__).with_name("pom.xml"),
     "spark/hermes_spark",
 )
-"""What the pom beside this file lists; HERMES_SPARK_JARS may name a folder that has it."""
+"""The jars in the adjacent pom; HERMES_SPARK_JARS may name a folder that has them."""
 
 
 def jar_paths(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The path of each jar, fetched if need be. Raises LaunchFailed."""
+    """The path of each jar, fetched if necessary. Raises LaunchFailed."""
     return SPARK.classpath(environment).split(os.pathsep)

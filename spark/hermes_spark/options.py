@@ -1,4 +1,4 @@
-"""The options that say what a job reads, the same for all of them."""
+"""The options that select what a job reads, common to all jobs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ MasterOption = Annotated[
 
 
 def require_topics(snapshot: Snapshot, option: str, names: Iterable[str]) -> None:
-    """Raises UsageWrong, which names the option, for a topic that no datacentre has."""
+    """Raise UsageWrong, naming the option, for a topic that no datacentre has."""
     for name in names:
         if not any(name in each.topics for each in snapshot.datacentres.values()):
             raise UsageWrong(f"{option} {name}: no datacentre has that topic")
@@ -52,7 +52,7 @@ def require_topics(snapshot: Snapshot, option: str, names: Iterable[str]) -> Non
 def snapshot_of(
     snapshot: Path | None, file: Path | None, dc: Sequence[str] | None, session: Callable[[], Any]
 ) -> Snapshot:
-    """The snapshot that the options name, or a new one of the datacentres that they name.
+    """The snapshot in the options, or a new one of the datacentres in the options.
 
     Raises UsageWrong, LaunchFailed and SourceFailed.
     """

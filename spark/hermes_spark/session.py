@@ -1,4 +1,4 @@
-"""The one way to a Spark session, with settings that every job and test counts on."""
+"""Creates Spark sessions, with settings that every job and test relies on."""
 
 import importlib.util
 import os
@@ -13,21 +13,21 @@ from hermes_spark.jars import jar_paths
 
 LOCAL_MASTER = "local[2]"
 SHUFFLE_PARTITIONS = 32
-"""Enough for tens of millions of messages within 2 GB; Spark puts small ones together, and a
+"""Enough for tens of millions of messages within 2 GB. Spark merges small partitions, and a
 cluster's own setting wins.
 """
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _SETTINGS = {
-    # What is read is text and numbers of UTC, whatever the machine's zone.
+    # Read text and numbers are in UTC, whatever the machine's time zone.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Plain predicates reach the embedded log's reader, which skips what they exclude.
+    # Plain predicates reach the embedded log's reader, which skips excluded records.
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.adaptive.enabled": "true",
-    # Its first level holds 65,536 groups: of as many messages as rows it is only looked at in vain.
+    # Its first level has 65,536 groups; with as many messages as rows it is searched in vain.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
-    # Spark's own, and what Kafka's client is told by its JAAS configuration.
+    # Spark's own pattern, plus the JAAS configuration of Kafka's client.
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -37,14 +37,14 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.python.daemon.module": "hermes_spark.workers",
-    # Errors only, on a terminal that shows a job's own lines.
+    # Only errors on the terminal, which shows a job's own lines.
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
 }
 
 
 def require_spark(environment: Mapping[str, str] = os.environ) -> None:
-    """Raises LaunchFailed, which says how to install it, when PySpark or Java is not here."""
+    """Raise LaunchFailed, with installation instructions, if PySpark or Java is missing."""
     missing = [
         name for name in ("pyspark", "pandas", "pyarrow") if importlib.util.find_spec(name) is None
     ]
@@ -62,24 +62,24 @@ def session(
     settings: Mapping[str, str] | None = None,
     jars: Sequence[str] | None = None,
 ) -> Any:
-    """The SparkSession of this process: the one that runs already, else a new one.
+    """The SparkSession of this process: the running one, else a new one.
 
-    `master` "" is what spark-submit or Spark's own configuration says, else `local[2]`; `settings`
-    come on top of ours. `jars` are the paths of Kafka's and Avro's jars, fetched if they are not
-    given; under spark-submit those of its `--jars` serve. Raises LaunchFailed when PySpark, Java or
-    the jars cannot be had.
+    An empty `master` means that of spark-submit or Spark's configuration, else `local[2]`;
+    `settings` override ours. `jars` are the paths of Kafka's and Avro's jars, fetched by default;
+    under spark-submit those of its `--jars` are used. Raises LaunchFailed if PySpark, Java or the
+    jars are missing.
     """
     require_spark()
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    # Workers of this machine run the Python that runs us; a cluster's image says its own.
+    # Workers on this machine use our Python; a cluster's image sets its own.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # Started by spark-submit, whose settings are in the JVM that runs already.
+        # Started by spark-submit, whose settings are in the running JVM.
         SparkContext._ensure_initialized()
     given = SparkConf()
     is_submitted = given.contains("spark.master")

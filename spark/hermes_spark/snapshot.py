@@ -1,6 +1,7 @@
-"""Exact ranges of the logs of all datacentres, and what is settled: one moment, kept as JSON.
+"""A snapshot: the exact offsets of all datacentres' logs, and what is settled, at one moment, as
+JSON.
 
-A job reads what its snapshot names and nothing else, so a run can be repeated while messages come.
+A job reads only what its snapshot lists, so a run can be repeated while messages keep coming.
 """
 
 from collections.abc import Collection
@@ -24,7 +25,7 @@ class PartitionRange(Struct, frozen=True):
 
 
 class Committed(Struct, frozen=True):
-    """A consumer group's commit: `hermes_actors.log.commits.decode` reads the metadata."""
+    """A consumer group's commit; `hermes_actors.log.commits.decode` parses the metadata."""
 
     partition: int
     position: int
@@ -32,8 +33,8 @@ class Committed(Struct, frozen=True):
 
 
 class KafkaLog(Struct, frozen=True, tag="kafka", tag_field="kind"):
-    """A Kafka cluster. `client_properties` is the path of a file with the client's options, such as
-    those of TLS and SASL: only the path is kept here, and none of what is in it.
+    """A Kafka cluster. `client_properties` is the path of a file with client options, such as TLS
+    and SASL. Only the path is kept in the snapshot, not its content.
     """
 
     bootstrap_servers: str
@@ -41,13 +42,13 @@ class KafkaLog(Struct, frozen=True, tag="kafka", tag_field="kind"):
 
 
 class EmbeddedLog(Struct, frozen=True, tag="embedded", tag_field="kind"):
-    """An embedded log, by the folder of its file."""
+    """An embedded log, by its folder."""
 
     folder: str
 
 
 class Datacentre(Struct, frozen=True):
-    """One datacentre's log: the ranges of its topics, by their names without the namespace, and the
+    """One datacentre's log: the ranges of its topics, by name without the namespace, and the
     commits of its consumer groups, by group and topic.
     """
 
@@ -59,30 +60,29 @@ class Datacentre(Struct, frozen=True):
 
     @property
     def topic_prefix(self) -> str:
-        """The beginning of the log's own names of topics; "" without a namespace."""
+        """The prefix of topic names in the log. Empty string without a namespace."""
         return f"{self.namespace}{self.namespace_separator}" if self.namespace else ""
 
     @property
     def records(self) -> int:
-        """How many offsets the ranges have together, which is at least as many as records."""
+        """The number of offsets in all ranges, which is at least the number of records."""
         return sum(each.end - each.start for ranges in self.topics.values() for each in ranges)
 
 
 class Snapshot(Struct, frozen=True):
-    """All datacentres by name, looked at from `taken_at_ms` on (Unix epoch).
+    """All datacentres by name, read from `taken_at_ms` on (Unix epoch).
 
-    Commits are looked at first, then the dead letters, then all other topics, each in all
-    datacentres before the next. So what a commit or a dead letter speaks of was stored before its
-    topic's end was looked at, and lies within the ranges: nothing is settled here that is not
-    stored. The reverse happens all the time: a message that came meanwhile is stored, and not yet
-    settled.
+    Commits are read first, then the dead letters, then all other topics, each in all datacentres
+    before the next. So whatever a commit or a dead letter refers to was stored before its topic's
+    end was read, and is within the ranges: nothing is settled here that is not stored. The reverse
+    is normal: a message that came in between is stored, but not settled yet.
     """
 
     taken_at_ms: int
     datacentres: dict[str, Datacentre]
 
     def only(self, topics: Collection[str]) -> "Snapshot":
-        """Give the snapshot without other topics; the groups stay."""
+        """The snapshot without other topics; the groups stay."""
         return msgspec.structs.replace(
             self,
             datacentres={
@@ -103,7 +103,7 @@ class Snapshot(Struct, frozen=True):
 
 
 def load_snapshot(path: Path) -> Snapshot:
-    """The inverse of `Snapshot.save`. Raises LaunchFailed for what is no snapshot, OSError."""
+    """The inverse of `Snapshot.save`. Raises LaunchFailed if it is not a snapshot, and OSError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Snapshot)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Taking a snapshot: all datacentres are asked for one thing before any is asked for the next."""
+"""Takes a snapshot: all datacentres are asked for one thing before any is asked for the next."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -24,11 +24,11 @@ def take_snapshot(
     datacentres: Mapping[str, Datacentre], taken_at_ms: int, session: Callable[[], Any]
 ) -> Snapshot:
     """Take a snapshot of what these datacentres hold and have settled, in the order that `Snapshot`
-    promises.
+    describes.
 
-    `session` gives the Spark session whose JVM asks Kafka; it is not called for embedded logs
-    alone. `taken_at_ms` is the time before the call. Raises SourceFailed when one of them cannot be
-    asked: a snapshot without it would call everything of it lost.
+    `session` returns the Spark session whose JVM queries Kafka; it is not called if all logs are
+    embedded. `taken_at_ms` is the time before the call. Raises SourceFailed if a datacentre cannot
+    be queried: a snapshot without it would show all its messages as lost.
     """
     with ExitStack() as stack:
         looks: dict[str, _Look] = {}
@@ -45,8 +45,9 @@ def take_snapshot(
             )
             for name in looks
         }
-        # Asked anew: a topic made since the commits were looked at may have been published to. Dead
-        # letters made meanwhile are left out, as they may speak of what came too late to be seen.
+        # Listed again, because a topic created after the commits were read may have messages
+        # already. Dead-letter topics created since are left out, because they may refer to later
+        # messages.
         names = {name: _named(look.topics(), datacentres[name]) for name, look in looks.items()}
         others = {
             name: looks[name].ranges(
@@ -72,7 +73,7 @@ def take_snapshot(
 
 
 def _named(topics: Iterable[str], datacentre: Datacentre) -> dict[str, str]:
-    """The topics of the namespace: by the log's own name, that without the namespace."""
+    """The topics in the namespace: the log's name → the name without the namespace."""
     prefix = datacentre.topic_prefix
     return {own: own.removeprefix(prefix) for own in topics if own.startswith(prefix)}
 
@@ -86,7 +87,7 @@ def _plain(
 def _groups(
     commits: Mapping[str, Mapping[str, list[Committed]]], names: Mapping[str, str], namespace: str
 ) -> dict[str, dict[str, list[Committed]]]:
-    """The groups of the namespace, as far as they have commits in its topics."""
+    """The groups in the namespace that have commits in its topics."""
     prefix = f"{namespace}_" if namespace else ""
     found = {
         group: {names[own]: places for own, places in topics.items() if own in names}

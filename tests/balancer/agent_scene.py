@@ -1,4 +1,4 @@
-"""An agent whose consumers only record, over metadata and a coordination log of a test's hand."""
+"""An agent whose consumers only record, over hand-written metadata and coordination."""
 
 import random
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ from tests.values import a_subscription, a_topic
 
 
 class FoldedMetadata:
-    """A catalog that registers are put into by hand: the fold without a log."""
+    """A catalog in which registers are set by hand: the fold without a log."""
 
     dc = "dc1"
 
@@ -114,7 +114,7 @@ class World:
         self.at_rest = {}
         self.cluster = HandCoordination()
         self.cpu_s = 0.0
-        # As a leader would: what is new goes to this node.
+        # As a leader would: assign new subscriptions to this node.
         self.is_planned = True
         self.put_topic()
 
@@ -210,6 +210,6 @@ PUSH = "shop.orders$push"
 
 
 def why(agent, subscription=PUSH):
-    """What stops it here, in words; None for one that is not this node's own."""
+    """Why it is stopped here, in words; None if it does not run on this node."""
     figures = agent.figures(subscription)
     return None if figures is None else sentences(figures.reasons)

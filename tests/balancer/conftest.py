@@ -1,4 +1,4 @@
-"""The nodes of `coordinated`, for the tests of who takes part and who leads."""
+"""The nodes of `coordinated`, for tests of membership and leadership."""
 
 import pytest
 

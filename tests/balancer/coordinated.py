@@ -1,4 +1,4 @@
-"""Several nodes that meet in one coordination log: their readers, memberships and leaders, without
+"""Several nodes over one coordination log, with readers, memberships and leaders but without
 consumers. Each node can be killed, stopped in good order, paused, or cut off from the log.
 """
 
@@ -24,11 +24,13 @@ SUBSCRIPTIONS = tuple(f"shop.orders$s{number}" for number in range(6))
 
 
 class PlannerBroke(Exception):
-    """What a planner that is broken on purpose raises."""
+    """Raised by a planner that is broken on purpose."""
 
 
 class EvenSpread:
-    """The subscriptions in turn over the nodes, all partitions to one; what can stay stays."""
+    """Assigns the subscriptions to the nodes in turn, all partitions to one; moves as few as
+    possible.
+    """
 
     def __init__(self):
         self.plans = 0
@@ -66,7 +68,7 @@ class EvenSpread:
 
 
 class OwnView:
-    """The log as one node sees it: paused, or out of its reach."""
+    """The log as one node sees it: pausable, and possibly unreachable."""
 
     def __init__(self, log):
         self._log = log
@@ -112,7 +114,7 @@ class OwnView:
 
 
 class _Gated:
-    """What is asked of it waits at the gate."""
+    """Every call waits at the gate."""
 
     def __init__(self, gate, asked):
         self._gate = gate
@@ -191,7 +193,7 @@ class CoordinatedNode:
         return self.presence.boot
 
     def may_act_on(self):
-        """What consumers of it may be pushing now."""
+        """What its consumers may be pushing now."""
         lease = self.presence.lease
         if lease is None or not lease.is_open():
             return set()
@@ -214,7 +216,7 @@ class CoordinatedNode:
         self._is_over.set()
 
     async def _release(self):
-        """As an agent does: what is not to be owned any more is released after a while."""
+        """As an agent does: release what is no longer to be owned, after a while."""
         with self._agent_scope:
             while True:
                 lease = await self.presence.wait_life()
@@ -264,7 +266,7 @@ class Cluster:
     def start(self, *names):
         nodes = []
         for name in names:
-            # Each start is another life, with ids of its own.
+            # Each start is a new life with new ids.
             lives = self._starts[name] = self._starts.get(name, 0) + 1
             seed = self.seed if lives == 1 else f"{self.seed}.{lives}"
             nodes.append(CoordinatedNode(self, name, seed))
@@ -279,7 +281,7 @@ class Cluster:
             node.leader.plan_soon()
 
     async def until(self, condition, within_s):
-        """Wait until it holds, and say after how many seconds; fails when it takes longer."""
+        """Wait until the condition holds and return the seconds; fails after `within_s`."""
         began_s = trio.current_time()
         while not condition():
             assert trio.current_time() - began_s <= within_s, "it takes too long"
@@ -294,7 +296,7 @@ class Cluster:
             self.check()
 
     def check(self):
-        """No partition may be pushed by two nodes at once."""
+        """Assert that no partition may be pushed by two nodes at once."""
         pushers = {}
         for node in self.nodes:
             for owned in node.may_act_on():
@@ -302,11 +304,11 @@ class Cluster:
                 pushers[owned] = node.name
 
     def pushed_by(self, *nodes):
-        """Whether these nodes, all of them, push all there is."""
+        """True if exactly these nodes push everything, and each pushes something."""
         return self.all_is_pushed_by(nodes) and all(node.may_act_on() for node in nodes)
 
     def all_is_pushed_by(self, nodes):
-        """Whether nothing is left that none of these nodes pushes."""
+        """True if these nodes together push everything."""
         wanted = {
             (name, partition)
             for name, each in self.workload.subscriptions.items()

@@ -1,4 +1,4 @@
-"""A coordination log that is folded as it is written, by a test's hand or by what it tests."""
+"""A coordination log that is folded as it is written, by a test or by the code under test."""
 
 from contextlib import asynccontextmanager
 
@@ -25,7 +25,7 @@ from hermes_chaos.sim.environment.clock import SimulatedClock
 
 
 class HandCoordination:
-    """The log, its fold, one node's presence and releases. `said` are the node's own words."""
+    """The log, its fold, one node's presence and releases. `said` has the node's own records."""
 
     dc = "dc1"
 
@@ -36,7 +36,7 @@ class HandCoordination:
         self.releases = Releases(self.view, self.clock)
         self.said = []
         self.is_failing = False
-        # Words that were stored and not acknowledged, and that come when a test says so.
+        # Records that are stored but not acknowledged, and arrive when a test says so.
         self.is_late = False
         self.late = []
         self.lease = None

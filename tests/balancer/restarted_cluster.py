@@ -1,5 +1,5 @@
-"""A datacentre without processes: the fold of its coordination log, its planner, and nodes that do
-at once what the state asks of them. Counts how often each partition has another node.
+"""A datacentre without processes: the fold of its coordination log, its planner, and nodes that
+follow the state at once. Counts how often each partition changes its node.
 """
 
 import random
@@ -26,7 +26,7 @@ PARTS_MAX = 7
 
 
 class Cluster:
-    """`wanted` by subscription, with the messages a second of each."""
+    """`wanted` is by subscription, `rates` has the messages a second of each."""
 
     def __init__(self, nodes, wanted, rates, settings):
         self.state = CoordinationState()
@@ -35,12 +35,12 @@ class Cluster:
         self.rates = rates
         self.planner = WorkloadPlanner(settings, lambda _name: 0.0)
         self.now_ms = 1_700_000_000_000
-        # Of each node, in cores: so little tells nothing of how fast it is.
+        # Of each node, in cores; too little to tell its speed.
         self.cpu = 0.05
         self.boots = {}
         self.lives = 0
         self.nodes = [f"n{number:02}" for number in range(nodes)]
-        # Of each partition: the node that had it last, and how often that was another than before.
+        # By partition: the node that last had it, and how often that changed.
         self.last = {}
         self.moves = {}
         for node in self.nodes:
@@ -48,7 +48,7 @@ class Cluster:
         self.settle()
         self.moves.clear()
 
-    # What happens.
+    # Events.
 
     def join(self, node):
         self.lives += 1
@@ -60,13 +60,13 @@ class Cluster:
         self.say(Leave(self.boots.pop(node)))
 
     def crash(self, node):
-        """It is silent until its lease has run out."""
+        """Crash a node: it is silent until its lease has run out."""
         del self.boots[node]
         for _ in range(LEASE_MS // 500 + 2):
             self.pass_time(500)
 
     def pass_time(self, ms):
-        """In steps that log time takes, all nodes being heard of, and their loads."""
+        """Pass time in steps that log time accepts, with heartbeats and loads of all nodes."""
         while ms > 0:
             step_ms = min(ms, 1_000)
             ms -= step_ms
@@ -90,13 +90,13 @@ class Cluster:
             self._note(name)
 
     def plan(self):
-        """A round of whoever leads; whether it changed anything."""
+        """Run one round of the leader; True if it changed anything."""
         state = self.state
         if not self.boots:
             return False
         if not state.leader:
             self.say(TermClaim(min(self.boots.values()), state.term + 1))
-            # Each leader has a planner of its own.
+            # Each leader has its own planner.
             self.planner = WorkloadPlanner(self.settings, lambda _name: 0.0)
         workload = Workload({name: Ownable(count) for name, count in self.wanted.items()})
         assignments = at_once(self.planner.plan(state, workload))
@@ -106,14 +106,16 @@ class Cluster:
         return bool(assignments)
 
     def settle(self, rounds=100):
-        """Rounds until nothing changes any more."""
+        """Run rounds until nothing changes any more."""
         for _ in range(rounds):
             if not self.plan():
                 return
             self.pass_time(1_000)
 
     def restart_all(self, order, pauses, is_crash=False):
-        """One after the other. `pauses`: how many rounds are planned after each comes back."""
+        """Restart nodes one after the other. `pauses`: how many rounds are planned after each is
+        back.
+        """
         for node, rounds in zip(order, pauses, strict=True):
             (self.crash if is_crash else self.leave)(node)
             self.plan()
@@ -129,7 +131,7 @@ class Cluster:
                 if self.state.must_release(boot, name):
                     self.say(Release(boot, name, grant.epoch))
 
-    # What is seen.
+    # Observations.
 
     def _note(self, name):
         for grant in self.state.grants(name):
@@ -167,14 +169,14 @@ class Cluster:
 
 
 def cluster_of(nodes, subscriptions, seed, *, owners=2, partitions=(4,), **settings):
-    """A cluster at rest, with rates that differ as those of topics do."""
+    """A cluster at rest, with rates as different as those of topics."""
     rng = random.Random(seed)
     names = [f"g.t$s{number:03}" for number in range(subscriptions)]
     wanted = {name: rng.choice(partitions) for name in names}
     rates = {name: 100 * rng.lognormvariate(0, 1) for name in names}
     cluster = Cluster(nodes, wanted, rates, PlannerSettings(owners_default=owners, **settings))
     cluster.tell_loads()
-    # One that has not seen them unmeasured.
+    # A planner that has not seen the unmeasured cluster.
     cluster.planner = WorkloadPlanner(cluster.settings, lambda _name: 0.0)
     cluster.settle()
     cluster.pass_time(2_000)

@@ -1,4 +1,4 @@
-"""The benchmarks are scripts in a folder of their own; their parts are imported from there."""
+"""The benchmarks are scripts in their own folder; their parts are imported from there."""
 
 import sys
 from pathlib import Path

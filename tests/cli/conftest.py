@@ -1,4 +1,4 @@
-"""Fakes of both sides of a broker, served over loopback from a thread of their own."""
+"""Fakes of both sides of a broker, served over loopback from their own thread."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from hermes_actors.cli.main import app
 
 @dataclass
 class Call:
-    """One request that a fake has taken."""
+    """One request that a fake has received."""
 
     method: str
     path: str
@@ -27,13 +27,13 @@ class Call:
 
 @dataclass
 class FakeServer:
-    """Answers from `answers` by "METHOD path" (a list is used up, its last one stays)."""
+    """Answers from `answers` by "METHOD path"; a list is used up, except its last answer."""
 
     url: str = ""
     calls: list[Call] = field(default_factory=list)
     answers: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
     headers: dict[int, dict[str, str]] = field(default_factory=dict)
-    """What answers of a status have in their heads beside the usual."""
+    """Extra headers by status."""
 
     def on(self, request: str, *answers: tuple[int, object]) -> None:
         self.answers[request] = [
@@ -88,7 +88,7 @@ def server() -> Iterator[FakeServer]:
 
 @pytest.fixture
 def hermes(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Runs a command line whose both servers are the fake one, and that trusts no file."""
+    """Runs a command line with the fake as both servers, and without a certificate file."""
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("HERMES_MANAGEMENT_URL", server.url)
     monkeypatch.setenv("HERMES_PUBLISH_URL", server.url)

@@ -1,11 +1,11 @@
-"""An ASGI app that answers in the ways that servers do; the first part of the path says which."""
+"""An ASGI app that answers in various ways; the first part of the path chooses."""
 
 import asyncio  # noqa: TID251 -- the servers that run it are asyncio's
 from typing import Any
 
 
 async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
-    """One request, or the server's life."""
+    """Handle one request, or the server's lifespan."""
     if scope["type"] == "lifespan":
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
@@ -38,7 +38,6 @@ async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
 async def answer(
     send: Any, status: int, headers: list[tuple[bytes, bytes]], pieces: list[bytes]
 ) -> None:
-    """Head and body, piece by piece."""
     await send({"type": "http.response.start", "status": status, "headers": headers})
     for piece in pieces:
         await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -1,4 +1,4 @@
-"""A consumer's world whose topic holds Avro, with its schemas in a source made by hand."""
+"""A consumer's world whose topic holds Avro, with hand-written schemas."""
 
 import io
 import json
@@ -34,14 +34,14 @@ NAMED = schema_text({"name": "name", "type": "string"})
 
 
 def avro(text, **values):
-    """A body of that schema."""
+    """A body with that schema."""
     body = io.BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(json.loads(text)), values)
     return body.getvalue()
 
 
 class HandSource:
-    """Schemas by hand; `asked` counts the look-ups."""
+    """Hand-written schemas; `asked` counts the look-ups."""
 
     def __init__(self):
         self.versions = {}
@@ -74,7 +74,7 @@ class HandSource:
 
 
 class Avro:
-    """What a test does with the world's topic of AVRO."""
+    """A test's actions on the world's Avro topic."""
 
     def __init__(self, world, pool=None):
         self.world = world
@@ -91,7 +91,7 @@ class Avro:
         return self.world.consuming(live, topic_content=topic, keeps_letters=True, **arguments)
 
     async def publish(self, body, version, schema_id, *, partition=0, **fields):
-        """As a node of ours stores it."""
+        """Store a message as our nodes do."""
         message = Message(
             id=f"id-{version}",
             body=body,

@@ -1,4 +1,4 @@
-"""A consumer over the memory log, trio's clock and a sender that follows a script."""
+"""A consumer over the memory log, trio's clock and a scripted sender."""
 
 import json
 import random
@@ -36,7 +36,7 @@ from tests.values import a_subscription
 
 
 def status_of(consumer):
-    """The figures of a consumer in the node's status record, and those that only tests look at."""
+    """A consumer's figures for the status record, plus some that only tests use."""
     figures, buffer, dispatch = consumer.figures(), consumer._buffer, consumer._dispatch
     return SimpleNamespace(
         **{**msgspec.structs.asdict(figures), "level": dispatch.pace.level},
@@ -50,7 +50,7 @@ def status_of(consumer):
 
 
 class World:
-    """One topic, one subscription, and what is needed to consume it."""
+    """One topic, one subscription, and everything needed to consume it."""
 
     topic = "shop.orders"
 
@@ -112,7 +112,7 @@ class World:
 
     @asynccontextmanager
     async def consuming(self, live=None, *, keeps_letters=False, **arguments):
-        """A supervised consumer for the length of the block; it is stopped at its end."""
+        """A supervised consumer for the duration of the block, stopped at its end."""
         live = live or self.live()
         made = []
 
@@ -171,7 +171,7 @@ def trio_clock():
 
 
 class Batches:
-    """The world's subscription, delivered in batches."""
+    """The world's subscription with batch delivery."""
 
     def __init__(self, world):
         self.world = world

@@ -1,4 +1,4 @@
-"""A lease that a test closes and opens by hand."""
+"""A lease that a test closes and opens."""
 
 import trio
 

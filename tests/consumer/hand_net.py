@@ -1,4 +1,4 @@
-"""A network of a test's own below the HTTP/1.1 sender: no loop, no sockets, time moved by hand."""
+"""A test's network below the HTTP/1.1 sender: no loop, no sockets, time moved by hand."""
 
 import heapq
 
@@ -47,7 +47,7 @@ class HandNet:
 
 
 class HandWire:
-    """Satisfies `Wire`; what is written stays."""
+    """Satisfies `Wire`; keeps what is written."""
 
     def __init__(self, connection):
         self.connection = connection
@@ -68,7 +68,7 @@ class HandWire:
         return self.room <= 0
 
     def read(self, count):
-        """The peer takes so many bytes."""
+        """Let the peer take so many bytes."""
         was_full = self.is_full
         self.room += count
         if was_full and not self.is_full:

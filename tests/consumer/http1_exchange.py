@@ -1,4 +1,4 @@
-"""The HTTP/1.1 sender over real sockets, and a server that answers as it is told."""
+"""The HTTP/1.1 sender over real sockets, and a scripted server."""
 
 import asyncio  # noqa: TID251 -- the server under the sender lives on the host loop
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 class Server:
     """A TCP server that answers the n-th request of a connection as `script(n, request)` says:
-    bytes, or None to close. `close_after` closes when that many were answered.
+    bytes, or None to close. Closes after `close_after` answers.
     """
 
     def __init__(self, script, close_after=None):
@@ -58,7 +58,7 @@ def run(main, host="asyncio"):
     async def with_limit():
         with trio.fail_after(20):
             await main()
-        # Transports that were closed report it to the loop once more.
+        # Closed transports report that to the loop later.
         await guest.call(asyncio.sleep, 0.05)
 
     guest.run(with_limit, host=host)
@@ -76,7 +76,7 @@ async def served(
     host="localhost",
     **limits,
 ):
-    """`names`: what the test's own name server says, host → addresses."""
+    """`names`: the test's name server, host → addresses."""
     server = Server(script, close_after)
     await guest.call(server.start, tls)
     resolver = None

@@ -17,7 +17,7 @@ STRICT = AddressGuard(EndpointsConfig())
 
 
 class Sink:
-    """An ASGI app that keeps its requests, and answers as it is told to."""
+    """An ASGI app that keeps its requests and answers as configured."""
 
     def __init__(self, answer=None):
         self.requests = []
@@ -53,7 +53,7 @@ class Sink:
 
 @asynccontextmanager
 async def served(app, **settings):
-    """The port of a hypercorn with this app, for the length of the block."""
+    """The port of a hypercorn with this app, for the duration of the block."""
     config = Config()
     config.bind = ["127.0.0.1:0"]
     config.graceful_timeout = 0.05
@@ -84,7 +84,7 @@ async def tcp(handler):
 
 
 class TunnelProxy:
-    """A proxy that forwards plain http and tunnels CONNECT, to loopback whatever the name."""
+    """A proxy that forwards plain http and tunnels CONNECT, always to loopback."""
 
     def __init__(self, refuses=b""):
         self.heads = []
@@ -128,7 +128,7 @@ async def pump(source, sink, both):
 
 
 def resolver_of(names=None):
-    """One that knows these names only; None: the machine's."""
+    """A resolver that knows only these names; None: the machine's."""
     token = trio.lowlevel.current_trio_token()
 
     def look_up(host):
@@ -166,7 +166,7 @@ LINES = b"Keep-Alive: true\r\nContent-Type: application/json\r\nA: 1\r\nA: 2\r\n
 
 
 async def pushed(sender, route, timeout_ms=5_000, lines=LINES, body=b'{"a":1}', socket_ms=0):
-    """One push's outcome, which is told once, and not from inside `send`."""
+    """One push's outcome, which must come once, and not inside `send`."""
     event, outcomes = trio.Event(), []
 
     def done(outcome):

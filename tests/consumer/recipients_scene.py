@@ -1,4 +1,4 @@
-"""Who the recipients of a test are, and what stands in for name servers and registries."""
+"""Recipients of tests, and stand-ins for name servers and registries."""
 
 import msgspec
 import trio
@@ -33,7 +33,7 @@ def with_parts(world, **parts):
 
 
 class Script:
-    """Answers by host: each its list of outcomes, then 200 for ever."""
+    """Answers by host: each has its list of outcomes, then always 200."""
 
     def __init__(self, **outcomes):
         self.outcomes = {host: list(each) for host, each in outcomes.items()}
@@ -44,7 +44,7 @@ class Script:
 
 
 class LookUps:
-    """Answers from a table, `delay_s` later where one is given."""
+    """Answers from a table, after `delay_s`."""
 
     def __init__(self, nursery, delay_s=0.0, **names):
         self.names = names

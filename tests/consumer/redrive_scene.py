@@ -1,4 +1,4 @@
-"""A consumer's world with dead letters in it, for tests of what re-drives them."""
+"""A consumer's world with dead letters, for tests of re-drives."""
 
 import msgspec
 import trio
@@ -16,7 +16,7 @@ BAD, OK = SendOutcome(400), SendOutcome(200)
 
 
 class Board:
-    """What has been asked for."""
+    """The requested re-drives."""
 
     def __init__(self):
         self.redrive = None
@@ -35,7 +35,7 @@ class Board:
 
 
 class Scene:
-    """A consumer's world with letters in it, and what can be asked of it."""
+    """A consumer's world with dead letters, and its actions."""
 
     def __init__(self, world):
         self.world = world
@@ -49,7 +49,7 @@ class Scene:
         return BAD if self.is_down or push.body in self.bad else OK
 
     async def with_letters(self, *bodies, seconds=5):
-        """Publish these while the endpoint refuses everything; then it is well again."""
+        """Publish these while the endpoint refuses everything; then it recovers."""
         await self.world.publish(*bodies)
         async with self.world.consuming(keeps_letters=True):
             await trio.sleep(seconds)
@@ -86,7 +86,7 @@ class Scene:
         return found
 
     async def open(self):
-        """The open letters by their message, oldest first."""
+        """The open letters by message, oldest first."""
         known = OpenLetters()
         found = [each for each in reversed(await self.entries()) if known.take(each)]
         return {each.value: each for each in reversed(found)}

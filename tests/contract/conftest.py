@@ -21,10 +21,10 @@ from tests.hand_clock import HandClock
 
 
 class LogUnderTest:
-    """One kind of log: opened, closed and opened again with what it stored; its clock is set by
-    the test, and `expire` does what its retention would do now.
+    """One kind of log, which can be closed and reopened with its records. The test sets its clock,
+    and `expire` does what its retention would do now.
 
-    Kafka stamps by the broker's clock, whatever `clock` says.
+    Kafka's timestamps come from the broker's clock, whatever `clock` says.
     """
 
     def __init__(self, kind: str, directory: Path) -> None:
@@ -57,7 +57,7 @@ _namespaces = count()
 
 
 class KafkaUnderTest:
-    """A namespace of a real broker. Needs guest mode."""
+    """A namespace on a real broker. Needs guest mode."""
 
     kind = "kafka"
 
@@ -74,14 +74,14 @@ class KafkaUnderTest:
         from hermes_actors.log.kafka.log import open_kafka_log
 
         cluster = KafkaClusterConfig(self._bootstrap_servers)
-        # A loaded machine is slow; nothing here waits for a time-out.
+        # A loaded machine is slow; no test waits for these time-outs.
         settings = KafkaConfig(request_timeout_ms=30_000, append_timeout_ms=30_000)
         async with open_kafka_log("dc1", cluster, settings, SystemClock()) as log:
             yield NamespacedLog(log, self._prefix)
 
     async def expire(self, log: NamespacedLog) -> None:
-        """Kafka's retention takes whole segments, when it comes round to it. This moves the start
-        really, to where retention by the test's clock has it, by Kafka's own deletion of records.
+        """Kafka's retention removes whole segments, at some time. This moves the log's start by
+        deleting records, to where retention by the test's clock would put it.
         """
         starts = {}
         for topic in await log.topics.names():
@@ -114,7 +114,7 @@ def under_test(request: pytest.FixtureRequest, tmp_path: Path) -> LogUnderTest |
 
 @pytest.fixture(params=["memory", "embedded"])
 def under_settable_clock(request: pytest.FixtureRequest, tmp_path: Path) -> LogUnderTest:
-    """Of the kinds whose stamps come from the test's clock: a broker's clock cannot be set."""
+    """Logs with timestamps from the test's clock; a broker's clock cannot be set."""
     return LogUnderTest(request.param, tmp_path / "log")
 
 
@@ -144,7 +144,7 @@ def record() -> Callable[..., Record]:
 
 @pytest.fixture
 def write() -> Callable[..., Awaitable[list[int]]]:
-    """Append one-byte-valued records and give their offsets; each must be stored."""
+    """Append records with these values and return their offsets; each must be stored."""
 
     async def append(
         log: Log, topic: str, values: list[bytes], partition: int = 0, timestamp_ms: int = 1_000

@@ -1,4 +1,4 @@
-"""A log of which the test sees only its own topics and groups, under plain names."""
+"""A log that shows a test only its own topics and groups, under plain names."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from hermes_actors.model.topic import Ack
 
 
 class NamespacedLog:
-    """Satisfies `Log`; puts `prefix` before each name, so that tests share a broker unseen."""
+    """Satisfies `Log`; puts `prefix` before each name, so that tests can share a broker."""
 
     def __init__(self, log: Log, prefix: str) -> None:
         self.log = log

@@ -1,4 +1,4 @@
-"""Real processes: a `hermes dev` of its own for each test, ended by its process id."""
+"""Real processes: each test has its own `hermes dev`, ended by its process id."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ class Process:
     def __init__(
         self, arguments: list[str], variables: Mapping[str, str] = MappingProxyType({})
     ) -> None:
-        # Its warnings go to a file-like pipe that is read at the end: they are few.
+        # Its few warnings go to a pipe that is read at the end.
         self.popen = subprocess.Popen(
             [*HERMES, *arguments],
             stdout=subprocess.PIPE,
@@ -39,7 +39,7 @@ class Process:
         self.ready: dict[str, Any] = {}
 
     def wait_ready(self) -> None:
-        """Wait for its line."""
+        """Wait for its ready line."""
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()
         if not line.startswith("{"):
@@ -52,7 +52,7 @@ class Process:
         self.popen.communicate(timeout=10)
 
     def terminate(self) -> tuple[int, str, str]:
-        """Ask it to drain: exit code, what it printed, its errors."""
+        """Drain it; return exit code, output and errors."""
         self.popen.send_signal(signal.SIGTERM)
         output, errors = self.popen.communicate(timeout=30)
         return self.popen.returncode, output, errors
@@ -86,7 +86,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
 
 
 def ask(method: str, url: str, body: Any = None) -> tuple[int, Any]:
-    """One JSON request: status, and the decoded answer (None when empty)."""
+    """Send a JSON request. Return the status and the decoded answer (None if empty)."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.netloc, timeout=15)
     try:
@@ -112,7 +112,7 @@ def ports() -> Callable[[int], list[int]]:
 
 @pytest.fixture
 def shop(http: Callable[..., tuple[int, Any]]) -> Callable[[str, str], None]:
-    """Create shop.orders and one subscription to it: `shop(management, endpoint)`."""
+    """Create shop.orders with one subscription: `shop(management, endpoint)`."""
 
     def create(management: str, endpoint: str) -> None:
         subscription = subscription_body(
@@ -135,8 +135,8 @@ def data(tmp_path: Path) -> Path:
 def topology(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
     """All services of deploy/compose.yaml as processes, healthy: two Kafkas and ten nodes.
 
-    Tests of one module share it: one that breaks a service mends it again. The network is not the
-    default, so that a developer's own topology does not stand in the way.
+    Tests of one module share it; a test that breaks a service must mend it. The network is not the
+    default one, so that it does not clash with a developer's own topology.
     """
     data = tmp_path_factory.mktemp("topology")
     with Topology(data=data, network="127.0.4.0/24", variables={}) as topology:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 Take = Callable[[dict[str, str], bytes], int]
-"""Takes a request's headers, by their names in small letters, and its body; the status it answers.
-Called in a thread of its own for each connection.
+"""Gets a request's headers, by lower-case name, and its body; returns the status. Called in a
+separate thread for each connection.
 """
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Serves all paths from its making to the end of the block."""
+    """Serves all paths from its creation to the end of the block."""
 
     daemon_threads = True
 

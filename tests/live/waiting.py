@@ -1,4 +1,4 @@
-"""Waiting for what another process does."""
+"""Waits for other processes."""
 
 import http.client
 import threading
@@ -10,7 +10,7 @@ WAIT_S = 180.0
 
 
 def wait_until(look: Callable[[], T], what: str) -> T:
-    """Look again and again until there is something, and return that.
+    """Call `look` until it returns something, and return that.
 
     A port that is not open yet counts as nothing.
     """

@@ -1,6 +1,6 @@
-"""A process that appends to a log until it is killed, and prints each acknowledged offset.
+"""A process that appends to a log until killed, and prints each acknowledged offset.
 
-Arguments: the log's directory. A line is `partition offset value`, or `open` once it may be killed.
+Argument: the log's directory. A line is `partition offset value`, or `open` once it may be killed.
 """
 
 import sys

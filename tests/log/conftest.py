@@ -19,7 +19,7 @@ _names = count()
 
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
-    """A name that no other test of this run has."""
+    """Names that no other test of this run uses."""
     number = next(_names)
     return lambda name: f"log-{getpid()}-{number}-{name}"
 
@@ -39,7 +39,7 @@ def open_log() -> Callable[..., AbstractAsyncContextManager[KafkaLog]]:
 
 
 class JumpingSelector(selectors.DefaultSelector):
-    """Waits for nothing: what would be waited passes at once."""
+    """Never waits: the waiting time passes at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class JumpingSelector(selectors.DefaultSelector):
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
-    """Its time passes when nothing else is left to do, and at once."""
+    """Its time passes at once, when nothing else is left to do."""
 
     def __init__(self) -> None:
         self._jumping = JumpingSelector()
@@ -70,7 +70,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 @pytest.fixture
 def jumping_loop() -> type[JumpingLoop]:
-    """Makes a loop that waits for nothing; it is a clock as well."""
+    """The class of a loop that never waits; the loop is also a clock."""
     return JumpingLoop
 
 
@@ -92,7 +92,7 @@ class LoopClock(trio.abc.Clock):
 
 @pytest.fixture
 def run_as_guest_of() -> Callable[..., Any]:
-    """`run_as_guest_of(loop, main)`: a trio main in that loop, and by its time."""
+    """`run_as_guest_of(loop, main)`: run a trio main in that loop, with its time."""
 
     def run(loop: asyncio.AbstractEventLoop, main: Callable[[], Awaitable[Any]]) -> Any:
         async def host() -> Any:

@@ -1,8 +1,8 @@
-"""Who calls, as the headers that the tests' provider believes."""
+"""Callers, as headers that the tests' provider believes."""
 
 ADMIN = {"x-user": "admin"}
 SALES = {"x-user": "sam", "x-teams": "sales"}
-"""Owns what `api.topic` makes."""
+"""Owns the topics that `api` creates."""
 FINANCE = {"x-user": "fay", "x-teams": "finance"}
-"""Owns what `api.subscription` makes."""
+"""Owns the subscriptions that `api` creates."""
 STRANGER = {"x-user": "sid", "x-teams": "marketing"}

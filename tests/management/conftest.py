@@ -27,7 +27,7 @@ START_MS = 1_700_000_000_000
 
 
 class SteppedClock:
-    """Wall time as the test says; deadlines by trio's clock."""
+    """Wall time is set by the test; deadlines follow trio's clock."""
 
     def __init__(self) -> None:
         self.ms = START_MS
@@ -43,7 +43,7 @@ class SteppedClock:
 
 
 class Person:
-    """A caller who owns what is owned by one of his teams."""
+    """A caller who owns what one of their teams owns."""
 
     def __init__(self, name: str, teams: tuple[str, ...], is_admin: bool) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class Person:
 
 
 class ByHeader:
-    """A provider that believes the headers x-user (a name) and x-teams; nobody is admin there."""
+    """A provider that believes the headers x-user (a name) and x-teams; nobody is an admin."""
 
     async def identify(self, credentials: Credentials) -> Caller:
         name = credentials.header("x-user")
@@ -93,7 +93,7 @@ def subscription_of(
 
 
 def refusal(answer: httpx.Response) -> tuple[int, str]:
-    """Status and code; the body has the two fields of an error, in their order."""
+    """Status and code; asserts that the body has an error's two fields in order."""
     body = answer.json()
     assert list(body) == ["message", "code"]
     assert answer.headers["content-type"].startswith("application/json")
@@ -107,7 +107,7 @@ def message_of(answer: httpx.Response) -> str:
 
 
 class Api:
-    """One datacentre's management, and what a test needs to look behind it."""
+    """One datacentre's management, with access to its internals."""
 
     topic = staticmethod(topic_of)
     subscription = staticmethod(subscription_of)
@@ -136,13 +136,13 @@ class Api:
         self.client = self.rebuilt()
 
     def rebuilt(self) -> httpx.AsyncClient:
-        """A client of another app, over the administration and config as they are now."""
+        """A client of a new app, with the current administration and config."""
         self.app = self.apps.app(self.administration, self.bridge, self.config, [self.metrics])
         transport = httpx.ASGITransport(app=self.app)
         return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
     def administered_with(self, **parts: Any) -> None:
-        """From now on by an administration with these parts, and else with what this one has."""
+        """Use an administration with these parts from now on; the other parts stay."""
         known = {field.name for field in fields(ClusterView)}
         view = ClusterView(**{name: parts.pop(name) for name in known & parts.keys()})
         parts = {
@@ -172,7 +172,7 @@ class Api:
         return await self.client.delete(path, **kwargs)
 
     async def with_topic(self, name: str = "shop.orders", **fields: Any) -> None:
-        """The topic, and its group unless it is there."""
+        """Create the topic, and its group if necessary."""
         group = name.rpartition(".")[0]
         if group not in self.metadata.catalog.groups:
             assert (await self.post("/groups", {"groupName": group})).status_code == 201
@@ -189,7 +189,7 @@ class Api:
 
 @pytest.fixture
 def settings() -> ManagementConfig:
-    """What a test module may override."""
+    """Settings that a test module may override."""
     return ManagementConfig(allow_removal=True)
 
 

@@ -1,4 +1,4 @@
-"""A coordination log that a test writes, as management follows it."""
+"""A hand-written coordination log, as management follows it."""
 
 from hermes_actors.coordination.commands import Assignment, Plan, Target
 from hermes_actors.coordination.state import CoordinationState
@@ -8,7 +8,7 @@ T0_MS = 1_700_000_000_000
 
 
 class Followed:
-    """Holds what was said, 100 ms between each."""
+    """Holds the given records, 100 ms apart."""
 
     def __init__(self, *saids):
         self.state = CoordinationState()
@@ -21,7 +21,7 @@ class Followed:
             self.state.apply(at, T0_MS + 100 * at, said)
 
     def plan(self, name, *targets, reasons=()):
-        """The leader's: the targets, each a boot and its partitions, of one subscription."""
+        """The leader's plan for one subscription; each target is a boot and its partitions."""
         state = self.state
         assignment = Assignment(name, tuple(Target(*target) for target in targets), reasons)
         self.say(Plan(state.leader, state.term, state.plan_offset, (assignment,)))

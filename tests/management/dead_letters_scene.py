@@ -1,4 +1,4 @@
-"""Pens to write dead letters with, into the logs of two datacentres."""
+"""Writes dead letters into the logs of two datacentres."""
 
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.metadata.redrives import redrive_of
@@ -17,7 +17,7 @@ GROUP = "shop_orders_billing.redrive"
 
 
 class Desk:
-    """The API with one subscription, and pens to write letters with into both datacentres."""
+    """The API with one subscription, and ways to write letters in both datacentres."""
 
     def __init__(self, api, remote):
         self.api = api

@@ -1,4 +1,4 @@
-"""The least that a client may send of a topic and of a subscription."""
+"""Minimal bodies of a topic and a subscription."""
 
 from typing import Any
 

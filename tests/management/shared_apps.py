@@ -1,4 +1,4 @@
-"""Apps that tests use one after another: building one takes longer than most tests that ask it."""
+"""Apps that tests use one after another, because building one takes longer than most tests."""
 
 import inspect
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from hermes_actors.telemetry.metrics import Metrics
 
 
 class StandIn:
-    # Stands for whatever `resolve` finds at the time of the call, and so do its attributes.
+    # Stands for whatever `resolve` returns at the time of a call, including its attributes.
 
     def __init__(self, resolve: Callable[[], Any]) -> None:
         self._resolve = resolve
@@ -32,12 +32,12 @@ class StandIn:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """Routes are made by the signatures of what they call."""
+        """Routes are built from the signatures of their functions."""
         return inspect.signature(self._resolve())
 
 
 class SharedApp:
-    """The real app, before the administration and the bridge of the test that has it now."""
+    """The real app, with the administration and the bridge of the test that is using it."""
 
     def __init__(self, config: Config, first: Administration) -> None:
         self._administration: Administration | None = first
@@ -60,7 +60,7 @@ _free: dict[bytes, list[SharedApp]] = {}
 
 
 class Apps:
-    """The apps of one test; each is its own until the test ends, whoever had it before."""
+    """The apps of one test, each exclusively until the test ends."""
 
     def __init__(self) -> None:
         self._lent: list[tuple[bytes, SharedApp]] = []
@@ -72,7 +72,7 @@ class Apps:
         config: Config,
         metrics: list[Metrics],
     ) -> AsgiApp:
-        """As `build_app` makes it from the same arguments."""
+        """As `build_app` builds it from the same arguments."""
         key = msgspec.json.encode(config.management)
         free = _free.setdefault(key, [])
         shared = free.pop() if free else SharedApp(config, administration)

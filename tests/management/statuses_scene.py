@@ -1,4 +1,4 @@
-"""Nodes that tell of themselves, as readers of their status records would put it in."""
+"""Nodes' status records, put in as readers would do it."""
 
 import trio
 from msgspec.structs import replace

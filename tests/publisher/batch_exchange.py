@@ -13,7 +13,7 @@ EVENTS = "application/cloudevents-batch+json"
 
 
 class Exchange:
-    """A batch request on a connection: what is put in is its body, what comes out its answer."""
+    """A batch request on a connection: feed the body, read the answer."""
 
     def __init__(self, world, topic="shop.orders", content_type=LINES, **headers) -> None:
         self._line = world.connect()
@@ -54,7 +54,7 @@ class Exchange:
         return len(self._line.unread)
 
     def stop_reading(self) -> None:
-        """The client reads no answers."""
+        """Let the client stop reading answers."""
         self._line.may_write = trio.Event()
 
     def read_on(self) -> None:

@@ -52,7 +52,7 @@ class World:
         self.stored: list[StoredRecord] = []
         log.on_append.append(lambda _topic, record: self.stored.append(record))
         self.catalog = Catalog()
-        # Runs nothing, but in a test that says so.
+        # Runs nothing unless a test starts it.
         self.pool = WorkerPool()
         self.validations = TopicValidations(
             CatalogSchemas(self.catalog),
@@ -84,11 +84,11 @@ class World:
         self.edge.tick(trio.current_time(), SimulatedClock().now_ms())
 
     def hear(self, listener: Transitions) -> None:
-        """Tell it of every publish."""
+        """Add a listener to every publish."""
         self._heard_by.append(listener)
 
     async def sweep(self) -> None:
-        """As the listener does."""
+        """Sweep connections as the listener does."""
         while True:
             await trio.sleep(0.2)
             self.tick()
@@ -97,7 +97,7 @@ class World:
                     line.connection.sweep(self.edge.now_s)
 
     def connect(self) -> Line:
-        """A connection that the sweep looks after."""
+        """A connection that the sweep covers."""
         self.lines.append(line := Line(self.edge))
         return line
 
@@ -136,7 +136,7 @@ class World:
         )
 
     def admit(self, topic: str = "shop.orders", body: bytes = b"{}", key: bytes | None = None):
-        """One publication given to the gateway without HTTP."""
+        """Hand one publish to the gateway without HTTP."""
         publication = self.frontend.gateway.admit(
             topic, len(body), key, Head([], {}), lambda _publication: None
         )
@@ -150,7 +150,7 @@ class World:
         headers: dict[str, str],
         topic: str = "shop.orders",
     ) -> tuple[int, bytes, dict[str, str]]:
-        """A connection whose body comes by a script: pieces, pauses in s, "leave"."""
+        """A connection whose body follows a script: pieces, pauses in seconds, "leave"."""
         line = self.connect()
         pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
         is_chunked = "transfer-encoding" in headers

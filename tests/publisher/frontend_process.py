@@ -1,4 +1,4 @@
-"""A frontend in a process of its own, and raw requests to it."""
+"""A frontend in a separate process, and raw requests to it."""
 
 import json
 import socket
@@ -31,7 +31,7 @@ def status_of(answer: bytes) -> int:
 
 
 class Process:
-    """A frontend in a process of its own."""
+    """A frontend in a separate process."""
 
     def __init__(self, *arguments: str, **settings: object) -> None:
         config = json.dumps({"port": 0, "graceful_shutdown_initial_wait_ms": 300, **settings})
@@ -53,14 +53,14 @@ class Process:
         self.process.stdout.close()
 
     def stored(self) -> list[dict[str, str]]:
-        """Stop; the headers of the records that were stored, if it was made with "tell"."""
+        """Stop it; return the headers of the stored records, if it was started with "tell"."""
         self.process.terminate()
         assert self.process.stdout is not None
         told: list[dict[str, str]] = json.loads(self.process.stdout.read())
         return told
 
     def raw(self, *steps: bytes | float, wait_s: float = 4.0) -> tuple[bytes, bool]:
-        """Send pieces and pause in between; what came back, and whether the server closed."""
+        """Send pieces with pauses; return the answer, and whether the server closed."""
         received = b""
         with socket.create_connection(("127.0.0.1", self.port)) as connection:
             for step in steps:

@@ -1,4 +1,6 @@
-"""Bytes that mean harm to an HTTP/1.1 server: one connection's, cut as a network may cut them."""
+"""Hostile bytes for an HTTP/1.1 server: those of one connection, split as a network may
+split them.
+"""
 
 import random
 from itertools import pairwise
@@ -76,7 +78,9 @@ GOOD = (
 
 
 def smuggled(rng: random.Random) -> bytes:
-    """Requests whose end two readers may see at different places, and one behind them."""
+    """Requests whose end two readers may see at different places, and another request
+    after them.
+    """
     fields = []
     for _ in range(rng.randint(1, 3)):
         name = rng.choice(NAMES) if rng.random() < 0.3 else None
@@ -94,12 +98,12 @@ def smuggled(rng: random.Random) -> bytes:
 
 
 def chunked(rng: random.Random) -> bytes:
-    """A good head, and chunks that may be none."""
+    """A valid head, and chunks that may be invalid."""
     return LINES[0] + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + rng.choice(CHUNKS)
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
-    """Some bytes changed, lost, doubled or put in."""
+    """Some bytes changed, removed, doubled or inserted."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(changed) + 1)
@@ -143,7 +147,7 @@ def an_input(rng: random.Random) -> bytes:
 
 
 def cut(rng: random.Random, data: bytes) -> list[bytes]:
-    """In one piece, in some, or in single bytes."""
+    """In one piece, in several, or byte by byte."""
     how = rng.random()
     if how < 0.4 or len(data) < 2:
         return [data]

@@ -1,9 +1,9 @@
-"""The HTTP/1.1 edge under hostile bytes, held against h11: what h11 refuses, the edge refuses.
+"""The HTTP/1.1 edge under hostile bytes, compared with h11: what h11 refuses, the edge must refuse.
 
     python -m tests.publisher.hostile_run [COUNT] [SEED]
 
-Each input is read by h11, by the edge's reader, and by a whole connection over a gateway;
-`Verdict` says what is compared.
+Each input is read by h11, by the edge's reader, and by a whole connection over a gateway; `Verdict`
+compares them.
 """
 
 import random
@@ -44,11 +44,11 @@ CONFIG = FrontendConfig(
 )
 
 Seen = tuple[list[tuple[bytes, bytes]], bool]
-"""Method and body of each request that was read to its end, and whether what follows is refused."""
+"""Method and body of each complete request, and whether the rest is refused."""
 
 
 def by_h11(pieces: list[bytes]) -> Seen:
-    """What h11 reads, as a server that answers everything."""
+    """What h11 reads as a server that answers everything."""
     heads = Heads(CONFIG)
     server = h11.Connection(h11.SERVER, max_incomplete_event_size=heads.bytes_max)
     seen: list[tuple[bytes, bytes]] = []
@@ -117,7 +117,7 @@ def by_reader(heads: Heads, pieces: list[bytes]) -> Seen:
 
 
 class StillClock(SystemClock):
-    """Time stands still."""
+    """A clock that stands still."""
 
     def now_ms(self) -> int:
         return 0
@@ -174,13 +174,13 @@ class Target:
         self.edge.tick(0.0, 0)
 
     def tell(self, pending: Pending) -> None:
-        """As the producer's mailbox."""
+        """Stands for the producer's mailbox."""
         self.waiting.append(pending)
         if self.rng.random() < 0.5:
             self.store()
 
     def store(self) -> None:
-        """Everything that waits is stored."""
+        """Store everything that waits."""
         waiting, self.waiting = self.waiting, []
         for pending in waiting:
             pending.sent()
@@ -234,7 +234,7 @@ _STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3}) ")
 
 
 def by_connection(target: Target, pieces: list[bytes]) -> tuple[list[int], bool]:
-    """The statuses of the answers that a whole connection gives, and whether one is the last."""
+    """The statuses that a whole connection answers, and whether it is closed."""
     client = Client(target)
     for piece in pieces:
         if client.is_closed:
@@ -252,7 +252,7 @@ def by_connection(target: Target, pieces: list[bytes]) -> tuple[list[int], bool]
 
 
 def settle(target: Target) -> None:
-    """Until nothing is under way."""
+    """Work until nothing is under way."""
     while target.waiting or target.calls:
         target.store()
         calls, target.calls = target.calls, []
@@ -261,15 +261,15 @@ def settle(target: Target) -> None:
 
 
 class Verdict:
-    """What came of a run: counts, and the inputs that went wrong."""
+    """The result of a run: counts, and failing inputs."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.wrong: list[tuple[str, list[bytes]]] = []
 
     def judge(self, pieces: list[bytes], heads: Heads, target: Target) -> None:
-        """Read one input in all three ways. Wrong is a request that h11 does not see so, bytes that
-        h11 alone refuses, and an answer too many or too few.
+        """Read one input in all three ways. Failures are: a request that h11 reads differently,
+        bytes that only h11 refuses, and an answer too many or too few.
         """
         oracle, is_refused = by_h11(pieces)
         ours, do_we_refuse = by_reader(heads, pieces)
@@ -286,7 +286,7 @@ class Verdict:
 
 
 def run(count: int, seed: int) -> Verdict:
-    """So many inputs."""
+    """Judge that many inputs."""
     rng, verdict = random.Random(seed), Verdict()
     heads, target = Heads(CONFIG), Target()
     for number in range(count):
@@ -303,12 +303,12 @@ def run(count: int, seed: int) -> Verdict:
 
 
 def memory_kib() -> int:
-    """The most that this process has ever had."""
+    """The maximum memory of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main(arguments: list[str]) -> Iterator[str]:
-    """Run, and say what came of it."""
+    """Run, and report the result."""
     count = int(arguments[0]) if arguments else 1_000_000
     seed = int(arguments[1]) if len(arguments) > 1 else 1
     started_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Requests to a frontend over HTTP/1.1 connections without sockets, raw or by httpx."""
+"""Requests to a frontend over HTTP/1.1 connections without sockets, raw or through httpx."""
 
 import h11
 import httpx
@@ -20,7 +20,7 @@ def head_of(method: str, path: str, headers: list[tuple[bytes, bytes]]) -> bytes
 
 
 class Answers:
-    """What a connection answered, read by h11."""
+    """A connection's answers, parsed by h11."""
 
     def __init__(self, answered: bytes, is_closed: bool) -> None:
         self.status = 0
@@ -61,7 +61,7 @@ async def answers_of(line: Line) -> Answers:
 
 
 class InProcess(httpx.AsyncBaseTransport):
-    """Each request on a connection of its own, which `lines` holds for the sweep."""
+    """Sends each request on a new connection, added to `lines` for the sweep."""
 
     def __init__(self, edge: PublishEdge, lines: list[Line]) -> None:
         self._edge = edge

@@ -1,4 +1,4 @@
-"""A spool whose disk is done when the test says so."""
+"""A spool whose disk finishes when the test says so."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,7 +14,7 @@ from hermes_chaos.sim.environment.clock import SimulatedClock
 
 
 class Keeper:
-    """`room` is how many messages it still takes; an offer is taken whole or not at all."""
+    """`room` is how many messages it still accepts; an offer is accepted whole or not at all."""
 
     config = SpoolConfig()
 
@@ -26,8 +26,8 @@ class Keeper:
         holds_back: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        """With a nursery the disk takes a millisecond, and needs no telling. `holds_back`: newer
-        messages of a topic wait behind those that it has.
+        """With a nursery, the disk takes a millisecond by itself. `holds_back`: newer messages of a
+        topic wait behind those in the spool.
         """
         self.holds_back = holds_back
         self.clock: Clock = clock or SimulatedClock()

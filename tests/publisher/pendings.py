@@ -1,4 +1,4 @@
-"""Pendings without a frontend, on a route that a test may look at."""
+"""Pendings without a frontend, on a route that a test may inspect."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ TOPIC = a_topic()
 
 
 def route_of(**parts: Any) -> Any:
-    """A route that no producer stands behind."""
+    """A route without a producer."""
     measures = FrontendMeasures(Metrics("hermes_frontend"), "dc1", lambda: 0)
     topic_measures = measures.topic(TopicName.parse("shop.orders"), Ack.LEADER)
     route = Route(
@@ -42,7 +42,7 @@ def pending_of(
     key: bytes | None = None,
     count: int = 1,
 ) -> Pending:
-    """An admitted one, counted by its route's drain."""
+    """An admitted pending, counted by its route's drain."""
     route = route or route_of()
     route.drain.in_flight += 1
     return Pending("id", route, started_s, key, 2, limits, notify, count=count)

@@ -1,10 +1,10 @@
-"""One frontend over a memory log in a process of its own; prints its ports as JSON.
+"""One frontend over a memory log in a separate process; prints its ports as JSON.
 
 Run as: serve_frontend.py '<FrontendConfig as JSON>' and any of these:
-silent                              both datacentres' logs never answer
-tell                                print, at the end, the headers of the records stored in dc1
-spool=FOLDER                        keep there what no log takes
-security='<SecurityConfig as JSON>'
+    silent                              both datacentres' logs never answer
+    tell                                at the end, print the headers of the records stored in dc1
+    spool=FOLDER                        spool there what no log takes
+    security='<SecurityConfig as JSON>'
 """
 
 import json

@@ -1,15 +1,15 @@
-"""Made-up Avro schemas, with values in plain JSON that fit them and survive the way back."""
+"""Synthetic Avro schemas, with values in plain JSON that fit them and survive the round trip."""
 
 import random
 from collections.abc import Callable
 from typing import Any
 
 Pair = tuple[Any, Callable[[], Any]]
-"""A type of a schema, and what makes values of it."""
+"""A type of a schema, and a function that makes values of it."""
 
 
 class Made:
-    """A record and a value that fits it, made up from a seed."""
+    """A synthetic record and a value that fits it, from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -29,7 +29,7 @@ class Made:
             "long": lambda: rng.choice((0, -1, 2**63 - 1, -(2**63), rng.getrandbits(63))),
             "double": lambda: rng.choice((0.0, -0.5, 1e300, 5e-324, rng.random())),
             "string": self.text,
-            # A text becomes its bytes in UTF-8 and comes back as those of ISO 8859-1.
+            # A text becomes its bytes in UTF-8, which come back as ISO 8859-1.
             "bytes": lambda: self.text().encode().decode("ascii", "ignore"),
         }
 
@@ -49,7 +49,7 @@ class Made:
             case "record":
                 return self.record(depth - 1)
             case "union":
-                # Of these each value fits one branch alone.
+                # Each value fits only one branch of the union.
                 known = self.primitives()
                 chosen = rng.sample(["null", "string", "boolean", "long"], 3)
                 return chosen, lambda: known[rng.choice(chosen)]()

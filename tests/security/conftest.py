@@ -1,4 +1,4 @@
-"""Users, tokens and clocks for the tests of security; hashes are made cheap on purpose."""
+"""Users, tokens and clocks for security tests; hashes are deliberately cheap."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ def basic(name: str, password: str) -> Credentials:
 
 
 class Signer:
-    """An identity provider: keys by id, their public set, and tokens signed by them."""
+    """An identity provider: keys by id, their public set, and tokens signed with them."""
 
     def __init__(self) -> None:
         self.keys: dict[str, tuple[Any, str]] = {}
@@ -41,7 +41,7 @@ class Signer:
     def jwk(self, key_id: str, **fields: Any) -> dict[str, Any]:
         key, algorithm = self.keys[key_id]
         found = jwt.get_algorithm_by_name(algorithm).to_jwk(key.public_key(), as_dict=True)
-        # The library names operations; most providers do not.
+        # The library lists key operations; most providers do not.
         found.pop("key_ops", None)
         return {**found, "kid": key_id, **fields}
 
@@ -66,12 +66,12 @@ class Signer:
         return jwt.encode(self.claims(**claims), key, algorithm=alg or algorithm, headers=headers)
 
     def payload_with(self, name: str, text: str) -> bytes:
-        """The claims with one of them written as this text, which need not be JSON."""
+        """The claims with one written as this text, which need not be JSON."""
         rest = json.dumps({each: v for each, v in self.claims().items() if each != name})
         return f'{{"{name}":{text},{rest[1:]}'.encode()
 
     def token_of(self, payload: bytes, key_id: str = "ec") -> str:
-        """A token signed over these very bytes."""
+        """A token signed over exactly these bytes."""
         key, algorithm = self.keys[key_id]
         return jwt.PyJWS().encode(payload, key, algorithm=algorithm, headers={"kid": key_id})
 

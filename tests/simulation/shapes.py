@@ -1,4 +1,4 @@
-"""Shapes of simulated runs for what is said of any run."""
+"""Shapes of simulated runs for tests of any run."""
 
 from dataclasses import replace
 
@@ -6,4 +6,4 @@ from hermes_chaos.sim.mutants.mutant import SHORT
 
 SHORTER = replace(SHORT, phases_in_turn=1, messages_per_phase=2, repeated_per_dc=1)
 TINY = replace(SHORTER, bursts=(), afterwards_s=0.5)
-"""It has no time for each promise."""
+"""Too short to examine every promise."""

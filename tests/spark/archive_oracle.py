@@ -1,4 +1,4 @@
-"""The contents of logs and of an archive's folder, each by other people's readers alone."""
+"""The contents of logs and of an archive's folder, read only with third-party readers."""
 
 import sqlite3
 from contextlib import closing
@@ -29,7 +29,7 @@ def logged_in_file(dc, file):
 
 
 def logged_in_kafka(dc, servers, prefix, partitions):
-    """The same of a Kafka cluster; `partitions` is how many each topic has."""
+    """The same for a Kafka cluster; `partitions` is each topic's number of partitions."""
     consumer = Consumer(
         {"bootstrap.servers": ",".join(servers), "group.id": "oracle", "enable.auto.commit": False}
     )
@@ -59,7 +59,7 @@ def place(row):
 
 
 def archived_plainly(folder):
-    """The same rows as pyarrow finds them, which is told nothing but the folder."""
+    """The same rows as pyarrow finds them from the folder alone."""
     import pyarrow as pa
     from pyarrow import dataset
 

@@ -1,4 +1,4 @@
-"""One Spark for all tests of this folder that ask for it."""
+"""One Spark session for all tests of this folder that need it."""
 
 import os
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ import pytest
 
 from hermes_spark.session import session
 
-# With few records the second of the JVM's compilers costs more than all that it makes faster.
+# With few records the JVM's second compiler costs more than it saves.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Whoever asks for Spark needs Java: forgetting the mark would break `make check`.
+    # A test that uses Spark needs Java; a forgotten mark would break `make check`.
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session of two local cores, started once; its files lie in a folder of the run's own."""
+    """A session with two local cores, started once; its files are in a folder of the run."""
     folder: Path = tmp_path_factory.mktemp("spark")
     running = session(
         "tests",

@@ -1,4 +1,4 @@
-"""The contents of two Kafka clusters, by librdkafka and loops, without the product."""
+"""The contents of two Kafka clusters, read with librdkafka and loops, without the product."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from confluent_kafka.cimpl import NewTopic
 
 
 def records_of(servers, topics):
-    """(topic, message id, datacentre, way) of each record; `servers` by datacentre."""
+    """(topic, message id, datacentre, route) of each record; `servers` by datacentre."""
     found = []
     for dc, address in servers.items():
         consumer = Consumer(
@@ -41,7 +41,9 @@ def _whole_topic(consumer, topic):
 
 
 def causes(records):
-    """By topic: how many messages have further copies by which cause, and how many such copies."""
+    """By topic: how many messages have further copies by each cause, and the number of
+    such copies.
+    """
     order = ["local", "fallback", "hedge", "spool"]
     copies = {}
     for topic, message_id, _, way in records:
@@ -58,7 +60,7 @@ def causes(records):
 
 
 def lose(address, topics):
-    """Delete the topics and make them anew, empty, as a cluster that lost its disks has them."""
+    """Delete the topics and create them again, empty, as in a cluster that lost its disks."""
     admin = AdminClient({"bootstrap.servers": address})
     counts = {
         topic: len(admin.list_topics(topic, timeout=30).topics[topic].partitions)
@@ -68,7 +70,7 @@ def lose(address, topics):
         done.result()
     made = set()
     while made != set(topics):
-        # A deletion goes on for a moment after its answer.
+        # A deletion continues for a moment after its answer.
         wanted = [NewTopic(topic, counts[topic], 1) for topic in topics if topic not in made]
         for topic, done in admin.create_topics(wanted, operation_timeout=30).items():
             if done.exception() is None:

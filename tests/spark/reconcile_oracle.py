@@ -1,9 +1,9 @@
-"""An oracle for reconciliation: plain lists and loops, nothing of the product.
+"""An oracle for reconciliation: plain lists and loops, without the product.
 
-A world is what was written: `stored` are (dc, topic, partition, offset, id, way, at_ms) with id
-None for a record of others, `settled` by (topic, subscription) a set of (dc, partition, offset),
-`uncommitted` those of its (dc, partition) that nothing is known of, `listed` are (topic, id,
-status, sent_ms), `letters` by (topic, subscription) the places given up.
+A world is what was written. `stored` has (dc, topic, partition, offset, id, route, at_ms), with id
+None for a foreign record. `settled` has, by (topic, subscription), a set of (dc, partition,
+offset); `uncommitted` the (dc, partition) about which nothing is known. `listed` has (topic, id,
+status, sent_ms); `letters`, by (topic, subscription), the places given up.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ class World:
 
 
 def fates(world):
-    """By topic, how many messages that somebody spoke of have which fate."""
+    """By topic, how many listed messages have each fate."""
     stored = {(each[1], each[4]) for each in world.stored}
     given_up = letter_ids(world)
     said = {}
@@ -62,7 +62,9 @@ def letter_ids(world):
 
 
 def causes(world):
-    """By topic, how many messages have further copies by which cause, and those copies."""
+    """By topic, how many messages have further copies by each cause, and the number of those
+    copies.
+    """
     copies = {}
     for dc, topic, _, _, message, way, _ in world.stored:
         if message is not None:
@@ -74,7 +76,7 @@ def causes(world):
         surplus[topic] += len(places) - 1
         ways = sorted({way for _, way in places}, key=lambda way: [*ORDER, way].index(way))
         named = set(ways[1:])
-        # More copies than ways: one of them came by a way that another one took.
+        # More copies than routes: two of them took the same route.
         if len(places) > len(ways):
             named.add("again")
         for cause in named:

@@ -46,7 +46,7 @@ def made(folder: Path, seed: int):
 
 
 def write(random, world, logs, topic, message):
-    """One message: stored somewhere, or nowhere, and listed, or not."""
+    """Write one message: stored or not, and listed or not."""
     at_ms = T0_MS + random.randint(0, 3_000_000)
     for _ in range(random.choice([0, 1, 1, 1, 1, 1, 2, 2, 3])):
         dc, partition = random.choice(list(logs)), random.randrange(2)
@@ -75,7 +75,7 @@ def settle(random, world, logs, topic, name):
             if random.random() < 0.15:
                 world.uncommitted.setdefault((topic, name), set()).add((dc, partition))
                 if random.random() < 0.5:
-                    # A commit of an earlier life of the subscription.
+                    # A commit of an earlier incarnation of the subscription.
                     by_dc[dc][partition] = Commit(end, encode(end, (), CommitOwner(7, 8, 5, 0)))
                 continue
             position = random.randint(0, end)
@@ -130,14 +130,14 @@ def write_letters(random, world, topics, dc):
 
 
 def begins_ms(world, dc, topic, offsets):
-    """A minute after the first of these records that did not come out of a spool."""
+    """A minute after the first of these records that was not spooled."""
     held = {each[3]: each[5:] for each in world.stored if each[:3] == (dc, topic, 0)}
     in_time = [at_ms for way, at_ms in map(held.get, offsets) if way != "spool"]
     return in_time[0] + 60_000 if in_time else TAKEN_AT_MS
 
 
 def retained(random, world, snapshot, topics):
-    """The snapshot as if retention had taken the first records of a partition."""
+    """The snapshot as if retention had removed the first records of a partition."""
     if random.random() < 0.4:
         return snapshot
     topic, dc = random.choice(topics), random.choice(list(snapshot.datacentres))

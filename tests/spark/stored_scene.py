@@ -1,4 +1,4 @@
-"""Records that readers must agree on, and logs that hold them."""
+"""Records on which readers must agree, and logs that hold them."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -52,7 +52,7 @@ ODD: list[tuple[Record, tuple[str | None, str | None, str | None]]] = [
     (foreign(b'{"_w":true, "other": 1}'), (None, None, None)),
     (foreign(b"x", ("id", "żółw".encode()), ("dc", b"d"), ("via", b"v")), ("żółw", "d", "v")),
 ]
-"""Records, and what their id, the publisher's datacentre and the way are to be."""
+"""Records, and the expected id, publisher's datacentre and route."""
 
 Topics = Mapping[str, Sequence[Sequence[Record]]]
 """The records of each partition of each topic."""
@@ -81,7 +81,9 @@ def commit_embedded(folder: Path, group: str, topic: str, commits: Mapping[int, 
 
 
 def fill_kafka(servers: Sequence[str], prefix: str, topics: Topics, **commits: int) -> None:
-    """Makes and fills the topics; `commits` are positions of partition 0 of the first, by group."""
+    """Create and fill the topics. `commits` are positions of partition 0 of the first topic, by
+    group.
+    """
 
     async def fill() -> None:
         settings = KafkaConfig(request_timeout_ms=30_000, append_timeout_ms=30_000)

@@ -1,4 +1,4 @@
-"""Status records made by hand, and a clock that follows trio's."""
+"""Hand-made status records, and a clock that follows trio's."""
 
 import pytest
 

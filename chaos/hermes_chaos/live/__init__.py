@@ -1,1 +1,1 @@
-"""Faults done to real processes and real networks."""
+"""Faults in real processes and real networks."""

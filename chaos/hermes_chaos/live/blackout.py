@@ -1,7 +1,8 @@
-"""Both datacentres' Kafkas die while publishers go on: all is kept on disk, and stored in the end.
+"""Both datacentres' Kafkas die while publishers go on: every message is spooled, and stored in the
+end.
 
-The load is on dc1's frontends, to a plain topic and to one that may fall back, with the spool on
-for both. In the middle one frontend is killed and started again. Nothing is sent again.
+The load goes to dc1's frontends, to a plain topic and a fallback topic, with the spool on for both.
+In the middle one frontend is killed and restarted. Publishers do not retry.
 """
 
 from dataclasses import dataclass, field
@@ -16,12 +17,12 @@ from hermes_chaos.live.site import DCS, NodeProcess, Site
 
 TOPICS = {"dark.plain": False, "dark.fallback": True}
 VARIABLES = {"HERMES_SPOOL_FOR_FALLBACK_TOPICS": "true"}
-"""What the site's nodes are to be configured with."""
+"""The configuration of the site's nodes."""
 KEYS = 200
 WITHIN_S = 90.0
 _WARM_S = 2.0
 _ON_ITS_WAY_S = 1.0
-"""A message may still be on its way to a log for a while after its answer, or in a replay."""
+"""For this long after its answer, a message may still be on its way to a log, or be replayed."""
 _WAITING = "hermes_frontend_spool_entries"
 _COUNTED = (
     "hermes_frontend_spool_written_total",
@@ -37,7 +38,7 @@ in_thread = trio.to_thread.run_sync
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long everything lasts, in seconds, and how fast it goes."""
+    """All durations in seconds, and the rate of the load."""
 
     rate_per_s: float = 500.0
     calm_s: float = 5.0
@@ -47,7 +48,7 @@ class Lengths:
 
 @dataclass
 class Blackout:
-    """The account of a run. `settled_s`: how long after the heal the last message was stored."""
+    """The result of a run. `settled_s`: seconds from healing until the last message was stored."""
 
     loop: OpenLoop
     copies: Copies = field(default_factory=Copies)
@@ -63,12 +64,12 @@ class Blackout:
 
     @property
     def dark(self) -> list[Sent]:
-        """The messages due while nothing could be stored, and answered before the heal."""
+        """The messages due while nothing could be stored, and answered before healing."""
         return next(phase for phase in self.loop.phases if phase.name == "dark").sent
 
     @property
     def refused(self) -> list[Sent]:
-        """The messages that were answered, and neither stored nor kept."""
+        """The messages that were answered, but neither stored nor spooled."""
         return [
             each
             for each in self.sent
@@ -82,7 +83,7 @@ class Blackout:
 
     @property
     def doubled(self) -> list[Sent]:
-        """The messages stored more than once though nothing died while they were on their way."""
+        """The messages stored more than once although nothing died while they were on their way."""
         return [
             each
             for each in self.sent
@@ -106,7 +107,7 @@ class Blackout:
         return [f"{count} messages: {what}" for what, count in found.items() if count]
 
     def report(self) -> str:
-        """Return the account as text, for people."""
+        """The result as text."""
         lines = []
         for phase in self.loop.phases:
             statuses = ", ".join(
@@ -135,7 +136,7 @@ class Blackout:
 
 
 async def black_out(site: Site, lengths: Lengths) -> Blackout:
-    """Run it on a site whose topics are not there yet. In trio, as the guest of an asyncio host."""
+    """Run on a site that does not have the topics yet. On trio, as the guest of an asyncio host."""
     for topic, falls_back in TOPICS.items():
         create = partial(
             site.create_topic, topic, ack="ALL", fallbackToRemoteDatacenterEnabled=falls_back
@@ -156,7 +157,7 @@ async def black_out(site: Site, lengths: Lengths) -> Blackout:
         loop.begin("killed")
         account.deaths_s.append(trio.current_time())
         await in_thread(site.second.kill)
-        # It is up again soon, but not ready before it can read its metadata.
+        # It restarts soon, but is not ready before it can read its metadata.
         loop.leave_out(site.second.url)
         site.second.begin()
         await trio.sleep(lengths.dark_s / 2)
@@ -174,7 +175,7 @@ async def black_out(site: Site, lengths: Lengths) -> Blackout:
         account.settled_s = trio.current_time() - healed_s
     last = await _look(*site.nodes)
     for name in _COUNTED:
-        # What the killed node had counted is not in its successor's counters.
+        # The killed node's counters are not in those of its successor.
         count = last.sum(name) + before.sum(name)
         if count:
             account.counted[name.removeprefix("hermes_frontend_").removesuffix("_total")] = count

@@ -1,4 +1,4 @@
-"""Where each message lies in the end: both datacentres' logs read from end to end, and judged."""
+"""Reads both datacentres' logs completely, to find and judge where each message is in the end."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from hermes_chaos.live.open_loop import Sent
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One record of a message. `via`: the way it took, as the record says."""
+    """One record of a message. `via` is its route, as the record says."""
 
     dc: str
     partition: int
@@ -26,18 +26,18 @@ class Copy:
 
 @dataclass
 class Copies:
-    """All records of some topics, by the message's id."""
+    """All records of some topics, by message id."""
 
     by_id: dict[str, list[Copy]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def extra(self) -> int:
-        """How many records there are beside the first of each message."""
+        """The number of records that are not the first of their message."""
         return sum(len(copies) - 1 for copies in self.by_id.values())
 
     @property
     def extra_by_ways(self) -> Counter[str]:
-        """The ways that the copies of messages took which are stored more than once."""
+        """For messages stored more than once: the routes of their copies."""
         return Counter(
             " + ".join(sorted(f"{copy.via} in {copy.dc}" for copy in copies))
             for copies in self.by_id.values()
@@ -45,12 +45,12 @@ class Copies:
         )
 
     def missing(self, sent: Sequence[Sent]) -> list[Sent]:
-        """Return the messages that were accepted and are in no log."""
+        """The messages that were accepted and are in no log."""
         return [each for each in sent if each.is_accepted and each.message_id not in self.by_id]
 
     def disordered(self, sent: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
-        """Pairs of one key and frontend, the first kept (202) before the second was sent, that
-        stand the other way round in a partition. Judged by where each first appears.
+        """Pairs with the same key and frontend, the first spooled (202) before the second was sent,
+        that are in the wrong order in a partition. Judged by where each first appears.
         """
         by_key: dict[tuple[str, str, str], list[Sent]] = defaultdict(list)
         for each in sent:
@@ -81,7 +81,7 @@ class Copies:
 
 
 async def read_copies(servers: Mapping[str, Sequence[str]], topics: Sequence[str]) -> Copies:
-    """Read all of these topics in each datacentre. In trio, as the guest of an asyncio host."""
+    """Read these topics in each datacentre. On trio, as the guest of an asyncio host."""
     copies = Copies()
     async with AsyncExitStack() as stack:
         for dc, addresses in servers.items():

@@ -1,6 +1,6 @@
-"""A datacentre's Kafka is stopped, killed and slowed while its publishers go on: what they notice.
+"""A datacentre's Kafka is stopped, killed and slowed down under load: what its publishers notice.
 
-The load is on dc1's frontends, to topics that may fall back to dc2, and nothing is sent again.
+The load goes to dc1's frontends, to topics that may fall back to dc2. Publishers do not retry.
 """
 
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ in_thread = trio.to_thread.run_sync
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long everything lasts, in seconds, how fast it goes, and how slow dc1's Kafka becomes."""
+    """All durations in seconds, the rate of the load, and the delay of dc1's slow Kafka."""
 
     rate_per_s: float = 500.0
     calm_s: float = 10.0
@@ -45,10 +45,10 @@ class Lengths:
 
 @dataclass
 class Figures:
-    """The counts of dc1's frontends in one phase.
+    """The counters of dc1's frontends in one phase.
 
-    `sent_again` is by cause what was sent to dc2, `duplicated` what is known to be stored twice,
-    `unknown` what may be. `delays_ms` are the hedge delays that were seen.
+    `sent_again` has, by cause, the messages sent to dc2; `duplicated` those known to be stored
+    twice; `unknown` those that may be. `delays_ms` are the observed hedge delays.
     """
 
     sent_again: dict[str, int] = field(default_factory=dict)
@@ -60,13 +60,13 @@ class Figures:
 
     @property
     def hedged(self) -> int:
-        """The messages sent again that the budget paid for."""
+        """The messages sent again from the hedge budget."""
         return self.sent_again.get("hedge", 0)
 
 
 @dataclass
 class DcLoss:
-    """The account of a run."""
+    """The result of a run."""
 
     phases: list[tuple[Phase, Figures]] = field(default_factory=list)
     copies: Copies = field(default_factory=Copies)
@@ -85,7 +85,7 @@ class DcLoss:
 
     @property
     def counted(self) -> int:
-        """How many messages the product knows to be, or says may be, stored twice."""
+        """How many messages the product reports as stored twice, or possibly so."""
         return sum(self.duplicated.values()) + self.unknown
 
     def phase(self, name: str) -> tuple[Phase, Figures]:
@@ -93,7 +93,7 @@ class DcLoss:
         return next(each for each in self.phases if each[0].name == name)
 
     def report(self) -> str:
-        """Return the account as text, for people."""
+        """The result as text."""
         sent, refused = self.sent, self.refused
         lines = [_line(phase, figures) for phase, figures in self.phases]
         lines += [
@@ -133,7 +133,7 @@ def _delays_ms(scrape: Scrape) -> list[float]:
 
 
 class _Watch:
-    """Scrapes dc1's frontends while phases pass."""
+    """Scrapes dc1's frontends during the phases."""
 
     def __init__(self, site: Site, account: DcLoss, loop: OpenLoop) -> None:
         self._site = site
@@ -142,7 +142,7 @@ class _Watch:
         self._delays_ms: list[float] = []
 
     async def run(self) -> None:
-        """Look at the hedge delay again and again."""
+        """Sample the hedge delay until cancelled."""
         while True:
             await self._look()
             await trio.sleep(_SAMPLE_S)
@@ -154,9 +154,9 @@ class _Watch:
 
     @asynccontextmanager
     async def phase(self, name: str) -> AsyncIterator[None]:
-        """Make the block a phase of the account."""
+        """Make the block a phase of the result."""
         before = await self._look()
-        # What held when the phase began counts too: it is what its first messages meet.
+        # The delay at the beginning counts, too, because the phase's first messages meet it.
         self._delays_ms = _delays_ms(before)
         phase = self._loop.begin(name)
         yield
@@ -174,7 +174,7 @@ class _Watch:
 
 
 async def lose_a_datacentre(site: Site, lengths: Lengths) -> DcLoss:
-    """Run it on a site whose topics are not there yet. In trio, as the guest of an asyncio host."""
+    """Run on a site that does not have the topics yet. On trio, as the guest of an asyncio host."""
     for topic, ack in TOPICS.items():
         create = partial(site.create_topic, topic, ack=ack, fallbackToRemoteDatacenterEnabled=True)
         await in_thread(create)
@@ -183,7 +183,7 @@ async def lose_a_datacentre(site: Site, lengths: Lengths) -> DcLoss:
     watch = _Watch(site, account, loop)
     async with loop.running(), trio.open_nursery() as nursery:
         nursery.start_soon(watch.run)
-        # Connections, partitions and the adaptive delay come first; nothing of that is measured.
+        # First connections, partitions and the adaptive delay must settle; this is not measured.
         await trio.sleep(_WARM_S)
         async with watch.phase("calm"):
             await trio.sleep(lengths.calm_s)
@@ -218,8 +218,8 @@ async def lose_a_datacentre(site: Site, lengths: Lengths) -> DcLoss:
 
 
 async def _until_quiet(site: Site) -> None:
-    """Wait until what was under way when the load ended is stored, or never will be: until the
-    counts rest, for `_QUIET_S` at most.
+    """Wait until requests that were under way at the end are stored, or never will be: until the
+    counters stop changing, at most `_QUIET_S`.
     """
     before: dict[str, float] = {}
     with trio.move_on_after(_QUIET_S):

@@ -1,9 +1,9 @@
-"""Kafka's framing, and no more of its protocol: frames, and what answers what.
+"""The framing of Kafka's protocol: frames, and which answer belongs to which request.
 
-A frame is a length (4 bytes, big-endian) and that many bytes. A request's frame begins with its
-API key (2 bytes), the version of that API (2) and a correlation id (4), an answer's with the
-correlation id; a broker answers one connection's requests in order.
-(Kafka protocol guide, "Protocol Primitive Types" and "Request and Response Headers".)
+A frame is a length (4 bytes, big-endian) and that many bytes. A request's frame begins with its API
+key (2 bytes), the API version (2) and a correlation id (4); an answer's begins with the correlation
+id. A broker answers one connection's requests in order. (Kafka protocol guide, "Protocol Primitive
+Types" and "Request and Response Headers".)
 """
 
 import struct
@@ -18,7 +18,7 @@ _ANSWER = struct.Struct(">ii")
 
 
 class Api(IntEnum):
-    """The kinds of requests that tests aim at."""
+    """The request types that tests target."""
 
     PRODUCE = 0
     FETCH = 1
@@ -32,17 +32,17 @@ class Api(IntEnum):
 
 
 class NotKafka(Exception):
-    """The bytes are no frames of Kafka's protocol."""
+    """The bytes are not frames of Kafka's protocol."""
 
 
 class Frames:
-    """Cuts a stream of bytes into frames, wherever the bytes were cut on their way."""
+    """Splits a byte stream into frames, however the bytes arrive."""
 
     def __init__(self) -> None:
         self._buffered = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that are complete now, each with its length in front. Raises NotKafka."""
+        """The frames that are complete now, each including its length. Raises NotKafka."""
         self._buffered += data
         frames: list[bytes] = []
         while len(self._buffered) >= _LENGTH.size:

@@ -1,4 +1,4 @@
-"""Load on real nodes over HTTP, and the account of it: every 201 is owed to every subscriber."""
+"""Load on real nodes over HTTP, and its account: every 201 is owed to every subscriber."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ NO_CONNECTION = "no connection"
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A message that was answered with 201. `at_s`: when, as trio counts."""
+    """A message that was answered 201. `at_s`: when, in trio's time."""
 
     number: int
     topic: str
@@ -42,10 +42,10 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class Phase:
-    """A part of the run: what publishers were answered and subscribers got in it.
+    """A part of the run: publishers' answers and subscribers' messages in it.
 
-    `retried`: those of the duplicates that were pushed again because a push seemed to fail; the
-    others were read again.
+    `retried`: the duplicates that were pushed again because a push seemed to fail. The other
+    duplicates were read again.
     """
 
     name: str
@@ -58,9 +58,9 @@ class Phase:
 
 
 class Account:
-    """The account of what was published and what was delivered, to the message.
+    """Accounts for every published and delivered message.
 
-    `subscribers` are each topic's; every message of it is owed to each of them.
+    `subscribers` are the subscribers of each topic; each is owed every message of it.
     """
 
     def __init__(self, subscribers: Mapping[str, Sequence[str]]) -> None:
@@ -70,7 +70,7 @@ class Account:
             name: Counter() for names in subscribers.values() for name in names
         }
         self.owed: dict[tuple[str, str], Acknowledged] = {}
-        """By (subscriber, id): acknowledged and not delivered."""
+        """By (subscriber, id): acknowledged and not delivered yet."""
         self.bodies: dict[str, bytes] = {}
         self.altered: list[str] = []
         self.phases: list[Phase] = []
@@ -78,7 +78,7 @@ class Account:
         self.numbers = 0
 
     def begin(self, phase: str) -> None:
-        """Begin a phase, into which everything counts from now on."""
+        """Begin a phase; everything counts into it from now on."""
         self.phases.append(Phase(phase))
 
     def next_body(self) -> tuple[int, bytes]:
@@ -87,7 +87,7 @@ class Account:
         return self.numbers, _BODY % (self.numbers, _PADDING)
 
     def acknowledge(self, message_id: str, entry: Acknowledged, latency_s: float) -> None:
-        """Record that a publisher was answered with 201: from now on the message is owed."""
+        """A publisher was answered 201: from now on the message is owed."""
         assert message_id not in self.acknowledged, f"two messages were given the id {message_id}"
         self.acknowledged[message_id] = entry
         for subscriber in self.subscribers[entry.topic]:
@@ -99,7 +99,7 @@ class Account:
         self.phases[-1].latencies_ms.append(latency_s * 1_000)
 
     def refuse(self, why: str) -> None:
-        """Record that a publisher was answered otherwise, or not at all."""
+        """A publisher got another answer, or none."""
         self.phases[-1].refused[why] += 1
 
     def deliver(
@@ -117,7 +117,7 @@ class Account:
             self.altered.append(message_id)
 
     def wrong(self) -> list[str]:
-        """The ids of messages that were delivered with another body than they were sent with."""
+        """The ids of messages that were delivered with a different body."""
         sent = {
             message_id: _BODY % (entry.number, _PADDING)
             for message_id, entry in self.acknowledged.items()
@@ -130,31 +130,27 @@ class Account:
 
     @property
     def unconfirmed(self) -> int:
-        """The number of messages delivered though their publisher was not told that they are
-        stored.
-        """
+        """The number of delivered messages that were never acknowledged to their publishers."""
         return len(self.bodies.keys() - self.acknowledged.keys())
 
     @property
     def deliveries(self) -> int:
-        """All of them, duplicates too."""
+        """All deliveries, including duplicates."""
         return sum(phase.deliveries for phase in self.phases)
 
     @property
     def duplicates(self) -> int:
-        """The number of deliveries of a message to a subscriber that had taken it before, by its
-        id.
-        """
+        """The number of deliveries of a message to a subscriber that already had it, by its id."""
         return sum(phase.duplicates for phase in self.phases)
 
     @property
     def refused(self) -> Counter[str]:
-        """How often publishers got no 201, by what they got."""
+        """How often publishers got something other than 201, by what they got."""
         return sum((phase.refused for phase in self.phases), Counter[str]())
 
 
 class Subscribers:
-    """Takes every push and enters it into the account; the path names the subscriber.
+    """Takes every push and enters it into the account. The path names the subscriber.
 
     For a guest of the host loop.
     """
@@ -165,7 +161,7 @@ class Subscribers:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Listen on a free port of the loopback; `url` + a subscriber's name is its endpoint."""
+        """Listen on a free loopback port. `url` + a subscriber's name is its endpoint."""
         server = EndpointServer(self._take)
         self.url = server.url
         async with server.serving():
@@ -190,11 +186,11 @@ async def publishing(
     rate_per_s: float,
     connections_each: int = 2,
 ) -> AsyncIterator[None]:
-    """Publish for the length of the block; at its end requests under way are still answered. For a
-    guest of the host loop.
+    """Publish for the duration of the block; requests under way at its end are still answered. For
+    a guest of the host loop.
 
-    Each connection sends a message when the one before was answered, to one topic at one frontend,
-    and no message twice: what was not acknowledged is not owed.
+    Each connection sends its next message after the previous answer, to one topic at one frontend,
+    and never repeats a message: an unacknowledged message is not owed.
     """
     is_over = trio.Event()
     targets = [(url, topic) for url in frontends for topic in account.subscribers]
@@ -223,7 +219,7 @@ async def _repeat(
 ) -> None:
     at_s = trio.current_time() + shift * interval_s
     while not is_over.is_set():
-        # Who was kept waiting does not make up for it in a burst.
+        # Time lost by waiting is not made up in a burst.
         at_s = max(at_s + interval_s, trio.current_time())
         await trio.sleep_until(at_s)
         why = await publish()
@@ -233,7 +229,9 @@ async def _repeat(
 
 
 async def _publish(account: Account, poster: Poster, url: str, topic: str) -> str:
-    """Publish one message; return "" when it was acknowledged, else what came instead of a 201."""
+    """Publish one message. Return an empty string if it was acknowledged, else what
+    came instead.
+    """
     number, body = account.next_body()
     began_s = trio.current_time()
     try:

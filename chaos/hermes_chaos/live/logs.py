@@ -1,4 +1,4 @@
-"""A real Kafka as the product's log, for tests that are plain functions."""
+"""A real Kafka as the product's log, for synchronous tests."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -22,7 +22,7 @@ RETENTION_RESTS = {
     "log.initial.task.delay.ms": "86400000",
     "log.retention.check.interval.ms": "86400000",
 }
-"""Tests write records of long ago and move the start themselves, so that it moves when they say."""
+"""Tests write old records and move the log's start themselves, so retention must not run."""
 
 
 def on_kafka(
@@ -31,7 +31,7 @@ def on_kafka(
     within_s: float = 90.0,
     **settings: Any,
 ) -> T:
-    """Run `main` as a guest, with one log for each cluster, dc1, dc2…, and return its result.
+    """Run `main` as a guest, with one log for each cluster (dc1, dc2…), and return its result.
 
     `settings` are fields of KafkaConfig. Raises trio.TooSlowError after `within_s`.
     """
@@ -50,7 +50,7 @@ def on_kafka(
 
 
 async def read_all(log: Log, topic: str, partition: int = 0) -> list[StoredRecord]:
-    """All that a partition holds now. Raises what reading raises."""
+    """All current records of a partition. Raises what reading raises."""
     start = (await log.positions(topic, EARLIEST))[partition]
     end = (await log.positions(topic, LATEST))[partition]
     records: list[StoredRecord] = []
@@ -61,7 +61,7 @@ async def read_all(log: Log, topic: str, partition: int = 0) -> list[StoredRecor
 
 
 async def until(condition: Callable[[], Awaitable[bool]] | Callable[[], bool]) -> None:
-    """Wait until the condition holds; bound it from outside."""
+    """Wait until the condition holds. The caller bounds the time."""
     while True:
         found = condition()
         if not isinstance(found, bool):

@@ -1,7 +1,7 @@
-"""Publishes at a steady rate whatever comes back, and keeps each message's fate; no retries.
+"""Publishes at a steady rate whatever the answers, and keeps each message's result; no retries.
 
-A message is sent when it is due, also while earlier ones wait, and its time runs from then: who
-is slow is not helped by being asked less (no coordinated omission).
+A message is sent when it is due, even while earlier ones wait, and its latency counts from then. So
+a slow server does not reduce its own load (no coordinated omission).
 """
 
 import json
@@ -24,19 +24,19 @@ from hermes_actors.cli.connection.poster import (
 from hermes_actors.cli.publishing.publisher import percentile
 
 _ANSWER_TIMEOUT_S = 15.0
-# Not idle for so long that a frontend may be about to close it.
+# Below the idle time after which a frontend may close the connection.
 _IDLE_MAX_S = 1.0
 _CONNECTIONS_MAX = 20_000
 _JSON = ("Content-Type", "application/json")
 NO_ANSWER = 0
-"""The status of a message whose connection ended before the answer: nobody knows."""
+"""The status of a message whose connection ended before the answer: the result is unknown."""
 NO_CONNECTION = -1
-"""The status of a message that no frontend was there for: nothing was sent."""
+"""The status of a message for which no frontend was available: nothing was sent."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """One message, when it was due, when it ended, and how."""
+    """One message: when it was due, when it ended, and how."""
 
     number: int
     topic: str
@@ -51,18 +51,18 @@ class Sent:
 
     @property
     def is_accepted(self) -> bool:
-        """True when it was answered 201 or 202."""
+        """True if it was answered 201 or 202."""
         return self.status in (201, 202)
 
     @property
     def latency_ms(self) -> float:
-        """The milliseconds from when it was due to its answer."""
+        """Milliseconds from when it was due to its answer."""
         return (self.ended_s - self.due_s) * 1_000
 
 
 @dataclass
 class Phase:
-    """A part of a run, by time; a message belongs to the phase in which it was due."""
+    """A part of a run, by time. A message belongs to the phase in which it was due."""
 
     name: str
     begin_s: float
@@ -71,35 +71,35 @@ class Phase:
 
     @property
     def statuses(self) -> Counter[int]:
-        """How often which status was answered."""
+        """How often each status was answered."""
         return Counter(each.status for each in self.sent)
 
     @property
     def refused(self) -> list[Sent]:
-        """The messages that were neither stored nor kept, or are not known to be."""
+        """The messages that were not stored or spooled, or not known to be."""
         return [each for each in self.sent if not each.is_accepted]
 
     @property
     def worst_gap_ms(self) -> float:
-        """The longest time between two answers 201 or 202 that follow each other; the first of the
-        phase follows its beginning.
+        """The longest time between two successive answers 201 or 202, starting at the phase's
+        beginning.
         """
         ends_s = sorted(each.ended_s for each in self.sent if each.is_accepted)
         moments_s = [self.begin_s, *ends_s] if ends_s else [self.begin_s, self.end_s]
         return max(later - earlier for earlier, later in pairwise(moments_s)) * 1_000
 
     def latency_ms(self, percent: float) -> float:
-        """Return that percentile of the latencies of accepted messages, in ms; 0 without any."""
+        """That percentile of accepted messages' latencies, in ms; 0 without any."""
         found = sorted(each.latency_ms for each in self.sent if each.is_accepted)
         return percentile(found, percent) if found else 0.0
 
 
 class OpenLoop:
-    """Load on some frontends in turn, alternating over the topics, each message under some key.
+    """Load on several frontends and topics in turn, each message with a key.
 
-    `keys`: how many there are of each topic. As with a load balancer, a frontend that cannot be
-    connected to, or is left out, gets nothing: the message goes to the next one, and nothing of
-    it was sent before. For a guest of the host loop.
+    `keys` is their number per topic. As with a load balancer, a frontend that cannot be connected
+    to, or is left out, is skipped: the message goes to the next one, and nothing was sent before.
+    For a guest of the host loop.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class OpenLoop:
         self.phases: list[Phase] = []
 
     def begin(self, name: str) -> Phase:
-        """Begin a phase, to which messages belong from now on."""
+        """Begin a phase; messages belong to it from now on."""
         now_s = trio.current_time()
         if self.phases:
             self.phases[-1].end_s = now_s
@@ -122,16 +122,16 @@ class OpenLoop:
         return self.phases[-1]
 
     def leave_out(self, frontend: str) -> None:
-        """Send nothing there any more."""
+        """Stop sending to this frontend."""
         self._left_out.add(frontend)
 
     def take_in(self, frontend: str) -> None:
-        """Send there again."""
+        """Resume sending to this frontend."""
         self._left_out.discard(frontend)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Publish for the length of the block; then wait for the answers still under way."""
+        """Publish for the duration of the block; then wait for outstanding answers."""
         sending = trio.CancelScope()
 
         async def send(poster: Poster) -> None:
@@ -169,7 +169,7 @@ class OpenLoop:
         body = json.dumps({"number": sent.number, "padding": "x" * 100}).encode()
         lines = header_lines([_JSON, ("Partition-Key", sent.key)])
         count = len(self._names)
-        # One key always goes to one frontend, as long as that is there: the order is a node's.
+        # A key always goes to the same frontend while that is available, because order is per node.
         first = (sent.number // len(self._topics) % self._keys) % count
         sent.status = NO_CONNECTION
         for shift in range(count):

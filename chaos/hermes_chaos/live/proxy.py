@@ -1,7 +1,7 @@
-"""A TCP proxy before each broker of a cluster: it passes everything on until it is told to harm.
+"""A TCP proxy for each broker of a cluster. It forwards everything unless told to do harm.
 
-A cluster's clients follow the addresses that its brokers advertise, so a broker behind a link must
-advertise the link's address and port (`advertised.listeners`); the link is made first.
+Clients follow the addresses that brokers advertise, so a broker behind a link must advertise the
+link's address and port (`advertised.listeners`); create the link first.
 """
 
 import socket
@@ -28,7 +28,7 @@ _GONE = (trio.BrokenResourceError, trio.ClosedResourceError, OSError, NotKafka)
 
 
 class Harm(Enum):
-    """The kinds of harm done to one request."""
+    """Kinds of harm to one request."""
 
     LOSE_ANSWER = "forward it, and when its answer comes break the client's connection instead"
     DROP_ANSWER = "forward it, and keep its answer back; the connection stays open"
@@ -39,7 +39,7 @@ class Harm(Enum):
 
 @dataclass
 class Rule:
-    """Harms the next `times` requests of one API (after `skip`) that hold these bytes."""
+    """Harms the next `times` requests of one API (after `skip`) that contain these bytes."""
 
     api: int
     harm: Harm
@@ -47,12 +47,12 @@ class Rule:
     times: int = 1
     holding: bytes = b""
     struck: int = 0
-    """How many requests it has harmed."""
+    """The number of requests harmed so far."""
     has_struck: trio.Event = field(default_factory=trio.Event)
-    """Set once it has harmed one."""
+    """Set once a request was harmed."""
 
     def strikes(self, api: int, frame: bytes) -> bool:
-        """Whether this request is one of them; counts."""
+        """True if the rule applies to this request; counts it."""
         if api != self.api or self.struck >= self.times or self.holding not in frame:
             return False
         if self.skip > 0:
@@ -64,20 +64,22 @@ class Rule:
 
 
 class Lane:
-    """One direction of a link. What it passes is slowed down piece by piece, in order."""
+    """One direction of a link. Delays apply piece by piece, in order."""
 
     def __init__(self) -> None:
         self.delay_s = 0.0
-        """Each piece (a frame, or up to 64 KiB) comes so much later."""
+        """Delay of each piece (a frame, or up to 64 KiB)."""
         self.latency_s = 0.0
-        """Answers come so much later, however many are on their way: a far broker. Only answers."""
+        """Latency of answers, which does not limit throughput, as of a distant broker. Answers
+        only.
+        """
         self.bytes_per_s: float | None = None
         self._is_held = False
         self._freed = trio.Event()
 
     @property
     def is_held(self) -> bool:
-        """A black hole: nothing is passed on until it is False again, then everything is."""
+        """A black hole: while True nothing is forwarded, afterwards everything is."""
         return self._is_held
 
     @is_held.setter
@@ -88,7 +90,7 @@ class Lane:
             self._freed = trio.Event()
 
     async def passes(self, size_bytes: int) -> None:
-        """Wait for as long as a piece of this size takes."""
+        """Wait for the delay of a piece of this size."""
         if self.delay_s > 0:
             await trio.sleep(self.delay_s)
         if self.bytes_per_s is not None:
@@ -97,16 +99,18 @@ class Lane:
             await self._freed.wait()
 
     def heal(self) -> None:
-        """Pass everything at once."""
+        """Forward everything at once."""
         self.delay_s = self.latency_s = 0.0
         self.bytes_per_s = None
         self.is_held = False
 
 
 class Link:
-    """One listener and the one address behind it. `upstream` is (host, port); port 0: any free one.
+    """One listener and the address behind it. `upstream` is (host, port). Port 0 means any free
+    port.
 
-    All functions but `run` return at once and take effect at once; call them in the proxy's thread.
+    All methods except `run` return at once and take effect at once; call them in the proxy's
+    thread.
     """
 
     def __init__(
@@ -122,7 +126,7 @@ class Link:
         self.answers = Lane()
         self.rules: list[Rule] = []
         self.held = 0
-        """How many requests HOLD keeps now."""
+        """The number of requests that HOLD keeps now."""
         self._is_kafka = is_kafka
         self._host = host
         self._connections: dict[_Connection, None] = {}
@@ -138,37 +142,37 @@ class Link:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """The number of connected clients."""
         return len(self._connections)
 
     def harm(
         self, api: int, harm: Harm, *, skip: int = 0, times: int = 1, holding: bytes = b""
     ) -> Rule:
-        """Add a rule; the first that strikes a request counts."""
+        """Add a rule. The first rule that applies to a request counts."""
         assert self._is_kafka, "a link that does not read frames knows no requests"
         rule = Rule(api, harm, skip, times, holding)
         self.rules.append(rule)
         return rule
 
     def release(self) -> None:
-        """Forward what HOLD kept."""
+        """Forward the requests that HOLD kept."""
         self._released.set()
         self._released = trio.Event()
 
     def cut(self) -> None:
-        """Refuse new connections and reset those that are there."""
+        """Refuse new connections and reset existing ones."""
         if self._listener is not None:
             self._listener.socket.close()
             self._listener = None
         self.reset_connections()
 
     def reset_connections(self) -> None:
-        """Reset the connections that are there; new ones are welcome."""
+        """Reset existing connections. New ones are accepted."""
         for connection in list(self._connections):
             connection.reset()
 
     def heal(self) -> None:
-        """End all faults; what was held goes on."""
+        """End all faults. Held requests are forwarded."""
         self.rules.clear()
         self.release()
         self.requests.heal()
@@ -194,11 +198,11 @@ class Link:
             self.cut()
 
     def harm_for(self, frame: bytes, api: int) -> Harm | None:
-        """Return the harm that the rules have for this request; None for no harm."""
+        """The harm that the rules define for this request, or None."""
         return next((rule.harm for rule in self.rules if rule.strikes(api, frame)), None)
 
     async def hold(self) -> None:
-        """Keep a request."""
+        """Hold a request until released."""
         self.held += 1
         try:
             await self._released.wait()
@@ -222,7 +226,7 @@ class Link:
 
 
 class _Connection:
-    """One client's connection and the one to the broker that it is passed on by."""
+    """A client's connection and its connection to the broker."""
 
     def __init__(
         self, link: Link, client: trio.SocketStream, broker: trio.SocketStream, is_kafka: bool
@@ -237,7 +241,7 @@ class _Connection:
         self._answered = trio.Event()
 
     def reset(self) -> None:
-        """Break both sides."""
+        """Reset both sides."""
         _reset(self._client)
         _reset(self._broker)
 
@@ -250,7 +254,7 @@ class _Connection:
                 await self._pass_requests()
             except _GONE:
                 self._is_client_gone = True
-            # A broker may drop the requests of a connection that ends before it has answered.
+            # A broker may drop the unanswered requests of a connection that ends.
             with trio.move_on_after(_ANSWERS_GRACE_S):
                 while self._unanswered > 0:
                     await self._answered.wait()
@@ -270,7 +274,7 @@ class _Connection:
             await trio.sleep_forever()
 
     async def _pass_request(self, frame: bytes) -> bool:
-        """False when the client has lost its connection over this request."""
+        """Forward a request. False if the client's connection was dropped for it."""
         api, correlation = request_header(frame)
         harm = self._link.harm_for(frame, api)
         if harm is Harm.HOLD:
@@ -311,7 +315,7 @@ class _Connection:
     async def _send_late(
         self, whole: trio.CancelScope, due: trio.MemoryReceiveChannel[tuple[float, bytes]]
     ) -> None:
-        """Send what is on its way, in order, each piece when it is due; then all is over."""
+        """Send delayed pieces in order, each when it is due; then end the connection."""
         async for due_s, piece in due:
             await trio.sleep_until(due_s)
             await self._send_to_client(piece)
@@ -332,7 +336,7 @@ class _Connection:
 
 @asynccontextmanager
 async def open_links(links: Sequence[Link]) -> AsyncIterator[None]:
-    """The links run in the caller's trio for the length of the block."""
+    """Run the links in the caller's trio for the duration of the block."""
     async with trio.open_nursery() as nursery:
         for link in links:
             nursery.start_soon(link.run)
@@ -341,14 +345,14 @@ async def open_links(links: Sequence[Link]) -> AsyncIterator[None]:
 
 
 class Proxy:
-    """Links that run in a thread of their own, for callers that have no trio or block theirs."""
+    """Links that run in their own thread, for callers without trio, or that block it."""
 
     def __init__(self, links: Sequence[Link], token: trio.lowlevel.TrioToken) -> None:
         self.links = links
         self._token = token
 
     def do(self, function: Callable[[], T]) -> T:
-        """Call a function of a link in the links' thread, and return what it returns."""
+        """Call a function in the links' thread, and return its result."""
         done = threading.Event()
         results: list[T] = []
 
@@ -364,14 +368,14 @@ class Proxy:
         return results[0]
 
     def heal(self) -> None:
-        """Every link passes everything."""
+        """Let every link forward everything."""
         for link in self.links:
             self.do(link.heal)
 
 
 @contextmanager
 def proxy_in_thread(make_links: Callable[[], Sequence[Link]]) -> Iterator[Proxy]:
-    """Links in a thread of their own for the length of the block; `make_links` is called there."""
+    """Run links in their own thread for the duration of the block; `make_links` is called there."""
     started = threading.Event()
     made: list[Proxy] = []
     stopping: list[Callable[[], None]] = []
@@ -407,7 +411,7 @@ def _listen(host: str, port: int) -> trio.SocketListener:
 
 
 def _reset(stream: trio.SocketStream) -> None:
-    """Close with a reset, not with an end: what was sent and not read yet is gone."""
+    """Close with a TCP reset, so that unread data is lost."""
     if stream.socket.fileno() >= 0:
         stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         stream.socket.close()

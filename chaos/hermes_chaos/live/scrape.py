@@ -1,4 +1,4 @@
-"""A node's own counters, as Prometheus would scrape them."""
+"""A node's counters, as Prometheus would scrape them."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class Scrape:
-    """All samples of one look at a node, or of several together."""
+    """All samples of one scrape of a node, or of several together."""
 
     def __init__(self, text: str = "") -> None:
         self.samples: list[tuple[str, dict[str, str], float]] = []
@@ -23,7 +23,7 @@ class Scrape:
 
     @classmethod
     def of(cls, *urls: str) -> "Scrape":
-        """Look at the nodes that listen there; one that does not answer shows nothing."""
+        """Scrape these nodes. A node that does not answer has no samples."""
         whole = cls()
         for url in urls:
             connection = HTTPConnection(urlsplit(url).netloc, timeout=_TIMEOUT_S)
@@ -38,11 +38,11 @@ class Scrape:
         return whole
 
     def sum(self, name: str, **labels: str) -> float:
-        """The sum of all samples of that name that carry these labels."""
+        """The sum of all samples with that name and these labels."""
         return sum(self.values(name, **labels))
 
     def values(self, name: str, **labels: str) -> list[float]:
-        """All samples of that name that carry these labels."""
+        """All samples with that name and these labels."""
         return [
             value
             for each, found, value in self.samples
@@ -50,7 +50,7 @@ class Scrape:
         ]
 
     def by(self, name: str, label: str) -> dict[str, float]:
-        """The sums of that name for each value of a label; those above 0."""
+        """The sums of that name by the values of a label, if above 0."""
         sums: dict[str, float] = {}
         for each, found, value in self.samples:
             if each == name and value:
@@ -59,7 +59,7 @@ class Scrape:
 
 
 def grown(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, int]:
-    """By how much each has grown; those that have."""
+    """The increase of each value that has grown."""
     return {
         name: round(value - before.get(name, 0.0))
         for name, value in after.items()

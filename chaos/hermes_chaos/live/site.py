@@ -1,6 +1,6 @@
 """Two datacentres on this machine: a Kafka for each, and `hermes node` processes that know both.
 
-All methods block; they are called in a thread where a load runs beside.
+All methods block; call them in a thread if a load runs at the same time.
 """
 
 import contextlib
@@ -31,11 +31,11 @@ _ASK_S = 15.0
 
 
 class NodeDidNotStart(Exception):
-    """The node ended, or said nothing in time; the message is what it said."""
+    """The node ended, or did not report ready in time. The message is its output."""
 
 
 class NodeProcess:
-    """One `hermes node`, started again and again with the same name, folder and ports."""
+    """One `hermes node`, restarted with the same name, folder and ports."""
 
     def __init__(self, name: str, folder: Path, variables: Mapping[str, str]) -> None:
         self.name = name
@@ -53,27 +53,27 @@ class NodeProcess:
 
     @property
     def url(self) -> str:
-        """Where it takes messages and shows its status."""
+        """The address for publishing and status."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def management(self) -> str:
-        """Where it is administered, if it has management."""
+        """The address of its management, if it has that role."""
         return f"http://127.0.0.1:{self._management_port}"
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process."""
+        """True while its process runs."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """Its process id; it runs."""
+        """Its process id. Only while it runs."""
         assert self._process is not None, "it is begun first"
         return self._process.pid
 
     def begin(self) -> None:
-        """Start it, and do not wait."""
+        """Start it without waiting."""
         with (self._folder / f"{self.name}.log").open("a") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "hermes_actors.cli", "node", "--json"],
@@ -84,7 +84,7 @@ class NodeProcess:
             )
 
     def wait_ready(self) -> None:
-        """Wait until it says that it does its work. Raises NodeDidNotStart."""
+        """Wait until it reports ready. Raises NodeDidNotStart."""
         assert self._process is not None, "it is begun first"
         process, stdout = self._process, self._process.stdout
         assert stdout is not None
@@ -99,19 +99,19 @@ class NodeProcess:
             raise NodeDidNotStart(f"{self.name} was not ready within {_READY_S:.0f} s: {said}")
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Kill it with SIGKILL, and wait until it has ended."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """SIGTERM, and wait until it has drained."""
+        """Stop it with SIGTERM, and wait until it has drained."""
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections, and does nothing."""
+        """Pause it with SIGSTOP: its connections stay open, but it does nothing."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume it with SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
     def _end(self, how: signal.Signals) -> None:
@@ -130,8 +130,9 @@ class NodeProcess:
 class Site:
     """Both Kafkas and three nodes: `first` and `second` take messages in dc1, `other` is in dc2.
 
-    `first` and `other` administer. A proxy stands before dc1's Kafka, so that it can be slow.
-    `variables` are HERMES_… ones, for every node. As a context manager it starts and ends all.
+    `first` and `other` have management. A proxy in front of dc1's Kafka can slow it down.
+    `variables` are HERMES_… variables for every node. As a context manager it starts and ends
+    everything.
     """
 
     def __init__(self, folder: Path, variables: Mapping[str, str], *, heap_mb: int = 384) -> None:
@@ -183,16 +184,16 @@ class Site:
 
     @property
     def nodes(self) -> Sequence[NodeProcess]:
-        """All of them."""
+        """All three nodes."""
         return (self.first, self.second, self.other)
 
     @property
     def frontends(self) -> list[str]:
-        """Where dc1's publishers publish."""
+        """The addresses of dc1's frontends."""
         return [self.first.url, self.second.url]
 
     def create_topic(self, name: str, **fields: Any) -> None:
-        """Create a topic, and its group; return when both datacentres' nodes know it."""
+        """Create a topic and its group; return when both datacentres' nodes know it."""
         management = self.first.management
         ask("POST", f"{management}/groups", {"groupName": name.partition(".")[0]})
         status, said = ask("POST", f"{management}/topics", topic_body(name, **fields))
@@ -200,7 +201,7 @@ class Site:
         pause = threading.Event()
         for node in self.nodes:
             for _ in range(int(_READY_S / 0.1)):
-                # An empty message is one that a topic would take: it is not in what is counted.
+                # A topic accepts an empty message, which does not count in the load.
                 if ask("POST", f"{node.url}/topics/{name}", {})[0] in (201, 202):
                     break
                 pause.wait(0.1)
@@ -208,29 +209,29 @@ class Site:
                 raise NodeDidNotStart(f"{node.name} does not take messages for {name}")
 
     def pause_kafka(self, dc: str) -> None:
-        """SIGSTOP: it keeps its connections, and answers nothing."""
+        """Pause a broker with SIGSTOP: its connections stay open, but it answers nothing."""
         self.kafka[dc].brokers[0].pause()
 
     def resume_kafka(self, dc: str) -> None:
-        """SIGCONT."""
+        """Resume the broker with SIGCONT."""
         self.kafka[dc].brokers[0].resume()
 
     def kill_kafka(self, *dcs: str) -> None:
-        """SIGKILL."""
+        """Kill brokers with SIGKILL."""
         for dc in dcs:
             self.kafka[dc].brokers[0].kill()
 
     def start_kafka(self, *dcs: str) -> None:
-        """Start what was killed, and wait until it serves."""
+        """Start killed brokers, and wait until they serve."""
         self.at_once(*(self.kafka[dc].start for dc in dcs))
 
     def slow_kafka(self, delay_s: float) -> None:
-        """dc1's Kafka answers that much later, from now on."""
+        """Delay the answers of dc1's Kafka by this much from now on."""
         self._proxy.do(lambda: setattr(self._link.answers, "latency_s", delay_s))
 
     @staticmethod
     def at_once(*steps: Any) -> None:
-        """Do these at the same time; return when all have ended."""
+        """Run these at the same time; return when all have ended."""
         with ThreadPoolExecutor(max(len(steps), 1)) as pool:
             list(pool.map(lambda step: step(), steps))
 
@@ -255,7 +256,7 @@ class Site:
 
 
 def ask(method: str, url: str, body: Any = None) -> tuple[int, Any]:
-    """One JSON request: status, and the decoded answer (None when empty or not JSON)."""
+    """Send a JSON request. Return the status and the decoded answer (None if empty or not JSON)."""
     parts = urlsplit(url)
     connection = HTTPConnection(parts.netloc, timeout=_ASK_S)
     try:

@@ -1,1 +1,3 @@
-"""Whole clusters of the production actors in one trio run; one seed is one exact history."""
+"""Simulates whole clusters of the production actors in one trio run. Each seed is one exact
+history.
+"""

@@ -1,6 +1,6 @@
 """A run's datacentres: their logs, nodes and subscribers, as the nemesis and publishers see them.
 
-The logs, the disks and the subscribers are there from the first; the nodes live from `start` on.
+Logs, disks and subscribers exist from the beginning, nodes from `start` on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ _SPOOL_WRITER = "spool writer"
 
 
 class Cluster:
-    """The cluster of one seed; `config` is what its nodes share.
+    """The cluster of one seed. All nodes share `config`.
 
-    `log_topics`, a topic's name by its name in the logs, is filled in as soon as topics are known.
+    `log_topics` maps names in the logs to topic names; it is filled as topics become known.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Cluster:
         self._balancing = rng_of(seed, "load balancer")
 
     def start(self, nursery: trio.Nursery, failures: NothingFailsUnasked) -> None:
-        """Begin the nodes' lives; what they fail at unasked is told to `failures`."""
+        """Start the nodes. Failures that no fault explains are reported to `failures`."""
         for dc in self._dcs:
             names = [name for name in self._disks if name.startswith(f"{dc}-")]
             for name in names:
@@ -100,7 +100,7 @@ class Cluster:
                 nursery.start_soon(node.run)
 
     async def go_on_at_the_end(self) -> None:
-        """Wait to be cancelled, and let the stopped nodes go on then, or they would never end."""
+        """When cancelled, resume the paused nodes, because otherwise they would never end."""
         try:
             await trio.sleep_forever()
         finally:
@@ -109,24 +109,24 @@ class Cluster:
 
     @property
     def logs_by_dc(self) -> Mapping[str, WatchedLog]:
-        """Each DC's log."""
+        """Each datacentre's log."""
         return self._logs
 
     def end_of(self, place: Place) -> int:
-        """Up to which offset a partition may be read now: its followers have no more of it."""
+        """The offset up to which a partition can be read now: its replicated end."""
         dc, topic, partition = place
         return self._logs[dc].topics.known(topic).partitions[partition].replicated
 
     def administrations(self) -> list[Administration | None]:
-        """Each DC's administration; None while its node is down."""
+        """Each datacentre's administration; None while its node is down."""
         nodes = [self.nodes[f"{dc}-n1"] for dc in self._dcs]
         return [node.administration if node.is_serving else None for node in nodes]
 
-    # What the nemesis sees.
+    # For the nemesis.
 
     @property
     def logs(self) -> Sequence[WatchedLog]:
-        """Each DC's log."""
+        """Each datacentre's log."""
         return list(self._logs.values())
 
     @property
@@ -146,34 +146,36 @@ class Cluster:
 
     @property
     def node_names(self) -> Sequence[str]:
-        """All nodes, up or not."""
+        """All nodes, running or not."""
         return list(self.nodes)
 
     def kill(self, node: str, down_s: float, commits_after_s: float | None = None) -> bool:
-        """Kill a node; another of that name starts after `down_s`. False: it is down already.
+        """Kill a node; its next life starts after `down_s`. False if it is already down.
 
-        With `commits_after_s` its last commits reach the log once more, so much later.
+        With `commits_after_s`, its last commits reach the log a second time, that much later.
         """
         return self.nodes[node].kill(down_s, commits_after_s)
 
     def stop(self, node: str, down_s: float) -> bool:
-        """Stop a node in good order; another starts `down_s` later. False: it is down already."""
+        """Stop a node in good order; its next life starts `down_s` later. False if it is already
+        down.
+        """
         return self.nodes[node].stop(down_s)
 
     def pause(self, node: str) -> bool:
-        """Stop the node's process as SIGSTOP does. False: it is down or stopped already."""
+        """Pause the node's process as SIGSTOP does. False if it is down or already paused."""
         return self.nodes[node].pause()
 
     def go_on(self, node: str) -> None:
-        """As SIGCONT; nothing for one that is not stopped."""
+        """Resume a paused node as SIGCONT does."""
         self.nodes[node].go_on()
 
     def way(self, node: str) -> CoordinationWay:
-        """The node's way to the coordination log."""
+        """The node's connection to the coordination log."""
         return self.nodes[node].way
 
     def crash_actor(self, node: str, where: float) -> str | None:
-        """Crash one running actor of the node; its name, or None when there is none."""
+        """Crash one running actor of the node. Return its name, or None if there is none."""
         life = self.nodes[node]
         actor = life.crash_actor(where)
         if actor is not None:
@@ -209,7 +211,7 @@ class Cluster:
         return actor
 
     def spooled(self, node: str) -> int:
-        """How many messages wait in the spool of the node; 0 while it is down."""
+        """The number of messages in the node's spool; 0 while it is down."""
         return self.nodes[node].spooled
 
     def disk(self, node: str) -> SimulatedDisk:
@@ -217,7 +219,9 @@ class Cluster:
         return self._disks[node]
 
     async def set_ready(self, dc: str, is_ready: bool) -> bool:
-        """Tell all datacentres whether this one may be fallen back to. False: it failed."""
+        """Set in all datacentres whether this one may be used for fallback. False if
+        that failed.
+        """
         for administration in self.administrations():
             if administration is not None:
                 with suppress(HermesError):
@@ -230,19 +234,20 @@ class Cluster:
         self.nodes[node].clock.skew_ms = skew_ms
         self._history.tell(Skewed(node, skew_ms, trio.current_time()))
 
-    # What publishers see.
+    # For publishers.
 
     def choose(self, dc: str) -> str:
-        """The name of a node of the DC that is up; "" when none is."""
+        """The name of a running node of the datacentre. Empty string if there is none."""
         up = self._up(dc)
         return self._balancing.choice(up).name if up else ""
 
     async def publish(
         self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes, prefers: str
     ) -> tuple[str, str, Response | None]:
-        """Post to a node of the DC that is up: its name, its life, its answer if there was one.
+        """Post to a running node of the datacentre. Return its name, its life, and the answer if
+        any.
 
-        `prefers` is the node that a kept-alive connection leads to, "" for none.
+        `prefers` is the node that a kept-alive connection leads to, or an empty string.
         """
         up = self._up(dc)
         if not up:

@@ -1,8 +1,8 @@
-"""One seed is one exact history: trio's scheduler, its clock and every role's randomness follow it.
+"""Makes one seed one exact history: trio's scheduler, its clock and all randomness follow the seed.
 
-This is the one file that touches trio's private names; tests/simulation/test_determinism.py fails
-when trio changes what they mean. Order in this project never comes from `id()` or from hashes, so
-a history is the same in every process and under every PYTHONHASHSEED.
+This is the one file that uses trio's private names; tests/simulation/test_determinism.py fails if
+trio changes their meaning. Nothing in this project is ordered by `id()` or hashes, so a history is
+the same in every process and under every PYTHONHASHSEED.
 """
 
 import gc
@@ -29,16 +29,16 @@ _WAITING_MAX = 20
 
 
 class StandsStill(Exception):
-    """Nothing more can happen in a run, or not before it should long be over: it was given up.
+    """Nothing more can happen in a run, or only after its time limit, so it was given up.
 
     The text says which tasks wait, and where.
     """
 
 
 def rng_of(seed: int, role: str) -> random.Random:
-    """The generator of one role, split from the seed by a stable hash.
+    """The random generator of one role, derived from the seed by a stable hash.
 
-    Roles do not share draws: one that draws more or less shifts no other's.
+    Roles share no generator: if one draws more numbers or fewer, the others are not affected.
     """
     digest = hashlib.sha256(f"{seed}/{role}".encode()).digest()
     return random.Random(int.from_bytes(digest, "big"))  # noqa: S311 -- a simulation's dice
@@ -50,10 +50,10 @@ def run(
     seed: int,
     lasts_max_s: float = math.inf,
 ) -> T:
-    """Run a trio main in virtual time under the seeded scheduler; return what it returns.
+    """Run a trio main in virtual time under the seeded scheduler; return its result.
 
-    Time begins at 0 and jumps to the next deadline whenever every task waits. Raises StandsStill
-    when all wait and there is no deadline, or none before `lasts_max_s`.
+    Time begins at 0 and jumps to the next deadline whenever all tasks wait. Raises StandsStill if
+    all wait and there is no deadline, or none before `lasts_max_s`.
     """
     bound = _Bound(lasts_max_s)
 
@@ -70,17 +70,17 @@ def run(
 
 
 def inside(process: str) -> Context:
-    """A context: tasks that begin in it, and the tasks that those begin, are of that process."""
+    """A context whose tasks, and the tasks that they start, belong to this process."""
     context = copy_context()
     context.run(_PROCESS.set, process)
     return context
 
 
 def stop(process: str) -> None:
-    """Stop the process as SIGSTOP does: none of its tasks takes a step any more, while time goes
-    on, deadlines pass and what it waits for comes.
+    """Pause the process as SIGSTOP does: none of its tasks takes a step, while time goes on,
+    deadlines pass and awaited events happen.
 
-    It stops where its tasks give way only, never between two lines without an `await`.
+    A task pauses only at an `await`.
     """
     runner = _runner()
     if not isinstance(runner.runq, _Queue):
@@ -89,7 +89,7 @@ def stop(process: str) -> None:
 
 
 def go_on(process: str) -> None:
-    """As SIGCONT: all that its tasks have waited for is there at once."""
+    """Resume the process as SIGCONT does: everything its tasks waited for is there at once."""
     runner = _runner()
     if isinstance(runner.runq, _Queue):
         runner.runq.go_on(process)
@@ -98,7 +98,7 @@ def go_on(process: str) -> None:
 
 
 class _Bound:
-    """A run's clock, which ends the run rather than jump to nowhere, or too far."""
+    """A run's clock, which ends the run if there is no next deadline, or it is too late."""
 
     def __init__(self, lasts_max_s: float) -> None:
         self.run = trio.CancelScope()
@@ -110,13 +110,13 @@ class _Bound:
 
     def _jump_or_end(self) -> None:
         now_s, runner = self.clock.current_time(), _runner()
-        # The same as trio's public statistics say, which cost more than all else here.
+        # The value in trio's public statistics, which would be the costliest part of a run.
         left_s = runner.deadlines.next_deadline() - now_s
         if now_s + left_s <= min(self._lasts_max_s, sys.float_info.max):
             self.clock.jump(max(0.0, left_s))
             return
         self.met = self.met or f"nothing happens after {now_s:g} s; there wait {_waiting()}"
-        # Neither a stopped process nor a shield may keep the run from its end.
+        # Neither a paused process nor a shield may keep the run from ending.
         if isinstance(runner.runq, _Queue):
             runner.runq.go_on_all()
         for task in runner.tasks:
@@ -128,7 +128,7 @@ class _Bound:
 
 
 def _waiting() -> str:
-    """The tasks that wait, each with the line of its own code at which it does."""
+    """The waiting tasks, each with the line of its code where it waits."""
     runner = _runner()
     held = runner.runq.held if isinstance(runner.runq, _Queue) else ()
     found = sorted(
@@ -155,7 +155,7 @@ def _runner() -> Any:
 
 
 class _Queue(deque[Any]):
-    """The tasks that can run; those of stopped processes are held back."""
+    """The runnable tasks, except those of paused processes."""
 
     def __init__(self, tasks: Iterable[Any]) -> None:
         super().__init__(tasks)
@@ -163,16 +163,16 @@ class _Queue(deque[Any]):
 
     @property
     def is_used(self) -> bool:
-        """Some process is stopped."""
+        """True if some process is paused."""
         return bool(self._held)
 
     @property
     def held(self) -> set[Any]:
-        """The tasks that could run if their processes were not stopped."""
+        """The tasks that could run if their processes were not paused."""
         return {task for tasks in self._held.values() for task in tasks}
 
     def append(self, task: Any) -> None:
-        """The task can run, as soon as its process can."""
+        """Add a task that can run, as soon as its process can."""
         held = self._held.get(task.context.get(_PROCESS, ""))
         if held is None:
             super().append(task)
@@ -180,7 +180,7 @@ class _Queue(deque[Any]):
             held.append(task)
 
     def stop(self, process: str) -> None:
-        """Hold its tasks back from now on."""
+        """Hold the process's tasks back from now on."""
         self._held.setdefault(process, [])
         tasks = list(self)
         self.clear()
@@ -188,11 +188,11 @@ class _Queue(deque[Any]):
             self.append(task)
 
     def go_on(self, process: str) -> None:
-        """All that was held back can run."""
+        """Release the process's tasks."""
         self.extend(self._held.pop(process, ()))
 
     def go_on_all(self) -> None:
-        """No process is stopped any more."""
+        """Release the tasks of all processes."""
         for process in list(self._held):
             self.go_on(process)
 
@@ -212,8 +212,8 @@ def _seeded_scheduler(rng: random.Random) -> Iterator[None]:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    # When a cycle is collected depends on all that the process has allocated before, and a
-    # collected async generator is finalised by a task of its own.
+    # When a cycle is collected depends on everything the process has allocated before, and a
+    # collected async generator is finalised by its own task.
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""One node's name and its lives: the production node, killed, restarted, and given requests."""
+"""One node and its lives: the production node is killed, restarted, and given requests."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ _Mortal = MortalLog | SimulatedNet | Mount | WatchedSender
 
 
 class NodeLife:
-    """A node that is started again each time it ends, as an orchestrator does."""
+    """A node that is restarted each time it ends, as an orchestrator does."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class NodeLife:
         trace: Trace,
         failures: NothingFailsUnasked,
     ) -> None:
-        """The first node of a DC has management and replication beside what all have.
+        """The first node of a datacentre also has management and replication.
 
         `cluster` is the configuration that all nodes share.
         """
@@ -79,7 +79,7 @@ class NodeLife:
         self.dc = dc
         self.clock = SimulatedClock(booted_s=rng_of(seed, f"{name} boot").uniform(0, 1e6))
         self.way = CoordinationWay(rng_of(seed, f"{name} way"))
-        """To the coordination log; it outlives the node."""
+        """Connection to the coordination log; it outlives the node."""
         self._is_first = is_first
         self._cluster = cluster
         self._seed = seed
@@ -102,12 +102,12 @@ class NodeLife:
         self._process = determinism.inside("")
         self._is_stopped = False
         self._crashes: Counter[str] = Counter()
-        # How far it had read what it folds when that was told last.
+        # The positions of its folds at the last report.
         self._reached: dict[str, tuple[str, int, int]] = {}
         self._came_up = trio.Event()
 
     async def run(self) -> None:
-        """Live, die, and live again, until cancelled."""
+        """Start the node again whenever it ends, until cancelled."""
         while True:
             self._down_s = _RESTART_S
             self._scope = trio.CancelScope()
@@ -115,7 +115,8 @@ class NodeLife:
             self._leave = trio.Event()
             self._lives += 1
             self._process = determinism.inside(self.life_name)
-            # A life of its own task: what a killed one does until it notices, nobody waits for.
+            # In a separate task, so that nothing waits for what a killed life does until it
+            # notices.
             self._process.run(self._nursery.start_soon, self._life, self._scope, self._ended)
             await self._ended.wait()
             await trio.sleep(self._down_s)
@@ -132,10 +133,10 @@ class NodeLife:
 
     @property
     def spooled(self) -> int:
-        """How many messages wait in the spool of a node that serves; 0 while it is down."""
+        """The number of messages in the spool of a serving node; 0 while it is down."""
         if self._node is None:
             return 0
-        # Asked often: no more families are made than up to this one.
+        # Called often, so collect families only up to this one.
         families = (family for metrics in self._node.metrics for family in metrics.collect())
         spooled = next((each for each in families if each.name == _SPOOLED), None)
         return 0 if spooled is None else int(sum(sample.value for sample in spooled.samples))
@@ -147,30 +148,30 @@ class NodeLife:
 
     @property
     def life_name(self) -> str:
-        """The name of this life of the node, which no other has."""
+        """The name of this life of the node, unique in the run."""
         return f"{self.name}#{self._lives}"
 
     @property
     def is_serving(self) -> bool:
-        """True while a load balancer would send it requests: it sees one that is stopped."""
+        """True while a load balancer would send it requests, which a paused node does not get."""
         return self._node is not None and not self._is_stopped
 
     @property
     def administration(self) -> Administration:
-        """The node's own administration. Only while it serves."""
+        """The node's administration. Only while it serves."""
         assert self._node is not None, "the node is down"
         assert self._node.administration is not None, "the node has no management"
         return self._node.administration
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog as the node believes it. Only while it serves."""
+        """The node's view of the catalog. Only while it serves."""
         assert self._node is not None, "the node is down"
         return self._node.metadata.catalog
 
     def allowed(self, subscription: str) -> float | None:
-        """Return its part of the subscription's rate, in messages a second; None when it owns
-        nothing of it, or may not act.
+        """Its share of the subscription's rate, in messages a second. None if it owns nothing of
+        it, or its lease is closed.
         """
         node = self._node
         if node is None or node.agent is None or node.presence is None:
@@ -181,8 +182,8 @@ class NodeLife:
         return consumer.spent().allowed
 
     def folds(self) -> list[Folded]:
-        """Return its folds of its datacentre's metadata and coordination, those that have read more
-        since this was asked last; none while it does not serve.
+        """Its folds of its datacentre's metadata and coordination, as far as they have advanced
+        since the last call. Empty while it does not serve.
         """
         node = self._node
         if node is None or self._is_stopped:
@@ -229,9 +230,7 @@ class NodeLife:
         return is_news
 
     def weights(self) -> dict[str, float]:
-        """Return the cost of each subscription in its datacentre, in thousandths of a core, as
-        measured.
-        """
+        """The measured cost of each subscription in its datacentre, in thousandths of a core."""
         coordination = None if self._node is None else self._node.coordination
         if coordination is None:
             return {}
@@ -239,9 +238,9 @@ class NodeLife:
         return {name: weight_of(o.load) for name, o in subscriptions.items() if o.load is not None}
 
     def kill(self, down_s: float, commits_after_s: float | None = None) -> bool:
-        """End the node as kill -9 does; it starts again after `down_s`. False: it is down.
+        """End the node as kill -9 does; it starts again after `down_s`. False if it is down.
 
-        With `commits_after_s` its last commits reach the log once more, so much later.
+        With `commits_after_s`, its last commits reach the log a second time, that much later.
         """
         if self._node is None:
             return False
@@ -252,9 +251,9 @@ class NodeLife:
         return True
 
     def stop(self, down_s: float) -> bool:
-        """Stop the node as an orchestrator does, in good order; it starts again `down_s` later.
+        """Stop the node in good order, as an orchestrator does; it starts again `down_s` later.
 
-        False: it is down.
+        False if it is down.
         """
         if not self.is_serving:
             return False
@@ -264,7 +263,7 @@ class NodeLife:
         return True
 
     def pause(self) -> bool:
-        """Stop the node's process as SIGSTOP does. False: it is down or stopped already."""
+        """Pause the node's process as SIGSTOP does. False if it is down or already paused."""
         if not self.is_serving:
             return False
         self._is_stopped = True
@@ -272,13 +271,13 @@ class NodeLife:
         return True
 
     def go_on(self) -> None:
-        """As SIGCONT; nothing for one that is not stopped."""
+        """Resume a paused node as SIGCONT does."""
         if self._is_stopped:
             self._is_stopped = False
             determinism.go_on(self.life_name)
 
     def crash_actor(self, where: float) -> str | None:
-        """Crash one running actor; its name, or None when there is none."""
+        """Crash one running actor. Return its name, or None if there is none."""
         if self._node is None:
             return None
         actors = _running_actors(self._node)
@@ -290,13 +289,13 @@ class NodeLife:
         return name
 
     def backoff_max_s(self, producer: str) -> float:
-        """How long at most a producer is away that has just been crashed."""
+        """The longest time that a producer is away after a crash."""
         return TENANT.backoff_first_s * float(2 ** (self._crashes[producer] - 1))
 
     async def post(
         self, path: str, headers: Sequence[tuple[str, str]], body: bytes
     ) -> Response | None:
-        """Return a publisher's answer; None when the node dies first or the client gives up."""
+        """A publisher's answer; None if the node dies first or the client gives up."""
         assert self._node is not None, "the node is down"
         exchange, scope = Exchange(path, headers, body), trio.CancelScope()
         is_over = trio.Event()
@@ -312,14 +311,14 @@ class NodeLife:
     async def _answer(
         self, exchange: Exchange, edge: PublishEdge, scope: trio.CancelScope, is_over: trio.Event
     ) -> None:
-        """The node's side of a request."""
+        """Handle a request on the node's side."""
         with scope:
             await exchange.run(edge)
         self._requests.pop(exchange, None)
         is_over.set()
 
     def tell_counts(self, *, is_whole: bool) -> None:
-        """Tell the history what this life has counted so far; nothing when it does not serve."""
+        """Report this life's counters to the history; nothing while it does not serve."""
         if self._node is None:
             return
         samples = tuple(
@@ -382,7 +381,7 @@ class NodeLife:
             self._failures.failed(f"{life} left {len(self._requests)} requests without an answer")
 
     async def _hear(self, metadata: Metadata, life: str) -> None:
-        """Tell what the node hears of subscriptions: suspensions and retransmissions."""
+        """Report the suspensions and retransmissions that the node hears of."""
         suspended: set[str] = set()
         seeks: dict[str, int] = {}
         with metadata.watch() as watch:
@@ -408,7 +407,7 @@ class NodeLife:
             self._history.tell(Sought(life, name, seek.number, positions, seek.body.time_ms, at_s))
 
     def _die(self, commits_after_s: float | None = None) -> None:
-        """Cut everything that would let a dead node act, before its tasks are cancelled."""
+        """Cut everything by which a dead node could act, before its tasks are cancelled."""
         self.go_on()
         self.tell_counts(is_whole=False)
         self._node = None
@@ -437,7 +436,7 @@ class NodeLife:
 
 
 def _running_actors(node: Node) -> list[tuple[str, Callable[[], None]]]:
-    """The actors that run now and how each is crashed; supervisors first, then consumers."""
+    """The running actors and how to crash each; supervised actors first, then consumers."""
     found: list[tuple[str, Callable[[], None]]] = [
         (name, partial(supervisor.crash, name))
         for supervisor in (node.control, node.producers)

@@ -1,4 +1,4 @@
-"""One seed, one run, one verdict; a failing run says how to see it again."""
+"""Runs one seed and gives the verdict; a failing run says how to replay it."""
 
 import traceback
 from collections import Counter
@@ -16,13 +16,13 @@ from hermes_chaos.sim.world import Shape, World
 _LOADS_INTERVAL_S = 1.0
 _PARTITIONS_INTERVAL_S = 2.0
 _SNAPSHOT_INTERVAL_S = 1.5
-# Each part of a run is over in at most 90 s; what waits longer waits for ever.
+# Each part of a run takes at most 90 s; a longer wait is a deadlock.
 _LASTS_MAX_S = 1_000.0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one seed. `violations` is empty when every promise held."""
+    """The result of one seed. `violations` is empty if every promise held."""
 
     seed: int
     mutant: str | None
@@ -40,17 +40,17 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """True when every promise held."""
+        """True if every promise held."""
         return not self.violations
 
     @property
     def catches(self) -> bool:
-        """True when a promise was broken. That a checker had nothing to examine catches no bug."""
+        """True if a promise was broken. A checker that had nothing to examine does not count."""
         return any("nothing was examined" not in each for each in self.violations)
 
     @property
     def replay(self) -> str:
-        """The command that shows this very history again, every line of it."""
+        """The command that replays this history with all events."""
         mutant = f" --mutant {self.mutant}" if self.mutant else ""
         return f"hermes chaos sim --seeds {self.seed}:{self.seed} --trace{mutant}"
 
@@ -65,7 +65,7 @@ class Verdict:
         )
 
     def report(self) -> str:
-        """Return, as text, everything that helps to find the cause of a violation."""
+        """Everything that helps to find the cause of a violation, as text."""
         return "\n".join(
             [
                 self.line(),
@@ -85,8 +85,8 @@ def run_seed(
     sink: Callable[[str], None] | None = None,
     is_hunt: bool = False,
 ) -> Verdict:
-    """Run the seed's history and judge it. `sink` gets every line of its trace. `is_hunt`: one
-    violation is enough, and ends the run. Without a `shape` it has the mutant's.
+    """Run and judge the seed's history. `sink` gets every line of its trace. With `is_hunt` the run
+    ends at the first violation. Without a `shape` it has the mutant's.
 
     Raises KeyError for a mutant that is not in `MUTANTS`.
     """
@@ -124,13 +124,13 @@ def run_seed(
 
 
 def finding_seed(mutant: str, among: Iterable[int] = range(1, 41)) -> int | None:
-    """Return the first seed that finds the bug: the noted one, if it does."""
+    """The first seed that finds the bug, starting with the noted one; None if none does."""
     seeds = dict.fromkeys((MUTANTS[mutant].seed, *among))
     return next((s for s in seeds if run_seed(s, mutant=mutant, is_hunt=True).catches), None)
 
 
-# In life nodes tell their loads each ten seconds, and look for added partitions and take snapshots
-# twice a minute; a run is too short for that to move anything, or for anybody to begin with one.
+# In production, nodes report loads every ten seconds, and check for new partitions and take
+# snapshots twice a minute. A run is too short for any of that to have an effect.
 _OFTEN_MEASURED = Mutant(
     "measured often",
     "",
@@ -149,6 +149,6 @@ def _run(world: World, violations: list[str], seed: int) -> None:
             determinism.run(world.run, seed=seed, lasts_max_s=_LASTS_MAX_S)
     except determinism.StandsStill as error:
         violations.append(f"the world stands still: {error}")
-    # Whatever the production code raises that nobody expected is this seed's finding.
+    # Any unexpected exception of the production code is a finding.
     except Exception as error:  # noqa: BLE001
         violations.append("the world broke: " + "".join(traceback.format_exception(error)))

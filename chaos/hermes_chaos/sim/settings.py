@@ -1,4 +1,4 @@
-"""The configuration that a run's nodes share: the defaults, or bounds so tight that all are met."""
+"""The configuration of a run's nodes: the defaults, or bounds so tight that all are reached."""
 
 import random
 
@@ -21,7 +21,7 @@ _ROOMY_BYTES = 50_000_000
 
 
 def draw_config(rng: random.Random) -> Config:
-    """The configuration of a run, without what differs from node to node."""
+    """The configuration of a run, without what differs between nodes."""
     is_tight = rng.random() < _TIGHT_RATE
     return Config(
         frontend=_frontend(rng, is_tight),
@@ -35,7 +35,7 @@ def draw_config(rng: random.Random) -> Config:
 
 
 def spooled_topics(config: Config) -> frozenset[str]:
-    """The topics whose messages a node's disk takes whenever no log does."""
+    """The topics whose messages a node's disk accepts whenever no log does."""
     spool = config.spool
     if not spool.enabled or spool.disk_bytes_max < _ROOMY_BYTES:
         return frozenset()
@@ -60,7 +60,7 @@ def _consumers(rng: random.Random) -> ConsumersConfig:
         inflight_max=inflight_max,
         waiting_retries_max=rng.randint(1, 5),
         buffered_bytes_max=rng.choice((1, 5_000, 50_000)),
-        # Not smaller: what it holds up is looked at once for each commit interval only.
+        # Not smaller: messages held up by it are reconsidered only once per commit interval.
         unsettled_span_max=rng.randint(20, 60),
         read_batch_records_max=rng.randint(1, 5),
         read_batch_bytes_max=rng.choice((1, 10_000)),

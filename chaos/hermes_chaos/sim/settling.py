@@ -1,4 +1,4 @@
-"""Whether a world has come to rest: nothing owed, no lag, and all nodes of one mind."""
+"""Decides whether a world is settled: nothing owed, no lag, and all nodes agree."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from hermes_chaos.sim.workload.plans import ALL_SUBSCRIPTIONS, GROUP
 async def find_unsettled(
     nodes: Sequence[NodeLife], logs: Mapping[str, MemoryLog], delivered: AcknowledgedAreDelivered
 ) -> str:
-    """Return the first thing that is not as it should be at the end, "" when all is."""
+    """The first reason why the world is not settled. Empty string if it is."""
     for node in nodes:
         if not node.is_serving:
             return f"{node.name} is not up"
@@ -25,7 +25,7 @@ async def find_unsettled(
     views = {node.name: _view(node) for node in nodes}
     if len(set(views.values())) > 1:
         return f"nodes differ in their metadata: {views}"
-    # What costs most is asked for last; only logs cost more, in virtual time too.
+    # The costliest checks come last; only logs cost more, in virtual time too.
     for node in nodes:
         if spooled := node.spooled:
             return f"{spooled} messages wait in the spool of {node.name}"
@@ -43,13 +43,13 @@ async def find_unsettled(
 
 
 def are_members(nodes: Iterable[str], ledgers: Ledgers) -> bool:
-    """Whether each of these nodes takes part in its datacentre's coordination."""
+    """True if each of these nodes takes part in its datacentre's coordination."""
     members = {name for each in ledgers.of.values() for name in each.members.values()}
     return members.issuperset(nodes)
 
 
 async def open_letters(logs: Iterable[MemoryLog]) -> dict[str, set[str]]:
-    """The messages of each subscription whose dead letters are open in one of the logs."""
+    """By subscription, the messages with open dead letters in any of the logs."""
     found: dict[str, set[str]] = {}
     topic = dlq_topic(GROUP)
     for log in logs:
@@ -57,7 +57,7 @@ async def open_letters(logs: Iterable[MemoryLog]) -> dict[str, set[str]]:
             continue
         for partition, start in (await log.positions(topic, EARLIEST)).items():
             end = (await log.positions(topic, LATEST))[partition]
-            # Ids tell the letters of one subscription from each other.
+            # Ids distinguish the letters of one subscription.
             known: dict[bytes | None, OpenLetters] = {}
             for record in reversed(await _records(log, topic, partition, start, end)):
                 entry = read_entry(record)
@@ -79,7 +79,7 @@ async def _records(
 
 
 def _view(node: NodeLife) -> tuple[tuple[str, int], ...]:
-    """Return the topics and subscriptions that a node believes in: names and versions."""
+    """The topics and subscriptions that a node knows: names and versions."""
     catalog = node.catalog
     live = {
         **{name: each.stamp for name, each in catalog.topics.items()},

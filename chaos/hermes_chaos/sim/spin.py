@@ -1,4 +1,4 @@
-"""Notices when tasks go round and round while time stands still: a busy loop is a finding."""
+"""Detects busy loops: tasks that keep running while virtual time stands still."""
 
 from collections.abc import Callable
 
@@ -8,8 +8,8 @@ STEPS_MAX = 100_000
 
 
 class SpinGuard(trio.abc.Instrument):
-    """Calls `on_spin` with a task's name when `steps_max` steps were taken at one moment, before
-    twice as many were.
+    """Calls `on_spin` with a task's name if `steps_max` steps were taken at one moment, at the
+    latest after twice as many.
     """
 
     def __init__(self, on_spin: Callable[[str], None], steps_max: int = STEPS_MAX) -> None:
@@ -19,11 +19,11 @@ class SpinGuard(trio.abc.Instrument):
         self._steps = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Count the step; virtual time passes only when every task waits."""
+        """Count the step. Virtual time passes only when every task waits."""
         self._steps += 1
         if self._steps < self._steps_max:
             return
-        # The clock is looked at once in so many steps: each step of a run comes by here.
+        # Read the clock only once per so many steps, because this runs at every step.
         now_s, self._steps = trio.current_time(), 0
         if now_s == self._at_s:
             self._on_spin(task.name)

@@ -1,4 +1,4 @@
-"""A whole cluster lives one seed's history in one trio run, and its checkers watch.
+"""Runs one seed's history of a whole cluster in one trio run, watched by its checkers.
 
 A run has five parts: start, set up (topics and subscriptions, through the product's own
 administration), load under faults, heal, and settle within a bound of virtual time.
@@ -50,8 +50,8 @@ _RATED = tuple(plan.full_name for plan in SUBSCRIPTIONS)
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a run is. Times are virtual. `bursts`: after which faults, how long, how many.
-    `faults`: the kinds that are drawn from. `rest_rounds`: of the balancer, twice, in the end.
+    """The size of a run, in virtual time. `bursts`: after which faults, how long, how many.
+    `faults`: the kinds to draw from. `rest_rounds`: rounds of the balancer at the end, twice.
     """
 
     dcs: tuple[str, ...] = ("dc1", "dc2")
@@ -79,7 +79,7 @@ class Shape:
 class World:
     """The cluster of one seed, its history and its checkers. `run` it once.
 
-    `is_hunt`: it ends soon after a checker has found something.
+    With `is_hunt` it ends soon after a checker has found something.
     """
 
     def __init__(self, seed: int, shape: Shape, trace: Trace, *, is_hunt: bool = False) -> None:
@@ -110,7 +110,9 @@ class World:
         self.history.watchers += [self._count, self.checks.watch, self._watch_pushed_parts]
 
     async def run(self) -> None:
-        """Live the seed's history to its end. Raises what the production code should not."""
+        """Run the seed's history to its end. Raises any unexpected exception of the production
+        code.
+        """
         with product_log.heard(
             lambda text: self._trace.remark("log", text), self.checks.failures.failed
         ):
@@ -122,7 +124,7 @@ class World:
             def on_spin(task: str) -> None:
                 self.checks.settling.failed(f"time stands still while {task} and others spin")
                 nursery.cancel_scope.cancel()
-                # What winds down in a shield waits for time to pass, which a spin never lets it.
+                # Shielded clean-up waits for time to pass, which a busy loop prevents.
                 clock = trio.lowlevel.current_clock()
                 assert isinstance(clock, MockClock), "a simulation has virtual time"
                 clock.jump(_SHIELDS_S)
@@ -174,7 +176,7 @@ class World:
             if not set(log_topics) <= set(topics):
                 return False
             for plan in SUBSCRIPTIONS:
-                # A consumer that has committed knows where it started.
+                # A consumer that has committed knows its start.
                 if not await log.committed(plan.group, plan.topic):
                     return False
         return True
@@ -304,7 +306,7 @@ class World:
         run.cancel()
 
     async def _watch_parts(self) -> None:
-        """Now and then tell which parts of their rates owners use, and what nodes have read."""
+        """Report at intervals the rate shares that owners use, and the nodes' folds."""
         while True:
             await trio.sleep(_POLL_S)
             for dc in self._shape.dcs:
@@ -315,7 +317,7 @@ class World:
                     self.history.tell(fold)
 
     def _watch_pushed_parts(self, event: Event) -> None:
-        # What one owner takes too soon, while the others have not heard of it, is over in no time.
+        # Checked at each push, because one owner may exceed its share only for a moment.
         if isinstance(event, Attempted) and event.subscription in _RATED:
             self._tell_parts(event.node.partition("-")[0], event.subscription)
 
@@ -323,13 +325,14 @@ class World:
         nodes = [node for node in self.cluster.nodes.values() if node.dc == dc]
         found = [(node.life_name, node.allowed(subscription)) for node in nodes]
         parts = {life: part for life, part in found if part is not None}
-        # Looked at with each push, and told when it is news: each event goes to all checkers.
+        # Checked at each push but reported only if changed, because each event goes to all
+        # checkers.
         if len(parts) > 1 and self._parts.get((dc, subscription)) != parts:
             self._parts[dc, subscription] = parts
             self.history.tell(Allowed(dc, subscription, parts, trio.current_time()))
 
     async def _rest(self) -> None:
-        """Once all take part, leave them alone for some rounds of the balancer, and some more."""
+        """Once all nodes take part, leave them alone for some rounds of the balancer, twice."""
         with trio.move_on_after(self._shape.settle_max_s):
             nodes, ledgers = self.cluster.nodes, self.checks.ledgers
             while not are_members(nodes, ledgers):  # noqa: ASYNC110 -- as above
@@ -340,7 +343,7 @@ class World:
         weights = {dc: node.weights() for dc, node in firsts.items()}
         self.history.tell(Rested(trio.current_time(), weights))
         await trio.sleep(rounds_s)
-        # An owner's last look at its commits comes long after it has nothing else to do.
+        # An owner checks its commits for the last time long after it has become idle.
         with trio.move_on_after(_LAST_LOOK_S):
             while self.checks.late_commits.unmended():  # noqa: ASYNC110 -- as above
                 await trio.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""The launchers' commands, under the names that pyproject.toml gives to `hermes`."""
+"""The launchers' commands, as pyproject.toml registers them for `hermes`."""
 
 from hermes_local.compose_commands import compose
 from hermes_local.kafka_commands import kafka

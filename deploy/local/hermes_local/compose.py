@@ -1,7 +1,8 @@
-"""The services of a compose file as local processes: `Topology` starts, watches and ends them.
+"""Runs the services of a compose file as local processes; a `Topology` starts, watches and ends
+them.
 
-Kafka is run from its jars, the project's own image by this interpreter, both as they would be in
-their containers but for names, addresses and paths (`rewriting.py`). Pictures and collectors are
+Kafka runs from its jars, the project's own image with this interpreter. Both run as in their
+containers except for names, addresses and paths (`rewriting.py`). Dashboards and collectors are
 skipped.
 """
 
@@ -23,33 +24,35 @@ from hermes_local.lifecycle import Group, Plan, Service, State
 from hermes_local.rewriting import NETWORK_DEFAULT, Rewriting, addresses
 
 COMPOSE_FILE = Path(__file__).resolve().parents[2] / "compose.yaml"
-"""The topology that is shipped."""
+"""The compose file of this project."""
 SKIPPED_IMAGES = ("otel/opentelemetry-collector", "prom/prometheus", "grafana/grafana")
-"""Not run here: what looks at the topology, which works without."""
+"""Images not run here: they only observe the topology, which works without them."""
 NODE_IMAGE, KAFKA_IMAGE = "hermes-actors:", "apache/kafka:"
 NODE_CONFIG = "/etc/hermes/node.toml"
 NODE_WORDS = (sys.executable, "-m", "hermes_actors.cli", "node", "--config")
-"""The command of the project's own image, with the path of its configuration."""
+"""The command of the project's image; the path of its configuration follows."""
 HEALTHCHECK = "/opt/hermes/healthcheck.py"
 CHECKS = {
     "python": (sys.executable,),
     "/opt/kafka/bin/kafka-broker-api-versions.sh": (sys.executable, "-m", "hermes_local.probe"),
 }
-"""The programs of health checks, as they are run here."""
+"""The programs in health checks, and their local replacements."""
 CLIENT_PORTS = {"HERMES_MANAGEMENT_URL": 8090, "HERMES_PUBLISH_URL": 8080}
-"""The variables that the `hermes` command reads, each with the port of our image that it names."""
+"""The variables that the `hermes` command reads, each with the port of our image that
+it refers to.
+"""
 SERVICES = "services"
-"""The folder of the services' own folders, below the data folder."""
+"""The folder of the services' folders, in the data folder."""
 
 
 class Topology(Group):
-    """The wanted services of a compose file and what they depend on; none named: all.
+    """The named services of a compose file and their dependencies; by default all services.
 
-    Everything it writes lies below `data`: named volumes, logs, rewritten configuration, its state.
-    `variables` are put into the file (none: those of the environment). With `is_tethered`, what was
-    started dies with this process, however it ends; without, services that were started from `data`
-    before and still run stay as they are, and count as healthy. As a context manager it starts all
-    and stops all.
+    Everything it writes is below `data`: named volumes, logs, rewritten configuration, its state.
+    `variables` are substituted in the file (default: the environment). With `is_tethered`, the
+    started processes die with this process, however it ends. Without, services still running from
+    `data` are left alone, and count as healthy. As a context manager it starts and stops
+    everything.
     """
 
     asked_each_s = 0.5
@@ -82,13 +85,13 @@ class Topology(Group):
 
     @property
     def not_applied(self) -> list[str]:
-        """Keys of the file that mean nothing to a plain process, sorted."""
+        """Keys of the file that have no meaning for a plain process, sorted."""
         specs = [self.specs[name] for name in self.services]
         return [key for key in NOT_APPLIED if any(getattr(each, key) for each in specs)]
 
     def client_urls(self) -> dict[str, str]:
-        """Return the variables that the `hermes` command reads → their values: those of the first
-        service that has the port.
+        """The variables that the `hermes` command reads, with the values for the first service that
+        has the port.
         """
         return {
             variable: each.url(port)
@@ -98,10 +101,8 @@ class Topology(Group):
         }
 
     def _running(self) -> dict[str, Plan]:
-        """Return what runs from this data. Raises LaunchFailed if it was started from something
-        else.
-
-        Its addresses and names would not be those of this topology.
+        """The services running from this data folder. Raises LaunchFailed if they were started with
+        another file or network, because then their addresses and names differ from this topology's.
         """
         saved = read_state(self.folder)
         services = saved.services(self.folder / SERVICES)
@@ -169,7 +170,7 @@ class Topology(Group):
         )
 
     def write(self, service: Service) -> None:
-        """Write down what a service reads at its start, and make what it writes to."""
+        """Write the files that a service reads at its start, and create its folders."""
         spec, plan = self.specs[service.name], service.plan
         rewriting = self._rewriting(service.name, spec)
         for source, target in spec.mounts:
@@ -195,14 +196,14 @@ class Topology(Group):
 
 
 def read_state(data: Path) -> State:
-    """Return what was started below a data folder. Raises LaunchFailed when that is damaged."""
+    """The services started below a data folder. Raises LaunchFailed if the state is damaged."""
     return State.read(data, f"hermes compose down --data {shlex.quote(str(data))}")
 
 
 def kafka_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """A broker's settings, which the image apache/kafka takes from variables.
 
-    KAFKA_SOME_NAME stands for some.name; two underscores for one, three for a dash.
+    KAFKA_SOME_NAME means some.name; two underscores stand for one, three for a dash.
     """
     marks = {1: ".", 2: "_", 3: "-"}
     return {

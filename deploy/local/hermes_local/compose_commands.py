@@ -1,4 +1,4 @@
-"""`hermes compose …`: the services of a compose file on this machine, without Docker."""
+"""`hermes compose …`: runs the services of a compose file on this machine, without Docker."""
 
 import json
 import sys
@@ -50,12 +50,12 @@ def up(
     ] = START_TIMEOUT_S,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Start services, each after what it depends on, and return when all are healthy.
+    """Start services, each after its dependencies, and return when all are healthy.
 
-    Those that run already stay as they are, so this also starts again what has ended. They go on
-    running; `hermes compose down` ends them.
+    Running services are left alone, so this also restarts those that have ended. They keep running
+    until `hermes compose down`.
     """
-    # Progress is no result: for programs there is one line of JSON, at the end.
+    # Progress is not a result: programs get one line of JSON at the end.
     say = partial(print, file=sys.stderr if output is Output.JSON else sys.stdout, flush=True)
     with locked(lock_of(data)):
         before = read_state(data)
@@ -108,7 +108,7 @@ def down(
         bool, typer.Option("--volumes", "-v", help="Remove what the services stored, too.")
     ] = False,
 ) -> None:
-    """Drain and end everything that `hermes compose up` started; stored data stays."""
+    """Drain and end everything that `hermes compose up` started; stored data is kept."""
     with locked(lock_of(data)):
         services, _ = found(data, f"{SERVICES}/*", read_state)
         killed = stop_all(services)
@@ -124,7 +124,7 @@ def down(
 
 @compose.command(cls=PlainCommand, epilog=examples("hermes compose status -o json"))
 def status(data: DataOption = DATA_DEFAULT, output: OutputOption = Output.TABLE) -> None:
-    """Show each service: its address, process and health. Exit code 1 when one is not well."""
+    """Show each service's address, process and health. Exit code 1 if one is not healthy."""
     rows = [_row(each) for each in _services(data).values()]
     if output is Output.JSON:
         print(json.dumps(rows))
@@ -149,7 +149,7 @@ def logs(
         int, typer.Option(min=0, metavar="N", help="Begin with the last N lines of each.")
     ] = 100,
 ) -> None:
-    """Print what services wrote to stdout and stderr, each line with its service's name."""
+    """Print services' stdout and stderr, each line with its service's name."""
     services = _services(data)
     for name in names or ():
         if name not in services:

@@ -1,4 +1,4 @@
-"""Reads what deploy/compose.yaml uses of Compose; anything else is an error that names it."""
+"""Reads the part of the Compose format that deploy/compose.yaml uses; other keys are errors."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -22,17 +22,17 @@ Mount = Annotated[str, Meta(pattern=r"^[^:]+:/[^:]*[^:/](:ro)?$")]
 
 
 class Dependency(Struct, forbid_unknown_fields=True):
-    """How far another service has to be before this one is started."""
+    """What state another service must have before this one is started."""
 
     condition: Literal["service_healthy"]
 
 
 class Healthcheck(Struct, forbid_unknown_fields=True):
-    """A command that exits with 0 when its service is healthy; `test` begins with CMD."""
+    """A command that exits with 0 if its service is healthy; `test` begins with CMD."""
 
     test: Test
     timeout: Duration = "30s"
-    # Compose's own pace; here a service is asked once a second while it starts.
+    # Compose's interval; here a service is checked once a second while it starts.
     interval: Duration = ""
     retries: int = 0
     start_period: Duration = ""
@@ -40,7 +40,9 @@ class Healthcheck(Struct, forbid_unknown_fields=True):
 
 
 class ServiceSpec(Struct, forbid_unknown_fields=True):
-    """A service of the file; keys of NOT_APPLIED are known, and mean nothing to a plain process."""
+    """A service of the file. Keys in NOT_APPLIED are accepted, but have no meaning for a plain
+    process.
+    """
 
     image: str
     environment: dict[str, str] = {}
@@ -63,7 +65,9 @@ class ServiceSpec(Struct, forbid_unknown_fields=True):
 
     @property
     def mounts(self) -> list[tuple[str, str]]:
-        """(what is mounted, where) of each of the volumes; a name, or a path with . or / first."""
+        """(source, target) of each volume. The source is a name, or a path that begins
+        with . or /.
+        """
         return [(each.split(":")[0], each.split(":")[1]) for each in self.volumes]
 
 
@@ -79,8 +83,8 @@ class _Tree(Struct, forbid_unknown_fields=True):
 
 
 def read(path: Path, variables: Mapping[str, str]) -> dict[str, ServiceSpec]:
-    """The file's services, in its order, with variables put in. Raises LaunchFailed."""
-    # Imported here: the command's help should not need it.
+    """The file's services, in order, with variables substituted. Raises LaunchFailed."""
+    # Imported here, because the command's help does not need it.
     import yaml
 
     try:
@@ -100,9 +104,9 @@ def read(path: Path, variables: Mapping[str, str]) -> dict[str, ServiceSpec]:
 
 
 def parse(tree: Any, variables: Mapping[str, str]) -> dict[str, ServiceSpec]:
-    """The same of the file's tree, anchors and merge keys resolved. Raises LaunchFailed."""
+    """As `read`, from the parsed file with anchors and merge keys resolved. Raises LaunchFailed."""
     if isinstance(tree, dict):
-        # Extension fields were used up by the anchors in them.
+        # Extension fields are only used by anchors, which are resolved.
         tree = {key: value for key, value in tree.items() if not str(key).startswith("x-")}
     top = _converted(tree, _Tree, "compose file")
     services = {
@@ -120,7 +124,7 @@ def parse(tree: Any, variables: Mapping[str, str]) -> dict[str, ServiceSpec]:
 
 
 def in_order(services: Mapping[str, ServiceSpec], wanted: Iterable[str]) -> list[str]:
-    """The wanted and all they depend on, each after what it depends on. Raises LaunchFailed."""
+    """The wanted services and all their dependencies, each after its own. Raises LaunchFailed."""
     needs: dict[str, Collection[str]] = {}
     left = [*wanted]
     for name in left:
@@ -146,7 +150,7 @@ def _converted(tree: Any, kind: type[_Kind], place: str) -> _Kind:
 
 
 def _filled(value: Any, variables: Mapping[str, str]) -> Any:
-    """The same with ${NAME:-default} put in, the only form known. Raises LaunchFailed."""
+    """Substitute ${NAME:-default}, the only form supported. Raises LaunchFailed."""
     if isinstance(value, str):
         return _VARIABLE.sub(lambda found: _value(found, variables), value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Files that a launcher leaves on the disk: private ones, locks, and what a failed start made."""
+"""Files of the launchers: private files, locks, and cleaning up after a failed start."""
 
 import contextlib
 import fcntl
@@ -13,7 +13,7 @@ from hermes_local.failures import LaunchFailed
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the file's lock: one process at a time, and given back by the kernel at its end.
+    """Hold the file's lock: one process at a time, released by the kernel when the process ends.
 
     The file stays.
     """
@@ -23,13 +23,13 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def lock_of(folder: Path) -> Path:
-    """A folder's lock file, which lies elsewhere, so that the folder may come and go."""
+    """A folder's lock file. It is outside the folder, so that the folder may be deleted."""
     key = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
     return Path(tempfile.gettempdir(), f"hermes-{os.getuid()}-{key}.lock")
 
 
 def make_folder(folder: Path) -> None:
-    """Make it with all above it. Raises LaunchFailed."""
+    """Create a folder with its parents. Raises LaunchFailed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -39,7 +39,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write it whole or not at all, readable by its owner only: it may hold a password.
+    """Write a file atomically, readable by its owner only, because it may contain a password.
 
     Raises LaunchFailed.
     """
@@ -55,14 +55,14 @@ def write_private(path: Path, text: str) -> None:
 
 
 def remove_empty(folders: list[Path]) -> None:
-    """Remove those of them, given the innermost first, that hold nothing."""
+    """Remove those of the folders, innermost first, that are empty."""
     for each in folders:
         with contextlib.suppress(OSError):
             each.rmdir()
 
 
 def remove(path: Path, unless_in: str = "") -> None:
-    """Remove a file, or a folder with all that it holds, but no file that this text names."""
+    """Remove a file, or a folder with its content, except files named in this text."""
     if path.is_dir() and not path.is_symlink():
         for each in list(path.iterdir()):
             remove(each, unless_in)

@@ -1,4 +1,4 @@
-"""Sets of jars, fetched by Maven once into a cache folder that the pom's hash names."""
+"""Sets of jars, fetched once by Maven into a cache folder named by the pom's hash."""
 
 import hashlib
 import os
@@ -18,11 +18,11 @@ FETCH_TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class JarSet:
-    """The jars that one pom lists, fetched when they are first asked for.
+    """The jars that one pom lists, fetched when first needed.
 
-    `owner` is whose jars they are, for people; `cache` names their folder among those of other
-    sets; the environment's `variable` may name a folder that has them, and then Maven is not
-    asked. `place` is the pom's folder in a checkout, which keeps its jars to itself.
+    `owner` is whose jars they are, for messages. `cache` names their folder in the cache. The
+    environment `variable` may name a folder that has them; then Maven is not used. `place` is the
+    pom's folder in a checkout, which has its own cache.
     """
 
     owner: str
@@ -32,11 +32,11 @@ class JarSet:
     place: str
 
     def classpath(self, environment: Mapping[str, str] = os.environ) -> str:
-        """All of them, joined for `java -cp`. Raises LaunchFailed when they cannot be had."""
+        """All jars, joined for `java -cp`. Raises LaunchFailed if they cannot be fetched."""
         return os.pathsep.join(map(str, _jars_in(self.folder(environment))))
 
     def folder(self, environment: Mapping[str, str] = os.environ) -> Path:
-        """The folder that holds them, filled if need be. Raises LaunchFailed."""
+        """The folder with the jars, fetched if necessary. Raises LaunchFailed."""
         given = environment.get(self.variable)
         if given:
             folder = Path(given).expanduser().resolve()
@@ -47,7 +47,7 @@ class JarSet:
                 )
             return folder
         folder = self.cache_folder(environment)
-        # It gets its name when it is complete, so its being there is enough.
+        # It is renamed only when complete, so if it exists it is complete.
         if folder.is_dir():
             return folder
         try:
@@ -77,7 +77,7 @@ class JarSet:
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
             partial = Path(temporary) / "jars"
             partial.mkdir()
-            # No proxies' or mirrors' names here: Maven's own settings know them.
+            # Proxies and mirrors are configured in Maven's own settings.
             command = [
                 maven_command(self.owner, self.variable, environment),
                 "--batch-mode",
@@ -112,7 +112,7 @@ def _jars_in(folder: Path) -> list[Path]:
 
 
 def _failure_of(command: list[str], environment: Mapping[str, str]) -> str:
-    """The first error of a command that says nothing else; "" if it ended well."""
+    """The first error of a command. Empty string if it succeeded."""
     try:
         answer = subprocess.run(
             command,
@@ -127,7 +127,7 @@ def _failure_of(command: list[str], environment: Mapping[str, str]) -> str:
         return f"it did not end within {FETCH_TIMEOUT_S} s"
     if answer.returncode == 0:
         return ""
-    # Its own errors come first: on stderr Java warns, of itself.
+    # Maven's errors first: on stderr Java prints warnings of its own.
     said = (answer.stdout + answer.stderr).replace("[ERROR]", "").splitlines()
     first = next(filter(None, map(str.strip, said)), "it said nothing")
     return f"exit code {answer.returncode}, {first[:300].rstrip('.')}"

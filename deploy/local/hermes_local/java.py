@@ -1,4 +1,4 @@
-"""Java and Maven as this machine has them, or one sentence that says what is missing."""
+"""Finds Java and Maven on this machine, or says what is missing."""
 
 import functools
 import os
@@ -14,9 +14,9 @@ _INSTALL = "install a JDK 17 or newer (Debian: apt-get install openjdk-17-jdk-he
 
 
 def java_command(environment: Mapping[str, str] = os.environ, owner: str = "Kafka") -> str:
-    """The path of a `java` that is new enough: that of JAVA_HOME, else the first on the PATH.
+    """The path of a recent enough `java`: in JAVA_HOME, else the first on the PATH.
 
-    `owner` is what needs it, for people. Raises LaunchFailed when there is none.
+    `owner` is what needs it, for the message. Raises LaunchFailed if there is none.
     """
     home = environment.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH", ""))
@@ -36,8 +36,8 @@ def java_command(environment: Mapping[str, str] = os.environ, owner: str = "Kafk
 
 
 def maven_command(owner: str, variable: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The path of `mvn`, which is to fetch the owner's jars. Raises LaunchFailed when there is
-    none, and says that the variable may name a folder that has them.
+    """The path of `mvn`, to fetch the owner's jars. Raises LaunchFailed if there is none; the
+    message mentions the variable that may name a folder with the jars.
     """
     found = shutil.which("mvn", path=environment.get("PATH", ""))
     if found is None:
@@ -49,7 +49,7 @@ def maven_command(owner: str, variable: str, environment: Mapping[str, str] = os
 
 
 def feature_version(text: str) -> int | None:
-    """The feature release (8, 17, 21) in what `java -version` prints; None if it has none."""
+    """The feature release (8, 17, 21) in the output of `java -version`; None if there is none."""
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match.group(1)) if match else None
 

@@ -20,14 +20,14 @@ from hermes_local.probe import live_brokers
 from hermes_local.processes import Tether
 
 FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Less compiling and fewer threads: for tests, which start many brokers for little work."""
+"""Less compilation and fewer threads, for tests that start many brokers for little work."""
 FULL_SPEED = ("-XX:+UseG1GC",)
-"""As Kafka's own scripts choose: for measurements, and for a broker that stays."""
+"""As Kafka's own scripts choose, for measurements and long-running brokers."""
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 class Broker(Service):
-    """One combined broker and controller, of a cluster of so many `brokers`."""
+    """A combined broker and controller in a cluster with this number of `brokers`."""
 
     def __init__(
         self, plan: Plan, folder: Path, tether: Tether | None, node_id: int, brokers: int
@@ -43,8 +43,8 @@ class Broker(Service):
         return f"{self.host}:{self.port}"
 
     def health(self) -> str:
-        """Empty when it answers, and knows all of its cluster to be alive: topics can be created
-        then.
+        """Empty if it answers and knows all brokers of its cluster, so that topics can
+        be created.
         """
         alive = live_brokers(self.host, self._internal_port)
         if alive is None:
@@ -53,15 +53,14 @@ class Broker(Service):
 
 
 class Cluster(Group):
-    """Brokers that are each other's controllers; their data stays in `folder`.
+    """Brokers that are also the controllers. Their data is in `folder`.
 
-    `brokers` and `ports` (one for each) are those of last time if they are not given, else 1 and
-    free ones. `settings` are Kafka's, over those of `settings.defaults`. `advertised` are the
-    addresses (host:port, one for each broker) that clients are told, for brokers behind a proxy.
-    `client_protocol` is that of the listener CLIENTS, whose keys and log-ins `settings` hold;
-    `scram_users` are added, as StorageTool takes them, when the folder is made.
-    With `is_tethered` (the default) the brokers die with this process, however it ends. As a
-    context manager it starts and stops.
+    `brokers` and `ports` (one per broker) default to those of the last run, else to 1 and free
+    ports. `settings` override `settings.defaults`. `advertised` are the addresses (host:port, one
+    per broker) that clients are told, for brokers behind a proxy. `client_protocol` is that of the
+    listener CLIENTS, whose keys and log-ins are in `settings`; `scram_users` are added, in
+    StorageTool's format, when the folder is created. With `is_tethered` (the default) the brokers
+    die with this process, however it ends. As a context manager it starts and stops the cluster.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class Cluster(Group):
 
     @property
     def bootstrap_servers(self) -> list[str]:
-        """host:port of each broker, as clients reach them."""
+        """host:port of each broker for clients."""
         return self._advertised or [broker.address for broker in self.brokers]
 
     def _write(self, starting: Sequence[Service]) -> None:
@@ -115,13 +114,13 @@ class Cluster(Group):
 
 
 def down_command(folder: Path) -> str:
-    """The command that ends the cluster of a folder, and with --delete-data forgets it."""
+    """The command that ends the cluster of a folder, and with --delete-data deletes it."""
     name, data = shlex.quote(folder.name), shlex.quote(str(folder.parent))
     return f"hermes kafka down --name {name} --data {data}"
 
 
 def read_state(folder: Path) -> State:
-    """Return the cluster that was started in a folder. Raises LaunchFailed when it is damaged."""
+    """The cluster that was started in a folder. Raises LaunchFailed if the state is damaged."""
     return State.read(folder, f"{down_command(folder)} --delete-data")
 
 
@@ -132,11 +131,13 @@ def kafka_words(
     jvm_options: Sequence[str],
     scram_users: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Write down a broker's settings; give what formats its data, if need be, and becomes it."""
+    """Write a broker's settings. Return the command that formats its data if necessary
+    and runs it.
+    """
     properties = folder / "server.properties"
     write_private(properties, written.rendered(settings))
     java = (
-        # Better gone, and seen to be, than half dead.
+        # A broker that exits is better than one that is half dead.
         *(java_command(), "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData"),
         *(f"-Dlog4j2.configurationFile={_LOGGING}", f"-Dhermes.folder={folder}"),
         *("-cp", jars.KAFKA.classpath()),
@@ -153,17 +154,18 @@ def kafka_words(
 
 
 def _cluster_id(folder: Path) -> str:
-    """Return the id of a folder's cluster in the form that Kafka takes: 16 bytes in base64.
+    """The id of a folder's cluster in Kafka's format: 16 bytes in base64.
 
-    It matters at the first start of each broker only, which keeps it with its data.
+    It matters only at the first start of each broker, which stores it with its data.
     """
     name = uuid.uuid5(uuid.NAMESPACE_URL, folder.as_uri())
-    # Kafka refuses ids that begin like an option.
+    # Kafka rejects ids that look like an option.
     return base64.urlsafe_b64encode(name.bytes).decode().rstrip("=").replace("-", "_")
 
 
 def _plans(folder: Path, brokers: int | None, ports: Sequence[int]) -> list[Plan]:
-    """Return the brokers with their ports: as told, else as last time, else one with free ones.
+    """The brokers with their ports: as given, else as in the last run, else one broker with free
+    ports.
 
     Raises LaunchFailed.
     """
@@ -176,7 +178,7 @@ def _plans(folder: Path, brokers: int | None, ports: Sequence[int]) -> list[Plan
         )
     if len(ports) not in (0, count):
         raise LaunchFailed(f"ports: {len(ports)} for {count} brokers; give one for each")
-    # Those of all brokers' first listeners, then of all second ones, and so on.
+    # The ports of all brokers' first listeners, then of all second ones, and so on.
     before = [each.ports[at] for at in range(len(written.LISTENERS)) for each in known.values()]
     all_ports = [*ports, *(before or free_ports(3 * count))[len(ports) :]]
     return [

@@ -1,4 +1,4 @@
-"""`hermes kafka …`: named Kafka clusters of this machine, started, looked at and ended."""
+"""`hermes kafka …`: starts, shows and ends named Kafka clusters on this machine."""
 
 import contextlib
 import json
@@ -39,7 +39,7 @@ def up(
     brokers: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=9, help="As it was, else 1.")
     ] = None,
-    # The last of nine brokers has a port, too.
+    # The last of nine brokers needs a port, too.
     port: Annotated[
         int | None,
         typer.Option(metavar="PORT", min=1, max=65_527, help="The first's; as it was, else 9092."),
@@ -57,9 +57,9 @@ def up(
         bool, typer.Option("--json", help="When ready, print one JSON line.")
     ] = False,
 ) -> None:
-    """Start a cluster, or go on with its data, and return when it is ready.
+    """Start a cluster, or restart it with its data, and return when it is ready.
 
-    It goes on running; `hermes kafka down` ends it.
+    It keeps running until `hermes kafka down`.
     """
     folder = _folder(data, name)
     settings = dict(_setting(each) for each in changes or [])
@@ -104,7 +104,7 @@ def down(
         bool, typer.Option("--delete-data", help="Delete all its messages, too.")
     ] = False,
 ) -> None:
-    """End a cluster; its data stays for the next `hermes kafka up`."""
+    """End a cluster; its data is kept for the next `hermes kafka up`."""
     folder = _folder(data, name)
     with locked(lock_of(folder)):
         brokers, damage = _found(folder)
@@ -116,7 +116,7 @@ def down(
         was_running = _is_running(brokers)
         stop_all(brokers)
         if deletes_data:
-            # What `up` has made, and nothing that someone else has put there.
+            # Only what `up` has created, and no other files.
             for path in (*(each.folder for each in brokers.values()), folder / STATE_FILE):
                 remove(path)
             remove_empty([folder])
@@ -129,9 +129,9 @@ def down(
 
 @kafka.command(cls=PlainCommand, epilog=examples("hermes kafka status -o json"))
 def status(data: DataOption = None, output: OutputOption = Output.TABLE) -> None:
-    """Show each cluster's brokers: whether they run, where, their memory and data on disk.
+    """Show each cluster's brokers: whether and where they run, their memory and disk usage.
 
-    Exit code 1 when what is known of one is damaged.
+    Exit code 1 if a cluster's state is damaged.
     """
     base = _base(data)
     folders = sorted(base.iterdir()) if base.is_dir() else []
@@ -220,7 +220,7 @@ def _report_of(broker: Service, damage: str) -> dict[str, Any]:
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Return the bytes that the files take: Kafka reserves much more than it has written."""
+    """The bytes used on disk; Kafka reserves much more than it has written."""
     total = 0
     for path in folder.rglob("*"):
         # Kafka deletes old files at any time.
@@ -230,9 +230,9 @@ def _disk_bytes(folder: Path) -> int:
 
 
 def _use(name: str, servers: str) -> str:
-    """How a node is told of it; the cluster's name is taken for that of the datacentre.
+    """The command to run a node on the cluster, with the cluster's name as datacentre.
 
-    Only as far as a variable can say it: without capitals and hyphens.
+    As far as a variable's name allows: without capitals and hyphens.
     """
     name = name.lower().replace("-", "_")
     variable = f"HERMES_KAFKA_CLUSTERS_{name.upper()}_BOOTSTRAP_SERVERS"

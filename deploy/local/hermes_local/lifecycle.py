@@ -1,4 +1,4 @@
-"""Starts, ends and pauses the processes of a topology or a cluster, and asks for their health."""
+"""Starts, ends and pauses the processes of a topology or a cluster, and checks their health."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ _LAST_LINES = 200
 _KILLED_WITHIN_S = 30.0
 _PAUSED_WITHIN_S = 20.0
 _POLL_S = 0.05
-# What a process needs of this shell; the rest is not in a container either.
+# The variables that processes inherit; a container has no others either.
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "JAVA_HOME", "PYTHONPATH", "VIRTUAL_ENV")
 _THREAD = 'Exception in thread "main" '
 _REASON = re.compile(r"^(?:hermes: |Caused by: |\[?[\w.$]*(?:Exception|Error): )")
@@ -33,9 +33,9 @@ Port = Annotated[int, msgspec.Meta(gt=0, lt=65_536)]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How a service is run. `ports` are bound at `host`; `check` exits with 0 when it is healthy.
+    """How to run a service. It binds `ports` at `host`; `check` exits with 0 if it is healthy.
 
-    `published`: what Compose would publish → where it is found here.
+    `published`: the address that Compose would publish → the local one.
     """
 
     name: str
@@ -51,9 +51,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Service:
-    """A process that may have been started by another shell: its id lies in `folder`.
+    """A process, possibly started by another shell: its id is in `folder`.
 
-    Not safe for use by two threads at once.
+    Not thread-safe.
     """
 
     def __init__(self, plan: Plan, folder: Path, tether: Tether | None = None) -> None:
@@ -69,7 +69,7 @@ class Service:
 
     @property
     def process(self) -> ProcessId | None:
-        """The process while it runs (or is paused); None when it does not."""
+        """The process while it runs or is paused; None otherwise."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             pid, began = self._pid_file.read_text().split()
             known = ProcessId(int(pid), int(began))
@@ -78,17 +78,17 @@ class Service:
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs; None when it does not."""
+        """The process id while it runs; None otherwise."""
         return None if (process := self.process) is None else process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it runs; a paused one does."""
+        """True if it runs or is paused."""
         return self.process is not None
 
     @property
     def exit_code(self) -> int | None:
-        """How the process that was started here ended; None before that."""
+        """The exit code of a process started here; None before it ends."""
         return None if self._child is None else self._child.poll()
 
     def url(self, port: int) -> str:
@@ -96,7 +96,7 @@ class Service:
         return f"http://{self.host}:{port}"
 
     def start(self) -> None:
-        """Start it as its plan says, or leave the one that runs; returns at once."""
+        """Start it by its plan, unless it runs already. Returns at once."""
         if self.is_running:
             return
         make_folder(self.folder)
@@ -109,7 +109,8 @@ class Service:
                 stderr=log,
                 cwd=self.folder,
                 env=_environment_of(self.plan.environment),
-                # So that Ctrl-C in the terminal reaches the launcher, which asks each to drain.
+                # So that Ctrl-C in the terminal reaches only the launcher, which drains each
+                # service.
                 start_new_session=True,
             )
         process = ProcessId.of(self._child.pid)
@@ -118,7 +119,7 @@ class Service:
         self._pid_file.write_text(f"{process.pid} {process.began}\n")
 
     def refuse_taken_ports(self) -> None:
-        """Raises LaunchFailed when something else listens where it is to."""
+        """Raise LaunchFailed if another process listens on its ports."""
         for port in self.plan.ports:
             if not is_free(port, self.host):
                 raise LaunchFailed(
@@ -127,7 +128,7 @@ class Service:
                 )
 
     def health(self) -> str:
-        """Return what is wrong with it; "" when it is healthy, or has no health check."""
+        """What is wrong with it. Empty string if it is healthy, or has no health check."""
         if not self.is_running:
             return "it does not run"
         if not self.plan.check:
@@ -150,14 +151,14 @@ class Service:
         return said or f"its health check exited with {done.returncode}"
 
     def wait_healthy(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Raises LaunchFailed when it ends before, or when the time is over."""
+        """Wait until it is healthy. Raises LaunchFailed if it ends, or after the time-out."""
         deadline_s = time.monotonic() + timeout_s
         while not self.has_started(deadline_s, timeout_s):
             time.sleep(_POLL_S)
 
     def has_started(self, deadline_s: float, timeout_s: float) -> bool:
-        """True when it is healthy. Raises LaunchFailed when it has ended, and for one that is not
-        at `deadline_s`, the end of the `timeout_s` that it had.
+        """True if it is healthy. Raises LaunchFailed if it has ended, or is not healthy at
+        `deadline_s`, `timeout_s` after its start.
         """
         fault = self.health()
         if fault and not self.is_running:
@@ -170,9 +171,9 @@ class Service:
         return not fault
 
     def last_words(self) -> str:
-        """The last exception that its logs tell of, else the last line, and where that is."""
+        """The last exception in its logs, else the last line, and where it is."""
         lines: list[tuple[str, Path]] = []
-        # Kafka writes a log of its own; what it says there is older than its end.
+        # Kafka writes its own log, which is older than its last words on stderr.
         for path, began in ((self.folder / "broker.log", 0), (self.log_path, self._log_began)):
             with contextlib.suppress(OSError):
                 said = path.read_bytes()[began:].decode(errors="replace").strip().splitlines()
@@ -182,37 +183,41 @@ class Service:
         return f"{line.strip().rstrip('.')}; see {path}"
 
     def stop(self) -> bool:
-        """Ask it to end; True when it did so within its grace period, else it is killed."""
+        """Ask it to end. True if it did within its grace period; otherwise it is killed."""
         self.begin_stop()
         return self.finish_stop()
 
     def begin_stop(self) -> None:
-        """Ask it to end, once: a node takes a second signal for impatience."""
+        """Ask it to end, once: a node treats a second signal as a demand to stop at once."""
         self._send(signal.SIGTERM)
-        # A paused one takes no signal but SIGKILL until it goes on.
+        # A paused process gets no signal except SIGKILL until it is resumed.
         self._send(signal.SIGCONT)
 
     def finish_stop(self) -> bool:
-        """Wait for the end that `begin_stop` asked for; kill it then. True when it ended itself."""
+        """Wait for the end that `begin_stop` asked for, then kill. True if it ended by itself."""
         process = self.process
         in_time = process is None or process.wait_ended(self.plan.stop_grace_s)
         self.kill()
         return in_time
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone. Raises LaunchFailed if it does not go."""
+        """Kill it with SIGKILL and wait until it has ended. Raises LaunchFailed if it
+        does not end.
+        """
         process = self.process
         self._send(signal.SIGKILL)
         if process is not None and not process.wait_ended(_KILLED_WITHIN_S):
             raise LaunchFailed(f"{self.name}: process {process.pid} does not end")
         if self._child is not None:
-            # It has no file yet when its start was interrupted.
+            # If its start was interrupted, it has no file yet.
             self._child.kill()
             self._child.wait(_KILLED_WITHIN_S)
         self._pid_file.unlink(missing_ok=True)
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps its connections and does nothing. Raises LaunchFailed."""
+        """Pause it with SIGSTOP: its connections stay open, but it does nothing. Raises
+        LaunchFailed.
+        """
         self._send(signal.SIGSTOP)
         process, deadline_s = self.process, time.monotonic() + _PAUSED_WITHIN_S
         while process is not None and process.is_running and not process.is_paused:
@@ -221,18 +226,18 @@ class Service:
             time.sleep(_POLL_S / 10)
 
     def resume(self) -> None:
-        """SIGCONT: it goes on."""
+        """Resume it with SIGCONT."""
         self._send(signal.SIGCONT)
 
     def _send(self, signal_number: int) -> None:
-        """To it and to what it has started: a broker's data may be being formatted."""
+        """Signal the process group, because a broker may be formatting its data in a child."""
         if (process := self.process) is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal_number)
 
 
 class State(msgspec.Struct, frozen=True):
-    """All that was started below a folder; for a topology, from what file and network, too."""
+    """All services started below a folder; for a topology, also its file and network."""
 
     plans: dict[str, Plan]
     file: str = ""
@@ -240,9 +245,9 @@ class State(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, folder: Path, down: str) -> "State":
-        """Return the state as it was written last, empty if it never was.
+        """The last written state, empty if there is none.
 
-        Raises LaunchFailed when it is damaged, with the command `down` as the way out.
+        Raises LaunchFailed if it is damaged, with the command `down` as the remedy.
         """
         path = folder / STATE_FILE
         try:
@@ -256,23 +261,23 @@ class State(msgspec.Struct, frozen=True):
             ) from error
 
     def write(self, folder: Path) -> None:
-        """Write down all. Raises LaunchFailed."""
+        """Write the state. Raises LaunchFailed."""
         write_private(folder / STATE_FILE, msgspec.json.encode(self).decode())
 
     def services(self, parent: Path) -> dict[str, Service]:
-        """Return the services, whose folders lie in `parent`, to look at and to end."""
+        """The services, whose folders are in `parent`, to inspect and end."""
         return {name: Service(plan, parent / name) for name, plan in self.plans.items()}
 
 
 class Group(ABC):
-    """Services that are started and ended together; `folder` remembers them.
+    """Services that are started and ended together; `folder` has their state.
 
     With `is_tethered` they die with this process, however it ends. As a context manager it starts
-    all and stops all.
+    and stops all of them.
     """
 
     asked_each_s = _POLL_S
-    """How often their health is asked while they start."""
+    """How often their health is checked while they start."""
 
     def __init__(
         self, folder: Path, *, is_tethered: bool, say: Callable[[str], None] = lambda _: None
@@ -292,10 +297,11 @@ class Group(ABC):
         self.stop()
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start those that do not run, each after what it depends on; return when all are healthy.
+        """Start the services that do not run, each after its dependencies; return when all are
+        healthy.
 
-        Raises LaunchFailed; what this call started is ended then, and what it made is removed, but
-        for logs that the error names, and what is stored elsewhere.
+        Raises LaunchFailed. Then the services started here are ended, and the created files are
+        removed, except logs that the error names, and data stored elsewhere.
         """
         starting = [each for each in self.services.values() if not each.is_running]
         self.healthy = [name for name, each in self.services.items() if each not in starting]
@@ -324,20 +330,20 @@ class Group(ABC):
             raise
 
     def stop(self) -> list[str]:
-        """End all as `stop_all` does, and give what that gives."""
+        """End all services. Return the names of those that had to be killed."""
         killed = stop_all(self.services)
         self._tether.end()
         return killed
 
     def kill(self) -> None:
-        """SIGKILL to all, and wait until they are gone."""
+        """Kill all services with SIGKILL, and wait until they have ended."""
         for each in self.services.values():
             each.kill()
         self._tether.end()
 
     @abstractmethod
     def _write(self, starting: Sequence[Service]) -> None:
-        """Write down what these read at their start, and the state of all."""
+        """Write the files that these services read at their start, and the state of all."""
 
     def _start(self, waiting: list[Service], timeout_s: float) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -359,9 +365,9 @@ class Group(ABC):
 def found(
     folder: Path, services: str, read: Callable[[Path], State]
 ) -> tuple[dict[str, Service], str]:
-    """Return what was started below a folder, and what is wrong with the state that says so.
+    """The services started below a folder, and what is wrong with the state, if it is damaged.
 
-    Of a damaged one all is found that lies in folders of the pattern `services`, to be ended.
+    If it is damaged, returns everything in folders that match `services`, so that it can be ended.
     """
     pattern = folder / services
     try:
@@ -372,15 +378,15 @@ def found(
 
 
 def stop_all(services: Mapping[str, Service]) -> list[str]:
-    """End them, each before what it depends on; gives the names of those that had to be killed.
+    """End services, each before its dependencies. Return the names of those that had to be killed.
 
-    Those of one level end at the same time, so that all their drains take as long as one.
+    Services of one level end concurrently, so that their drains take only as long as the longest.
     """
     left = dict(services)
     killed: list[str] = []
     while left:
         needed = {other for each in left.values() for other in each.plan.depends_on}
-        # A circle cannot be, but a file edited by hand must not keep this from ending.
+        # Cycles are impossible, but a file edited by hand must not prevent the end.
         level = [each for name, each in left.items() if name not in needed] or [*left.values()]
         for each in level:
             each.begin_stop()

@@ -1,4 +1,4 @@
-"""Ports that nobody uses now, and that the kernel gives to no client later."""
+"""Finds free ports that the kernel will not give to clients."""
 
 import os
 import random
@@ -9,17 +9,17 @@ from pathlib import Path
 from hermes_local.failures import LaunchFailed
 from hermes_local.files import locked
 
-# Below 32768 Linux takes no ports for outgoing connections: a port from there, free while a
-# killed process is down, may be some client's when it starts again.
+# Linux takes no ports below 32768 for outgoing connections. A higher port may belong to a client
+# when a killed process starts again.
 FIRST = 12_000
 LAST = 32_000
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """`count` free ports in a row. Raises LaunchFailed when there are none.
+    """`count` consecutive free ports. Raises LaunchFailed if there are none.
 
-    They are taken in turn by all processes of this user: whoever asks meanwhile gets later ones,
-    so a port stays free until the process that it is for listens there.
+    All processes of this user take ports in turn, so a returned port stays free until its process
+    listens.
     """
     cursor = Path(tempfile.gettempdir(), f"hermes-{os.getuid()}-ports")
     with locked(cursor):
@@ -37,9 +37,9 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a server could listen there now."""
+    """True if a server could listen there now."""
     try:
-        # It binds as servers do: what is left of ended connections does not count.
+        # Binds as servers do, so remains of closed connections do not count.
         socket.create_server((host, port)).close()
     except OSError:
         return False

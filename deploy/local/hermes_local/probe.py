@@ -1,4 +1,4 @@
-"""Asks a broker which brokers it knows to be alive, without a client library."""
+"""Asks a broker for the live brokers, without a client library."""
 
 import socket
 import struct
@@ -9,9 +9,10 @@ _ANSWER_BYTES_MAX = 1_048_576
 
 
 def live_brokers(host: str, port: int, *, timeout_s: float = 2.0) -> list[int] | None:
-    """The ids of the brokers that it says serve clients; None while it does not answer.
+    """The ids of the brokers that serve clients, as this broker sees it; None if it does not
+    answer.
 
-    Asks with Kafka's Metadata request, version 1, for no topics. The port must be plain text.
+    Sends Kafka's Metadata request, version 1, for no topics. The port must be plain text.
     """
     request = struct.pack(">hhihi", _METADATA, _VERSION, _CORRELATION, -1, 0)
     try:
@@ -29,7 +30,7 @@ def live_brokers(host: str, port: int, *, timeout_s: float = 2.0) -> list[int] |
 
 
 def brokers_of(answer: bytes) -> list[int]:
-    """The sorted ids in an answer's body. Raises struct.error if it is cut."""
+    """The sorted ids in an answer's body. Raises struct.error if it is truncated."""
     _, count = struct.unpack_from(">ii", answer)
     at = 8
     ids = []
@@ -43,6 +44,6 @@ def brokers_of(answer: bytes) -> list[int]:
 
 
 if __name__ == "__main__":
-    # As Kafka's own tool is asked in a health check: --bootstrap-server HOST:PORT.
+    # Arguments like those of Kafka's own tool in a health check: --bootstrap-server HOST:PORT.
     asked_host, _, asked_port = sys.argv[2].rpartition(":")
     sys.exit(0 if live_brokers(asked_host, int(asked_port)) else "it does not answer")

@@ -1,4 +1,4 @@
-"""Processes that are known for sure: by their id and the moment they began, so never a stranger."""
+"""Processes identified by id and start time, so that a reused id is never mistaken."""
 
 import contextlib
 import os
@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 _POLL_S = 0.02
-# Ended, but not yet waited for by its parent; and gone.
+# Ended but not waited for by its parent; and gone.
 _ENDED = ("Z", "X")
 
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process, also one that another shell started. `began` is in ticks since the boot."""
+    """A process, possibly started by another shell. `began` is in ticks since boot."""
 
     pid: int
     began: int
 
     @classmethod
     def of(cls, pid: int) -> "ProcessId":
-        """The process that has this id now. Raises ProcessLookupError."""
+        """The process with this id. Raises ProcessLookupError."""
         found = _stat(pid)
         if found is None:
             raise ProcessLookupError(pid)
@@ -32,24 +32,24 @@ class ProcessId:
 
     @property
     def is_running(self) -> bool:
-        """Whether it still is; one that has ended and was not waited for is not."""
+        """True if it still runs; a process that has ended but was not waited for does not."""
         found = _stat(self.pid)
         return found is not None and found.began == self.began and found.state not in _ENDED
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was stopped by a signal, to go on later."""
+        """True if it was stopped by a signal."""
         found = _stat(self.pid)
         return found is not None and found.state == "T"
 
     @property
     def rss_mb(self) -> float:
-        """The memory that it holds now, in MiB; 0 when it has ended."""
+        """Its resident memory in MiB; 0 if it has ended."""
         found = _stat(self.pid)
         return found.rss_pages * os.sysconf("SC_PAGE_SIZE") / 1_048_576 if found else 0.0
 
     def wait_ended(self, timeout_s: float) -> bool:
-        """True when it has ended, False when the time is over."""
+        """True if it has ended, False after the time-out."""
         deadline_s = time.monotonic() + timeout_s
         while self.is_running:
             if time.monotonic() > deadline_s:
@@ -65,28 +65,28 @@ class _Stat(NamedTuple):
 
 
 def _stat(pid: int) -> _Stat | None:
-    """The kernel's account of a process; None when there is no such process."""
+    """The kernel's data about a process; None if it does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name may hold anything, parentheses too; what follows its last one is numbers.
+    # The name may contain anything, including parentheses; numbers follow its last one.
     state, *fields = stat.rpartition(")")[2].split()
     return _Stat(state, int(fields[18]), int(fields[20]))
 
 
 class Tether:
-    """Kills what it was told of when this process ends, in whatever way.
+    """Kills its processes when this process ends, however it ends.
 
-    It is a process of its own at the other end of a pipe: the kernel's parent-death signal would
-    do the same, but fires already when the *thread* ends that started the child.
+    It is a separate process at the other end of a pipe. The kernel's parent-death signal would do
+    the same, but is sent already when the *thread* ends that started the child.
     """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def hold(self, process: ProcessId) -> None:
-        """Kill this one too, should it come to that."""
+        """Kill this process, too, when this one ends."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-S", "-E", __file__],
@@ -98,14 +98,14 @@ class Tether:
         self._process.stdin.flush()
 
     def end(self) -> None:
-        """Kill what still runs of it, and forget it."""
+        """Kill its processes that still run, and forget them."""
         if self._process is not None:
             self._process.communicate()
             self._process = None
 
 
 def _kill_held() -> None:
-    """Wait for the end of the pipe, then kill what the other end has told of."""
+    """Wait for the end of the pipe, then kill the processes named in it."""
     held = [ProcessId(*map(int, line.split())) for line in sys.stdin]
     for process in reversed(held):
         if process.is_running:

@@ -1,8 +1,8 @@
-"""From containers to plain processes: one loopback address for each service, paths of this machine.
+"""Rewrites containers' configuration for plain processes: one loopback address per service, local
+paths.
 
-A process has no network and no file system of its own, so what a container would find under a
-service's name is found under the service's address, and what it would find under a mounted path
-under the path of a copy.
+A process has no network and no file system of its own. So a service's name becomes the service's
+address, and a mounted path becomes the path of a copy.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ NETWORK_DEFAULT = "127.0.1.0/24"
 def addresses(network: str, names: Sequence[str]) -> dict[str, str]:
     """An address for each name, stable by order. Raises LaunchFailed.
 
-    The network must lie in 127.0.0.0/8, all of which Linux takes for this machine.
+    The network must be in 127.0.0.0/8, which Linux reserves for this machine.
     """
     try:
         net = ipaddress.IPv4Network(network)
@@ -35,11 +35,10 @@ def addresses(network: str, names: Sequence[str]) -> dict[str, str]:
 
 
 class Rewriting:
-    """The rewriting of one service's texts: environment, command, health check, configuration
-    files.
+    """Rewrites one service's texts: environment, command, health check, configuration files.
 
     `service:port` becomes `address:port`; localhost, 127.0.0.1 and 0.0.0.0 become the service's own
-    address; mounted paths become this machine's.
+    address; mounted paths become local ones.
     """
 
     def __init__(self, addresses: Mapping[str, str], own: str, paths: Mapping[str, Path]) -> None:
@@ -47,13 +46,13 @@ class Rewriting:
         self._own = own
         self.paths = paths
         pattern = r"(?P<itself>(?<![\w.-])(?:localhost|127\.0\.0\.1|0\.0\.0\.0)(?![\w.-]))"
-        # Only with a port: a bare name may as well be a node's, or a word in a comment.
+        # Only with a port, because a bare name may be a node's name or a word in a comment.
         pattern += rf"|(?P<other>(?<![\w.-])(?:{_any_of(addresses)})(?=:\d))"
         pattern += rf"|(?P<path>(?<![\w./-])(?:{_any_of(paths)})(?![\w.-]))"
         self._pattern = re.compile(pattern)
 
     def text(self, text: str) -> str:
-        """The rewritten text; in one pass, so that nothing is rewritten twice."""
+        """The rewritten text, in one pass, so that nothing is rewritten twice."""
         return self._pattern.sub(self._replacement, text)
 
     def _replacement(self, match: re.Match[str]) -> str:
@@ -63,7 +62,7 @@ class Rewriting:
         return self._addresses[found] if match.lastgroup == "other" else str(self.paths[found])
 
     def copy(self, source: Path, copy: Path) -> None:
-        """A rewritten copy of a text file, which may be a secret. Raises LaunchFailed."""
+        """Write a rewritten copy of a text file, which may be secret. Raises LaunchFailed."""
         try:
             text = source.read_text()
         except (OSError, UnicodeDecodeError) as error:
@@ -72,5 +71,5 @@ class Rewriting:
 
 
 def _any_of(texts: Iterable[str]) -> str:
-    """A pattern of these, the longest that fits."""
+    """A pattern that matches any of these, preferring the longest."""
     return "|".join(re.escape(each) for each in sorted(texts, key=len, reverse=True))

@@ -1,4 +1,4 @@
-"""A broker's configuration files: settings for one machine, where starts and faults are quick."""
+"""A broker's configuration for one machine, with fast starts and quick detection of faults."""
 
 import json
 import re
@@ -9,13 +9,11 @@ from hermes_local.failures import LaunchFailed
 from hermes_local.lifecycle import Plan
 
 LISTENERS = CLIENTS, CONTROLLER, BROKERS = "CLIENTS", "CONTROLLER", "BROKERS"
-"""Those of each broker; BROKERS is for the brokers themselves, which no proxy and no password
-stands before.
-"""
+"""Each broker's listeners. BROKERS is for the brokers themselves, without proxy or password."""
 
 
 def defaults(brokers: int) -> dict[str, str]:
-    """Return the settings that differ from Kafka's own defaults in a cluster of so many brokers."""
+    """The settings that differ from Kafka's defaults, in a cluster of this number of brokers."""
     replicas = min(3, brokers)
     in_sync = 2 if replicas == 3 else 1
     return {
@@ -23,20 +21,20 @@ def defaults(brokers: int) -> dict[str, str]:
         "unclean.leader.election.enable": "false",
         "default.replication.factor": str(replicas),
         "min.insync.replicas": str(in_sync),
-        # The largest topic setting of ours, and what a record adds to its value.
+        # Our largest topic setting, plus the overhead of a record.
         "message.max.bytes": "4194304",
-        # Small inner topics: their partitions cost start time and files.
+        # Small internal topics: their partitions cost start time and files.
         "offsets.topic.num.partitions": "4",
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.num.partitions": "2",
         "transaction.state.log.replication.factor": str(replicas),
         "transaction.state.log.min.isr": str(in_sync),
         "group.initial.rebalance.delay.ms": "0",
-        # A killed broker is found out after seconds, not half a minute.
+        # A killed broker is detected after seconds, not half a minute.
         "broker.session.timeout.ms": "6000",
         "broker.heartbeat.interval.ms": "1000",
         "replica.lag.time.max.ms": "5000",
-        # Retention acts within seconds.
+        # Retention runs within seconds.
         "log.retention.check.interval.ms": "5000",
         "log.segment.delete.delay.ms": "1000",
         # Threads and buffers for a few clients; the cleaner's buffer is 128 MiB by default.
@@ -56,11 +54,11 @@ def broker_settings(
     client_protocol: str = "PLAINTEXT",
     advertised: str = "",
 ) -> dict[str, str]:
-    """server.properties of the broker with this number; `settings` win over the defaults.
+    """server.properties of the broker with this number; `settings` override the defaults.
 
-    The `plans` are those of all brokers, by their numbers, each with the ports of its listeners
-    CLIENTS, CONTROLLER and BROKERS. Clients are told `advertised` (host:port) instead of where it
-    listens. Raises LaunchFailed.
+    `plans` are those of all brokers, by number, each with the ports of its listeners CLIENTS,
+    CONTROLLER and BROKERS. If `advertised` (host:port) is given, clients are told that address.
+    Raises LaunchFailed.
     """
     data = str(folder / "data")
     if "," in data:
@@ -69,7 +67,8 @@ def broker_settings(
     addresses = {
         name: f"{own.host}:{port}" for name, port in zip(LISTENERS, own.ports, strict=True)
     }
-    # Controllers are found by the voters, the others by what they tell.
+    # Controllers are found through the voters, the other listeners through the advertised
+    # addresses.
     told = {CLIENTS: advertised or addresses[CLIENTS], BROKERS: addresses[BROKERS]}
     protocols = {**dict.fromkeys(LISTENERS, "PLAINTEXT"), CLIENTS: client_protocol}
     structure = {
@@ -92,7 +91,7 @@ def broker_settings(
 
 
 def rendered(settings: Mapping[str, str]) -> str:
-    """The text of a .properties file, of any characters."""
+    """The text of a .properties file; any characters are allowed."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
 
 
@@ -101,5 +100,5 @@ def _pairs(values: Mapping[str, str], sign: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    # The format's reader takes Latin-1 and UTF-16 escapes, which JSON's are.
+    # The format allows Latin-1 and UTF-16 escapes, like JSON's.
     return re.sub(r"[=:#! ]", r"\\\g<0>", json.dumps(text)[1:-1])

@@ -1,1 +1,1 @@
-"""Which node is to own which partitions of which subscription: pure and deterministic."""
+"""Plans which node owns which partitions of which subscription. Pure and deterministic."""

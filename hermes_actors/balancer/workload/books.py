@@ -1,7 +1,7 @@
-"""The books of a planning round: which node has which task, and what it costs.
+"""The books of a planning round: which node has which task, and each node's load.
 
-Weights are whole numbers inside (millionths of a weight), so that sums are exact in any order and
-equal clusters give equal plans.
+Weights are integers here (millionths of a weight), so that sums are exact in any order and equal
+clusters give equal plans.
 """
 
 from bisect import bisect_left, insort
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from hermes_actors.balancer.workload.problem import PlannedNode
 
 GRAINS = 1_000_000
-"""How many a weight of 1 has."""
+"""Grains in a weight of 1."""
 
 
 class Task:
     """One owner's part of a subscription.
 
-    `was` is the node that has it by the last plan, -1 if no node could keep it. `at` is its node
-    now. Taking it from `home` costs a move; a task without a home has to start anyway.
+    `was` is its node in the last plan, -1 if it had none that could keep it. `at` is its node now.
+    Moving it away from `home` counts as a move; a task without a home has to start anyway.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Task:
 
 
 class Books:
-    """The nodes that may own something, by number, each with its tasks in the order of weight."""
+    """The nodes that may own tasks, by number, each with its tasks sorted by weight."""
 
     def __init__(self, nodes: Sequence[PlannedNode], tasks_max: int) -> None:
         self.nodes = nodes
@@ -55,21 +55,21 @@ class Books:
         self.load = [0] * len(nodes)
         self.total = 0
         self.on: list[list[tuple[int, int]]] = [[] for _ in nodes]
-        """For each node its tasks, as (weight, number), the lightest first."""
+        """For each node its tasks as (weight, number), lightest first."""
         self.made_way: list[Task] = []
-        """The tasks that went from a full node so that another one had room."""
+        """Tasks that were moved from a full node to make room for another task."""
         self.works: list[dict[int, int]] = [{} for _ in nodes]
         """For each node the works that it has a task of, with the task's number."""
 
     def add(self, work: int, partitions: tuple[int, ...], weight: int, share: float | None) -> Task:
-        """A task more, on no node yet."""
+        """Add a task that is on no node yet."""
         task = Task(len(self.tasks), work, partitions, weight, share)
         self.tasks.append(task)
         self.total += weight
         return task
 
     def put(self, task: Task, node: int) -> None:
-        """Give a task that is on no node to one."""
+        """Assign a task that is on no node."""
         assert task.at < 0
         assert task.work not in self.works[node], "a subscription's owners are distinct nodes"
         task.at = node
@@ -86,10 +86,10 @@ class Books:
         del tasks[bisect_left(tasks, (task.weight, task.number))]
 
     def move(self, task: Task, node: int) -> None:
-        """Take a task from its node and give it to another."""
+        """Move a task to another node."""
         self.take(task)
         self.put(task, node)
 
     def has_room(self, node: int) -> bool:
-        """True when the node may have one task more."""
+        """True if the node may have one more task."""
         return len(self.on[node]) < self.tasks_max

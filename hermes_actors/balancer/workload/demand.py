@@ -1,4 +1,6 @@
-"""How many owners each subscription is to have, and why not more, so that all of them have room."""
+"""Decides how many owners each subscription gets, and why not more, so that the nodes have room for
+all.
+"""
 
 from collections.abc import Sequence
 
@@ -8,8 +10,8 @@ from hermes_actors.balancer.workload.problem import PlannerSettings, Work
 
 
 class OwnerDemand(Struct, frozen=True):
-    """How many owners, what decided it (see `OWNERS` in coordination/reasons), and for how many
-    more there is no room.
+    """The number of owners, the cause (see `OWNERS` in coordination/reasons), and how many more
+    were wanted but have no room.
     """
 
     owners: int
@@ -18,9 +20,9 @@ class OwnerDemand(Struct, frozen=True):
 
 
 def demands(works: Sequence[Work], nodes: int, settings: PlannerSettings) -> list[OwnerDemand]:
-    """The demand of each work, with `nodes` that may own something.
+    """The demand of each work, for `nodes` that may own tasks.
 
-    Where the nodes have not room for all, each gets its first owner before any gets a second.
+    If the nodes lack room, each work gets its first owner before any gets a second.
     """
     wanted = [_wanted(work, nodes, settings) for work in works]
     room = nodes * settings.tasks_max
@@ -29,7 +31,8 @@ def demands(works: Sequence[Work], nodes: int, settings: PlannerSettings) -> lis
     given = [0] * len(works)
     for number in range(max(each.owners for each in wanted)):
         asking = [at for at, each in enumerate(wanted) if each.owners > number]
-        # Those who have so many already keep them: nothing moves to make room for a mere equal.
+        # Works that already have this owner come first, so that nothing moves in favour of an
+        # equal.
         asking.sort(key=lambda at: (len(works[at].owners) <= number, works[at].name))
         for at in asking[:room]:
             given[at] += 1

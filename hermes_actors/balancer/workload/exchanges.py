@@ -1,4 +1,6 @@
-"""The three kinds of steps between two nodes: give a task, swap two, one for several."""
+"""The three kinds of steps between two nodes: give a task, swap two, or exchange one for
+several.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -9,20 +11,23 @@ from msgspec import Struct
 from hermes_actors.balancer.workload.books import Books, Task
 
 _LOOKED_AT = 192
-"""Of how many tasks of a node a swap is tried: a step takes at most a few milliseconds."""
+"""How many tasks of a node are considered for a swap, so that a step takes a few milliseconds at
+most.
+"""
 _NEXT = 3
-"""How many neighbours of the fitting weight are tried."""
+"""How many tasks near the ideal weight are tried."""
 _SEVERAL_OF, _SEVERAL_MAX = 32, 8
-"""For how many tasks of a node others may come back, and how many."""
+"""How many tasks of a node are considered for an exchange for several, and how many may come back.
+"""
 _FREE = 0.1
-"""What a step costs that moves no task from its home, in moves."""
+"""The cost, in moves, of a step that moves no task away from its home."""
 
 
 class ShiftBounds(Struct, frozen=True, gc=False):
     """The bounds of a shift from node `source` to node `sink`, in grains: `least` to `most`.
 
-    Shifting x lowers the sum of load² / target by curve · (2 · level · x − x²): best is `level`.
-    Only if `is_forced` may tasks move that moved lately.
+    Shifting x lowers the sum of load² / target by curve · (2 · level · x − x²), so `level` is best.
+    Tasks that moved recently may move only if `is_forced`.
     """
 
     source: int
@@ -37,8 +42,7 @@ class ShiftBounds(Struct, frozen=True, gc=False):
 class Step(Struct, frozen=True):
     """A task that goes from one node to another, and lighter ones that come back for it.
 
-    `cost` is how many of them could have stayed where they were; `worth` is the improvement for
-    each of those.
+    `cost` counts those that leave their homes; `worth` is the improvement per unit of cost.
     """
 
     bounds: ShiftBounds
@@ -64,14 +68,14 @@ class Step(Struct, frozen=True):
 
 
 def better(one: Step | None, other: Step | None) -> Step | None:
-    """The step of more worth; the first one where they are about equal."""
+    """The step of more worth; the first one if they are about equal."""
     if one is None or (other is not None and other.worth > one.worth * (1 + 1e-9)):
         return other
     return one
 
 
 def give(books: Books, bounds: ShiftBounds) -> Step | None:
-    """The task of the most worth that may go."""
+    """The best step that gives one task."""
     if not books.has_room(bounds.sink):
         return None
     tasks, best, found = books.on[bounds.source], None, 0
@@ -87,7 +91,7 @@ def give(books: Books, bounds: ShiftBounds) -> Step | None:
 
 
 def swap(books: Books, bounds: ShiftBounds) -> Step | None:
-    """The pair of the most worth: one goes, a lighter one comes back."""
+    """The best step that swaps a task for a lighter one."""
     best: Step | None = None
     others = books.on[bounds.sink]
     wished = min(bounds.level, bounds.most)
@@ -106,8 +110,8 @@ def swap(books: Books, bounds: ShiftBounds) -> Step | None:
 
 
 def several(books: Books, bounds: ShiftBounds) -> Step | None:
-    """The step of the most worth in which one goes and several light ones come back: without it a
-    node that takes over a task as heavy as its whole part keeps the light ones that it had.
+    """The best step that exchanges one task for several light ones. Without it, a node that takes
+    over a task as heavy as its whole target would keep the light ones that it had.
     """
     best: Step | None = None
     wished = min(bounds.level, bounds.most)
@@ -144,7 +148,7 @@ def _step(bounds: ShiftBounds, gone: Task, back: tuple[Task, ...] = ()) -> Step 
 
 
 def _heaviest(tasks: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The heaviest of a node, and an even sample of the others; the heaviest first."""
+    """The heaviest tasks of a node and an even sample of the others, heaviest first."""
     half = _LOOKED_AT // 2
     if len(tasks) <= _LOOKED_AT:
         yield from reversed(tasks)

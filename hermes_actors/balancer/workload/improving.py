@@ -1,9 +1,9 @@
-"""Evens out what placing cannot: steps of few moves that bring each node near its target.
+"""Improves the balance after placing, in few moves that bring each node near its target.
 
 A local search in the manner of list scheduling with interchanges (Finn and Horowitz 1979). A node
-far above its target hands a task to one below, or exchanges one for lighter ones. A step is judged
-by how much it lowers the sum of load² / target for each task that it moves, and it always lowers
-it, so the search ends. No step gives a node more, for its capacity, than the busiest one has.
+far above its target gives a task to one below, or exchanges one for lighter ones. A step is judged
+by how much it lowers the sum of load² / target per moved task. Each step lowers the sum, so the
+search ends. No step loads a node, relative to its capacity, more than the busiest one is.
 """
 
 from collections.abc import Iterator
@@ -14,35 +14,36 @@ from hermes_actors.balancer.workload.books import Books
 from hermes_actors.balancer.workload.exchanges import ShiftBounds, Step, better, give, several, swap
 
 NEAR = 0.01
-"""A node that gets something is filled to at most so much above its target."""
+"""A receiving node is filled to at most this part above its target."""
 LOW = 0.02
-"""A node that gives something keeps all but so much of its target."""
+"""A giving node keeps its target, except for this part."""
 _STARVED_AT_ONCE = 0.2
-"""A node as far below its target takes tasks that have moved just now, too: it has just joined."""
+"""A node this far below its target may also take tasks that have just moved: it has just joined."""
 _RECEIVERS = 16
 _PARTNERS = 4
 _ALIKE = 0.005
 _SMALLEST = 0.001
-"""The least that a step must shift, in parts of the giving node's target."""
+"""The least that a step must shift, as a part of the giving node's target."""
 _SMALLEST_ROUGH = 0.00001
-"""Where nothing larger is left to shift: beside a task that fills its node, all are small."""
+"""Used when no larger shift is possible: beside a task that fills its node, all others are small.
+"""
 
 
 class Tolerance(Struct, frozen=True):
-    """How far a node may be above or below its target before anything is done about it."""
+    """How far a node may be above or below its target before it is improved."""
 
     uneven: float
     starved: float
 
 
 def improve(books: Books, target: list[float], limits: Tolerance) -> Iterator[Step | None]:
-    """Apply steps until no node is out of its limits or none helps, and yield each.
+    """Apply steps until all nodes are within their limits or no step helps, and yield each step.
 
-    Yields None where nothing was applied, so that each round of the iterator is short.
+    Yields None when no step was applied, so that each iteration is short.
     """
-    # Nodes for which nothing helps as things are; a step changes things.
+    # Nodes that no step helps at present; any step changes that.
     stuck: set[int] = set()
-    # Whoever starves is filled to its target, not just to where it starves no more.
+    # A starved node is filled to its target, not just to the limit of starvation.
     hungry = [
         load < (1 - limits.starved) * part for load, part in zip(books.load, target, strict=True)
     ]
@@ -67,7 +68,7 @@ def improve(books: Books, target: list[float], limits: Tolerance) -> Iterator[St
 def _worst(
     books: Books, target: list[float], limits: Tolerance, hungry: list[bool], stuck: set[int]
 ) -> tuple[int, bool]:
-    """Return the node to look at next, and whether it has too much; -1 if all are in their
+    """Return the node to improve next, and whether its load is too high; -1 if all are within their
     limits.
     """
     most, fewest = -1, -1
@@ -84,9 +85,9 @@ def _worst(
 
 
 def relieve(books: Books, target: list[float], node: int, uneven: float) -> Step | None:
-    """The step that helps this node, which has too much, most for each task moved; or none.
+    """Return the best step per moved task that relieves this node, or None.
 
-    Any other that has about as much too much may come first, if that needs fewer moves.
+    Another node with about the same excess may be relieved first, if that needs fewer moves.
     """
     load = books.load
     receivers = sorted(range(len(target)), key=lambda each: (load[each] / target[each], each))
@@ -113,7 +114,7 @@ def relieve(books: Books, target: list[float], node: int, uneven: float) -> Step
 def _rougher(
     books: Books, target: list[float], node: int, receivers: list[int], busiest: float
 ) -> Step | None:
-    """Return the best step that makes both nodes better, where none makes both good."""
+    """Return the best step that improves both nodes, if none makes both good."""
     best: Step | None = None
     for other in receivers[:_PARTNERS]:
         bounds = _bounds(books, target, node, other, busiest, is_rough=True)
@@ -124,7 +125,7 @@ def _rougher(
 
 
 def fill(books: Books, target: list[float], node: int) -> Step | None:
-    """The step that gives this node, which has too little, most; or none."""
+    """Return the step that gives this node, which has too little, the most; or None."""
     load = books.load
     donors = sorted(
         (each for each in range(len(target)) if each != node),
@@ -151,15 +152,17 @@ def _bounds(
     *,
     is_rough: bool = False,
 ) -> ShiftBounds:
-    """Return the bounds of a shift from a node to another; `busiest` as of the books now."""
+    """Return the bounds of a shift between two nodes; `busiest` is computed from the current
+    books.
+    """
     load = books.load
     above, below = load[node] / target[node], load[other] / target[other]
     curve = 1 / target[node] + 1 / target[other]
     level = (above - below) / curve
-    # Twice the level would only exchange their parts.
+    # A shift of twice the level would only swap their loads.
     most = 1.9 * level
     if is_rough:
-        # The receiver must end clearly below what the giver had: else nothing is gained.
+        # The receiver must end clearly below the giver's old load; otherwise nothing is gained.
         most = min(most, (below + 0.9 * (above - below)) * target[other] - load[other])
     else:
         keeps, takes = (1 - LOW) * target[node], (1 + NEAR) * target[other]
@@ -177,5 +180,5 @@ def _bounds(
 
 
 def _busiest(books: Books) -> float:
-    """The most that a node has beside its capacity."""
+    """The greatest load of a node relative to its capacity."""
     return max(load / part for load, part in zip(books.load, books.capacity, strict=True))

@@ -1,7 +1,7 @@
-"""Tasks that no node has: the heaviest first, each to the node that it fills least.
+"""Places tasks that have no node: the heaviest first, each on the node that it fills least.
 
 Graham's longest processing time first (1969), with nodes of different capacity, a limit of tasks
-for each, and a subscription's owners on distinct nodes.
+per node, and a subscription's owners on distinct nodes.
 """
 
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ _TASKS_IN_A_STEP = 64
 
 
 def place(books: Books) -> Iterator[None]:
-    """Give each task without a node to one; yields each few hundred microseconds.
+    """Give each task without a node to one; yields every few hundred microseconds.
 
-    There is room for all: `demand` has seen to it. If only nodes have room that own the
-    subscription already, another task makes way.
+    There is room for all, as `demand` ensures. If the only nodes with room already own the
+    subscription, another task makes way.
     """
     waiting = [task for task in books.tasks if task.at < 0]
-    # Sorting is stable: equal ones stay in the order of their numbers.
+    # Sorting is stable: equal tasks keep the order of their numbers.
     waiting.sort(key=lambda task: -task.weight)
     yield
     load, capacity = books.load, books.capacity
@@ -37,9 +37,10 @@ def place(books: Books) -> Iterator[None]:
 
 
 def _room_made(books: Books, task: Task) -> int:
-    """A full node that gave a task to one with room, which owned the subscription already.
+    """Make room on a full node by moving a task to a node with room that owns the subscription
+    already. Returns the full node.
 
-    There always is such a task: the full node has more tasks than the other.
+    Such a task always exists, because the full node has more tasks than the other.
     """
     numbers = range(len(books.nodes))
     other = min((len(books.on[each]), each) for each in numbers if books.has_room(each))[1]

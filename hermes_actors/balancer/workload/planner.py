@@ -1,7 +1,8 @@
-"""One round of planning: who is to own what now, as few changes as balance needs, each with reason.
+"""One round of planning: assigns owners, with as few changes as balance needs, and a reason for
+each.
 
-The same cluster gives the same plan, in whatever order its nodes and subscriptions come. A second
-plan after it changes nothing.
+The same cluster gives the same plan, whatever the order of its nodes and subscriptions. Planning
+again after it changes nothing.
 """
 
 from collections.abc import Generator
@@ -26,13 +27,13 @@ _PASSES_MAX = 20
 
 
 def plan(problem: Problem) -> Planned:
-    """Return the round's changes, in one go."""
+    """Return the changes of a round, without pauses."""
     return at_once(plan_in_steps(problem))
 
 
 def plan_in_steps(problem: Problem) -> Generator[None, None, Planned]:
-    """Return the round's changes, with a pause at each yield: between two of them are a few
-    milliseconds at most. The number of steps depends on the problem alone.
+    """Return the changes of a round. Each yield is a pause; between two pauses are at most a few
+    milliseconds. The number of steps depends only on the problem.
     """
     round_ = _Round(problem)
     yield
@@ -44,7 +45,7 @@ def plan_in_steps(problem: Problem) -> Generator[None, None, Planned]:
 
 
 class _Entry(Struct, frozen=True):
-    """A work, how many owners it is to have, and a task for each."""
+    """A work, its demand, and a task for each owner."""
 
     work: Work
     demand: OwnerDemand
@@ -52,7 +53,7 @@ class _Entry(Struct, frozen=True):
 
 
 class _Round:
-    """The working values of one round: the books, and for each work its tasks."""
+    """The working state of one round: the books, and the tasks of each work."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -65,7 +66,7 @@ class _Round:
         self.reasons = RoundReasons(problem, self.nodes)
 
     def open(self) -> Generator[None, None, None]:
-        """The demand of each work, its tasks, and those that stay where they are."""
+        """Determine each work's demand and tasks, and keep tasks where they are."""
         works = sorted(self.problem.works, key=lambda work: work.name)
         wanted = demands(works, len(self.nodes), self.settings)
         yield
@@ -87,7 +88,7 @@ class _Round:
         self._evict()
 
     def _kept(self, work: Work, count: int, provisional: list[float]) -> frozenset[str]:
-        """Return the owners that stay; where they are too many, those on the fullest nodes go."""
+        """Return the owners that stay; if there are too many, those on the fullest nodes go."""
         staying = [owner for owner in work.owners if owner.boot in self.number]
         while len(staying) > count:
             fullest = max(
@@ -118,7 +119,7 @@ class _Round:
         return tasks
 
     def _evict(self) -> None:
-        """Take the lightest tasks from each node that has more than a node may have."""
+        """Take the lightest tasks from each node that has too many."""
         for tasks in self.books.on:
             for _, number in tasks[: max(0, len(tasks) - self.settings.tasks_max)]:
                 task = self.books.tasks[number]
@@ -126,7 +127,9 @@ class _Round:
                 self._force(task)
 
     def force_who_made_way(self) -> None:
-        """Tasks that had to go so that others had room are no moves for balance."""
+        """Mark tasks that made way for others as forced, so that they do not count as moves for
+        balance.
+        """
         for task in self.books.made_way:
             self._force(task)
 
@@ -136,7 +139,7 @@ class _Round:
             task.was = task.home = -1
 
     def _weight(self, work: Work, partitions: int) -> int:
-        """Return the cost of a task of so many partitions, in grains."""
+        """Return the weight of a task with this many partitions, in grains."""
         weight = 0.0 if work.is_suspended else work.weight * partitions / max(1, work.partitions)
         return round(max(weight, self.settings.idle_weight) * GRAINS)
 
@@ -147,16 +150,16 @@ class _Round:
         return max(20, len(self.books.tasks) // 50)
 
     def improve(self) -> Generator[None, None, bool]:
-        """Loads near their targets; tells whether the budget ended it.
+        """Bring loads near their targets. True if the budget ended it.
 
-        The whole way there must be worth it, not each of its steps: with many tasks on each node
-        every single step is small.
+        All steps together must be worth it, not each one: with many tasks on each node, every
+        single step is small.
         """
         if len(self.nodes) < 2:
             return False
         taken = yield from self._try()
         if taken is None and (yield from self._settle()):
-            # What was placed where it was free to go may do without moving others.
+            # Tasks placed in this round may move freely; moving only those may suffice.
             taken = yield from self._try()
         steps = taken or []
         left, kept = self.budget(), 0
@@ -170,7 +173,9 @@ class _Round:
         return kept < len(steps)
 
     def _try(self) -> Generator[None, None, list[Step] | None]:
-        """The steps to where no step helps any more; None, and undone, if that is not worth it."""
+        """Apply steps until none helps. Returns None, with everything undone, if the result is not
+        worth it.
+        """
         books, settings = self.books, self.settings
         limits = Tolerance(settings.uneven, settings.starved)
         loads = list(books.load)
@@ -184,7 +189,7 @@ class _Round:
                 yield
             if len(taken) == count:
                 break
-            # Where the heaviest tasks are now decides what the others are to carry.
+            # The positions of the heaviest tasks determine the targets of the other nodes.
             target = targets(books)
             yield
         starved = settings.starved
@@ -196,8 +201,8 @@ class _Round:
         return None
 
     def _settle(self) -> Generator[None, None, bool]:
-        """Make each task's node its home. Tasks of a work whose owners have changed count as moved
-        just now, unless nobody owned it before. False if no task was without a home.
+        """Make each task's current node its home. Tasks of a work whose owners changed count as
+        just moved, unless the work had no owner before. False if every task had a home.
         """
         is_any = False
         for at, entry in enumerate(self.entries):
@@ -214,7 +219,7 @@ class _Round:
         return {(self.nodes[task.at].boot, task.partitions) for task in entry.tasks}
 
     def close(self, has_more: bool) -> Generator[None, None, Planned]:
-        """Return the changes with their reasons, and the round's figures."""
+        """Return the changes with their reasons, and the figures of the round."""
         assignments: list[Assignment] = []
         for at, entry in enumerate(self.entries):
             self._keep_sets(entry)
@@ -234,8 +239,8 @@ class _Round:
         )
 
     def _keep_sets(self, entry: _Entry) -> None:
-        """Give an owner that lost one task and got another of the same subscription its own one
-        back: its consumer need not start anew for others' partitions.
+        """If an owner lost one task and got another of the same subscription, give it its old
+        partitions back, so that its consumer need not restart.
         """
         had = {owner.boot: tuple(sorted(owner.partitions)) for owner in entry.work.owners}
         by_set = {task.partitions: task for task in entry.tasks}
@@ -248,8 +253,8 @@ class _Round:
                 self.books.put(task, there)
 
     def _assignment(self, entry: _Entry) -> Assignment:
-        # Whose part is new begins with an even share, for which the others make room alike; what
-        # one had that is no more, the others divide as they share the rest.
+        # A new owner begins with an even share, for which the others make room in proportion. The
+        # share of an owner that is gone goes to the others, also in proportion.
         work, tasks = entry.work, entry.tasks
         known = sum(task.share for task in tasks if task.share is not None)
         new = sum(task.share is None for task in tasks)
@@ -272,7 +277,7 @@ def _owned(work: Work) -> set[tuple[str, tuple[int, ...]]]:
 
 
 def _out_of_place(loads: list[int], target: list[float], starved: float) -> float:
-    """How far nodes are out of place, in parts of their targets: well above them, or starving."""
+    """How far nodes are out of place, as parts of their targets: well above them, or starved."""
     wrong = 0.0
     for load, part in zip(loads, target, strict=True):
         if load > (1 + NEAR) * part:

@@ -1,4 +1,4 @@
-"""The planner's question and its answer: frozen values, equal for equal clusters."""
+"""The planner's input and output: frozen values, equal for equal clusters."""
 
 from msgspec import Struct
 
@@ -7,8 +7,8 @@ from hermes_actors.coordination.weights import IDLE_WEIGHT
 
 
 class PlannedNode(Struct, frozen=True):
-    """A living node. `capacity` is in cores, `speed` what the CPU controller made of it. A draining
-    node is to own nothing; one that `is_stopping` drains for that.
+    """A living node. `capacity` is in cores; `speed` is the factor from the CPU controller. A
+    draining node must own nothing; `is_stopping` says that it drains because it stops.
     """
 
     boot: str
@@ -20,7 +20,7 @@ class PlannedNode(Struct, frozen=True):
 
 
 class PlannedOwner(Struct, frozen=True):
-    """An owner of these partitions by the last plan, and its part of the maximum rate."""
+    """An owner of these partitions in the last plan, and its share of the maximum rate."""
 
     boot: str
     partitions: tuple[int, ...]
@@ -28,11 +28,11 @@ class PlannedOwner(Struct, frozen=True):
 
 
 class Work(Struct, frozen=True):
-    """A subscription as the planner sees it.
+    """A subscription, as the planner sees it.
 
-    `weight` is what all of it costs, in thousandths of a core; each owner's task has the part of
-    it that it has of the partitions. `constraint` is how many owners an administrator asked for, of
-    the subscription or else of its topic. `moved_s` is the log time of its last move, if known.
+    `weight` is the cost of all of it, in thousandths of a core; each owner's task has a part in
+    proportion to its partitions. `constraint` is the number of owners that an administrator has set
+    for the subscription or its topic. `moved_s` is the log time of its last move, if known.
     """
 
     name: str
@@ -45,28 +45,30 @@ class Work(Struct, frozen=True):
 
 
 class PlannerSettings(Struct, frozen=True):
-    """How the planner plans; weights are in thousandths of a core."""
+    """The planner's settings. Weights are in thousandths of a core."""
 
     owners_default: int = 2
     tasks_max: int = 1_000
-    """How many tasks a node may have."""
+    """Maximum number of tasks on a node."""
     moves_max: int | None = None
-    """Tasks that a round moves for balance alone; None: a fiftieth of all, and at least 20."""
+    """Maximum number of tasks that a round moves for balance alone; None: a fiftieth of all, at
+    least 20.
+    """
     stable_s: float = 1_800.0
-    """A subscription that has moved stays as long, unless something forces it."""
+    """How long a subscription that has moved stays, unless it is forced to move."""
     idle_weight: float = IDLE_WEIGHT
-    """The least that a task costs."""
+    """Minimum weight of a task."""
     uneven: float = 0.02
-    """A node that is above its target by more than this part is relieved."""
+    """A node this far above its target is relieved."""
     starved: float = 0.10
-    """A node that is below its target by more than this part is given tasks."""
+    """A node this far below its target is given tasks."""
     gain_min: float = 0.01
-    """The least that all moves of a round together must improve, as a part of one node's target."""
+    """Minimum improvement of a round, as a part of one node's target."""
 
 
 class Problem(Struct, frozen=True):
     """A cluster at a log time. The order of nodes and works does not matter. `gone` has the names
-    of nodes that live no more, by boot id.
+    of departed nodes, by boot id.
     """
 
     nodes: tuple[PlannedNode, ...]
@@ -77,11 +79,12 @@ class Problem(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """A round's outcome. `assignments` names the subscriptions whose owners change, by name.
+    """The result of a round. `assignments` has the subscriptions whose owners change, sorted by
+    name.
 
-    `moves` counts tasks that leave a node which could have kept them; `forced` those whose node
-    could not, and the new ones. `unplaced` is how many owners were wanted for which no node had
-    room. `worst` is the greatest load of a node as a part of its target.
+    `moves` counts tasks that left a node which could have kept them; `forced` counts new tasks and
+    those whose node could not keep them. `unplaced` is how many wanted owners no node had room for.
+    `worst` is the greatest load of a node as a part of its target.
     """
 
     assignments: tuple[Assignment, ...]
@@ -90,4 +93,4 @@ class Planned(Struct, frozen=True):
     unplaced: int = 0
     worst: float = 0.0
     has_more: bool = False
-    """The budget ended the round; the next one goes on."""
+    """True if the budget ended the round; the next one continues."""

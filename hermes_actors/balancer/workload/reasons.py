@@ -1,4 +1,4 @@
-"""Why each subscription's owners change in a round, as codes with parameters."""
+"""The reasons why each subscription's owners change in a round, as codes with parameters."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,9 @@ from hermes_actors.coordination.reasons import Reason
 
 
 class RoundReasons:
-    """Gathers what happens to tasks during a round, and tells it for each subscription."""
+    """Records what happens to tasks during a round, and derives the reasons of each
+    subscription.
+    """
 
     def __init__(self, problem: Problem, nodes: Sequence[PlannedNode]) -> None:
         self._nodes = nodes
@@ -22,13 +24,13 @@ class RoundReasons:
         self._evicted: dict[int, Reason] = {}
 
     def evicted(self, task: Task, node: int) -> None:
-        """Note that the task has to go, for its node has more tasks than it may have."""
+        """Record that the task must leave, because its node has too many tasks."""
         self._evicted[task.number] = Reason(
             reasons.NODE_FULL, {"node": self._nodes[node].name, "tasks": self._tasks_max}
         )
 
     def balanced(self, step: Step) -> None:
-        """Note a step that was taken."""
+        """Record a step that was taken."""
         source = self._nodes[step.bounds.source].name
         sink = self._nodes[step.bounds.sink].name
         self._moved[step.gone.number] = _moved(step.gone, source, sink)
@@ -36,7 +38,7 @@ class RoundReasons:
             self._moved[task.number] = _moved(task, sink, source)
 
     def of(self, work: Work, demand: OwnerDemand, tasks: Sequence[Task]) -> tuple[Reason, ...]:
-        """Return why this subscription's owners change, the weightiest cause first."""
+        """Return why this subscription's owners change, the most important reason first."""
         found: list[Reason] = []
         if not work.owners and demand.owners:
             found.append(Reason(reasons.NEW, {"owners": demand.owners}))

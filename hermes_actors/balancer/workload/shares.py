@@ -1,8 +1,9 @@
-"""A subscription's maximum rate among its owners: who needs more gets what others do not need.
+"""Divides a subscription's maximum rate among its owners: owners that need more get what others do
+not need.
 
-Max-min fairness with memory: owners that use less than they have keep what they use and some
-headroom; those that use all divide the rest evenly, and lose nothing by it that they had below an
-even part of all. Nothing changes until somebody would gain by it.
+Max-min fairness with memory: owners that use less than their share keep what they use and some
+headroom. Busy owners divide the rest evenly, but none of them falls below what it had, up to an
+even share of the whole. Nothing changes unless a busy owner gains by it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,46 +11,47 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 BUSY = 0.9
-"""An owner that uses more than this part of its share would use more of a greater one."""
+"""An owner that uses more than this part of its share counts as busy: it would use more."""
 HEADROOM = 1.15
-"""How much the others keep, in times of what they use: they are not busy then, and can grow."""
+"""The share that other owners keep, as a multiple of what they use. They are then not busy and can
+grow.
+"""
 FLOOR = 0.02
-"""No share is below this part, or one message a second; or an even part, if that is less."""
+"""Minimum share, unless one message a second is more, or an even share is less."""
 GAIN_MIN = 0.1
-"""Shares change when a busy owner's grows by this part, and by a hundredth of the whole."""
+"""Shares change only if a busy owner's share grows by this part, and by a hundredth of the whole.
+"""
 _GAIN_WHOLE_MIN = 0.01
 _UNITS = 1_000_000
 
 
 class Use(Struct, frozen=True):
-    """An owner's share, and which part of that it needed; None: unknown yet."""
+    """An owner's share, and the part of it that the owner used; None if unknown."""
 
     share: float
     used: float | None = None
 
     @property
     def is_busy(self) -> bool:
-        """True when the owner would use more."""
+        """True if the owner would use more."""
         return self.used is not None and self.used > BUSY
 
     @property
     def needed(self) -> float:
-        """The share that the owner keeps when others want more; an unmeasured one keeps all."""
+        """The share that the owner keeps when others want more; an unmeasured owner keeps all."""
         if self.used is None or self.is_busy:
             return self.share
         return min(self.share, self.share * self.used * HEADROOM)
 
 
 def floor_of(rate: float, owners: int) -> float:
-    """Return the least share of each of so many owners; `rate` is the maximum in messages a
-    second.
-    """
+    """Return the minimum share of each owner; `rate` is the maximum in messages a second."""
     return min(1 / owners, max(FLOOR, 1 / rate if rate > 0 else 1.0))
 
 
 def share_out(rate: float, owners: Mapping[str, Use]) -> dict[str, float]:
-    """Return the owners' shares from now on, in their order; they sum up to 1 at most, and are what
-    they were wherever nothing has to change.
+    """Return the new shares of the owners, in their order. Their sum is at most 1; they are
+    unchanged if nothing has to change.
     """
     if not owners:
         return {}
@@ -63,8 +65,8 @@ def share_out(rate: float, owners: Mapping[str, Use]) -> dict[str, float]:
 
 
 def whole_units(share: float) -> float:
-    """The share in millionths, rounded down, so that the sum of a division stays 1 at most."""
-    # A millionth of a millionth more is rounding of the machine, not of ours.
+    """Round a share down to millionths, so that a sum of shares stays at most 1."""
+    # The small addition compensates for floating-point rounding.
     return int(share * _UNITS + 1e-6) / _UNITS
 
 
@@ -76,8 +78,8 @@ def _from_idle_to_busy(owners: Mapping[str, Use], floor: float) -> dict[str, flo
 
 
 def _level(rest: float, least: Sequence[float]) -> float:
-    """Return the share of each owner whose least is below it, so that all together have the rest;
-    `least`: the greatest first.
+    """Return the level to which the busy owners' shares are raised, so that together they use
+    `rest`; `least` are their minimum shares, greatest first.
     """
     left = rest
     for at, each in enumerate(least):
@@ -96,8 +98,8 @@ def _is_worth_it(shares: Mapping[str, float], owners: Mapping[str, Use]) -> bool
 
 
 def _floored(shares: Mapping[str, float], floor: float) -> dict[str, float]:
-    """Raise each share to the floor and keep the sum at 1 at most: what is missing is taken from
-    what is above.
+    """Raise each share to the floor and keep the sum at most 1, by taking from the larger
+    shares.
     """
     raised = {name: max(floor, share) for name, share in shares.items()}
     excess = sum(raised.values()) - 1

@@ -1,7 +1,8 @@
-"""Partitions among a subscription's owners: even, covering, and as they were where they can be.
+"""Divides partitions among a subscription's owners: evenly, completely, and with as few changes as
+possible.
 
-An owner whose partitions change has to start anew, so a set is kept whole whenever its size is one
-of the two that an even division has.
+An owner whose partitions change has to restart its consumer, so a set is kept whole whenever its
+size is one of the two sizes of an even division.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ from hermes_actors.balancer.workload.problem import PlannedOwner
 
 
 class Slot(Struct, frozen=True):
-    """A set of partitions for one owner: `boot` keeps it or takes it, "" if that is still open.
-    `share` is that of who had it, None if nobody had.
+    """A set of partitions for one owner. `boot` is the owner that keeps or takes it; empty string
+    if that is open. `share` is its last owner's share; None if it had none.
     """
 
     partitions: tuple[int, ...]
@@ -24,14 +25,14 @@ class Slot(Struct, frozen=True):
 def divide(
     partitions: int, count: int, owners: Sequence[PlannedOwner], kept: frozenset[str]
 ) -> list[Slot]:
-    """`count` slots that cover partitions 0 to `partitions`, in the order of their lowest one.
+    """Return `count` slots that cover all partitions, sorted by lowest partition.
 
-    `owners` are those by the last plan, `kept` the boot ids of at most `count` of them that stay;
-    the sets of the others are open, and stay as they are if they can.
+    `owners` are those of the last plan; `kept` are the boot ids of the owners that stay, at most
+    `count`. The sets of the other owners become open, unchanged if possible.
     """
     assert 0 < count <= partitions
     assert len(kept) <= count
-    # Who stays chooses first: the others' sets have no consumer that would have to start anew.
+    # Owners that stay choose first: the other sets have no consumer that would have to restart.
     ranked = sorted(owners, key=lambda owner: (owner.boot not in kept, owner.partitions))
     left, free = _sizes(partitions, count), set(range(partitions))
     whole: list[Slot] = []
@@ -44,7 +45,7 @@ def divide(
             whole.append(Slot(tuple(sorted(owner.partitions)), boot, owner.share))
         else:
             broken.append(owner)
-    # Who stays must not be left without a slot because a set without an owner was kept whole.
+    # An owner that stays must not be left without a slot because an open set was kept whole.
     staying = sum(owner.boot in kept for owner in broken)
     while sum(left.values()) < staying:
         slot = next(slot for slot in reversed(whole) if not slot.boot)
@@ -55,7 +56,7 @@ def divide(
 
 
 def _sizes(partitions: int, count: int) -> dict[int, int]:
-    """The sizes of an even division, and how many slots have each."""
+    """The two sizes of an even division, and how many slots have each."""
     small, larger = divmod(partitions, count)
     return {small + 1: larger, small: count - larger}
 
@@ -63,10 +64,12 @@ def _sizes(partitions: int, count: int) -> dict[int, int]:
 def _cut(
     broken: Sequence[PlannedOwner], kept: frozenset[str], left: dict[int, int], free: set[int]
 ) -> list[Slot]:
-    """The remaining sizes, from what is free: each owner keeps of its own what fits."""
+    """Divide the free partitions into slots of the remaining sizes; each owner keeps as many of its
+    own as fit.
+    """
     sizes = sorted((size for size, times in left.items() for _ in range(times)), reverse=True)
     ranked = sorted(broken, key=lambda owner: (owner.boot not in kept, -len(owner.partitions)))
-    # None: nobody had any of it.
+    # None: no owner had any of it.
     holders = [*ranked, *[None] * len(sizes)][: len(sizes)]
     owned: list[list[int]] = []
     for holder, size in zip(holders, sizes, strict=True):

@@ -1,8 +1,8 @@
 """The CPU controller: a node that needs more CPU for the same work is given less of it.
 
-It compares what a unit of weight costs each node, not how busy each is. That cost does not change
-when work moves, so there is no loop that could swing, however many nodes there are and however long
-work takes to move; only how fast targets change is bounded.
+It compares the cost of a unit of weight on each node, not how busy each node is. That cost does not
+change when work moves, so there is no feedback loop that could oscillate, however many nodes there
+are and however long moves take. Only the rate of change of the targets is bounded.
 """
 
 import math
@@ -11,22 +11,22 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 WINDOW_S = 120.0
-"""After so long, a change of what is measured counts for 63 %."""
+"""Time constant: after this time, a change counts for 63 %."""
 CHANGE_MAX = 0.1
-"""A speed changes by at most this part in a round."""
+"""A speed changes by at most this part per round."""
 DEAD_BAND = 0.06
-"""A speed stays as it is until what is measured is off by more than this part."""
+"""A speed changes only when the measurement is off by more than this part."""
 _SETTLED = 0.01
 SPEED_MIN, SPEED_MAX = 0.2, 5.0
 _LOAD_MIN = 0.25
-"""A node with less than this part of a mean node's work, for its cores, tells too little."""
+"""A node with less than this part of the mean work per core is not measured."""
 _CPU_MIN = 0.1
-"""A node that uses less of its CPU than this part, likewise."""
+"""Nor is a node that uses less than this part of its CPU."""
 
 
 class NodeCost(Struct, frozen=True):
-    """The work of a node and its CPU: `weight` is that of its tasks, in any one unit; `cpu` and
-    `cpu_available` in cores, the latter what the machine leaves it.
+    """The work of a node and its CPU. `weight` is that of its tasks, in any unit; `cpu` and
+    `cpu_available` are in cores, the latter what the machine leaves for it.
     """
 
     cores: float
@@ -36,7 +36,7 @@ class NodeCost(Struct, frozen=True):
 
     @property
     def used(self) -> float:
-        """The part of its CPU that is used."""
+        """The part of the available CPU that is used."""
         return self.cpu / max(self.cpu_available, 1e-3)
 
 
@@ -50,9 +50,10 @@ class _Speed:
 
 
 class Speeds:
-    """The speed of each node: 1 is that of a usual one, by boot id; logarithms inside.
+    """The speed of each node by boot id; 1 is average. Kept as logarithms.
 
-    A leader's first look takes speeds as they are measured: its predecessor has planned with them.
+    A new leader's first measurement is used unsmoothed, because its predecessor has already planned
+    with it.
     """
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
@@ -61,7 +62,7 @@ class Speeds:
         self._speeds: dict[str, _Speed] = {}
 
     def update(self, now_s: float, costs: Mapping[str, NodeCost]) -> dict[str, float]:
-        """The speeds to plan with now. Nodes that are not named are forgotten."""
+        """Return the current speeds. Nodes that are not in `costs` are forgotten."""
         follows = 1 - math.exp(-max(0.0, now_s - self._at_s) / self._window_s)
         is_first_look = self._at_s == -math.inf
         self._speeds = {boot: self._speeds[boot] for boot in sorted(costs) if boot in self._speeds}
@@ -90,7 +91,9 @@ def _follow(speed: _Speed) -> None:
 
 
 def _measured(costs: Mapping[str, NodeCost]) -> dict[str, float]:
-    """For nodes that do enough to tell, the logarithm of how fast they are beside the mean."""
+    """The logarithm of each node's speed relative to the mean, for nodes with enough work to
+    measure.
+    """
     weight = sum(cost.weight for cost in costs.values())
     cores = sum(cost.cores for cost in costs.values())
     telling = {
@@ -100,7 +103,7 @@ def _measured(costs: Mapping[str, NodeCost]) -> dict[str, float]:
         and costs[boot].weight * cores > _LOAD_MIN * weight * costs[boot].cores
         and costs[boot].used > _CPU_MIN
     }
-    # What a unit of weight takes of a core of the cluster, weighed by who does how much.
+    # The mean cost of a unit of weight, weighted by each node's work.
     spent = sum(cost.used * cost.cores for cost in telling.values())
     done = sum(cost.weight for cost in telling.values())
     low, high = math.log(SPEED_MIN), math.log(SPEED_MAX)

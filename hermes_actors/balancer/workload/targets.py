@@ -1,7 +1,7 @@
-"""The target of each node: its part of all the weight, in proportion to its capacity.
+"""The target load of each node: its part of the total weight, in proportion to its capacity.
 
-A task that is heavier than any node's part cannot be divided: the node that has it is to carry it
-alone, and the others divide the rest.
+A task heavier than any node's part cannot be divided: its node has to carry it alone, and the other
+nodes divide the rest.
 """
 
 from heapq import nlargest
@@ -19,7 +19,7 @@ def targets(books: Books) -> list[float]:
         best = max(books.capacity[node] for node in free)
         if task.weight * capacity <= weight * best:
             break
-        # Where it is now, if hardly a better place is left.
+        # It stays where it is, unless a clearly better node is free.
         at = task.at
         if at not in free or books.capacity[at] < 0.9 * best:
             at = max(free, key=lambda node: (books.capacity[node], -books.load[node], -node))
@@ -28,14 +28,14 @@ def targets(books: Books) -> list[float]:
         weight -= task.weight
         capacity -= books.capacity[at]
     for node in free:
-        # Never 0: ratios are taken of it.
+        # Never 0, because targets are divisors.
         target[node] = max(weight * books.capacity[node] / capacity, 1.0)
     return target
 
 
 def _giants(books: Books) -> list[Task]:
-    """The tasks that may be heavier than any node's part, the heaviest first."""
-    # Mostly there are none, and then all are spared a look.
+    """The tasks that may be heavier than any node's part, heaviest first."""
+    # Usually there are none, and sorting is skipped.
     count = len(books.nodes)
     heaviest = max((tasks[-1][0] for tasks in books.on if tasks), default=0)
     if heaviest * sum(books.capacity) <= books.total * max(books.capacity, default=1.0):

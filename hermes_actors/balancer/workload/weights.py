@@ -1,9 +1,9 @@
 """The weight of a subscription: its cost in thousandths of a core, measured and smoothed.
 
-A weight is the CPU that its consumers took where that is measured; else an estimate from what they
-sent. Noise of single measurements must move nothing, so a weight follows them over minutes; a
-subscription that nobody has measured yet counts as the median one, for 0 would put all new ones on
-one node.
+A weight is the CPU that its consumers used, if measured; else an estimate from the messages that
+they sent. Noise in single measurements must not move tasks, so a weight follows them over minutes.
+A subscription without a measurement gets the median weight: with 0, all new ones would go to one
+node.
 """
 
 import math
@@ -14,12 +14,12 @@ from hermes_actors.coordination.commands import TaskLoad
 from hermes_actors.coordination.weights import WEIGHT_UNKNOWN, weight_of
 
 WINDOW_S = 300.0
-"""After so long, a change counts for 63 %."""
+"""Time constant: after this time, a change counts for 63 %."""
 
 
 class WeightHistory:
-    """The weights of all subscriptions over time. Its memory is no more than comfort: a new leader
-    begins with what is measured now.
+    """The weights of all subscriptions over time. A new leader can begin without this memory, with
+    what is measured now.
     """
 
     def __init__(self, window_s: float = WINDOW_S) -> None:
@@ -28,9 +28,8 @@ class WeightHistory:
         self._known: dict[str, float] = {}
 
     def update(self, now_s: float, loads: Mapping[str, TaskLoad | None]) -> dict[str, float]:
-        """The weight of each subscription now, by what all owners together cost; None: unknown.
-
-        Subscriptions that are not named are forgotten.
+        """Return the current weight of each subscription. `loads` has the sum over its owners, None
+        if unknown. Subscriptions that are not in it are forgotten.
         """
         follows = 1 - math.exp(-max(0.0, now_s - self._at_s) / self._window_s)
         self._at_s = now_s

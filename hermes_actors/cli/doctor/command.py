@@ -97,14 +97,14 @@ def _source(config: Config, file: Path | None) -> Finding:
 
 
 class _Warnings(logging.Handler):
-    """Takes what would else go to stderr, and to the node's log at its start, as findings."""
+    """Turns logged warnings, which a node would also log at its start, into findings."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.found: list[Finding] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take a line."""
+        """Add a finding."""
         self.found.append(finding(WARN, "start", "warned of", record.getMessage()))
 
 

@@ -31,9 +31,9 @@ from hermes_actors.cli.publishing.lines import (
 from hermes_actors.cli.publishing.publisher import (
     BATCH_MAX,
     BulkPublisher,
-    Outcome,
     OutgoingMessage,
     PublishPlan,
+    PublishResult,
     Unreachable,
     percentile,
 )
@@ -192,7 +192,7 @@ class Report:
         self.failure = ""
         self.seconds = 0.0
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: PublishResult) -> None:
         """One message has ended."""
         self._retried += outcome.attempts > 1
         if outcome.is_accepted:
@@ -204,7 +204,7 @@ class Report:
             self._refused += 1
         self._print(outcome)
 
-    def _print(self, outcome: Outcome) -> None:
+    def _print(self, outcome: PublishResult) -> None:
         if self._output is Output.JSON:
             fields = {"topic": self._topic, **msgspec.to_builtins(outcome)}
             print(json.dumps({**fields, "isKept": outcome.is_kept}, ensure_ascii=False))
@@ -237,7 +237,7 @@ class Report:
             raise CommandFailed(f"{self._refused} message(s) were not accepted")
 
 
-def _why(outcome: Outcome) -> str:
+def _why(outcome: PublishResult) -> str:
     if outcome.status == 0:
         return f"no answer: {outcome.error}; it may have been stored all the same"
     if outcome.status < 300:

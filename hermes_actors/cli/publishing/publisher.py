@@ -1,4 +1,4 @@
-"""Publishes many messages over some kept-alive connections; each ends as one Outcome."""
+"""Publishes many messages over some kept-alive connections; each ends as one PublishResult."""
 
 import json
 import random
@@ -44,7 +44,7 @@ class OutgoingMessage:
     key: str | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class PublishResult(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """How a message ended. Status 0: the last attempt had no answer, so its fate is unknown.
 
     `sent_ms` is the wall-clock time of the first attempt, `latency_ms` that of the last one.
@@ -117,7 +117,11 @@ class BulkPublisher:
     """
 
     def __init__(
-        self, plan: PublishPlan, done: Callable[[Outcome], None], clock: Clock, rng: random.Random
+        self,
+        plan: PublishPlan,
+        done: Callable[[PublishResult], None],
+        clock: Clock,
+        rng: random.Random,
     ) -> None:
         self._plan = plan
         self._done = done
@@ -199,7 +203,7 @@ class BulkPublisher:
                     again.append(message)
                 else:
                     self._done(
-                        Outcome(
+                        PublishResult(
                             message.number,
                             each.status,
                             each.id,

@@ -1,1 +1,1 @@
-"""Deliveries in batches."""
+"""Batch delivery."""

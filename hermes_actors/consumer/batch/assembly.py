@@ -1,13 +1,12 @@
-"""The assembly of batches: full ones are ready at once, others when their time has come. Pure.
+"""Assembles batches: a full one is ready at once, others after their time. Pure.
 
-Messages go through in the order in which they were read: queue → open batch → the current batch,
-the only one that is sent or waits for its retry. A batch holds messages of all partitions. Nothing
-overtakes, so the order of a partition holds over any number of retries.
+Messages keep the order in which they were read: queue → open batch → current batch, the only one
+that is sent or retried. A batch holds messages of all partitions. No message overtakes another, so
+the order of a partition holds over any number of retries.
 
-A batch's body is a JSON array that is valid whatever its messages hold. The elements are Hermes'
-envelopes, which carry each message's id, or the bare messages. Bodies go in as they were published,
-byte for byte, so a body is looked through before: one that is not JSON would break the array for
-all others.
+A batch's body is a JSON array. Its elements are Hermes' envelopes, which carry each message's id,
+or the bare messages. Bodies go in byte for byte, so each is validated first: one that is not JSON
+would break the array for all others.
 """
 
 import json
@@ -33,7 +32,7 @@ _skim = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class _Element(Struct, eq=False):
-    """A message with the time of its reading, and what it is in the open batch."""
+    """A message, when it was read, and its bytes in the open batch."""
 
     delivery: Delivery
     read_s: float
@@ -41,10 +40,10 @@ class _Element(Struct, eq=False):
 
 
 class BatchAssembly(Buffer):
-    """All messages of one consumer that are not settled; the consumer reads into it.
+    """All unsettled messages of one consumer.
 
-    `render` makes a message an element and raises UndecodableRecord for one that cannot be.
-    `size_max`, set by its user, is how many messages a batch may hold.
+    `render` makes a message an element; it raises UndecodableRecord if it cannot. `size_max`, set
+    by the user, is how many messages a batch may hold.
     """
 
     def __init__(
@@ -56,8 +55,8 @@ class BatchAssembly(Buffer):
         bytes_max: int,
         buried_max: int,
     ) -> None:
-        """A batch is also complete when `bytes_max` are held, for then nothing more is read. With
-        `buried_max` given up and not let go, nothing more is taken up.
+        """A batch is also complete when `bytes_max` are buffered, because then reading stops. While
+        `buried_max` messages are buried, nothing more is dispatched.
         """
         super().__init__(buried_max)
         self._policy = policy
@@ -68,44 +67,44 @@ class BatchAssembly(Buffer):
         self._queue: deque[_Element] = deque()
         self._open: list[_Element] = []
         self._open_bytes = 0
-        # The next message does not fit in.
+        # True if the next message does not fit.
         self._is_closed = False
         self.current: Batch | None = None
 
     def add(self, delivery: Delivery) -> None:
-        """Queue a message that has been read."""
+        """Queue a message that was read."""
         self._queue.append(_Element(delivery, self._now_s()))
         self.buffered_bytes += delivery.size_bytes
 
     @property
     def fresh(self) -> int:
-        """How many messages have been read and have no place in a batch yet."""
+        """The number of messages read and not in a batch yet."""
         return len(self._queue)
 
     @property
     def waiting(self) -> int:
-        """How many messages wait for the next attempt at their batch."""
+        """The number of messages waiting for their batch's next attempt."""
         current = self.current
         return 0 if current is None or self.inflight else len(current.deliveries)
 
-    # Assembling.
+    # Assembly.
 
     @property
     def is_full(self) -> bool:
-        """True when the open batch takes no more."""
-        # A comma and a digit would have to fit.
+        """True if the open batch takes no more messages."""
+        # A further element needs at least a comma and a digit.
         is_out_of_bytes = ARRAY_BYTES + self._open_bytes + 2 > self._policy.batch_volume
         is_complete = self._is_closed or len(self._open) >= self.size_max or is_out_of_bytes
         return bool(self._open) and is_complete
 
     @property
     def can_fill(self) -> bool:
-        """True when `fill` has something to do."""
+        """True if `fill` has something to do."""
         return bool(self._queue) and not self.is_full and self.buried < self.waiting_max
 
     def fill(self, count_max: int, give_up: Callable[[Delivery, DiscardReason, str], None]) -> None:
-        """Take up to `count_max` messages into the open batch. What fits into none counts as
-        buried, and `give_up` is called with why.
+        """Take up to `count_max` messages into the open batch. A message that fits into no batch
+        counts as buried, and `give_up` is called with the reason.
         """
         for _ in range(count_max):
             if not self.can_fill:
@@ -135,7 +134,7 @@ class BatchAssembly(Buffer):
 
     @property
     def ready_s(self) -> float:
-        """When the open batch may be sent; infinity while there is none."""
+        """When the open batch may be sent; infinity if there is none."""
         if not self._open:
             return float("inf")
         if self.is_full or (not self._queue and self.buffered_bytes >= self._bytes_max):
@@ -144,8 +143,8 @@ class BatchAssembly(Buffer):
 
     @property
     def due(self) -> tuple[float, int]:
-        """When the next attempt may be made, of the current batch or of the open one, and how many
-        messages it has; infinity while one is under way or there is none.
+        """When the current or open batch may be attempted, and its number of messages. Infinity if
+        an attempt is under way or there is no batch.
         """
         if self.current is None:
             return self.ready_s, len(self._open)
@@ -161,17 +160,17 @@ class BatchAssembly(Buffer):
         self._forget_open()
         return self.current
 
-    # What becomes of the current batch.
+    # The end of the current batch.
 
     def wait(self, what: Batch, due_s: float) -> None:
-        """Let it wait until `due_s` for its next attempt."""
+        """Keep it for its next attempt at `due_s`."""
         self.inflight = 0
         what.due_s = due_s
         for each in what.deliveries:
             each.wait()
 
     def remove(self, what: Batch) -> None:
-        """Drop it: its messages are settled, and need nothing more."""
+        """Drop it: its messages are settled."""
         self._end_current()
         for each in what.deliveries:
             self._drop(each)
@@ -184,12 +183,12 @@ class BatchAssembly(Buffer):
         self.buried += len(what.deliveries)
 
     def let_go(self, what: Batch) -> None:
-        """Make it anew: its messages come again in batches as they are to be now."""
+        """Dissolve it; its messages go into new batches."""
         self._end_current()
         self._dissolve(what.deliveries)
 
     def change(self, policy: BatchPolicy) -> None:
-        """Use another policy from now on; new limits batch the waiting messages anew."""
+        """Use another policy from now on. Changed limits dissolve the waiting batches."""
         before, self._policy = self._policy, policy
         self.size_max = policy.batch_size
         if (before.batch_size, before.batch_volume, before.body) != (
@@ -200,14 +199,14 @@ class BatchAssembly(Buffer):
             self._make_anew()
 
     def drop_superseded(self) -> None:
-        """Forget the waiting messages of partitions that a retransmission has moved."""
+        """Drop the waiting messages of partitions that a retransmission has moved."""
         current = [] if self.current is None else self.current.deliveries
         read = (element.delivery for element in chain(self._open, self._queue))
         if any(each.is_superseded for each in chain(current, read)):
             self._make_anew()
 
     def clear(self) -> None:
-        """Forget all messages: the consumer has ended, and who still shows it shows nothing."""
+        """Drop all messages, because the consumer has ended; its gauges then show zero."""
         self._queue.clear()
         self._forget_open()
         self._end_current()
@@ -216,7 +215,8 @@ class BatchAssembly(Buffer):
     def _make_anew(self) -> None:
         current = self.current
         if current is not None and self.inflight:
-            # It is let go when it has failed: what is in flight cannot be changed.
+            # What is in flight cannot be changed; the batch is dissolved when the attempt has
+            # failed.
             current.is_superseded = True
             self._dissolve([])
         elif current is not None:
@@ -225,8 +225,8 @@ class BatchAssembly(Buffer):
             self._dissolve([])
 
     def _dissolve(self, again: Sequence[Delivery]) -> None:
-        """Put the messages of an ended batch and of the open one in front of the queue again, but
-        for those that a retransmission has moved.
+        """Put the messages of the ended and the open batch back at the front of the queue, except
+        those that a retransmission has moved.
         """
         for delivery in again:
             delivery.returned()
@@ -258,27 +258,28 @@ def element_of(message: Message, form: BatchBody) -> bytes:
     if form is BatchBody.MESSAGES:
         return message.body
     if message.propagated:
-        # The publisher's headers bring the id with them, as in Hermes, and only they do.
+        # As in Hermes, the id is added only if there are publisher's headers.
         message = replace(message, propagated=(*message.propagated, (_MESSAGE_ID, message.id)))
     return enveloped(message)
 
 
 def array_of(elements: list[bytes]) -> bytes:
-    """Return the body of a batch with these elements."""
+    """The body of a batch with these elements."""
     return b"[" + b",".join(elements) + b"]"
 
 
 def require_json(body: bytes) -> None:
     """Raise UndecodableRecord unless the body is one JSON value in UTF-8.
 
-    The common case is one pass over the bytes that makes no objects.
+    Usually this is one pass over the bytes that creates no objects.
     """
     try:
         text = None if body.isascii() else body.decode()
         try:
             _skim(body)
         except msgspec.DecodeError:
-            # Stricter than JSON: it takes no half of a surrogate pair, which subscribers may.
+            # msgspec is stricter than JSON: it rejects half a surrogate pair, which subscribers may
+            # accept.
             json.loads(text or body.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise UndecodableRecord(f"the message is not JSON: {error}") from error

@@ -1,8 +1,8 @@
-"""The sending half of a batch consumer, which never waits: one batch at a time, the same one again
-until it is taken or given up.
+"""The sending half of a batch consumer, which never waits: one batch at a time, repeated until it
+is accepted or given up.
 
-The sender's callback settles a batch and wakes the actor around it (`push_consumer.py`), which
-waits, reads and commits.
+The sender's callback settles a batch and wakes the actor (`push_consumer.py`), which waits, reads
+and commits.
 """
 
 from functools import partial
@@ -19,12 +19,12 @@ from hermes_actors.model.subscription import BatchBody, BatchPolicy
 from hermes_actors.status.reasons import Code, Reason, because
 
 _READ_AHEAD_MIN = 100
-"""Reading costs as much for one message as for some, also where batches are small."""
+"""Reading one message costs as much as reading several, so read more even for small batches."""
 
 
 class BatchDispatch(Dispatching[Batch]):
     """The sending half of one subscription's batch consumer. Raises Refused for an endpoint that
-    batches cannot be pushed to.
+    cannot take batches.
     """
 
     def __init__(self, live: LiveSubscription, around: Surroundings) -> None:
@@ -41,14 +41,14 @@ class BatchDispatch(Dispatching[Batch]):
         self.adopt(live)
 
     def _render(self, delivery: Delivery, form: BatchBody) -> bytes:
-        """Make a message an element of a batch; it is decoded once."""
+        """Make a message an element of a batch. Decodes it only once."""
         if delivery.message is None:
             delivery.message = from_record(delivery.record, self._parts.ids.message_id)
         return element_of(delivery.message, form)
 
     def adopt(self, live: LiveSubscription) -> None:
-        """Go on with this version of the subscription. A batch that waits keeps its id and its
-        body, unless they cannot be kept: other bounds, or another form.
+        """Apply a new version of the subscription. A waiting batch keeps its id and body unless the
+        limits or the form have changed.
         """
         policy, endpoint_before = _policy(live), self.live.subscription.endpoint
         self.policy = policy
@@ -58,12 +58,12 @@ class BatchDispatch(Dispatching[Batch]):
         self._assembly.size_max = self._pacing.size_max
         waiting = self._assembly.current
         if live.subscription.endpoint != endpoint_before and waiting is not None:
-            # Nothing is known of another endpoint.
+            # Nothing is known about the new endpoint.
             waiting.due_s = self._clock.monotonic_s()
 
     @property
     def read_ahead(self) -> int:
-        """How many fresh messages are worth having at hand: a batch beside the open one."""
+        """How many fresh messages to read ahead: a batch besides the open one."""
         return max(self._assembly.size_max, _READ_AHEAD_MIN)
 
     def _held_back(self) -> list[Reason]:
@@ -88,12 +88,12 @@ class BatchDispatch(Dispatching[Batch]):
     # Sending.
 
     def on_read(self) -> bool:
-        """Take note that messages have been read; True if the open batch can take some."""
+        """Note that messages have been read; True if the open batch can take some."""
         return self._assembly.can_fill
 
     def _fill(self, now_s: float) -> int:
         assembly = self._assembly
-        # The share of the rate may be another one.
+        # The share of the rate may have changed.
         assembly.size_max = self._pacing.size_max
         before = assembly.fresh
         assembly.fill(FILL_MAX, self._reject)
@@ -111,13 +111,13 @@ class BatchDispatch(Dispatching[Batch]):
         self._write_off(delivery, reason, 0, detail)
 
     def idle_s(self, now_s: float) -> float:
-        """How long there is nothing to do unless an answer comes or messages are read."""
+        """How long nothing is due unless an answer or a record comes."""
         if self._is_halted:
             return float("inf")
         return 0.0 if self._assembly.can_fill else max(0.0, self._wait_s(now_s))
 
     def _wait_s(self, now_s: float) -> float:
-        """How long until the next attempt may be made; not above 0 when it may."""
+        """How long until the next attempt; zero or negative if it may begin."""
         due_s, count = self._assembly.due
         return max(due_s - now_s, self._pacing.wait_s(now_s, count) if count else 0.0)
 
@@ -134,7 +134,7 @@ class BatchDispatch(Dispatching[Batch]):
     # Outcomes. These run in the sender's callback, on either loop.
 
     def _land(self, batch: Batch, outcome: SendOutcome) -> None:
-        """Take in an attempt's outcome; the actor then sees what is due."""
+        """Handle an attempt's outcome, and wake the actor."""
         now_s = self._clock.monotonic_s()
         self._transitions.answered(batch.deliveries, outcome, now_s - batch.sent_s)
         if outcome.is_success:

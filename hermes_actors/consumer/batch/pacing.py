@@ -1,8 +1,8 @@
-"""How fast batches may be sent. No second holds more messages than this owner's share of the rate.
+"""How fast batches may be sent: no second exceeds this owner's share of the message rate.
 
-What was sent within the last second is remembered, batch by batch: a token bucket would either let
-up to twice the rate through or never have room for a large batch. No rate is learned from answers:
-one request at a time, with the policy's back-off, is slow enough for an endpoint that is not well.
+The batches of the last second are remembered. A token bucket would either let up to twice the rate
+through or never have room for a large batch. Nothing is learned from answers: one request at a
+time, with the policy's back-off, is slow enough for a failing endpoint.
 """
 
 from collections import deque
@@ -15,11 +15,11 @@ from hermes_actors.runtime.clock import Clock
 
 
 class BatchPacing(Pace):
-    """Ask `wait_s` before each batch, and call `take` at each. It remembers at most as many batches
+    """Check `wait_s` before each batch, and call `take` for it. Remembers at most as many batches
     as the rate. Times are monotonic seconds.
 
-    `limit` is how many messages may be sent in the window: what is left of whole ones, at least
-    one, which then takes longer than a second. 0 with a share of nothing, None without a rate.
+    `limit` is how many messages may be sent in the window: the whole part of the share, at least
+    one; a share below 1 widens the window. 0 for a share of nothing, None without a rate.
     """
 
     def __init__(self, policy: BatchPolicy, owned: Owned, clock: Clock) -> None:
@@ -33,11 +33,11 @@ class BatchPacing(Pace):
         self._count = 0
         self.divide()
         if self.limit:
-            # Neither a restart nor another owner or rate may double a second's messages.
+            # A restart, a new owner or a new rate must not double a second's messages.
             self.take(self._clock.monotonic_s(), self.limit)
 
     def adopt(self, policy: BatchPolicy) -> None:
-        """Go on with this version of the policy."""
+        """Apply a new version of the policy."""
         is_other = policy.message_rate != self._policy.message_rate
         self._policy = policy
         if is_other:
@@ -45,22 +45,22 @@ class BatchPacing(Pace):
 
     @property
     def allowed(self) -> float:
-        """The owner's share of the rate, in messages a second; below 0 when there is none."""
+        """The owner's share of the rate, in messages a second; negative without a rate."""
         rate = self._policy.message_rate
         return -1.0 if rate is None else rate * self._owned.share.value
 
     @property
     def rate_now(self) -> float:
-        """The same, but 0 when there is no rate."""
+        """As `allowed`, but 0 without a rate."""
         return max(0.0, self.allowed)
 
     def divide(self) -> None:
-        """Put another share of the rate in force at once."""
+        """Apply a changed share of the rate."""
         allowed = self.allowed
         self.limit: int | None = None
         self._window_s = 1.0
         if allowed >= LEAST_PER_S:
-            # A share that is a little too small by its rounding must not cost a message a second.
+            # A share that is slightly too small by rounding must not cost a message a second.
             self.limit = max(1, int(allowed + 1e-6))
             self._window_s = max(1.0, 1 / allowed)
         elif allowed >= 0:
@@ -68,8 +68,8 @@ class BatchPacing(Pace):
 
     @property
     def size_max(self) -> int:
-        """How many messages a batch may hold so that it fits into a second, and whole batches fill
-        it: a batch size of 100 and a rate of 150 make batches of 75, two a second.
+        """How many messages a batch may hold so that whole batches fill a second. A batch size of
+        100 and a rate of 150 make batches of 75, two a second.
         """
         size = self._policy.batch_size
         if self.limit is None:
@@ -79,8 +79,8 @@ class BatchPacing(Pace):
         return rate // batches
 
     def wait_s(self, now_s: float, count: int) -> float:
-        """How long until `count` may be sent; 0 when they may. More than `limit` count as `limit`:
-        a limit that was lowered must not hold a batch for ever.
+        """How long until `count` messages may be sent; 0 if they may. More than `limit` counts as
+        `limit`: a lowered limit must not hold a batch for ever.
         """
         if self.limit is None:
             return 0.0

@@ -1,1 +1,1 @@
-"""The life of a message from its reading to its settling, for serial and batch delivery alike."""
+"""A message's life from reading to settling, for serial and batch delivery."""

@@ -1,9 +1,9 @@
 """The bodies that one subscription's messages are pushed with.
 
-A message in Avro becomes JSON, without `__metadata`, unless the subscription takes Avro: then it is
-pushed as it is stored, but for Confluent's framing. Every other message is pushed as it is stored,
-on a topic of AVRO too: it is from before the topic's migration. All of that is decided here, once,
-when a record is read; whatever comes after pushes what it is given.
+A message in Avro becomes JSON without `__metadata`, unless the subscription takes Avro: then it is
+pushed as stored, without Confluent's framing. Every other message is pushed as stored, also on an
+AVRO topic, where it is older than the topic's migration. This is decided once, when the record is
+read; later code pushes the body that it gets.
 """
 
 from typing import Any
@@ -27,15 +27,15 @@ from hermes_actors.schema.reading import AvroReader, UnknownSchema
 from hermes_actors.schema.work import JSON_BYTES_MAX
 
 PATIENCE_S = 10.0
-"""How long a schema that is not known is waited for: its message may be ahead of it, from another
+"""How long to wait for an unknown schema. A message may arrive before its schema, from another
 datacentre.
 """
 UNKNOWN_MAX = 3
-"""Schemas of one subscription that have been waited for in vain; one more is waited for less."""
+"""If so many schemas of one subscription were waited for in vain, the next ones get less time."""
 SHORT_PATIENCE_S = 1.0
-"""So long then: others may write any id, and each would hold its partition up."""
+"""That shorter time. Foreign writers may use any schema id, and each wait holds up a partition."""
 FORGET_S = 60.0
-"""After so long an unknown schema is waited for anew."""
+"""After this time an unknown schema is waited for again."""
 
 _AGAIN_MIN_S = 0.1
 _AGAIN_MAX_S = 1.0
@@ -46,7 +46,7 @@ _skim = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Undeliverable(Exception):
-    """The message is given up, for the `reason` that the text explains."""
+    """The message is given up for `reason`; the text explains it."""
 
     def __init__(self, reason: DiscardReason, detail: str) -> None:
         super().__init__(detail)
@@ -54,7 +54,7 @@ class Undeliverable(Exception):
 
 
 class NotReadable(Exception):
-    """The message cannot be read now; `again_s` is when to try it again."""
+    """The message cannot be read now. Try again after `again_s` seconds."""
 
     def __init__(self, detail: str, again_s: float) -> None:
         super().__init__(detail)
@@ -62,8 +62,8 @@ class NotReadable(Exception):
 
 
 class OpenedAvro(Struct, frozen=True):
-    """A message in Avro on its way to its subscriber: the schema that it is written with, its Avro
-    without framing, and the schema's text, "" where nobody looks into it.
+    """A message in Avro: its writer schema, its Avro without framing, and the schema's text. The
+    text is an empty string if nobody needs to decode the message.
     """
 
     message: Message
@@ -85,12 +85,12 @@ class Bodies:
         is_batch = subscription.delivery_type is DeliveryType.BATCH
         self._is_json = is_batch or subscription.content_type is not ContentType.AVRO
         self.is_of_avro = topic is ContentType.AVRO
-        # When each schema was missed first.
+        # When each unknown schema was first missed.
         self._unknown: dict[WriterSchema, float] = {}
 
     def of_topic(self, record: StoredRecord, message: Message) -> Message:
-        """The message that a record of the topic holds: one of a JSON topic without any Avro schema
-        is no Avro, whatever headers others gave it.
+        """The message in a record of the topic. On a JSON topic that has no Avro schema, a foreign
+        record is not Avro, whatever its headers say.
         """
         if message.written_with is None or self.is_of_avro or not _is_foreign(record, message):
             return message
@@ -100,7 +100,7 @@ class Bodies:
     def open(
         self, record: StoredRecord, message: Message, *, is_looked_into: bool
     ) -> OpenedAvro | None:
-        """Open a message that its record holds; None for one that is not Avro.
+        """Unwrap the Avro message in a record; None if it is not Avro.
 
         Raises NotReadable while its schema is waited for, and Undeliverable.
         """
@@ -108,7 +108,7 @@ class Bodies:
         if written is None and (not self.is_of_avro or not _is_foreign(record, message)):
             return None
         if written is None and _is_json_object(message.body):
-            # Others wrote it before the topic was AVRO.
+            # A foreign producer wrote it before the topic became AVRO.
             return None
         try:
             if written is None:
@@ -117,7 +117,7 @@ class Bodies:
             needs_schema = self._is_json or is_looked_into
             text = self._reader.text_of(self._topic, written) if needs_schema else ""
             if self._unknown:
-                # It was waited for, and is there.
+                # It was missing, and has arrived.
                 self._unknown.pop(written, None)
         except UnknownSchema as error:
             raise self._unknown_schema(written or WriterSchema(0, 0), str(error)) from error
@@ -126,23 +126,23 @@ class Bodies:
         return OpenedAvro(opened, written, opened.unframed_body, text)
 
     def is_soon_read(self, opened: OpenedAvro) -> bool:
-        """True when the body may be read on the loop."""
+        """True if the body need not be decoded, or is small enough to decode on the loop."""
         return not opened.schema or self._reader.is_soon_read(opened.schema, opened.avro)
 
     def document(self, opened: OpenedAvro, avro: bytes) -> Any:
-        """Decode what is soon read, for filters. Raises Undeliverable."""
+        """Decode a message on the loop, for filters. Raises Undeliverable."""
         try:
             return self._reader.schema(opened.schema).document(avro)
         except UndecodableAvro as error:
             raise Undeliverable(DiscardReason.UNDECODABLE, str(error)) from error
 
     def passed_on(self, opened: OpenedAvro, document: Any = None) -> Message:
-        """The message as it is pushed, of what is soon read; with the `document`, if it is decoded
-        already. Raises Undeliverable.
+        """The message to push, converted on the loop. `document` is the decoded message, if there
+        is one already. Raises Undeliverable.
         """
         if not self._is_json:
             written = self._reader.numbered(self._topic, opened.written)
-            # The frame is left off.
+            # Without the frame.
             return self._message(opened, opened.avro, WriterSchema(written.version, written.id))
         try:
             schema = self._reader.schema(opened.schema)
@@ -152,13 +152,13 @@ class Bodies:
         return self._as_json(opened, body)
 
     async def passed_on_aside(self, opened: OpenedAvro) -> Message:
-        """The same of what is read in a worker. Raises Undeliverable, and NotReadable."""
+        """As `passed_on`, but converts in a worker. Raises Undeliverable and NotReadable."""
         if not self._is_json:
             return self.passed_on(opened)
         return self._as_json(opened, await self.json_aside(opened, keeps_metadata=False))
 
     async def json_aside(self, opened: OpenedAvro, *, keeps_metadata: bool) -> bytes:
-        """The message's JSON, read in a worker. Raises Undeliverable, and NotReadable."""
+        """The message as JSON, converted in a worker. Raises Undeliverable and NotReadable."""
         try:
             return await self._reader.read_aside(
                 self._topic, opened.schema, opened.avro, keeps_metadata=keeps_metadata
@@ -169,9 +169,7 @@ class Bodies:
             raise NotReadable(error.message, _AGAIN_MAX_S) from error
 
     async def read(self, record: StoredRecord, message: Message) -> Message:
-        """The message as it is pushed, however long its schema is waited for. Raises
-        Undeliverable.
-        """
+        """The message to push. Waits for its schema as long as necessary. Raises Undeliverable."""
         message = self.of_topic(record, message)
         while True:
             try:
@@ -186,9 +184,9 @@ class Bodies:
             await trio.sleep(again_s)
 
     def _unknown_schema(self, written: WriterSchema, why: str) -> NotReadable | Undeliverable:
-        """Have a schema looked up that is not known; the error says when to look again, or that its
-        message is given up. It is waited for for a bounded time, but as long as it takes while
-        those who keep it cannot be asked.
+        """Request an unknown schema. Return an error: NotReadable with the time of the next try, or
+        Undeliverable after a bounded wait. While the registry cannot be asked, the wait has no
+        bound.
         """
         self._reader.have_asked(self._topic)
         if doubt := self._reader.doubt(self._topic, written):
@@ -220,13 +218,13 @@ class Bodies:
         message = opened.message
         attributes = message.attributes
         if attributes:
-            # An event's type of content is what it was published as.
+            # The event's content type was that of its published form.
             attributes = tuple(each for each in attributes if each[0] != _DATA_TYPE)
         return replace(message, body=body, attributes=attributes, written_with=written)
 
 
 def _is_json_object(body: bytes) -> bool:
-    """True for a JSON object. Avro that is one as well would be a coincidence of all its bytes."""
+    """True for a JSON object. That a body in Avro is one as well is very unlikely."""
     if len(body) > _JSON_BYTES_MAX or body[:1] != b"{" or body.rstrip()[-1:] != b"}":
         return False
     try:
@@ -237,5 +235,5 @@ def _is_json_object(body: bytes) -> bool:
 
 
 def _is_foreign(record: StoredRecord, message: Message) -> bool:
-    """True for what others wrote as it is: neither the native form nor an envelope."""
+    """True for a record that a foreign producer wrote: neither the native form nor an envelope."""
     return message.body is record.value and all(name != "dc" for name, _ in record.headers)

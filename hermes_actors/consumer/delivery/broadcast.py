@@ -1,8 +1,9 @@
-"""One message to all of its recipients: who has it gets it no more, and one outcome sums it up.
+"""Pushes one message to all of its recipients, each until it has the message, and sums up an
+attempt in one outcome.
 
-An attempt pushes to those recipients, of the ones resolved for it, that do not have the message
-yet: several at once, bounded. `Served` remembers who took it, or refused it for good; that is lost
-in a crash. Pure but for the pushes, which are handed in.
+An attempt pushes to the resolved recipients that do not have the message yet, several at once up to
+a bound. `Served` remembers who took or refused it; a crash loses that memory. Pure except for the
+pushes, which are passed in.
 """
 
 from collections import deque
@@ -24,9 +25,8 @@ _OK_STATUS = 200
 
 
 class PushCallbacks(Struct, frozen=True):
-    """Callbacks of whoever has pushes made. `may_begin` is asked immediately before anything is
-    sent that had to wait first. `is_over` says that nobody hears of outcomes any more; `fail` is
-    told what a callback raised.
+    """Callbacks of the dispatcher. `may_begin` is checked right before sending something that had
+    to wait. `is_over`: outcomes are ignored from now on. `fail` gets the exception of a callback.
     """
 
     may_begin: Callable[[], bool]
@@ -36,7 +36,7 @@ class PushCallbacks(Struct, frozen=True):
 
 class Broadcast:
     """One attempt at one message. `push` starts a push to one recipient. `done` is called exactly
-    once, also from inside `begin`, unless it is over.
+    once, possibly inside `begin`, unless the caller `is_over`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Broadcast:
         self._open = 0
 
     def begin(self) -> None:
-        """Push to all that do not have it, as many at once as may be."""
+        """Push to the recipients that do not have the message yet, within the bound."""
         for each in self._recipients:
             if self._served.has(each.key):
                 continue
@@ -91,7 +91,7 @@ class Broadcast:
         self._outcomes[recipient.key] = outcome
         self._served.note(recipient, outcome, self._policy)
         if self._left and not self._caller.may_begin():
-            # They are tried again with the next attempt.
+            # They are tried in the next attempt.
             self._outcomes.update((each.key, NOT_BEGUN) for each in self._left)
             self._left.clear()
         if self._left:
@@ -107,8 +107,8 @@ class Broadcast:
 
 
 def who_missed(letter: Letter | None, recipients: list[Recipient]) -> list[Recipient]:
-    """Whom a message goes to that is tried again on demand: those who missed it, as its letter
-    names them, as far as they are still there; else all.
+    """The recipients of a re-driven message: those that its letter lists as missed, if they still
+    exist; else all.
     """
     if letter is None or not letter.missed:
         return recipients
@@ -122,11 +122,12 @@ def summed_up(
     *,
     now_ms: int,
 ) -> SendOutcome:
-    """One outcome for the attempt whose `outcomes` are given by key.
+    """One outcome for an attempt whose `outcomes` are given by recipient key.
 
-    A success if all have it. Else, while anybody is to be tried again, the largest status among
-    them (or the first failure) and the smallest pause that one of them asks for; and if nobody is,
-    the largest status of those who refused. Nobody to push to: to be tried later.
+    Success if all recipients have the message. Else the largest status among the recipients to be
+    tried again (or the first failure) with the shortest pause that one of them asks for. If none is
+    to be tried again, the largest status of those that refused. Without recipients: UNRESOLVED, to
+    be retried.
     """
     of_each = tuple(outcomes.values())
     if not recipients:
@@ -152,7 +153,7 @@ def summed_up(
     ]
     is_gone = not waiting and all(_is_gone(served, each.key) for each in recipients)
     if is_gone:
-        # Whoever resumes the subscription wants it tried again.
+        # When the subscription is resumed, they are tried again.
         served.refused.clear()
     return SendOutcome(
         worst.status,

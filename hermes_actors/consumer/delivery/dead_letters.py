@@ -1,5 +1,5 @@
-"""Keeps dead letters in a topic of their group in the datacentre's own log, however long that is
-away: a letter is kept when the log has acknowledged it, and never dropped in silence.
+"""Keeps dead letters in their group's topic of the datacentre's own log. A letter waits until the
+log has acknowledged it, however long that takes, and is never dropped silently.
 """
 
 import logging
@@ -43,22 +43,23 @@ BATCH_RECORDS_MAX = 200
 BATCH_BYTES_MAX = 1_048_576
 
 RECORD_BYTES_MAX = MESSAGE_BYTES_MAX + 65_536
-"""The largest record of a new topic: a message, and 64 KiB of headers, also the letter's."""
+"""The record limit of a new topic: a message plus 64 KiB of headers, those of the letter included.
+"""
 
 _BACKOFF_MAX_S = 5.0
 
 
 _Pending = tuple[Letter, Callable[[Settlement], None]]
-"""A letter on its way, and what to call when it is kept."""
+"""A letter on its way, and the callback when it is kept."""
 
 
 class KeptDeadLetters:
-    """The dead letters of one subscription's consumer; `log_topic` is what that reads. While its
-    lease is closed they wait.
+    """The dead letters of one subscription's consumer, which reads `log_topic`. They wait while the
+    lease is closed.
 
-    A node that wants no dead letters, as in Hermes, keeps none, nor does a subscription with
-    `deadLettersEnabled` off. Whatever is on its way when the consumer ends is not settled, so its
-    message is sent, and perhaps given up, again.
+    Nothing is kept if the node or the subscription (`deadLettersEnabled`) has dead letters off, as
+    in Hermes. If the consumer ends before a letter is kept, its message is not settled, so it is
+    pushed again and perhaps given up again.
     """
 
     def __init__(
@@ -81,33 +82,33 @@ class KeptDeadLetters:
         self._waiting: deque[_Pending] = deque()
         self._wakeup = Wakeup()
         self._backoff = Backoff(parts.rng, wait_max_s=_BACKOFF_MAX_S)
-        # As the topic is; None until that is known.
+        # The topic's settings; None until they are known.
         self._settings: TopicSettings | None = None
         self.trouble = ""
         self._measures.gauge("waiting_dead_letters", Gauge(self, "waiting"))
 
     @property
     def waiting(self) -> int:
-        """How many letters are on their way."""
+        """The number of letters on their way."""
         return len(self._waiting)
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """What keeps letters from being kept."""
+        """What stops letters from being kept."""
         count = len(self._waiting)
         if not self.trouble or not count:
             return ()
         return (because(Code.LETTERS_WAIT, count=count, topic=self.topic, detail=self.trouble),)
 
     def adopt(self, live: LiveSubscription) -> None:
-        """Go on with this version of the subscription."""
+        """Apply a new version of the subscription."""
         self._live = live
 
     def letter_of(
         self, delivery: Delivery, reason: DiscardReason, detail: str, status: int
     ) -> Letter:
-        """Return the letter of a message that is given up now; the last attempt at it had this
-        status, 0 when there was no answer.
+        """The letter of a message that is given up now. `status` is that of its last attempt, 0 if
+        there was no answer.
         """
         record, again = delivery.record, delivery.redriven
         missed = () if delivery.served is None else delivery.served.missed
@@ -119,7 +120,8 @@ class KeptDeadLetters:
             "at_ms": self._clock.now_ms(),
         }
         if again is not None:
-            # Its record is the one that was made for the re-drive; the original's place counts.
+            # `delivery.record` was made for the re-drive; the letter keeps the place of the
+            # original.
             return replace(
                 again,
                 value=record.value,
@@ -145,10 +147,10 @@ class KeptDeadLetters:
         )
 
     def add(self, letter: Letter, kept: Callable[[Settlement], None]) -> None:
-        """Keep the letter; `kept` is called with what became of the message: once the log has
-        acknowledged the letter, or at once if it is not wanted.
+        """Keep the letter. `kept` is called with the message's settlement: once the log has
+        acknowledged the letter, or at once if dead letters are off.
 
-        Never raises and never refuses: whoever adds bounds how many are on their way.
+        Never raises and never refuses; the caller must bound how many are on their way.
         """
         if not (self._config.enabled and self._live.subscription.dead_letters_enabled):
             kept(Settlement.DROPPED)
@@ -157,11 +159,12 @@ class KeptDeadLetters:
         self._wakeup.set()
 
     async def run(self) -> None:
-        """Keep what is added, for ever; a log that is away is tried again and again."""
+        """Keep the added letters. Never ends; retries while the log is unavailable."""
         try:
             await self._keep()
         finally:
-            # The gauge outlives it while it is suspended; what waits is read again.
+            # The gauge outlives the consumer while the subscription is suspended. Waiting messages
+            # are read again.
             self._waiting.clear()
 
     async def _keep(self) -> None:
@@ -181,19 +184,22 @@ class KeptDeadLetters:
                 self._backoff.reset()
 
     async def _try_to_keep(self) -> str:
-        """Append the next letters; "", or why some were not stored and are to be tried again."""
+        """Append the next letters. Return why some were not stored and must be retried, else an
+        empty string.
+        """
         records = self._next_records()
         try:
             settings = await self._require_topic()
             partition = partition_of(self._key, settings.partitions)
             if not self._lease.is_open():
-                # Others would see them, and another owner may have the messages by now.
+                # A dead letter is visible to others, and another owner may have the messages by
+                # now.
                 await self._lease.wait_opened()
             outcomes = await self._log.append(self.topic, partition, records, Ack.ALL)
         except (LogUnavailable, UnknownTopic) as error:
             return str(error)
         except ValueError as error:
-            # A policy of the cluster, for an operator to lift; no letter is lost till then.
+            # A policy of the cluster, for an operator to change; letters wait until then.
             return f"the log does not take the topic: {error}"
         return self._take_in(outcomes)
 
@@ -209,7 +215,9 @@ class KeptDeadLetters:
         return records
 
     def _take_in(self, outcomes: Sequence[Outcome]) -> str:
-        """Settle what is stored and keep the others waiting; "", or why some are to wait."""
+        """Settle the stored letters and keep the others waiting. Return why some must wait, else an
+        empty string.
+        """
         trouble = ""
         rest: list[_Pending] = []
         for outcome in outcomes:
@@ -218,7 +226,7 @@ class KeptDeadLetters:
                 kept(Settlement.DEAD_LETTER)
                 continue
             if isinstance(outcome, RefusedRecord):
-                # The topic may have gone, or be another one.
+                # The topic may have been deleted or replaced.
                 self._settings = None
                 if outcome.is_too_large and not letter.missing_bytes:
                     rest.append((self._cut(letter, outcome.reason), kept))
@@ -229,10 +237,10 @@ class KeptDeadLetters:
         return trouble
 
     async def _require_topic(self) -> TopicSettings:
-        """Return the topic's settings; it is made if it is not there, and its retention follows
-        ours.
+        """The topic's settings. Creates the topic if necessary, and adjusts its retention to the
+        configured one.
 
-        Raises LogUnavailable, and ValueError where the log takes no such topic.
+        Raises LogUnavailable, and ValueError if the log does not allow such a topic.
         """
         if self._settings is not None:
             return self._settings
@@ -243,11 +251,11 @@ class KeptDeadLetters:
                 partitions=self._config.partitions,
                 retention_ms=retention_ms,
                 record_bytes_max=RECORD_BYTES_MAX,
-                # Retention counts from the giving up, not from the publication.
+                # Retention counts from the time of giving up, not of publishing.
                 log_append_time=True,
             )
             await self._log.topics.create(self.topic, wanted)
-            # Another node may have been first, and have other settings.
+            # Another node may have created it first, with other settings.
             held = await self._log.topics.describe(self.topic) or wanted
         if held.retention_ms != retention_ms:
             held = replace(held, retention_ms=retention_ms)

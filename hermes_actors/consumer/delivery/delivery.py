@@ -1,5 +1,5 @@
-"""A message between its reading and its settling: its states, the transitions between them, and
-the one seam by which counters, spans and tracking hear of those.
+"""A message between reading and settling: its states, its transitions, and the one seam through
+which counters, spans and tracking observe them.
 
     READ ─ sent ─→ IN_FLIGHT ──────── settled ──────→ SETTLED     delivered
      │ ↑           │  ↑   │                             ↑
@@ -8,12 +8,12 @@ the one seam by which counters, spans and tracking hear of those.
      │ └ returned ─ WAITING ─────→ GIVEN_UP ─ settled ──┘         its dead letter is kept, or none
      └─── given_up ────────────────────┘
 
-A message alone and one of a batch go the same way; `returned` is for those of a batch that is put
-together anew. What a filter leaves out is settled as it is read, and never is a delivery. From
-READ, WAITING and IN_FLIGHT a message is `forgotten` when a retransmission has taken its partition
-elsewhere: it is read again from there, or not at all. One whose consumer ends stays as it is, and
-is read again by the next. What an answer leads to is decided in `retry.py` and carried out in
-`dispatching.py`.
+Single messages and messages of a batch follow the same path; `returned` is for messages of a batch
+that is reassembled. A filtered message is settled when it is read and never becomes a delivery.
+From READ, WAITING and IN_FLIGHT a message is `forgotten` if a retransmission has moved its
+partition: it is read again, or not at all. If its consumer ends, it stays as it is, and the next
+consumer reads it again. `retry.py` decides what follows from an answer, and `dispatching.py`
+carries it out.
 """
 
 from abc import ABC, abstractmethod
@@ -33,24 +33,24 @@ from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.trace_context import TraceContext
 
 OVERHEAD_BYTES = 512
-"""Bytes that a waiting message costs beside its body; counted against the bytes that may wait."""
+"""Bytes that a buffered message costs besides its body; counted against the buffer's limit."""
 
 
 class Served(Struct, eq=False):
-    """The memory of one message over its attempts: who took it, and who refused it for good.
+    """Which recipients took a message and which refused it for good, over all attempts.
 
-    `last_key` is the recipient of the last attempt, where it goes to one of several. `missed` names
-    who did not take it by the end of the last attempt at all of them.
+    `last_key` is the recipient of the last attempt, if each attempt goes to one of several.
+    `missed` names the recipients that had not taken it at the end of the last broadcast.
     """
 
     took: set[str] = field(default_factory=set)
     refused: dict[str, tuple[str, SendOutcome]] = field(default_factory=dict)
-    """Named when the message is given up, so with the answer."""
+    """By key: the name and the answer, for the detail when the message is given up."""
     last_key: str = ""
     missed: tuple[str, ...] = ()
 
     def has(self, key: str) -> bool:
-        """True when nothing is to be sent to this recipient any more."""
+        """True if nothing more is to be sent to this recipient."""
         return key in self.took or key in self.refused
 
     def note(self, recipient: Recipient, outcome: SendOutcome, policy: RetryPolicy) -> None:
@@ -62,20 +62,20 @@ class Served(Struct, eq=False):
 
 
 class DeliveryState(Enum):
-    """Where a message stands between its reading and its settling."""
+    """Where a message is between reading and settling."""
 
     READ = auto()
-    """To be sent in its turn: behind others, behind its key, or in a batch not sent yet."""
+    """Not sent yet: queued behind others, parked behind its key, or in an unsent batch."""
     WAITING = auto()
-    """Between attempts."""
+    """Waits for its next attempt."""
     IN_FLIGHT = auto()
-    """Pushed to its recipients, who have not all answered; or their answers wait for the lease."""
+    """Pushed, and not all recipients have answered; or their answers wait for the lease."""
     GIVEN_UP = auto()
-    """Attempted no more; settled once its dead letter is kept, if it leaves one."""
+    """No further attempts. Settled once its dead letter is kept, or at once without one."""
     SETTLED = auto()
-    """Done with: the next commit covers its offset."""
+    """Done; the next commit covers its offset."""
     FORGOTTEN = auto()
-    """A retransmission has taken it elsewhere."""
+    """Dropped, because a retransmission moved its partition."""
 
 
 READ, WAITING, IN_FLIGHT = DeliveryState.READ, DeliveryState.WAITING, DeliveryState.IN_FLIGHT
@@ -87,12 +87,11 @@ GIVEN_UP, SETTLED, FORGOTTEN = (
 
 
 class PushAttempts(Struct, eq=False, kw_only=True):
-    """How the attempts at one push went, of a message alone or of a batch.
+    """The attempts at one push, of a message or of a batch.
 
-    `version` is the version of the subscription that made the last attempt, and `sent_s` when;
-    `last` is its outcome, if it failed. `taken_up_s` is when the first one began, or may begin.
-    `route` is made for the attempts of a `version`. `served` remembers, where there are several
-    recipients, who has it.
+    `version` is the subscription's version at the last attempt, `sent_s` its time, `last` its
+    outcome if it failed. `taken_up_s` is when the first attempt began, or may begin. `route` is
+    valid for attempts of `version`. `served` remembers which of several recipients have it.
     """
 
     attempts: int = 0
@@ -107,32 +106,32 @@ class PushAttempts(Struct, eq=False, kw_only=True):
     @property
     @abstractmethod
     def is_superseded(self) -> bool:
-        """True when a retransmission or another version makes the push anew, or drops it."""
+        """True if a retransmission or a new version requires dropping or rebuilding the push."""
 
     @property
     @abstractmethod
     def deliveries(self) -> Sequence["Delivery"]:
-        """The messages that the push carries."""
+        """The messages in the push."""
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """What is pushed, for people."""
+        """A description for people."""
 
     def failed(self, outcome: SendOutcome) -> None:
-        """Count an attempt that was no success."""
+        """Count a failed attempt."""
         self.attempts += not outcome.is_local
         self.last = outcome
 
 
 class Delivery(PushAttempts, eq=False):
-    """A message that was read and not settled: its record, its state, and how its attempts went.
+    """A message that was read and is not settled: its record, state and attempts.
 
-    `message` is made when it is taken up, or before, by what looks into it; `message_lines` are
-    made for its attempts, for the `version` of the subscription. `epoch` is that of the rate
-    control at its last attempt, `failed_s` the failure that counted there. `redriven` is the dead
-    letter that it was before it is tried again on demand. `trace` goes into its next push, set by a
-    listener that records the attempt; of a batch the first message's does.
+    `message` is decoded when the message is dispatched, or earlier by filters. `message_lines` are
+    the header lines for attempts of one `version`. `epoch` is the rate control's at the last
+    attempt, and `failed_s` the time of the failure counted there. `redriven` is the dead letter
+    that is delivered again. `trace` goes into the next push; a listener sets it. For a batch, the
+    first message's counts.
     """
 
     record: StoredRecord
@@ -146,7 +145,7 @@ class Delivery(PushAttempts, eq=False):
     is_retry: bool = False
     holds_key: bool = False
     is_parked: bool = False
-    """True when it has had to wait behind its key."""
+    """True after it has been parked behind its key."""
     redriven: Letter | None = None
     trace: TraceContext | None = None
 
@@ -154,72 +153,72 @@ class Delivery(PushAttempts, eq=False):
         record, message = self.record, self.message
         self.size_bytes = len(record.value) + OVERHEAD_BYTES
         if message is not None and message.body is not record.value:
-            # Made of the record's, which stays for a dead letter.
+            # The body was converted; the original stays for a dead letter.
             self.size_bytes += len(message.body)
 
     @property
     def first(self) -> Message:
-        """Return its message, which has been made."""
+        """The message, which must have been decoded."""
         assert self.message is not None, "taken up before"
         return self.message
 
     @property
     def is_superseded(self) -> bool:
-        """True when a retransmission has taken its partition elsewhere."""
+        """True if a retransmission has moved its partition."""
         return self.offsets.is_superseded
 
     @property
     def deliveries(self) -> Sequence["Delivery"]:
-        """Itself alone."""
+        """Only this message."""
         return (self,)
 
     @property
     def label(self) -> str:
-        """Its id and its place."""
+        """Its id, partition and offset."""
         message, record = self.message, self.record
         name = "a record" if message is None else message.id or "a record"
         return f"{name} at {record.partition}/{record.offset}"
 
-    # The transitions. Who makes one also moves the message in the queues, and tells the listeners.
+    # The transitions. The caller also moves the message between queues and tells the listeners.
 
     def sent(self, now_s: float) -> None:
-        """Enter IN_FLIGHT: a push of it begins."""
+        """Enter IN_FLIGHT: a push begins."""
         assert self.state is READ or self.state is WAITING, "it is pushed once at a time"
         self.state = IN_FLIGHT
         self.sent_s = now_s
 
     def wait(self) -> None:
-        """Enter WAITING, for the time of an attempt or of its ending."""
+        """Enter WAITING, until the next attempt or until it is given up."""
         assert self.state in (IN_FLIGHT, READ, WAITING), "what is given up is not tried again"
         self.state = WAITING
 
     def returned(self) -> None:
-        """Enter READ again: its batch is put together anew."""
+        """Enter READ again: its batch is reassembled."""
         assert self.state in (IN_FLIGHT, READ, WAITING), "what is given up is not tried again"
         self.state = READ
 
     def given_up(self) -> None:
-        """Enter GIVEN_UP: it is settled when its dead letter is kept, or none is wanted."""
+        """Enter GIVEN_UP. It is settled when its dead letter is kept, or at once without one."""
         assert self.state in (IN_FLIGHT, READ, WAITING), "it is given up once"
         self.state = GIVEN_UP
 
     def settled(self) -> None:
-        """Enter SETTLED, delivered or given up, and settle its offset."""
+        """Enter SETTLED, whether delivered or given up, and settle the offset."""
         assert self.state is IN_FLIGHT or self.state is GIVEN_UP, "it has been pushed or given up"
         self.offsets.settle(self.record.offset)
         self.state = SETTLED
 
     def forgotten(self) -> None:
-        """Enter FORGOTTEN: a retransmission has taken its partition elsewhere."""
+        """Enter FORGOTTEN: a retransmission has moved its partition."""
         assert self.state in (IN_FLIGHT, READ, WAITING), "what is given up ends with its letter"
         self.state = FORGOTTEN
 
 
 class Batch(PushAttempts, eq=False):
-    """One batch and how its attempts went. It never changes: equal ids mean equal bodies.
+    """A batch and its attempts. It is immutable: equal ids mean equal bodies.
 
-    `is_superseded`: while it was in flight another version or a retransmission came, and its
-    messages are to be put together anew.
+    `is_superseded`: a new version or a retransmission came while it was in flight, so its messages
+    are reassembled.
     """
 
     id: str
@@ -230,7 +229,7 @@ class Batch(PushAttempts, eq=False):
 
     @property
     def first(self) -> Message:
-        """Return the message for resolvers that ask for one: the first."""
+        """The first message, for resolvers that ask for one."""
         return self.deliveries[0].first
 
     @property
@@ -239,7 +238,7 @@ class Batch(PushAttempts, eq=False):
         return f"batch {self.id} of {len(self.deliveries)} messages"
 
     def sent(self, now_s: float) -> None:
-        """Begin a push of all its messages."""
+        """Begin a push of all messages."""
         if self.taken_up_s is None:
             self.taken_up_s = now_s
         self.sent_s = now_s
@@ -247,56 +246,58 @@ class Batch(PushAttempts, eq=False):
             each.sent(now_s)
 
     def failed(self, outcome: SendOutcome) -> None:
-        """Count an attempt that was no success, for each message too: next it may be in another."""
+        """Count a failed attempt, also for each message: it may be in another batch next time."""
         super().failed(outcome)
         for each in self.deliveries:
             each.failed(outcome)
 
     def settled(self) -> None:
-        """Settle all its messages."""
+        """Settle all messages."""
         for each in self.deliveries:
             each.settled()
 
 
 class Settlement(Enum):
-    """How a message that was attempted or given up ended."""
+    """The end of a message that was attempted or given up."""
 
     DELIVERED = "delivered"
     DEAD_LETTER = "dead letter"
     """Given up, and kept as a dead letter."""
     DROPPED = "dropped"
-    """Given up where no dead letter is kept of it, or could be."""
+    """Given up without a dead letter."""
 
 
 class Transitions:
-    """Hears of every transition of one subscription's messages, of all that take it together at
-    once; one that pushes batches has the same transitions. As it is, it does nothing.
+    """A listener to all transitions of one subscription's messages. This base class ignores them.
 
-    The words are those of `publisher.pending.Transitions` where they mean the same. The calls come
-    on the sending path: they do not wait, do not raise, and keep no sequence.
+    Messages that change together are reported in one call; batches cause the same transitions as
+    single messages. The names agree with `publisher.pending.Transitions` where they mean the same.
+    The calls are on the sending path: they must not wait, raise, or keep the sequence.
     """
 
     def read(self, records: Sequence[StoredRecord]) -> None:
-        """These came from the log. A reading that is broken off brings some of them again."""
+        """Records came from the log. If reading is interrupted, some of them come again."""
 
     def filtered(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
-        """The filters do not want this record, which is settled."""
+        """The filters rejected this record, and it is settled."""
 
     def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
-        """A push of these messages begins; a dead letter that is delivered again begins here."""
+        """A push of these messages begins. For a dead letter that is re-driven, this is the first
+        call.
+        """
 
     def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
-        """A push of these has this outcome; of one to several recipients each is told of."""
+        """A push of these messages has this outcome. In a broadcast, called for each recipient."""
 
     def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
-        """These are attempted no more: they wait to be settled."""
+        """These messages are not attempted again, and wait to be settled."""
 
     def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
-        """These need nothing more, and are committed next."""
+        """These messages are settled; the next commit covers them."""
 
 
 class ToEach(Transitions):
-    """Passes every transition on to several listeners, in their order."""
+    """Forwards every transition to several listeners, in order."""
 
     def __init__(self, listeners: Sequence[Transitions]) -> None:
         self._listeners = tuple(listeners)
@@ -333,10 +334,11 @@ class ToEach(Transitions):
 
 
 class Buffer(ABC):
-    """All messages of one consumer that are read and not settled. `inflight` counts those whose
-    push has no answer yet, `buffered_bytes` are those of all together, `buried` counts what is
-    given up while its dead letter is on its way, and at most `waiting_max` may wait, or come to
-    wait, for their next attempt.
+    """All messages of one consumer that are read and not settled.
+
+    `inflight` counts messages whose push has no answer yet, `buffered_bytes` the bytes of all
+    messages, `buried` the given-up messages whose dead letters are on their way. At most
+    `waiting_max` messages may wait, or come to wait, for their next attempt.
     """
 
     def __init__(self, waiting_max: int) -> None:
@@ -346,40 +348,40 @@ class Buffer(ABC):
     @property
     @abstractmethod
     def fresh(self) -> int:
-        """How many messages have been read and not been taken up."""
+        """The number of messages read and not dispatched."""
 
     @property
     @abstractmethod
     def waiting(self) -> int:
-        """How many messages wait for their next attempt."""
+        """The number of messages waiting for their next attempt."""
 
     @property
     def parked(self) -> int:
-        """How many messages wait for an earlier one of their key."""
+        """The number of messages parked behind an earlier one of their key."""
         return 0
 
     @property
     def is_waiting_full(self) -> bool:
-        """True when no fresh message may be taken up: it could have nowhere to wait."""
+        """True if no fresh message may be dispatched, as there would be no room for its retry."""
         return False
 
     @abstractmethod
     def add(self, delivery: Delivery) -> None:
-        """Take in a message that has been read."""
+        """Add a message that was just read."""
 
     @abstractmethod
     def drop_superseded(self) -> None:
-        """Forget the waiting messages of partitions that a retransmission has moved."""
+        """Drop the unsent and waiting messages of partitions that a retransmission has moved."""
 
-    # What becomes of a push in flight.
+    # The end of a push in flight.
 
     @abstractmethod
     def wait(self, what: Any, due_s: float) -> None:
-        """Let it wait until `due_s` for its next attempt."""
+        """Queue it for its next attempt at `due_s`."""
 
     @abstractmethod
     def remove(self, what: Any) -> None:
-        """Drop it: its messages are settled, and need nothing more."""
+        """Drop it: its messages are settled."""
 
     @abstractmethod
     def bury(self, what: Any) -> None:
@@ -387,25 +389,25 @@ class Buffer(ABC):
 
     @abstractmethod
     def let_go(self, what: Any) -> None:
-        """Drop it, as something has superseded it; its messages come again, or not at all."""
+        """Drop it because it was superseded. Its messages are read again, or not at all."""
 
-    # What becomes of a message that is given up.
+    # Messages that are given up.
 
     def bury_read(self, delivery: Delivery) -> None:
-        """Give up a message that has been read and not been added; `forget` follows."""
+        """Give up a message that was read and never added; `forget` follows."""
         self.buffered_bytes += delivery.size_bytes
         delivery.given_up()
         self.buried += 1
 
     def forget(self, delivery: Delivery) -> None:
-        """Drop a message whose dead letter is kept, or not wanted."""
+        """Drop a message whose dead letter is kept or not wanted."""
         self.buried -= 1
         self._drop(delivery)
 
     def _drop(self, delivery: Delivery) -> None:
-        """Free what a message holds that needs nothing more."""
+        """Free the memory of a finished message."""
         self.buffered_bytes -= delivery.size_bytes
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget all messages: the consumer has ended, and who still shows it shows nothing."""
+        """Drop all messages, because the consumer has ended; its gauges then show zero."""

@@ -1,5 +1,5 @@
-"""What serial and batch dispatch share: what follows from an answer, when an endpoint is gone, and
-that a message which is given up is let go only when its dead letter is kept.
+"""What serial and batch dispatch share: the decision after an answer, the end of an endpoint that
+is gone, and the rule that a given-up message is settled only when its dead letter is kept.
 """
 
 import logging
@@ -47,14 +47,14 @@ _logger = logging.getLogger(__name__)
 
 
 FILL_MAX = 128
-"""Messages between two looks at the other actors: about 2 ms of work."""
+"""Maximum number of messages before the loop yields to other tasks: about 2 ms of work."""
 
 
 class Surroundings(Struct, frozen=True):
     """What a dispatcher shares with its actor. None of the callbacks waits.
 
-    `wake` has the actor's sending loop look for something to do before its alarm. `note_settled`
-    says that a message is gone, and `note_landed` that nothing is under way, while it stops.
+    `wake` makes the sending loop check for work before its alarm. `note_settled` reports that a
+    message is settled; `note_landed` that nothing is under way any more, while it stops.
     """
 
     parts: ConsumerParts
@@ -70,16 +70,16 @@ T = TypeVar("T", bound=PushAttempts)
 
 
 class Dispatching(Generic[T]):
-    """Decides what is pushed when, and what follows from the answers; a push is of one `T`. Nothing
+    """Decides what is pushed when, and what follows from the answers. One push is a `T`. Nothing
     here waits.
 
-    `buffer` holds its messages, `pace` says how fast they may go. `note_room`, set by its user, is
-    called when fresh ones have been taken up. `alarm_s`, set by the sending loop, is when that
-    wakes by itself. `error` is what a callback raised, for the actor to raise again. `gone` says
-    why nothing is attempted until another version of the subscription comes.
+    `buffer` holds the messages, `pace` limits their rate. `note_room`, set by the user, is called
+    when fresh messages have been dispatched. `alarm_s`, set by the sending loop, is when that wakes
+    by itself. `error` is an exception from a callback, for the actor to raise. `gone` says why
+    nothing is attempted until a new version of the subscription comes.
 
-    `taken` counts the messages of all attempts, and `taken_bytes` theirs. `last_failure` is the
-    outcome of the last attempt that was no success, `last_attempts` the number of that attempt.
+    `taken` and `taken_bytes` count the messages of all attempts and their bytes. `last_failure` is
+    the outcome of the last failed attempt, `last_attempts` that attempt's number.
     """
 
     _pushing: Pushing
@@ -99,7 +99,7 @@ class Dispatching(Generic[T]):
         self._owned = owned
         self._is_lease_open = owned.lease.is_open
         self._caller = PushCallbacks(self._may_begin, lambda: self._is_abandoned, self._fail)
-        # Failures that came while the lease was closed, and when.
+        # Failures that came while the lease was closed, with their times.
         self._unsettled: deque[tuple[T, SendOutcome, float]] = deque()
         self._is_stopping = False
         # Stopping, or the endpoint is gone.
@@ -118,7 +118,7 @@ class Dispatching(Generic[T]):
         self.taken = self.taken_bytes = 0
 
     def _begin(self, live: LiveSubscription, policy: SerialPolicy | BatchPolicy) -> None:
-        """Put another version of the subscription in force."""
+        """Apply a new version of the subscription."""
         self.live = live
         self._version += 1
         self._retry_policy = RetryPolicy(
@@ -138,28 +138,28 @@ class Dispatching(Generic[T]):
         self._is_halted = self._is_stopping
 
     def stop(self) -> None:
-        """Begin no attempt any more; what is under way is still taken in."""
+        """Begin no further attempt. Outcomes of pushes under way still count."""
         self._is_stopping = self._is_halted = True
 
     def abandon(self) -> None:
-        """Drop all that is held: outcomes still to come are ignored, and what is under way is sent
-        again after a restart.
+        """Drop all messages and ignore outcomes to come. Pushes under way are repeated after a
+        restart.
         """
         self._is_stopping = self._is_halted = self._is_abandoned = True
-        # A crash must not leave a queue of them, before which the next life's have to wait.
+        # After a crash the sender must not keep a queue of old pushes ahead of the new ones.
         self._pushing.sender.forget(str(self.live.name))
-        # The gauges outlive it while it is suspended; up to 64 MiB must not.
+        # The gauges outlive the consumer while it is suspended; up to 64 MiB of messages must not.
         self.buffer.clear()
         self._unsettled.clear()
 
     @property
     @abstractmethod
     def read_ahead(self) -> int:
-        """How many fresh messages are worth having at hand."""
+        """How many fresh messages to read ahead."""
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """What keeps it from sending faster now."""
+        """What limits the sending rate now."""
         if not self._is_lease_open():
             return (because(Code.PAUSED),)
         trouble = self._pushing.sender.trouble
@@ -168,22 +168,22 @@ class Dispatching(Generic[T]):
 
     @abstractmethod
     def _held_back(self) -> list[Reason]:
-        """What keeps it from sending faster while its lease is open."""
+        """What limits the sending rate while the lease is open."""
 
     @abstractmethod
     def adopt(self, live: LiveSubscription) -> None:
-        """Go on with this version of the subscription."""
+        """Apply a new version of the subscription."""
 
     # Sending.
 
     @abstractmethod
     def on_read(self) -> bool:
-        """Take note that messages have been read; True if there may be something to do about it."""
+        """Note that messages have been read; True if there may be something to send."""
 
     def fill(self, now_s: float) -> int:
-        """Attempt what may be attempted now; FILL_MAX when there may be more to do at once."""
+        """Attempt what may be attempted now. FILL_MAX if there may be more to do at once."""
         if not self._is_lease_open():
-            # The actor waits for it.
+            # The actor waits for the lease.
             self._around.wake()
             return 0
         while self._unsettled:
@@ -191,21 +191,22 @@ class Dispatching(Generic[T]):
             if outcome.is_answered or what.is_superseded:
                 self._on_failure(what, outcome, failed_s)
             else:
-                # It says nothing, as the node was away itself: the same attempt is made once more.
+                # Without an answer it proves nothing, because this node was cut off itself: repeat
+                # the attempt.
                 self._repeat(what, now_s)
             self._note_landed()
         return 0 if self._is_halted else self._fill(now_s)
 
     @abstractmethod
     def _fill(self, now_s: float) -> int:
-        """As `fill`, under an open lease."""
+        """As `fill`, with an open lease."""
 
     @abstractmethod
     def idle_s(self, now_s: float) -> float:
-        """Return how long there is nothing to do unless an answer comes or messages are read."""
+        """How long nothing is due unless an answer or a record comes."""
 
     def _may_begin(self) -> bool:
-        """True while a push that has had to wait in a sender may begin."""
+        """True while a push that waited in a sender may begin."""
         return not self._is_abandoned and self._is_lease_open()
 
     # Outcomes. These run in the sender's callback, on either loop.
@@ -220,17 +221,17 @@ class Dispatching(Generic[T]):
 
     @abstractmethod
     def _land(self, what: T, outcome: SendOutcome) -> None:
-        """Take in an attempt's outcome."""
+        """Handle an attempt's outcome."""
 
     def _fail(self, error: Exception) -> None:
-        """Keep an exception for the actor to raise again, so that its supervisor restarts it."""
+        """Keep an exception for the actor to raise, so that its supervisor restarts it."""
         self.error = error
         self._around.wake()
 
     def _on_failure(self, what: T, outcome: SendOutcome, now_s: float) -> None:
-        """Carry out what follows from an attempt that was no success."""
+        """Handle a failed attempt: retry, give up, or suspend."""
         if not self._is_lease_open():
-            # Others would see what follows, and another owner may have the messages by now.
+            # The result is visible to others, and another owner may have the messages by now.
             self._unsettled.append((what, outcome, now_s))
             self._around.wake()
             return
@@ -258,9 +259,9 @@ class Dispatching(Generic[T]):
             case Discard(reason):
                 self._give_up(what, reason, outcome.status, ending_detail(reason, outcome))
             case Gone():
-                # Kept for the day when somebody resumes the subscription.
+                # Kept until the subscription is resumed.
                 self.buffer.wait(what, now_s)
-                # An earlier version's endpoint says nothing of this one's.
+                # An earlier version's endpoint says nothing about the current one.
                 if what.version == self._version:
                     self._on_gone(outcome)
             case _:
@@ -268,13 +269,13 @@ class Dispatching(Generic[T]):
 
     @abstractmethod
     def _age_ms(self, what: T, now_s: float) -> float:
-        """Return its age in milliseconds, as its time to live counts."""
+        """The message's age in milliseconds, as its time to live counts it."""
 
     def _learn(self, what: T, outcome: SendOutcome, now_s: float) -> None:
-        """Take in what an attempt that was no success says of the endpoint, if that is of use."""
+        """Adapt to what a failed attempt says about the endpoint. Nothing by default."""
 
     def _repeat(self, what: T, now_s: float) -> None:
-        """Make the same attempt once more, which counted for nothing."""
+        """Repeat an attempt that did not count."""
         self.buffer.wait(what, now_s)
 
     def _on_gone(self, outcome: SendOutcome) -> None:
@@ -289,15 +290,15 @@ class Dispatching(Generic[T]):
     # Giving up: counted, logged and kept as a dead letter, never silently.
 
     def _give_up(self, what: T, reason: DiscardReason, status: int, detail: str) -> None:
-        """Attempt it no more: its messages become dead letters."""
+        """Make no further attempt: the messages become dead letters."""
         self._log_discarded(what, reason, detail)
         self.buffer.bury(what)
         for each in what.deliveries:
             self._write_off(each, reason, status, detail)
 
     def give_up(self, delivery: Delivery, reason: DiscardReason, detail: str) -> None:
-        """Make a message that has just been read a dead letter, without an attempt."""
-        # An envelope is not opened any more: that may be what it is given up for.
+        """Make a message that was just read a dead letter, without an attempt."""
+        # Do not open an envelope: it may be the reason for giving up.
         if delivery.message is None and not is_enveloped(delivery.record):
             with suppress(UndecodableRecord):
                 delivery.message = from_record(delivery.record, self._parts.ids.message_id)
@@ -330,7 +331,7 @@ class Dispatching(Generic[T]):
         self._letters.add(letter, partial(self._on_kept, delivery))
 
     def _on_kept(self, delivery: Delivery, settlement: Settlement) -> None:
-        """Settle the message and drop it: its dead letter is safe."""
+        """Settle the message and drop it, because its dead letter is safe."""
         if self._is_abandoned:
             return
         delivery.settled()
@@ -338,7 +339,7 @@ class Dispatching(Generic[T]):
         self.buffer.forget(delivery)
         self._around.note_settled()
         self._note_landed()
-        # Fresh messages may be held up by it: it might have had nowhere to wait.
+        # Fresh messages may have waited for its place in the retry queue.
         self._around.wake()
 
     def _note_landed(self) -> None:

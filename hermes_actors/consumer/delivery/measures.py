@@ -75,26 +75,26 @@ DELIVERING = meanings(
 
 
 def labels_of(name: SubscriptionName) -> dict[str, str]:
-    """Return the labels of all metrics of a subscription."""
+    """The labels of all metrics of a subscription."""
     return {"group": name.topic.group, "topic": name.topic.name, "subscription": name.name}
 
 
 def latency_of(metrics: Metrics, name: SubscriptionName) -> Timer:
-    """Return the timer of a subscription's pushes, the same one each time."""
+    """The timer of a subscription's pushes; the same object on each call."""
     return metrics.timer("subscription_latency", **labels_of(name))
 
 
 STATUSES_MAX = 30
-"""Statuses of one subscription that are counted one by one."""
+"""Maximum number of statuses of one subscription with a counter of their own."""
 
 
 class SubscriptionMeasures(Transitions):
-    """The counters of one subscription; adding to one is an attribute increment. What they count of
-    messages they count by their transitions, serial ones and batches alike.
+    """The counters of one subscription; incrementing one is an attribute increment. Message counts
+    follow the transitions, for serial and batch delivery alike.
     """
 
     def __init__(self, metrics: Metrics, name: SubscriptionName, *, is_batch: bool = False) -> None:
-        """With `is_batch` what is delivered at once counts as a batch."""
+        """With `is_batch`, each delivered group of messages counts as one batch."""
         self._is_batch = is_batch
         self._metrics = metrics
         self._labels = labels_of(name)
@@ -121,16 +121,16 @@ class SubscriptionMeasures(Transitions):
         self.recent_latency = RecentLatency(self.latency)
 
     def filtered(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
-        """Count what filters leave out."""
+        """Count a filtered message."""
         self.filtered_out.value += 1
 
     def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
-        """Count a push that is not the first."""
+        """Count a repeated push."""
         if is_retry:
             self.retries.value += 1
 
     def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
-        """Count a push's outcome by kind, and how long it took unless it failed here."""
+        """Count a push's outcome by kind, and its duration unless it failed on this node."""
         status = outcome.status
         if status:
             counter = self._statuses.get(status)
@@ -148,13 +148,13 @@ class SubscriptionMeasures(Transitions):
             (self.timeouts if outcome.failure.is_timeout else self.other_errors).value += 1
 
     def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
-        """Count messages that are given up, and those of some reasons."""
+        """Count given-up messages, and those that could not be decoded."""
         self.discarded.value += len(deliveries)
         if reason is DiscardReason.UNDECODABLE:
             self.undecodable.value += len(deliveries)
 
     def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
-        """Count what was delivered, and what was kept as dead letters."""
+        """Count delivered messages and kept dead letters."""
         if settlement is Settlement.DELIVERED:
             self.delivered.value += len(deliveries)
             for each in deliveries:
@@ -165,7 +165,7 @@ class SubscriptionMeasures(Transitions):
             self.dead_letters.value += len(deliveries)
 
     def flow(self) -> Flow:
-        """Return all the counts as one value."""
+        """All counts as one value."""
         by_class = [0] * 10
         for status, counter in self._statuses.items():
             by_class[min(status // 100, 9) or status] += counter.value
@@ -187,8 +187,8 @@ class SubscriptionMeasures(Transitions):
         )
 
     def _status(self, status: int) -> Counter:
-        """The counter of a status. An endpoint may answer what it likes: more than STATUSES_MAX
-        different ones are counted by their class.
+        """The counter of a status. An endpoint may answer anything, so beyond STATUSES_MAX
+        different statuses the rest are counted by class.
         """
         if len(self._statuses) >= STATUSES_MAX:
             status = min(status // 100, 9)
@@ -200,7 +200,7 @@ class SubscriptionMeasures(Transitions):
         return counter
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """A number of this subscription that is read when scraped."""
+        """Register a gauge of this subscription; `read` is called at each scrape."""
         self._metrics.gauge(f"subscription_{name}", read, **self._labels)
 
     def _counter(self, name: str) -> Counter:
@@ -215,5 +215,5 @@ class Gauge:
         self._attribute = attribute
 
     def __call__(self) -> float:
-        """Return the attribute's value now."""
+        """The attribute's current value."""
         return float(getattr(self._of, self._attribute))

@@ -1,4 +1,4 @@
-"""The parts that all consumers of a node share."""
+"""What all consumers of a node share."""
 
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,31 +23,29 @@ from hermes_actors.telemetry.metrics import Metrics
 
 
 def _suspend_nobody(_live: LiveSubscription, _reason: str) -> None:
-    """Do nothing: for consumers that nobody else is told of. They stop their attempts
-    themselves.
-    """
+    """Do nothing. The consumer itself stops its attempts anyway."""
 
 
 def _nobody(_live: LiveSubscription) -> Sequence[Transitions]:
-    """Return no listeners: for consumers whose messages only the counters hear of."""
+    """No listeners except the counters."""
     return ()
 
 
 Cover = Callable[[], Awaitable[None]]
-"""Waits, within bounds, for what has to be written down before offsets are committed."""
+"""Waits, within bounds, for what must be durable before offsets are committed."""
 
 
 def uncovered(_live: LiveSubscription) -> Cover | None:
-    """Return nothing to wait for."""
+    """Nothing to wait for."""
     return None
 
 
 class ConsumerParts(Struct, frozen=True):
-    """The parts that all consumers of a node share.
+    """What all consumers of a node share.
 
     `suspend` is called by a consumer whose endpoint is gone, with the version that was pushed to
-    and why; it must not wait. `listeners` gives what hears of a subscription's messages, beside its
-    counters; `cover` what its commits wait for, None for nothing.
+    and the reason; it must not wait. `listeners` returns the listeners to a subscription's
+    messages, besides its counters. `cover` returns what its commits must wait for, or None.
     """
 
     log: Log

@@ -1,5 +1,5 @@
-"""How one version of a subscription pushes a message or a batch: recipients, headers, signature,
-sender. The recipients may be found late.
+"""Pushes a message or a batch for one version of a subscription: finds the recipients, builds
+headers and signature, and calls the sender.
 """
 
 import logging
@@ -40,9 +40,9 @@ _HEADS_MAX = 100
 
 
 def recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipients:
-    """Whom the subscription's messages go to, its batches to one of them at each attempt.
+    """The recipients of the subscription's messages. A batch goes to one of them at each attempt.
 
-    Raises Refused for an endpoint that is none, or that is none for batches.
+    Raises Refused for an endpoint that is invalid, or invalid for batches.
     """
     proxy, subscription = parts.config.proxy, live.subscription
     recipients = Recipients(
@@ -69,11 +69,11 @@ def recipients_of(live: LiveSubscription, parts: ConsumerParts) -> Recipients:
 
 
 class Pushing:
-    """Makes the pushes of one version of a subscription, which are answered within its request
-    timeout, the look-up of the recipients included. Raises Refused for a wrong endpoint.
+    """Makes the pushes of one version of a subscription. Each is answered within the request
+    timeout, which includes the look-up of recipients. Raises Refused for an invalid endpoint.
 
-    `transitions` are told what each of several recipients of one message answers. `epoch` is that
-    of the grant of the partitions.
+    `transitions` gets the answer of each recipient of a broadcast. `epoch` is the epoch of the
+    partitions' grant.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Pushing:
         self._socket_timeout_ms = 0
         self._is_ordered = False
         if isinstance(policy, BatchPolicy):
-            # A batch is no event, whatever its messages are.
+            # A batch is not a CloudEvent, even if its messages are.
             subscription = replace(subscription, cloud_events_enabled=False)
         else:
             self._socket_timeout_ms = policy.socket_timeout
@@ -119,7 +119,7 @@ class Pushing:
             )
 
     def send(self, what: Delivery | Batch, done: Done) -> None:
-        """Attempt a push; `done` hears the outcome once, perhaps at once."""
+        """Attempt a push. `done` is called once with the outcome, possibly at once."""
         single = self._single
         if single is None:
             self._send_to_several(what, done)
@@ -143,7 +143,7 @@ class Pushing:
         def on_found(found: list[Recipient] | Unresolved) -> None:
             if self._caller.is_over():
                 return
-            # What the look-up took is no longer left for the push.
+            # The time for the look-up is part of the request timeout.
             spent_ms = int((self._clock.monotonic_s() - asked_s) * 1_000)
             left_ms = max(1, self._request_timeout_ms - spent_ms)
             try:
@@ -155,7 +155,7 @@ class Pushing:
                     self._broadcast(what, served, found, left_ms, done)
                 else:
                     self._send_to_one(what, served, found, left_ms, done)
-            # It may run in a look-up's callback.
+            # This may run in a look-up's callback.
             except Exception as error:  # noqa: BLE001
                 self._caller.fail(error)
 
@@ -173,7 +173,7 @@ class Pushing:
         timeout_ms: int,
         done: Done,
     ) -> None:
-        """Push to the one that was found, as a rule not the last one that was found for `what`."""
+        """Push to the recipient that was found, usually another one than in the last attempt."""
         if not found:
             done(unresolved("there is nobody to push to"))
             return
@@ -204,7 +204,7 @@ class Pushing:
                 took_s = self._clock.monotonic_s() - sent_s
                 self._transitions.answered((delivery,), outcome, took_s)
                 if not outcome.is_success:
-                    # For a probe: whom to ask whether he is back.
+                    # For a probe: the recipient to check for recovery.
                     delivery.route = route
                 try:
                     landed(outcome)
@@ -256,9 +256,10 @@ class Pushing:
         elif authorization != self._authorization:
             head = self._head_with(authorization, CONTENT_TYPE)
         if delivery.attempts == 0 and delivery.trace is None and not self._is_ordered:
-            # Most messages need no second attempt, for which theirs would be kept.
+            # Most messages need no second attempt, so their lines are not kept.
             return head.first_lines(message)
-        # A trace is this attempt's alone; what is left out depends on an address' credentials.
+        # A trace belongs to one attempt. Which lines are dropped depends on an address'
+        # credentials.
         is_kept = delivery.trace is None and self._single is not None
         lines = delivery.message_lines if is_kept else b""
         if not lines:
@@ -273,5 +274,5 @@ class Pushing:
 
 
 def unresolved(problem: str) -> SendOutcome:
-    """The outcome where there is nobody to push to, or no way to him."""
+    """The outcome if there is no recipient, or no route to it."""
     return SendOutcome(0, "", Failure.UNRESOLVED, problem)

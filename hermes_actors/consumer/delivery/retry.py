@@ -1,10 +1,10 @@
-"""The decision after an attempt: settled, discarded, tried again after a delay, or the end. Pure.
+"""The decision after a failed attempt: retry after a delay, discard, or suspend. Pure.
 
-The table is Hermes', with additions: a subscription may name statuses that are tried again or given
-up whatever the table says, 410 ends the subscription, Retry-After may be an HTTP date, attempts may
-be limited in number, and the backoff has jitter so that messages that failed together do not come
-back together. The jitter only lengthens: a delay is drawn from [1, 1.25) × backoff, so none is
-shorter than configured. A failure of our own is tried again like the endpoint's.
+The table is Hermes', with additions: a subscription may name statuses that are always retried or
+discarded; 410 suspends the subscription; Retry-After may be an HTTP date; the number of attempts
+may be limited; and the backoff has jitter, so that messages that failed together are not retried
+together. The jitter only lengthens a delay: it is drawn from [1, 1.25) × backoff. A failure on our
+own side is retried like one of the endpoint.
 """
 
 import random
@@ -20,16 +20,17 @@ from hermes_actors.model.subscription import BatchPolicy, SerialPolicy, TtlFrom
 _RETRY_AFTER_STATUSES = (429, 503)
 _RETRY_AFTER_SECONDS_MAX = 10**9
 _GONE_STATUS = 410
-# Client errors that may end by themselves.
+# Client errors that may be temporary.
 _FOR_LATER = (408, 425, 429)
 _JITTER = 0.25
 
 
 class RetryPolicy(Struct, frozen=True):
-    """The policy of a subscription, with what else decides whether a message is tried again.
+    """A subscription's policy, with the other settings that decide about a retry.
 
-    `has_oauth`: a 401 means a token to renew, so it is always tried again. `gone_suspends`: a 410
-    ends the subscription, unless it is in the policy's `retry_on` or `discard_on`.
+    `has_oauth`: a 401 means that the token must be renewed, so it is always retried.
+    `gone_suspends`: a 410 suspends the subscription, unless it is in the policy's `retry_on` or
+    `discard_on`.
     """
 
     policy: SerialPolicy | BatchPolicy
@@ -43,14 +44,14 @@ class RetryPolicy(Struct, frozen=True):
 
     @property
     def is_ttl_from_publication(self) -> bool:
-        """True where a message's age is that since its publication."""
+        """True if the time to live counts from publication."""
         policy = self.policy
         return isinstance(policy, SerialPolicy) and policy.ttl_from is TtlFrom.PUBLICATION
 
     def is_too_old(self, age_ms: float) -> bool:
-        """True when a message of that age since publication is not worth a first attempt.
+        """True if a message of this age since publication gets no first attempt.
 
-        A time to live of 0 means one attempt, however old the message is.
+        With a time to live of 0 every message gets one attempt.
         """
         return self.is_ttl_from_publication and 0 < self.ttl_ms < age_ms
 
@@ -62,14 +63,14 @@ class Discard(Struct, frozen=True):
 
 
 class Again(Struct, frozen=True):
-    """Try again in `delay_ms`; hand `backoff_ms` to the next decision."""
+    """Try again in `delay_ms`; pass `backoff_ms` to the next decision."""
 
     delay_ms: int
     backoff_ms: int
 
 
 class Gone(Struct, frozen=True):
-    """The endpoint is gone for good: nothing more is to be sent, and the message is kept."""
+    """The endpoint is gone for good: send nothing more, and keep the message."""
 
 
 Decision = Discard | Again | Gone
@@ -85,17 +86,17 @@ def decide(
     rng: random.Random,
     attempts: int = 1,
 ) -> Decision:
-    """Decide what follows from an attempt that was no success.
+    """Decide what follows from a failed attempt.
 
-    `age_ms` is the message's age as the policy counts it, `previous_backoff_ms` that of the last
-    decision (None at the first failure), `now_ms` the wall clock, for Retry-After as a date,
-    `attempts` how many were made, this one included. A message is given up now when its next
-    attempt would come after its time to live.
+    `age_ms` is the message's age as the policy counts it. `previous_backoff_ms` is that of the last
+    decision, None after the first failure. `now_ms` is the wall clock, for Retry-After as a date.
+    `attempts` is the number of attempts, this one included. A message is discarded at once if its
+    next attempt would come after its time to live.
     """
     if (end := _end_by_status(outcome.status, policy)) is not None:
         if not (outcome.is_partial and isinstance(end, Gone)):
             return end
-        # One recipient is gone, which is its own affair.
+        # Only one recipient is gone, not the endpoint.
         return Discard(DiscardReason.CLIENT_ERROR)
     backoff_ms = next_backoff_ms(previous_backoff_ms, policy.policy)
     asked_ms = asked_pause_ms(outcome, now_ms)
@@ -103,8 +104,8 @@ def decide(
         delay_ms = min(asked_ms, policy.ttl_ms)
     else:
         delay_ms = int(backoff_ms * (1.0 + _JITTER * rng.random()))
-    # A time to live of 0 means one attempt, also when no time at all has passed. A push that was
-    # never sent, for want of a token or a connection, has not been that attempt.
+    # A time to live of 0 means one attempt, even if no time has passed. A push that was never sent,
+    # for lack of a token or a connection, does not count as that attempt.
     is_over = age_ms + delay_ms > policy.ttl_ms if policy.ttl_ms else not outcome.is_local
     if is_over:
         return Discard(DiscardReason.EXPIRED)
@@ -115,8 +116,8 @@ def decide(
 
 
 def is_well(outcome: SendOutcome, policy: RetryPolicy, now_ms: int) -> bool | None:
-    """What an answer says of its endpoint's strength. None: nothing, for nothing was sent, or the
-    endpoint asked for a pause itself.
+    """Whether an answer shows a healthy endpoint. None if it shows nothing: nothing was sent, the
+    endpoint asked for a pause, or it is gone.
     """
     end = _end_by_status(outcome.status, policy)
     if outcome.is_success or isinstance(end, Discard):
@@ -128,13 +129,13 @@ def is_well(outcome: SendOutcome, policy: RetryPolicy, now_ms: int) -> bool | No
 
 
 def is_refused(outcome: SendOutcome, policy: RetryPolicy) -> bool:
-    """True when the answer's status says that the message is not to be tried there again."""
+    """True if the answer's status forbids another attempt there."""
     return _end_by_status(outcome.status, policy) is not None
 
 
 def ending_detail(reason: DiscardReason, outcome: SendOutcome) -> str:
-    """Return in one line why a message was given up after this answer, and the setting to
-    change.
+    """One line that says why a message was given up after this answer, and which setting would
+    change that.
     """
     said = outcome.reason()
     if reason is DiscardReason.CLIENT_ERROR and outcome.status in _FOR_LATER:
@@ -146,14 +147,14 @@ def ending_detail(reason: DiscardReason, outcome: SendOutcome) -> str:
 
 
 def asked_pause_ms(outcome: SendOutcome, now_ms: int) -> int | None:
-    """How long the answer asks to be left alone; None when it does not."""
-    # The sum of several answers has the pause that one of them asked for.
+    """The pause that the answer asks for; None if it asks for none."""
+    # A summed-up outcome carries the pause that one of the answers asked for.
     counts = outcome.status in _RETRY_AFTER_STATUSES or outcome.recipients is not None
     return retry_after_ms(outcome.retry_after, now_ms) if counts and outcome.retry_after else None
 
 
 def _end_by_status(status: int, retry: RetryPolicy) -> Discard | Gone | None:
-    """Return the end that an answer's status means at once; None when it is to be tried again."""
+    """The end that a status means at once; None if it is to be retried."""
     policy = retry.policy
     if status in policy.discard_on:
         return Discard(DiscardReason.DISCARD_STATUS)
@@ -166,7 +167,7 @@ def _end_by_status(status: int, retry: RetryPolicy) -> Discard | Gone | None:
 
 
 def next_backoff_ms(previous_ms: int | None, policy: SerialPolicy | BatchPolicy) -> int:
-    """The policy's first backoff, then each time the last one × multiplier, up to the maximum."""
+    """The policy's first backoff, then the previous one × multiplier, up to the maximum."""
     if previous_ms is None:
         backoff_ms = policy.message_backoff
     else:
@@ -175,13 +176,13 @@ def next_backoff_ms(previous_ms: int | None, policy: SerialPolicy | BatchPolicy)
 
 
 def retry_after_ms(text: str, now_ms: int) -> int | None:
-    """Retry-After in milliseconds from now: whole seconds or an HTTP date; None when it is neither.
+    """Retry-After in milliseconds from now, from whole seconds or an HTTP date; None if invalid.
 
-    A date that has passed is 0. A negative number is not honoured.
+    A date in the past is 0. A negative number is invalid.
     """
     text = text.strip()
     if text.isascii() and text.isdigit():
-        # A bound before int(): a header of thousands of digits is not worth converting.
+        # Bound before int(): a header may have thousands of digits.
         seconds = int(text[:11]) if len(text) <= 11 else _RETRY_AFTER_SECONDS_MAX
         return min(seconds, _RETRY_AFTER_SECONDS_MAX) * 1_000
     try:

@@ -1,10 +1,7 @@
-"""The spans of delivering: a message's or a batch's delivery, each attempt, and dead letters."""
+"""Spans of delivery: of a message's or a batch's delivery, of each attempt, and of dead letters."""
 
 from collections.abc import Sequence
 
-from opentelemetry.semconv._incubating.attributes.messaging_attributes import (
-    MessagingOperationTypeValues,
-)
 from opentelemetry.semconv.attributes import http_attributes, server_attributes
 from opentelemetry.trace import Span, SpanKind
 
@@ -17,13 +14,13 @@ from hermes_actors.model.subscription import BatchPolicy, DeliveryMode
 from hermes_actors.model.trace_context import TraceContext
 from hermes_actors.telemetry.tracing import Attributes, Tracing, carried, failed, messaging
 
-_PROCESS = MessagingOperationTypeValues.PROCESS.value
-_SETTLE = MessagingOperationTypeValues.SETTLE.value
+_PROCESS = "process"
+_SETTLE = "settle"
 
 
 class DeliveryTrace(TraceContext):
-    """The spans of a delivery that is traced: it, the attempt under way, whose context is pushed,
-    and the keeping of its dead letter; each None while there is none.
+    """The open spans of a traced delivery: the delivery, the current attempt, whose context is
+    pushed, and the keeping of its dead letter. Each is None if not open.
     """
 
     __slots__ = ("attempt", "letter", "span")
@@ -35,7 +32,7 @@ class DeliveryTrace(TraceContext):
         self.letter: Span | None = None
 
     def end_attempt(self) -> None:
-        """End the attempt's span, if it has not ended."""
+        """End the attempt's span, if it is open."""
         if self.attempt is not None:
             self.attempt.end()
             self.attempt = None
@@ -50,10 +47,10 @@ class DeliveryTrace(TraceContext):
 
 
 class DeliverySpans(Transitions):
-    """Records those deliveries of one subscription whose messages are traced.
+    """Records spans of one subscription's deliveries whose messages are traced.
 
-    A message alone goes on in the trace of its publish. A batch has a trace of its own, which links
-    to those of its messages, and which its first message's delivery holds.
+    A single message continues the trace of its publish. A batch has its own trace, which links to
+    those of its messages and is held by its first message's delivery.
     """
 
     def __init__(self, tracing: Tracing, live: LiveSubscription) -> None:
@@ -61,11 +58,11 @@ class DeliverySpans(Transitions):
         self._topic = str(live.name.topic)
         self._subscription = live.name.name
         self._is_batch = isinstance(live.subscription.subscription_policy, BatchPolicy)
-        # Its attempt has several answers, and ends with what follows from them.
+        # A broadcast attempt has several answers, and ends only with the decision after them.
         self._is_broadcast = live.subscription.mode is DeliveryMode.BROADCAST
 
     def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
-        """Begin an attempt; the first one also begins the delivery."""
+        """Begin an attempt, and with the first one the delivery."""
         first = deliveries[0]
         trace = first.trace if is_retry or not self._is_batch else None
         if not isinstance(trace, DeliveryTrace) or trace.span is None:
@@ -87,7 +84,7 @@ class DeliverySpans(Transitions):
             return
         attempt = trace.attempt
         if self._is_broadcast:
-            # Of its recipients; the attempt as a whole ends with what follows.
+            # One recipient's answer; the attempt ends with the decision after all of them.
             attempt.add_event(
                 "answered", {http_attributes.HTTP_RESPONSE_STATUS_CODE: outcome.status}
             )
@@ -104,7 +101,7 @@ class DeliverySpans(Transitions):
         trace.end_attempt()
 
     def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
-        """Begin the keeping of a dead letter."""
+        """End the failed attempt and begin keeping the dead letter."""
         for delivery in deliveries:
             message = delivery.message
             trace = delivery.trace if isinstance(delivery.trace, DeliveryTrace) else None
@@ -114,7 +111,7 @@ class DeliverySpans(Transitions):
                 failed(trace.span, reason.value)
                 parent = trace.span
             if (parent is None or self._is_batch) and message is not None:
-                # A batch is no message's trace.
+                # A batch's trace is not a message's trace.
                 parent = trace_of(message) if self._follows(delivery) else None
             if parent is None:
                 continue
@@ -129,7 +126,7 @@ class DeliverySpans(Transitions):
             )
 
     def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
-        """End the delivery."""
+        """End the delivery's spans."""
         for delivery in deliveries:
             trace = delivery.trace
             if isinstance(trace, DeliveryTrace):
@@ -151,7 +148,7 @@ class DeliverySpans(Transitions):
         return messaging(operation, kind, self._topic, subscription=self._subscription, **what)
 
     def _begun(self, deliveries: Sequence[Delivery]) -> DeliveryTrace | None:
-        """Begin the delivery's span, if it is traced; its first message keeps it."""
+        """Begin the delivery's span, if it is traced. The first message keeps it."""
         first = deliveries[0]
         name = f"deliver {self._topic}"
         if self._is_batch:
@@ -161,7 +158,7 @@ class DeliverySpans(Transitions):
                 if self._follows(each) and each.message and (context := trace_of(each.message))
             ]
             if isinstance(first.trace, DeliveryTrace):
-                # Of a batch that is put together anew.
+                # The batch was reassembled.
                 first.trace.end()
                 first.trace = None
             if not contexts:

@@ -1,4 +1,4 @@
-"""Tracking of delivery: what becomes of the messages of one subscription that is tracked."""
+"""Records tracking events of one subscription's deliveries."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,9 +28,9 @@ _SETTLED = {
 
 
 class TrackedDeliveries(Transitions):
-    """Tells the attempts and the end of each message, or only of those that are given up.
+    """Records the attempts and the end of each message, or only the messages that are given up.
 
-    A subscription's tracking mode does not change in the life of a consumer.
+    A subscription's tracking mode never changes during a consumer's life.
     """
 
     def __init__(
@@ -45,44 +45,44 @@ class TrackedDeliveries(Transitions):
         self._dc = dc
         self._clock = clock
         self._tells_all = live.subscription.tracking_mode is TrackingMode.ALL
-        # Of those that are given up and not settled yet, which the consumer bounds.
+        # Of messages given up and not settled yet; the consumer bounds their number.
         self._reasons: dict[Delivery, str] = {}
 
     def filtered(self, record: StoredRecord, offsets: PartitionOffsets) -> None:
-        """Tell what is not wanted."""
+        """Record that a message was filtered out."""
         if self._tells_all:
             self._tell(EventKind.FILTERED, record, _id_of(record), offsets.seek)
 
     def sent(self, deliveries: Sequence[Delivery], *, is_retry: bool) -> None:
-        """Tell that an attempt begins."""
+        """Record that an attempt begins."""
         if self._tells_all:
             for each in deliveries:
                 self._of(EventKind.INFLIGHT, each, each.attempts + 1)
 
     def answered(self, deliveries: Sequence[Delivery], outcome: SendOutcome, took_s: float) -> None:
-        """Tell that an attempt failed."""
+        """Record a failed attempt."""
         if self._tells_all and not outcome.is_success:
             reason = outcome.reason()
             for each in deliveries:
                 self._of(EventKind.FAILED, each, each.attempts + 1, outcome.status, reason)
 
     def given_up(self, deliveries: Sequence[Delivery], reason: DiscardReason) -> None:
-        """Remember why, for when they are settled."""
+        """Remember the reason until they are settled."""
         for each in deliveries:
             last = "" if each.last is None else f": {each.last.reason()}"
             self._reasons[each] = reason.value + last
 
     def settled(self, deliveries: Sequence[Delivery], settlement: Settlement) -> None:
-        """Tell the end of them."""
+        """Record the end of the messages."""
         if settlement is Settlement.DELIVERED and not self._tells_all:
             return
         kind = _SETTLED[settlement]
         for each in deliveries:
             reason = self._reasons.pop(each, "")
             is_delivered = kind is EventKind.DELIVERED
-            # Of the failures before a success their own events tell.
+            # Failures before a success have their own events.
             status = 0 if each.last is None or is_delivered else each.last.status
-            # The attempt that succeeds is not counted as one that has failed.
+            # `attempts` counts failed ones only, so add the successful one.
             attempt = each.attempts + is_delivered
             self._of(kind, each, attempt, status, reason)
 
@@ -94,7 +94,7 @@ class TrackedDeliveries(Transitions):
             kind,
             record,
             _id_of(record) if message is None else message.id,
-            # A dead letter that is delivered again has another end beside its first one.
+            # A re-driven dead letter has a second end.
             delivery.offsets.seek if redriven is None else redriven.at_ms,
             attempt=attempt,
             status=status,
@@ -121,7 +121,7 @@ class TrackedDeliveries(Transitions):
 
 
 def _id_of(record: StoredRecord) -> str:
-    """The message id of a record; its place where it has none that can be read."""
+    """The message id of a record, or its place if it has no readable id."""
     place = f"{record.partition}/{record.offset}"
     try:
         return from_record(record, lambda: place).id

@@ -1,1 +1,1 @@
-"""Dead letters: kept, and delivered again."""
+"""Re-driving dead letters, and counting the open ones."""

@@ -1,4 +1,4 @@
-"""Counts the open dead letters of this node's subscriptions, from their topics in the log alone."""
+"""Counts the open dead letters of this node's subscriptions, from the dead-letter topics alone."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -15,33 +15,33 @@ from hermes_actors.model.partitioner import partition_of
 from hermes_actors.model.record import StoredRecord
 
 RECORDS_MAX = 20_000
-"""How far back the first look at a partition goes; what is older counts as closed."""
+"""How many records back a partition's first read starts. Older letters count as closed."""
 
 OPEN_MAX = 50_000
-"""The most open letters of one partition that are known one by one; the oldest are forgotten."""
+"""Maximum number of open letters tracked per partition. Beyond it the oldest are forgotten."""
 
 UNKNOWN = -1
 
 _LOOK_INTERVAL_S = 2.0
 _LOOK_INTERVAL_OF_EACH_S = 0.2
-"""With many topics the looks are rarer, so that the log is asked ten times a second at most."""
+"""With many topics the interval grows, so that the log gets at most ten requests a second."""
 _ANSWER_TIMEOUT_S = 5.0
 _IN_A_LOOK = 2_000
-"""The most records of one partition that are read before it is the next one's turn."""
+"""Maximum number of records read of one partition before the next one's turn."""
 
 
 class OpenFold:
-    """The open letters of one partition, in the order of their records. Pure."""
+    """The open letters of one partition, in log order. Pure."""
 
     def __init__(self, position: int) -> None:
         self.position = position
-        # By subscription and id: its life, when it was given up, and the record's offset.
+        # By subscription and id: its incarnation, when it was given up, and the record's offset.
         self._open: dict[tuple[bytes | None, str], tuple[int, int, int]] = {}
         self.counts: Counter[tuple[bytes | None, int]] = Counter()
-        """The number of open letters of each life of a subscription."""
+        """The number of open letters of each incarnation of a subscription."""
 
     def take(self, record: StoredRecord) -> None:
-        """Take in the next record."""
+        """Fold the next record."""
         self.position = record.offset + 1
         try:
             entry = read_entry(record)
@@ -61,7 +61,7 @@ class OpenFold:
             self._remove(next(iter(self._open)))
 
     def expire_below(self, start: int) -> None:
-        """Forget what lies below this offset: the log holds it no longer."""
+        """Forget letters below this offset: the log no longer has them."""
         self.position = max(self.position, start)
         gone = takewhile(lambda place: self._open[place][2] < start, self._open)
         for place in list(gone):
@@ -74,7 +74,7 @@ class OpenFold:
 
 
 class OpenCounts:
-    """Follows the dead-letter topics of the subscriptions that `followed` gives."""
+    """Follows the dead-letter topics of the subscriptions that `followed` returns."""
 
     def __init__(
         self, log: Log, followed: Callable[[], Iterable[LiveSubscription]], namespace: str = ""
@@ -82,13 +82,13 @@ class OpenCounts:
         self._log = log
         self._followed = followed
         self._namespace = namespace
-        # The partitions of each topic that was looked at; 0 where there is no such topic.
+        # The number of partitions of each topic; 0 if the topic does not exist.
         self._partitions: dict[str, int] = {}
         self._folds: dict[tuple[str, int], OpenFold] = {}
         self._behind: set[tuple[str, int]] = set()
 
     def of(self, live: LiveSubscription) -> int:
-        """How many are open; UNKNOWN until their partition has been read to its end."""
+        """The number of open letters; UNKNOWN until their partition has been read to its end."""
         topic, key = dlq_topic(live.name.topic.group, self._namespace), str(live.name).encode()
         partitions = self._partitions.get(topic)
         if not partitions:
@@ -100,7 +100,7 @@ class OpenCounts:
         return fold.counts[key, live.incarnation]
 
     async def run(self, stop: trio.Event) -> None:
-        """Follow the topics until asked to stop."""
+        """Follow the topics until `stop` is set."""
         await run_until(stop, self._follow)
 
     async def _follow(self) -> None:
@@ -110,7 +110,7 @@ class OpenCounts:
             await trio.sleep(1.0 if self._behind else rest_s)
 
     async def _look(self) -> int:
-        """Look at all topics; return how many there are."""
+        """Read on in all topics. Return how many there are."""
         wanted: defaultdict[str, set[bytes]] = defaultdict(set)
         for live in self._followed():
             wanted[dlq_topic(live.name.topic.group, self._namespace)].add(str(live.name).encode())
@@ -123,7 +123,7 @@ class OpenCounts:
             except UnknownTopic:
                 self._partitions[topic] = 0
             except LogUnavailable:
-                # What was known stays until the log answers again.
+                # The last known counts stay until the log answers again.
                 pass
             if partitions := self._partitions.get(topic, 0):
                 seen |= {(topic, partition_of(key, partitions)) for key in keys}
@@ -132,7 +132,7 @@ class OpenCounts:
         return len(wanted)
 
     async def _look_at(self, topic: str, keys: set[bytes]) -> None:
-        """Read on in the partitions where these subscriptions' letters lie."""
+        """Read on in the partitions that hold these subscriptions' letters."""
         ends = await self._log.positions(topic, LATEST)
         starts = await self._log.positions(topic, EARLIEST)
         self._partitions[topic] = len(ends)
@@ -141,7 +141,7 @@ class OpenCounts:
             start = starts.get(partition, 0)
             fold = self._folds.get(place)
             if fold is None or fold.position > end:
-                # New here, or the log has lost its end.
+                # First read here, or the log was truncated.
                 fold = self._folds[place] = OpenFold(max(start, end - RECORDS_MAX))
             self._behind.add(place)
             fold.expire_below(start)

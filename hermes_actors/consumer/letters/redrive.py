@@ -1,11 +1,11 @@
-"""Delivers dead letters again: an internal subscription of the dead-letter topic, run by the
-consumer of the subscription that gave the messages up.
+"""Delivers dead letters again, as an internal subscription to the dead-letter topic inside the
+subscription's own consumer.
 
-It reads the open letters that a re-drive means, and puts their messages among those that the
-consumer reads from its topic; from there on they are delivered like these. A letter that is
-delivered is closed by a mark, one that fails again becomes a newer letter. These records are what
-counts: after a restart or a hand-over the letters that are still open are looked for again, so that
-each is delivered at least once. The commit holds only the figures that people see.
+It reads the open letters that a re-drive selects, and puts their messages into the consumer's
+buffer, where they are delivered like any other. A delivered letter is closed by a mark; one that
+fails again becomes a newer letter. Only these records count: after a restart or a hand-over the
+search for open letters starts again, so that each is delivered at least once. The commit holds only
+the progress figures.
 """
 
 import logging
@@ -43,11 +43,11 @@ from hermes_actors.status.reasons import Code, Reason, because
 _logger = logging.getLogger(__name__)
 
 PLAN_MAX = 100_000
-"""The most letters that one re-drive delivers in a datacentre, the newest; another one follows."""
+"""Maximum number of letters in one plan, the newest first. Another plan follows."""
 
 OUTSTANDING_MAX = 1_000
 OUTSTANDING_BYTES_MAX = 16_777_216
-"""The most letters, and bytes of them, that are under way; their retries are included."""
+"""Maximum number of letters under way, and of their bytes, retries included."""
 
 _BATCH_RECORDS_MAX = 100
 _BATCH_BYTES_MAX = 1_048_576
@@ -59,7 +59,7 @@ _TROUBLE_MAX_S = 5.0
 
 
 class _Job(Struct, eq=False):
-    """A re-drive, where its letters lie, and how far it has come."""
+    """A re-drive, the partition of its letters, and its progress."""
 
     redrive: Redrive
     partition: int
@@ -68,7 +68,7 @@ class _Job(Struct, eq=False):
 
 
 class _Redelivery(PartitionOffsets):
-    """Where the message of a letter settles: with its re-drive, not in its topic."""
+    """Settles a letter's message with its re-drive, instead of in its topic."""
 
     def __init__(
         self, job: _Job, letter: Letter, on_settled: Callable[["_Redelivery"], None]
@@ -82,14 +82,14 @@ class _Redelivery(PartitionOffsets):
 
     @property
     def is_fresh(self) -> bool:
-        """True until it is taken up, or has to wait behind its key."""
+        """True until it is dispatched, or parked behind another message of its key."""
         delivery = self.delivery
         if self.is_settled or delivery is None or delivery.is_parked:
             return False
         return delivery.taken_up_s is None
 
     def settle(self, offset: int) -> None:
-        """Record that the letter was delivered, or that its newer letter is kept."""
+        """Record that the letter was delivered, or that a newer letter replaces it."""
         self.is_settled = True
         self._on_settled(self)
 
@@ -98,9 +98,9 @@ class Redriver:
     """Re-drives the letters of one subscription into its consumer's `buffer`, and calls `feed`
     after each.
 
-    At most `fresh_max` of them wait there to be taken up, so that newly published messages get
-    their share; set it at any time. `give_up` is for a message that cannot be read any more. While
-    the `lease` is closed nothing is written.
+    At most `fresh_max` of them wait there for dispatch, so that new messages get their share; it
+    may change at any time. `give_up` gets messages that can no longer be read. While the `lease` is
+    closed, nothing is written.
     """
 
     def __init__(
@@ -134,22 +134,22 @@ class Redriver:
         # By id, until they are closed or given up again.
         self._places: dict[str, _Redelivery] = {}
         self._places_bytes = 0
-        # The ids of those that are delivered, and up to when giving them up is closed.
+        # By id of a delivered letter: the time up to which its letters are closed.
         self._to_mark: dict[str, int] = {}
         self._fed: deque[_Redelivery] = deque()
-        # Why it does not go on, and why nothing is written; "" when they do.
+        # Why the re-drive is stuck, and why nothing is written. Empty strings if all is well.
         self._stuck = ""
         self._unwritten = ""
         self.fresh_max = 1
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """What keeps a re-drive from going on."""
+        """What holds up the re-drive."""
         detail = self._stuck or self._unwritten
         return (because(Code.REDRIVE_WAITS, detail=detail),) if detail else ()
 
     async def run(self) -> None:
-        """Carry out each re-drive that is asked for."""
+        """Carry out each requested re-drive."""
         if self._redrives is None:
             return
         async with trio.open_nursery() as nursery:
@@ -163,7 +163,7 @@ class Redriver:
                         await self._carry_out(redrive)
 
     async def flush(self) -> None:
-        """Write down what has been delivered: the consumer ends. Raises LogUnavailable."""
+        """Write down what has been delivered, before the consumer ends. Raises LogUnavailable."""
         await self._write()
 
     async def _wait_until_replaced(self, redrive: Redrive | None, scope: trio.CancelScope) -> None:
@@ -186,7 +186,7 @@ class Redriver:
                 return
 
     async def _deliver(self, redrive: Redrive) -> None:
-        """Deliver all letters of the re-drive that are open yet, and say that it is done."""
+        """Deliver all letters of the re-drive that are still open, and mark it as done."""
         if self._job is None or self._job.redrive != redrive:
             await self._write()
             self._job = await self._begin(redrive)
@@ -194,7 +194,7 @@ class Redriver:
         if progress.is_done:
             return
         pace = RateLimit(redrive.rate_per_s)
-        # It may go on in the second in which it was interrupted.
+        # It may resume in the same second in which it was interrupted.
         pace.drain(self._clock.monotonic_s())
         below = redrive.ranges[self._log.dc].end
         progress.skipped = 0
@@ -224,8 +224,8 @@ class Redriver:
         return _Job(redrive, place.partition, progress_of(commits.get(place.partition), redrive))
 
     async def _open_letters(self, redrive: Redrive, below: int) -> tuple[deque[int], bool]:
-        """The offsets of the open letters below an offset that are meant and not under way,
-        ascending, the newest PLAN_MAX; True when these are all.
+        """The offsets of the selected open letters below an offset that are not under way,
+        ascending, at most the newest PLAN_MAX; True if these are all.
         """
         offsets: deque[int] = deque()
 
@@ -240,8 +240,8 @@ class Redriver:
         return offsets, is_whole
 
     async def _feed_letters(self, job: _Job, offsets: deque[int], pace: RateLimit) -> None:
-        """Put the letters at these offsets into the buffer, as there is room and as fast as is
-        allowed; count those that retention has removed.
+        """Put the letters at these offsets into the buffer, as room and rate allow. Count those
+        that retention has removed.
         """
         if not offsets:
             return
@@ -253,7 +253,7 @@ class Redriver:
                 except trio.TooSlowError as error:
                     raise LogUnavailable("the log does not answer") from error
                 except OffsetOutOfRange as error:
-                    # Above the end nothing is wanted but what the log has lost.
+                    # Above the log's end there are only letters that the log has lost.
                     is_expired = error.position < error.start
                     _skip_below(error.start if is_expired else offsets[-1] + 1, offsets, job)
                     reader.seek(job.partition, error.start)
@@ -284,7 +284,7 @@ class Redriver:
                 return
 
     def _has_room(self) -> bool:
-        """True while few letters wait to be taken up, and few are under way or not closed yet."""
+        """True while few letters wait for dispatch, and few are under way or not closed yet."""
         while self._fed and not self._fed[0].is_fresh:
             self._fed.popleft()
         return (
@@ -294,8 +294,8 @@ class Redriver:
         )
 
     async def _read(self, letter: Letter) -> Message | Undeliverable | None:
-        """Return the letter's message as it is pushed; None where it is none, which its taking up
-        finds out once more.
+        """The letter's message as it is pushed. None if its record cannot be decoded; dispatch then
+        gives it up.
         """
         try:
             message = from_record(
@@ -309,10 +309,10 @@ class Redriver:
             return error
 
     def _add(self, job: _Job, letter: Letter, found: Message | Undeliverable | None) -> None:
-        """Add one letter's message to the buffer, as if it had just been read."""
+        """Add one letter's message to the buffer, like a record that was just read."""
         message = None if isinstance(found, Undeliverable) else found
         place = _Redelivery(job, letter, self._on_settled)
-        # Its time to live begins anew.
+        # Its time to live starts again.
         record = replace(letter.original, timestamp_ms=self._clock.now_ms())
         delivery = place.delivery = Delivery(record, place, message)
         delivery.redriven = letter
@@ -331,7 +331,7 @@ class Redriver:
             self._end(place)
             place.job.progress.failed += 1
         else:
-            # A node whose clock is ahead may have given it up.
+            # It may have been given up by a node whose clock is ahead.
             self._to_mark[place.letter.id] = max(place.letter.at_ms, self._clock.now_ms())
         self._touched.set()
 
@@ -352,7 +352,7 @@ class Redriver:
                 self._touched.set()
 
     async def _write(self) -> None:
-        """Close what is delivered, then commit the figures. Raises LogUnavailable, UnknownTopic."""
+        """Close delivered letters, then commit the figures. Raises LogUnavailable, UnknownTopic."""
         async with self._writing:
             while self._to_mark and self._lease.is_open():
                 some = dict(islice(self._to_mark.items(), MARK_IDS_MAX))
@@ -367,7 +367,7 @@ class Redriver:
                     self._end(place)
                     place.job.progress.redriven += 1
             if not self._lease.is_open():
-                # Another owner may carry it out by now.
+                # Another owner may be carrying it out by now.
                 self._touched.set()
                 return
             if self._job is not None:

@@ -1,1 +1,1 @@
-"""Which offsets are settled, and what is committed of that."""
+"""Which offsets are settled, and what is committed of them."""

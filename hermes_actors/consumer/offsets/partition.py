@@ -1,8 +1,8 @@
-"""The settled offsets of a partition: a commit never passes an unsettled one. And the trail of the
-records last read of it, which shows where a log has lost its end since.
+"""The settled offsets of a partition, so that a commit never passes an unsettled one. Also the
+trail of the records last read, which shows where a log was truncated.
 
-Unsettled offsets are bounded (window and waiting retries) while settled ones are not, so the set
-kept is that of the unsettled, in order of reading; the settled intervals are its complement.
+Unsettled offsets are bounded (window and waiting retries), settled ones are not. So the unsettled
+ones are kept, in order of reading; the settled intervals are their complement.
 """
 
 from bisect import bisect_right
@@ -17,7 +17,9 @@ _MARKS_MAX = 32
 _THINNED = slice(1, _MARKS_MAX // 2, 2)
 
 LOOK_BACK = 16
-"""How many records a consumer that begins reads again, to know them if the log loses its end."""
+"""How many records a starting consumer reads again, so that it recognizes them if the log is
+truncated.
+"""
 
 _LOOK_BACK_MAX = 1_000
 
@@ -29,26 +31,26 @@ def _last_read_of(record: StoredRecord) -> LastRead:
 
 
 class Trail:
-    """Marks of the records of one partition that were read: of the last 16 each, of those before
-    the fewer the longer ago, and the first; 32 at most.
+    """Marks of records read from one partition: each of the last 16, fewer of older ones, and the
+    first; at most 32.
     """
 
     def __init__(self, told: LastRead | None = None) -> None:
-        """`told` is what an earlier owner had read last, by its commit."""
+        """`told` is the record that an earlier owner read last, according to its commit."""
         self._marks: list[_Mark] = []
         self._told = told
-        # Nothing was read yet; and what lies before is gone.
+        # Nothing was read yet. `_start`: records below it are gone.
         self._is_empty = True
         self._start = 0
 
     @property
     def is_told(self) -> bool:
-        """True while the record that an earlier owner had read last has not been seen yet."""
+        """True until the record that an earlier owner read last has been seen."""
         return self._told is not None
 
     def begin_at(self, position: int) -> int:
-        """Where to begin if `position` is to be read next: before it as long as nothing was read,
-        and as the record that an earlier owner had read last there has not been seen.
+        """Where to start reading so that `position` comes next. Earlier than `position` while
+        nothing was read, or the earlier owner's last record was not seen.
         """
         back = LOOK_BACK if self._is_empty else 0
         if self._told is not None and self._told.offset < position:
@@ -56,14 +58,14 @@ class Trail:
         return max(position - back, min(self._start, position))
 
     def start_at(self, start: int) -> None:
-        """Note that the log begins at `start`: what was read before that cannot be seen again."""
+        """Note that the log begins at `start`: earlier records cannot be read again."""
         self._is_empty, self._start = False, start
         if self._told is not None and self._told.offset < start:
             self._told = None
 
     def recognizes(self, record: StoredRecord) -> bool:
-        """False if an earlier owner had read another record at this offset: the log has lost its
-        end since. What was read of it so far says nothing then.
+        """False if an earlier owner read another record at this offset, so the log was truncated
+        since. Then the marks read so far prove nothing.
         """
         told = self._told
         if told is None or record.offset < told.offset:
@@ -77,13 +79,13 @@ class Trail:
 
     @property
     def newest(self) -> LastRead | None:
-        """The newest record that was read, by this owner or by the one before."""
+        """The newest record that was read, by this owner or the previous one."""
         if self._told is not None:
             return self._told
         return LastRead.of(*self._marks[-1]) if self._marks else None
 
     def note(self, record: StoredRecord) -> None:
-        """The record has been read; in order, but that some may be read again."""
+        """Note a record that was read. Records come in order, but some may repeat."""
         self._is_empty = False
         marks = self._marks
         if marks and record.offset <= marks[-1][0]:
@@ -108,11 +110,11 @@ class Trail:
         read_end: int,
         skew_ms: int,
     ) -> int:
-        """Up to where the log, which has the offsets from `start` to `end`, is still what was read
-        up to `read_end`: never above that, and rather too low than too high. Clocks differ by
-        `skew_ms` at most.
+        """The offset up to which the log still holds what was read below `read_end`. The log has
+        the offsets from `start` to `end`; clocks differ by at most `skew_ms`. Never too high, but
+        may be too low.
 
-        Raises what a reader does.
+        Raises what a reader raises.
         """
         known = [LastRead.of(*mark) for mark in self._marks]
         if self._told is not None:
@@ -120,7 +122,8 @@ class Trail:
         for number, mark in enumerate(reversed(known)):
             offset = mark.offset
             if offset < start:
-                # Retention has been here. Newer ones, if there were any, are others now.
+                # Retention has removed it. If there were newer marks, their records have been
+                # replaced.
                 return start if number else min(read_end, end)
             if offset < end:
                 there = await _read_one(log, topic, partition, offset)
@@ -128,7 +131,8 @@ class Trail:
                     return offset + 1 if number else min(read_end, end)
         if not known:
             return max(start, min(read_end, end))
-        # All of it is gone, and who knows what before; what came instead is not older than that.
+        # No mark matches, so the log was truncated below them. What replaced them is not older than
+        # the first mark.
         first = known[0]
         since = await log.positions(topic, max(0, first.timestamp_ms - skew_ms))
         return max(start, min(first.offset, end, since.get(partition, start)))
@@ -140,15 +144,15 @@ async def _read_one(log: Log, topic: str, partition: int, offset: int) -> Stored
 
 
 class PartitionOffsets:
-    """One partition's progress. `position` is the lowest offset that is not settled. What an
-    earlier life had not settled below `recovered_end` it had passed over: it waited, or failed.
+    """One partition's progress. `position` is the lowest offset that is not settled. Unsettled
+    records below `recovered_end` were read by an earlier owner, and waited or failed there.
 
-    `seek` is the number of the retransmission that has moved the partition here, 0 for none.
-    `is_superseded`: a later one has taken it elsewhere; what is left here ends and is not tried
-    again.
+    `seek` is the number of the retransmission that moved the partition here, 0 for none.
+    `is_superseded`: a later one has moved it elsewhere; messages left here end without another
+    attempt.
 
-    Use: `begin` for each record read, in order; then once `settle`, or at once `filter_out`, for
-    each that `begin` let through.
+    Usage: `begin` for each record read, in order. Then, for each record that `begin` accepted,
+    `settle` once or `filter_out` at once.
     """
 
     def __init__(
@@ -157,18 +161,18 @@ class PartitionOffsets:
         recovered: Sequence[Interval] = (),
         last_read: LastRead | None = None,
     ) -> None:
-        """`recovered` are the intervals of the last commit: disjoint, ascending. `last_read` is the
-        record that its owner had read last.
+        """`recovered` are the intervals of the last commit, disjoint and ascending. `last_read` is
+        the record that its owner read last.
         """
-        # Offset → when its record was stored.
+        # By offset: when the record was stored.
         self._unsettled: dict[int, int] = {}
-        # Offset → how many records that the log has lost since are under way all the same.
+        # By offset: how many records that the log has lost are still being delivered.
         self._gone: dict[int, int] = {}
         self.trail = Trail(last_read)
         self._recovered = list(recovered)
         self.recovered_end = self._recovered[-1][1] if self._recovered else 0
-        # How many were filtered out, settled in an earlier life, or never there to be read; and for
-        # each that is unsettled, how many before it.
+        # How many offsets were filtered out, settled by an earlier owner, or empty; and for each
+        # unsettled offset, how many of these come before it.
         self._passed_over = 0
         self._passed_over_before: dict[int, int] = {}
         self._position = position
@@ -177,15 +181,14 @@ class PartitionOffsets:
         self.read_end = position
 
     def was_settled(self, offset: int) -> bool:
-        """True if an earlier life has settled it, so that `begin` will not let it through."""
+        """True if an earlier owner has settled it, so that `begin` will not accept it."""
         return bool(self._recovered) and self._is_recovered(offset)
 
     def begin(self, offset: int, stored_at_ms: int = 0) -> bool:
-        """Begin the record at `offset`, which has been read; False when it is settled already: skip
-        it.
+        """Begin the record at `offset`, which was read. False if it is settled already and must be
+        skipped.
 
-        Offsets between the last one read and this one hold no records (the log has gaps), so they
-        count as settled.
+        Offsets between the last record read and this one are gaps in the log, and count as settled.
         """
         assert offset >= self.read_end, "records of a partition come in order"
         if offset > self.read_end:
@@ -200,9 +203,9 @@ class PartitionOffsets:
         return True
 
     def settle(self, offset: int) -> None:
-        """Settle the record at `offset`, which needs nothing more. Once only for each record."""
+        """Settle the record at `offset`. Call once for each record."""
         if offset in self._gone:
-            # Which of the two it is nobody can tell: the new one has settled when both have.
+            # The two records cannot be told apart: the new one is settled when both are.
             self._gone[offset] -= 1
             if not self._gone[offset]:
                 del self._gone[offset]
@@ -212,16 +215,17 @@ class PartitionOffsets:
             self._passed_over_before.pop(offset, None)
 
     def filter_out(self, offset: int) -> None:
-        """Settle the record at `offset`, begun last, as not wanted: no attempt is lost if it has to
-        be looked at again.
+        """Settle the record at `offset`, which was begun last, as filtered out. It costs no attempt
+        to screen it again.
         """
         self.settle(offset)
         self._passed_over += 1
 
     def skip_to(self, offset: int) -> int:
-        """The log no longer holds what is below `offset`: how many unsettled records that cost.
+        """Skip what the log no longer has below `offset`. Return how many unsettled records are
+        lost.
 
-        Counts what was not read yet; what was read before is still in our hands.
+        Counts unread records only; records read before are still in memory.
         """
         if offset <= self.read_end:
             return 0
@@ -233,8 +237,8 @@ class PartitionOffsets:
         return lost
 
     def cut(self, offset: int) -> None:
-        """The log has lost what was read from `offset` on, and gives these offsets again: they are
-        read again. What was read of them and is not settled yet goes on, and is settled once more.
+        """The log lost what was read from `offset` on and reuses these offsets, so they are read
+        again. Unsettled records of that range are still delivered, and settle once more.
         """
         self._passed_over = self._passed_over_below(offset)
         for gone in [each for each in self._unsettled if each >= offset]:
@@ -251,7 +255,7 @@ class PartitionOffsets:
 
     @property
     def position(self) -> int:
-        """The lowest unsettled offset; where a new reader would have to start."""
+        """The lowest unsettled offset, where a new reader would have to start."""
         if self._unsettled:
             first = next(iter(self._unsettled))
         else:
@@ -267,14 +271,14 @@ class PartitionOffsets:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the lowest unsettled record was stored; None when all that was read is settled."""
+        """When the lowest unsettled record was stored; None if everything read is settled."""
         return next(iter(self._unsettled.values()), None)
 
     @property
     def span(self) -> int:
-        """How far reading is ahead of the lowest unsettled offset, without what was filtered out,
-        what is settled since an earlier life and what the log did not hold: the most that could
-        have to be sent again.
+        """The distance from the lowest unsettled offset to the end of reading, without offsets that
+        were filtered out, settled by an earlier owner, or empty. At most so many messages would be
+        sent again.
         """
         if not self._unsettled:
             return 0
@@ -284,8 +288,8 @@ class PartitionOffsets:
 
     @property
     def reached(self) -> int:
-        """The position, and as many more offsets as are settled above it: a topic's end minus this
-        is how much is not settled yet. One message that waits holds back the position, not this.
+        """The position plus the number of settled offsets above it. A topic's end minus this is the
+        number of unsettled offsets. One waiting message holds back the position, but not this.
         """
         ahead = sum(
             end - max(start, self.read_end) for start, end in self._recovered if end > self.read_end
@@ -293,7 +297,7 @@ class PartitionOffsets:
         return self.read_end - len(self._unsettled) + ahead
 
     def intervals(self) -> Iterator[Interval]:
-        """The settled intervals above `position`, ascending, merged, made one by one."""
+        """The settled intervals above `position`, ascending and merged, made lazily."""
         start: int | None = None
         end = -1
         for low, high in self._raw_intervals():
@@ -308,8 +312,8 @@ class PartitionOffsets:
             yield start, end
 
     def _passed_over_below(self, offset: int) -> int:
-        """How many of those passed over are below an offset that reading has passed: at most so
-        many, and more than there are by no more than what is read above it.
+        """How many skipped offsets lie below `offset`, which has been read past. An upper bound;
+        the error is at most what was read above `offset`.
         """
         found, last = self._passed_over, offset - 1
         for unsettled in reversed(self._unsettled):
@@ -339,7 +343,7 @@ class PartitionOffsets:
         return at >= 0 and offset < self._recovered[at][1]
 
     def _forget_recovered(self) -> None:
-        # Intervals that reading has passed are in the unsettled set's complement now.
+        # The unsettled set's complement covers intervals that reading has passed.
         while self._recovered and self._recovered[0][1] < self.read_end:
             self._recovered.pop(0)
 

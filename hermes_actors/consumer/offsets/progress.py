@@ -1,5 +1,5 @@
-"""Where a consumer starts in each partition, and what it commits: its own progress or nothing; and
-which of a node's consumers could not commit.
+"""Where a consumer starts in each partition, and what it commits. Also reports which of a node's
+consumers could not commit.
 """
 
 import logging
@@ -20,24 +20,25 @@ _logger = logging.getLogger(__name__)
 
 _LOOK_MAX_S = 10.0
 INTERVAL_S = 60.0
-"""Between two lines of the log that tell of commits which failed."""
+"""Seconds between two log lines about failed commits."""
 _NAMED_MAX = 3
 
 REFRESH_S = 3_600.0
-"""Unchanged positions are committed again after this long: Kafka forgets them after 7 days."""
+"""Unchanged positions are committed again after this time, because Kafka forgets them after 7 days.
+"""
 
 ASSERT_PAUSES_S = (3.0, 7.0)
-"""Between the looks, after a start or a seek, at whether a late commit of somebody else has landed
-on top of ours: a log does not tell whose commit is the newer one. Each is made longer by up to
-half, so that the thousands that a node begins with do not look together.
+"""Pauses before checking, after a start or a seek, whether a late commit of another owner has
+overwritten ours: the log does not know which commit is newer. Each pause is lengthened by up to
+half at random, so that thousands of subscriptions on a starting node do not check together.
 """
 
 
 class TopicProgress:
-    """The progress of one group in all partitions that a consumer owns.
+    """The progress of one consumer group in all partitions that a consumer owns.
 
-    A retransmission (`seek`) is above all commits that were made before it: also after a crash
-    between the two, and when an earlier owner's commit lands late.
+    A retransmission (`seek`) takes precedence over all commits made before it, also after a crash
+    between the two, and if an earlier owner's commit arrives late.
     """
 
     def __init__(
@@ -49,8 +50,8 @@ class TopicProgress:
         owned: Owned,
         skew_ms: int,
     ) -> None:
-        """Of a subscription as it is now, of what is owned: nothing is committed while its lease is
-        not open. Clocks differ by `skew_ms` at most.
+        """For this version of the subscription and these owned partitions. Nothing is committed
+        while the lease is closed. Clocks differ by at most `skew_ms`.
         """
         self._lease = owned.lease
         self._log = log
@@ -68,19 +69,18 @@ class TopicProgress:
         self._owned = owned.partitions
         self._committed: dict[int, Commit] = {}
         self._committed_s = float("-inf")
-        # Partitions that a retransmission has moved while we had them: no commit of anybody else
-        # is newer than it.
+        # Partitions that a retransmission moved while we owned them: no foreign commit is newer.
         self._sought: set[int] = set()
         self._committing = trio.Lock()
         self._loading = trio.Lock()
         self.partitions: dict[int, PartitionOffsets] = {}
         self.cover: Callable[[], Awaitable[None]] | None = None
-        """Waits for what is to be written down before what is settled is committed."""
+        """Waits for what must be durable before settled offsets are committed."""
 
     def go_to(self, seek: Seek | None) -> bool:
-        """Leave the partitions that a new retransmission moves; `load` finds their new starts.
+        """Drop the partitions that a new retransmission moves; `load` finds their new starts.
 
-        True if it is new. What is settled of their messages from now on changes nothing.
+        True if it is new. Settling messages of the dropped partitions no longer has an effect.
         """
         if seek is None or seek.number <= self._ownership.seek:
             return False
@@ -92,12 +92,12 @@ class TopicProgress:
         return True
 
     async def load(self) -> bool:
-        """Find the start of each owned partition that is not known yet; True if there was one.
+        """Find the start of each owned partition that has none yet; True if there was one.
 
-        A commit of this incarnation that no retransmission has overtaken: from there, without what
-        it says is settled. Else: where the retransmission says, or where the partition ended at the
-        subscription's creation; where that is not known, what was published since, and up to the
-        skew of clocks before. Raises LogUnavailable, UnknownTopic.
+        The start is the commit of this incarnation, if no retransmission is newer, without the
+        offsets that it lists as settled. Else the target of the retransmission. Else the
+        partition's end at the subscription's creation, or, if unknown, the first record published
+        since then minus the clock skew. Raises LogUnavailable, UnknownTopic.
         """
         async with self._loading:
             while True:
@@ -105,7 +105,7 @@ class TopicProgress:
                 found = await self._find()
                 if seek is self._seek:
                     break
-            # Only now: a call that was cancelled half-way has changed nothing.
+            # Changed only here, so that a cancelled call has no effect.
             for partition, (offsets, commit) in found.items():
                 self.partitions[partition] = offsets
                 self._committed.pop(partition, None)
@@ -115,9 +115,7 @@ class TopicProgress:
             return bool(found)
 
     async def _find(self) -> dict[int, tuple[PartitionOffsets, Commit | None]]:
-        """Return partition → its start, and the commit that says so, for those that are not known
-        yet.
-        """
+        """For each partition without a start: its start, and the commit that it comes from."""
         starts = await self._log.positions(self._topic, EARLIEST)
         missing = [
             partition
@@ -155,9 +153,7 @@ class TopicProgress:
         return found
 
     def _from_creation(self, partition: int) -> PartitionOffsets | None:
-        """The start behind what the partition held when the subscription was created; None where
-        that is not known.
-        """
+        """The partition's end when the subscription was created, as start; None if unknown."""
         creation = self._creation
         if creation is None or partition not in creation.ends:
             return None
@@ -166,15 +162,15 @@ class TopicProgress:
     async def _cut_to(
         self, partition: int, offsets: PartitionOffsets, end: int | None, since_ms: int = 0
     ) -> None:
-        """Forget what a commit or the creation says of offsets that the log has lost since, so that
-        it is not said of what the log stores there, nothing of which is older than `since_ms`.
-        `end` is the log's; None, or no lower one: nothing is cut.
+        """Drop settled offsets that the log has lost since, so that they are not taken for records
+        that it stores there now. Such records are not older than `since_ms`. `end` is the log's
+        end; if it is None or not lower, nothing is cut.
         """
         reached = max(offsets.read_end, offsets.recovered_end)
         if end is not None and end < reached:
             last_read = offsets.trail.newest
             if last_read is not None and last_read.offset >= end:
-                # What lies below the end now may have come after what was read, too.
+                # Records below the end may be newer than what was read, too.
                 since_ms = max(since_ms, last_read.timestamp_ms - self._skew_ms)
                 since = await self._log.positions(self._topic, since_ms)
                 end = min(end, since.get(partition, end))
@@ -192,7 +188,7 @@ class TopicProgress:
         return self._seek is not None and self._seek.moves(self._log.dc, partition)
 
     async def _targets(self, partitions: list[int], starts: dict[int, int]) -> dict[int, int]:
-        """Return where the retransmission takes these partitions, which are some that it moves."""
+        """The targets of the retransmission for these partitions, all of which it moves."""
         assert self._seek is not None, "no partition is moved without"
         body = self._seek.body
         asked = body.positions.get(self._log.dc)
@@ -202,7 +198,7 @@ class TopicProgress:
         targets = {}
         for partition in partitions:
             start = starts[partition]
-            # A partition that was added only now holds nothing older than the retransmission.
+            # A partition added later has nothing older than the retransmission.
             target = asked.get(partition, start)
             if target < start:
                 _logger.warning(
@@ -218,17 +214,17 @@ class TopicProgress:
         return targets
 
     async def commit(self, now_s: float) -> bool:
-        """Commit what has changed since the last commit; True if there was anything and the lease
+        """Commit what has changed since the last commit. True if there was a change and the lease
         allowed it.
 
         Raises LogUnavailable or UnknownTopic; then the next call commits it.
         """
-        # One after the other: an older commit must not land on top of a newer one.
+        # One at a time: an older commit must not overwrite a newer one.
         async with self._committing:
             return await self._commit(now_s)
 
     def uncommitted(self) -> list[int]:
-        """The partitions whose progress has not been committed as it is now."""
+        """The partitions whose current progress is not committed."""
         return sorted(self._changed(is_refresh=False))
 
     def _changed(self, *, is_refresh: bool) -> dict[int, Commit]:
@@ -251,8 +247,8 @@ class TopicProgress:
         commits = self._changed(is_refresh=is_refresh)
         if commits and self.cover is not None:
             await self.cover()
-        # Looked at here, after all waiting: somebody else may own the partitions by now, and then
-        # it is his commits that count.
+        # Checked after all waiting: another node may own the partitions by now, and then only its
+        # commits count.
         if not commits or not self._lease.is_open():
             return False
         await self._log.commit(self._group, self._topic, commits)
@@ -262,9 +258,9 @@ class TopicProgress:
         return True
 
     async def keep_committed(self, on_overwritten: Callable[[], None], rng: random.Random) -> None:
-        """For some ten seconds look whether the log still holds what was committed last.
+        """For some ten seconds, check whether the log still holds our last commits.
 
-        `on_overwritten` is called when it does not; the next commit then says it again.
+        Calls `on_overwritten` if it does not; the next commit then repeats them.
         """
         for pause_s in ASSERT_PAUSES_S:
             await trio.sleep(pause_s * (1.0 + rng.random() / 2))
@@ -297,8 +293,8 @@ class TopicProgress:
     def _is_over(self, ours: Commit, held: Commit | None) -> bool:
         if held is None:
             return True
-        # One of ours that went through although its answer said otherwise is as good; and over one
-        # of a later grant nobody commits any more whose grant is over.
+        # A commit of ours that succeeded despite an error answer is fine. And a commit of a later
+        # grant is not to be overwritten.
         owner = decode(held).ownership
         if owner is not None and self._is_later(owner):
             return False
@@ -313,8 +309,8 @@ class TopicProgress:
         return is_same_life and owner.epoch > ours.epoch
 
     async def find_place(self, partition: int, read_end: int) -> int:
-        """Where to go on in a partition that was read up to `read_end`: there, or before that where
-        the log has lost its end since. Raises LogUnavailable, UnknownTopic, OffsetOutOfRange.
+        """Where to read on in a partition that was read up to `read_end`: there, or lower if the
+        log was truncated since. Raises LogUnavailable, UnknownTopic, OffsetOutOfRange.
         """
         log, topic, trail = self._log, self._topic, self.partitions[partition].trail
         with trio.move_on_after(_LOOK_MAX_S):
@@ -325,7 +321,7 @@ class TopicProgress:
         raise LogUnavailable("its end cannot be compared with what was read of it")
 
     def readable(self, span_max: int) -> dict[int, int]:
-        """Partition → next offset to read, for those whose unsettled span leaves room."""
+        """By partition, the next offset to read, if the unsettled span leaves room."""
         return {
             partition: offsets.read_end
             for partition, offsets in self.partitions.items()
@@ -334,12 +330,12 @@ class TopicProgress:
 
     @property
     def span(self) -> int:
-        """The unsettled span of the partition where it is longest."""
+        """The longest unsettled span of a partition."""
         return max((offsets.span for offsets in self.partitions.values()), default=0)
 
     def _from_commit(self, partition: int, commit: Commit) -> PartitionOffsets | None:
-        """The start that a commit gives; None when it is another incarnation's, or a retransmission
-        has overtaken it.
+        """The start from a commit; None if it is of another incarnation, or a retransmission is
+        newer.
         """
         progress = decode(commit)
         owner = progress.ownership
@@ -365,30 +361,28 @@ class TopicProgress:
             return False
         if owner.seek >= ours.seek:
             return True
-        # The retransmission leaves alone the partitions that it does not name.
+        # The retransmission does not move partitions that it does not name.
         return self._seek is not None and not self._is_moved(partition)
 
 
 class Uncommitted:
-    """Tells of the failed commits of all consumers of a node: one line a minute for all together.
+    """Logs the failed commits of all consumers of a node, in one line a minute.
 
-    When a log is away none can commit, and a node may have thousands. What fails for a reason of
-    its own goes on failing, and is named when the others are well again.
+    If a log is away, no consumer can commit, and a node may have thousands. A failure that concerns
+    one subscription persists, and is named when the others have recovered.
     """
 
     def __init__(self) -> None:
-        # By kind; few, and a log that is away is no topic that is gone, and hides none. When the
-        # next line is due; and since the last one who failed, when last and why.
+        # By kind of error, so that an unavailable log does not hide a deleted topic. When the next
+        # line is due; and, since the last line, who failed, when and why.
         self._next_s: dict[type[Exception], float] = {}
         self._failed: dict[type[Exception], dict[str, tuple[float, str]]] = {}
 
     def failed(self, subscription: str, error: Exception, now_s: float) -> None:
-        """Note a failed commit; the next one will say all that it would have said. Monotonic
-        time.
-        """
+        """Note a failed commit. Takes monotonic time."""
         kind = type(error)
         failed = self._failed.setdefault(kind, {})
-        # The longest ago comes first.
+        # Keep the oldest failure first.
         failed.pop(subscription, None)
         failed[subscription] = (now_s, repr(error))
         if now_s < self._next_s.get(kind, float("-inf")):

@@ -1,5 +1,5 @@
-"""Commits for the subscriptions that nobody consumes now: their places stay known to the log, and a
-retransmission is in it at once, where the log's own tools see it.
+"""Commits for subscriptions that are not consumed now. Their offsets stay in the log, and a
+retransmission shows there at once, visible to the log's own tools.
 """
 
 import logging
@@ -25,8 +25,8 @@ _ASSERT_S = sum(ASSERT_PAUSES_S)
 
 
 class _RestingSubscription(Struct):
-    """A subscription at rest. `committed` is the version that its last commit was made for, or that
-    another system's commits stand for. `due_s` infinite: it is left alone.
+    """A suspended subscription. `committed` is the version that the last commit was made for, or
+    that another system's commits stand for. `due_s` infinite: it is left alone.
     """
 
     live: LiveSubscription
@@ -38,26 +38,26 @@ class _RestingSubscription(Struct):
 
 
 class Resting:
-    """Commits on behalf of the suspended subscriptions that a node owns: at once, when they come or
-    are sent elsewhere, and each hour.
+    """Commits on behalf of the suspended subscriptions that a node owns: at once when they are
+    suspended or moved by a retransmission, and each hour.
     """
 
     def __init__(self, log: Log, clock: Clock, skew_ms: int, namespace: str = "") -> None:
-        """Clocks differ by `skew_ms` at most."""
+        """Clocks differ by at most `skew_ms`."""
         self._log = log
         self._clock = clock
         self._namespace = namespace
         self._skew_ms = skew_ms
-        # One for each subscription at rest: bounded by those that exist.
+        # One per suspended subscription, so bounded by their number.
         self._places: dict[str, _RestingSubscription] = {}
         self._wakeup = Wakeup()
 
     def keep(self, live: LiveSubscription, log_topic: str, owned: Owned) -> None:
-        """Look after a subscription that nobody consumes from now on, or that has changed
-        meanwhile. Never waits.
+        """Look after a subscription that is not consumed from now on, or that has changed since.
+        Never waits.
 
-        One that has never been consumed here, nor been sent anywhere, is left alone: its group may
-        be another system's, whose consumers commit there.
+        A subscription that was never consumed here nor moved by a retransmission is left alone:
+        another system may use its consumer group.
         """
         name = str(live.name)
         is_ours = self._log.dc in live.active_in or live.seek is not None
@@ -73,18 +73,18 @@ class Resting:
         self._wakeup.set()
 
     def release(self, name: str) -> None:
-        """Stop looking after a subscription that is consumed from now on, or gone. Never waits."""
+        """Stop looking after a subscription that is now consumed, or was deleted. Never waits."""
         self._places.pop(name, None)
 
     def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
-        """Its log topic, and for each partition what its last commit here says to be settled
-        (`PartitionOffsets.reached`); nothing when it is not at rest here, or not committed yet.
+        """Its log topic, and for each partition `PartitionOffsets.reached` at its last commit here.
+        Empty if it is not suspended here, or not committed yet.
         """
         place = self._places.get(name)
         return ("", {}) if place is None else (place.log_topic, place.reached)
 
     async def run(self, stop: trio.Event) -> None:
-        """Commit until asked to stop."""
+        """Commit until `stop` is set."""
         await run_until(stop, self._work)
 
     async def _work(self) -> None:
@@ -100,17 +100,21 @@ class Resting:
                     nursery.start_soon(self._keep_committed, name, at_work)
 
     def _next(self, at_work: set[str]) -> tuple[str, float]:
-        """Return whose turn it is, and when; never, while there are as many at work as may be."""
+        """The next subscription to commit, and when. Infinite while the maximum number is being
+        committed.
+        """
         if len(at_work) >= _AT_ONCE_MAX:
             return "", float("inf")
         idle = ((name, each.due_s) for name, each in self._places.items() if name not in at_work)
         return min(idle, key=lambda each: each[1], default=("", float("inf")))
 
     async def _keep_committed(self, name: str, at_work: set[str]) -> None:
-        """Commit for one, beside others: a log topic that does not answer holds up no other."""
+        """Commit for one subscription, concurrently: a log topic that does not answer holds up no
+        other.
+        """
         place = self._places.get(name)
         if place is None:
-            # Released since its turn came.
+            # It was released in the meantime.
             at_work.discard(name)
             self._wakeup.set()
             return
@@ -121,10 +125,10 @@ class Resting:
             _logger.debug("%s, at rest: not committed: %r", place.live.name, error)
             wait_s = _TROUBLE_PAUSE_S
         else:
-            # A late commit of who consumed it until now may land on top of the first one.
+            # A late commit of the consumer that just stopped may overwrite the first one.
             wait_s = _ASSERT_S if is_new else REFRESH_S
             if place.committed is not place.live:
-                # The node may not commit now.
+                # The lease is closed.
                 wait_s = _TROUBLE_PAUSE_S
         place.due_s = self._clock.monotonic_s() + wait_s
         at_work.discard(name)
@@ -143,7 +147,7 @@ class Resting:
         await progress.load()
         if progress.go_to(live.seek):
             await progress.load()
-        # Whoever consumes it again has begun to commit by himself.
+        # Otherwise a consumer has started, and commits itself.
         if self._places.get(str(live.name)) is place:
             await progress.commit(self._clock.monotonic_s())
             if place.owned.lease.is_open():

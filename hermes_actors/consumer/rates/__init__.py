@@ -1,1 +1,1 @@
-"""How fast an endpoint may be sent to."""
+"""How fast an endpoint may be pushed to."""

@@ -4,13 +4,13 @@ Four levels: full rate, adapting, one a second, one a minute. While adapting, th
 additive increase and multiplicative decrease (Chiu and Jain 1989, as in TCP), judged in rounds of
 half a second. The two lowest levels are half-open: one push at a time, and the first success opens.
 An endpoint that answers with errors stays at one a second. An endpoint that does not answer gets
-one a minute, and a bare connection is tried in between. No answers are no evidence: an idle
+one a minute, with attempts to connect in between. Without answers nothing changes: an idle
 subscription keeps its level.
 
-Messages are counted, not attempts: a message that fails again while others succeed says nothing of
-the endpoint. Errors that come from the load (429, 502 to 504, no answer), or that most messages
-meet, lower the rate as far as it goes. Other errors lower it to a quarter at most: they may be the
-fault of that share of the messages.
+Messages are counted, not attempts: a message that fails again while others succeed says nothing
+about the endpoint. Failures caused by load (429, 502 to 504, no answer), or that most messages
+meet, lower the rate down to the floor. Other errors lower it to a quarter at most, because they may
+be due to those messages.
 """
 
 from abc import ABC, abstractmethod
@@ -26,12 +26,13 @@ from hermes_actors.status.reasons import Code, Reason, because
 ROUND_S = 0.5
 """The shortest time over which outcomes are gathered before the rate is judged."""
 
-# With fewer outcomes, some of them failures, a round goes on for longer and lowers nothing.
+# With fewer outcomes and at least one failure, a round lasts longer and never lowers the rate.
 _OUTCOMES_MIN = 20
 _ROUND_S_MAX = 2.0
-# So many failures in a row, for as long as a round, are an outage.
+# So many failures in a row, over at least a round, are an outage.
 _ROW_MIN = 10
-# Above this share of failures the rate falls, below the other it rises. A few may be chance.
+# Above the first share of failures the rate falls, below the second it rises. The second numbers
+# allow for chance.
 _FALL_SHARE, _FALL_CHANCE = 0.05, 6
 _RISE_SHARE, _RISE_CHANCE = 0.01, 1
 _DECREASE = 0.8
@@ -39,19 +40,19 @@ _INCREASES = 10
 _FLOOR_SHARE = 1 / 64
 _FLOOR_SHARE_OF_MESSAGES = 1 / 4
 _START_PER_S = 4.0
-# A message that goes on failing while nothing succeeds is counted again after so long.
+# A message that keeps failing while nothing succeeds is counted again after this time.
 _RECOUNT_S = 3.0
-# The full rate is back after so long without an outcome that says otherwise.
+# The full rate returns after this time without an outcome that demands less.
 _CALM_S = 10.0
 _UNANSWERED_MAX = 5
 _SLOW_S, _HEARTBEAT_S = 1.0, 60.0
-# The owner of a small share of the rate tries a sick endpoint more rarely, down to this share.
+# The owner of a small share of the rate probes a failing endpoint less often, down to this share.
 _SHARE_MIN = 0.1
 _NEVER_S = float("inf")
 
 
 class Level(StrEnum):
-    """How much an endpoint is trusted with."""
+    """How far an endpoint is trusted."""
 
     FULL = "FULL"
     ADAPTING = "ADAPTING"
@@ -60,7 +61,7 @@ class Level(StrEnum):
 
     @property
     def is_half_open(self) -> bool:
-        """True where a single push at a time finds out how the endpoint is."""
+        """True if one push at a time probes the endpoint."""
         return self is Level.SLOW or self is Level.HEARTBEAT
 
 
@@ -69,32 +70,30 @@ class Pace(ABC):
 
     @property
     def level(self) -> Level:
-        """How much the endpoint is trusted with: fully, where nothing is learned of it."""
+        """How far the endpoint is trusted. FULL if nothing is learned from answers."""
         return Level.FULL
 
     @property
     @abstractmethod
     def rate_now(self) -> float:
-        """How many messages a second may be sent now; 0 when nothing limits it."""
+        """How many messages a second may be sent now; 0 means no limit."""
 
     @property
     @abstractmethod
     def allowed(self) -> float:
-        """The owner's share of the rate, in messages a second; below 0 when there is no limit."""
+        """The owner's share of the rate, in messages a second; negative without a limit."""
 
     @abstractmethod
     def divide(self) -> None:
-        """Put another share of the rate in force at once."""
+        """Apply a changed share of the rate."""
 
     def known(self) -> RateState | None:
-        """Return the endpoint's rate for the next owner to begin with; None when nothing is
-        learned.
-        """
+        """The endpoint's rate for the next owner to start with; None if nothing is learned."""
         return None
 
 
 class _Round(Struct):
-    """Outcomes since `begun_s`; `pressed` are the failures that come from the load."""
+    """Outcomes since `begun_s`. `pressed` counts the failures caused by load."""
 
     begun_s: float
     sent: int = 0
@@ -104,12 +103,13 @@ class _Round(Struct):
 
 
 class RateControl:
-    """The rate of one endpoint, up to `maximum` a second, of which this owner has `share`.
+    """The rate of one endpoint, up to `maximum` a second, which is this owner's `share` of the
+    whole.
 
-    While not `is_full`, ask `available` before each push and call `take` at each. Then call
-    `on_success`, `on_failure` or `on_neutral` for each, with the `epoch` in which it was sent: a
-    push from before a fall says nothing of the lower rate. Successes matter only while
-    `is_watching`, but set `success_s` at each. Times are monotonic seconds.
+    While not `is_full`, check `available` before each push and call `take` for it. Then call
+    `on_success`, `on_failure` or `on_neutral` with the `epoch` in which it was sent: a push from
+    before a decrease says nothing about the lower rate. `on_success` may be skipped unless
+    `is_watching`, but set `success_s` at each success. Times are monotonic seconds.
     """
 
     is_watching: bool
@@ -124,9 +124,9 @@ class RateControl:
         self.reset(now_s)
 
     def reset(self, now_s: float) -> None:
-        """Trust fully: the endpoint is new."""
+        """Start at full rate, for a new endpoint."""
         self._is_pushing = self._is_slow_start = False
-        # When a half-open level may push, and when a connection is tried.
+        # When a half-open level may push, and when to try to connect.
         self._next_s = self._connect_s = now_s
         self._unanswered = self._row = 0
         self._failed_s = now_s
@@ -134,7 +134,7 @@ class RateControl:
         self._move(Level.FULL, self.maximum, now_s)
 
     def change(self, maximum: float, share: float, now_s: float) -> None:
-        """Use another maximum, and another share of it, from now on."""
+        """Use another maximum and another share from now on."""
         factor, self.share, self.maximum = share / self.share, share, float(maximum)
         if self.level is Level.FULL:
             self.rate = self.maximum
@@ -145,28 +145,30 @@ class RateControl:
             self._next_s = min(self._next_s, now_s + self._pause_s)
 
     def take_over(self, known: RateState, now_s: float) -> None:
-        """Begin with what the owner before knew; a half-open level may push at once."""
+        """Start with what the previous owner knew. A half-open level may push at once."""
         level = Level(known.level)
         if level.is_half_open:
             self._fall(level, now_s)
             self._next_s = now_s
         elif level is Level.ADAPTING and known.rate * self.share < self.maximum:
             self._move(level, max(self._floor, known.rate * self.share), now_s)
-            # What the owner before took in this second is not known.
+            # What the previous owner took in this second is unknown.
             self._limit.drain(now_s)
 
     def known(self) -> RateState:
-        """The level, and the rate of all owners together, for the next owner to begin with."""
+        """The level, and the rate of all owners together, for the next owner to start with."""
         return RateState(self.level.value, self.rate / self.share)
 
     def push_at_once(self, now_s: float) -> None:
-        """Let a half-open level push at once: somebody may have repaired the endpoint."""
+        """Let a half-open level push at once: the endpoint may have been repaired."""
         self._next_s = now_s
 
-    # Asking.
+    # Permission.
 
     def available(self, now_s: float) -> int:
-        """How many may be pushed now, while not `is_full`, beside the subscription's maximum."""
+        """How many messages may be pushed now, while not `is_full`. The subscription's own limit
+        comes on top.
+        """
         if self.level.is_half_open:
             return int(not self._is_pushing and now_s >= self._next_s)
         self.recover(now_s)
@@ -184,7 +186,7 @@ class RateControl:
         self._connect_s = now_s + PROBE_TIMEOUT_S
 
     def wait_s(self, now_s: float) -> float:
-        """How long until one may be pushed; infinity when only an answer can allow it."""
+        """How long until a push is allowed; infinity if only an answer can allow it."""
         if self.is_full:
             return 0.0
         if not self.level.is_half_open:
@@ -192,24 +194,24 @@ class RateControl:
         return _NEVER_S if self._is_pushing else max(0.0, self._next_s - now_s)
 
     def recover(self, now_s: float) -> None:
-        """Go back to the full rate when nothing has failed for long, however little was pushed."""
+        """Return to the full rate if no outcome has demanded less for long."""
         if self.level is Level.ADAPTING and now_s - self._round.begun_s >= _CALM_S:
             self._move(Level.FULL, self.maximum, now_s)
 
-    # Probing a dead endpoint with a bare connection.
+    # Probing a dead endpoint by connecting.
 
     def connect_wait_s(self, now_s: float) -> float:
-        """How long until a connection is to be tried; infinity when none is wanted."""
+        """How long until the next attempt to connect; infinity if none is needed."""
         if self.level is not Level.HEARTBEAT or self._is_pushing:
             return _NEVER_S
         return max(0.0, self._connect_s - now_s)
 
     def on_connecting(self, now_s: float) -> None:
-        """Note that a connection is being tried."""
+        """Note that an attempt to connect begins."""
         self._connect_s = now_s + PROBE_TIMEOUT_S
 
     def on_connected(self, now_s: float) -> None:
-        """A connection was made: only a push can say more, and it may follow at once."""
+        """Note that connecting succeeded: a push may follow at once, to find out more."""
         if self.level is Level.HEARTBEAT:
             self._connect_s = _NEVER_S
             self._next_s = now_s
@@ -217,7 +219,7 @@ class RateControl:
     # Answers.
 
     def on_success(self, now_s: float, epoch: int) -> None:
-        """A push was taken, or was given up by no fault of the endpoint's."""
+        """A push was accepted, or was given up for a reason that is not the endpoint's."""
         self.success_s = now_s
         if epoch != self.epoch:
             return
@@ -230,7 +232,7 @@ class RateControl:
         self._judge(now_s)
 
     def on_neutral(self, now_s: float, epoch: int, *, is_answered: bool) -> None:
-        """A push says nothing of the endpoint's strength: not sent, or asked for a pause."""
+        """A push says nothing about the endpoint: it was not sent, or was answered with a pause."""
         if self.level.is_half_open and epoch == self.epoch:
             self._is_pushing = False
             if is_answered and self.level is Level.HEARTBEAT:
@@ -247,8 +249,8 @@ class RateControl:
     ) -> bool:
         """A push failed, as did the same message at `failed_before_s` (None: never before).
 
-        True if `now_s` is to be given as `failed_before_s` at its next failure. `is_pressed`: the
-        failure comes from the load.
+        True if `now_s` must be passed as `failed_before_s` at its next failure. `is_pressed`: the
+        failure was caused by load.
         """
         if epoch != self.epoch:
             return True
@@ -285,11 +287,11 @@ class RateControl:
             return [because(Code.ONE_A_MINUTE, for_s=for_s)]
         return []
 
-    # Deciding.
+    # Decisions.
 
     @property
     def _pause_s(self) -> float:
-        # Several owners together try a sick endpoint no more often than one alone.
+        # Several owners together probe a failing endpoint no more often than one alone.
         pause_s = _SLOW_S if self.level is Level.SLOW else _HEARTBEAT_S
         return pause_s / max(_SHARE_MIN, self.share)
 
@@ -307,7 +309,7 @@ class RateControl:
         if self._is_outage(now_s):
             self._fall(Level.SLOW, now_s)
         elif self._row >= _ROW_MIN or age_s < ROUND_S:
-            # A row may become an outage: until then nothing else is judged.
+            # A row of failures may become an outage: do not judge before that is clear.
             return
         elif not is_enough and this.failures and age_s < _ROUND_S_MAX:
             return
@@ -325,13 +327,13 @@ class RateControl:
         this = self._round
         outcomes, floor = this.failures + this.successes, self._floor
         if this.failures > this.successes and self.rate <= floor:
-            # Most fails, however little is sent.
+            # Most pushes fail even at the lowest rate.
             self._fall(Level.SLOW, now_s)
             return
         is_pressed = this.pressed > _FALL_SHARE * outcomes + _FALL_CHANCE
         if not is_pressed and this.failures <= this.successes:
             floor = max(floor, self.maximum * _FLOOR_SHARE_OF_MESSAGES)
-        # To allow less than before, but more than is sent, would change nothing (RFC 7661).
+        # A rate lower than before, but above what is sent, would change nothing (RFC 7661).
         sent_per_s = this.sent / (now_s - this.begun_s)
         self._lower(max(min(floor, self.rate), min(self.rate, sent_per_s) * _DECREASE), now_s)
 
@@ -346,13 +348,13 @@ class RateControl:
 
     def _increase(self, now_s: float) -> None:
         if self.level is Level.ADAPTING:
-            # A tenth of a distant maximum is many times what a small endpoint can take.
+            # A tenth of a distant maximum can be many times what a small endpoint can take.
             step = min(self.rate / 2, self.maximum / _INCREASES)
             rate = self.rate + (self.rate if self._is_slow_start else step)
             self._set_rate(max(rate, _START_PER_S), now_s)
 
     def _set_rate(self, rate: float, now_s: float) -> None:
-        """Set another rate of the level ADAPTING, which ends at the maximum."""
+        """Set the rate of level ADAPTING, which ends at the maximum."""
         if rate >= self.maximum:
             self._move(Level.FULL, self.maximum, now_s)
         else:
@@ -373,7 +375,7 @@ class RateControl:
         self.epoch += 1
         self._move(level, 1 / _SLOW_S if level is Level.SLOW else 1 / _HEARTBEAT_S, now_s)
         self._next_s = now_s + self._pause_s
-        # The first time as soon as the level above would have pushed: it may just have come back.
+        # First as soon as the level above would have pushed: the endpoint may just have recovered.
         self._connect_s = now_s + _SLOW_S
 
     def _stay_half_open(self, now_s: float, *, is_answered: bool) -> None:
@@ -389,7 +391,7 @@ class RateControl:
 
     def _begin_round(self, now_s: float) -> None:
         self._round = _Round(now_s)
-        # At full rate successes alone could change nothing: nobody need count them.
+        # At full rate, successes alone change nothing, so they need not be counted.
         self.is_watching = not self.is_full
 
     def _move(self, level: Level, rate: float, now_s: float) -> None:
@@ -403,23 +405,23 @@ class RateControl:
 
 
 class RateControls:
-    """The rate control that each subscription's last consumer on this node had, by name.
+    """Keeps the rate control of each subscription's last consumer on this node, by name.
 
-    Bounded by the subscriptions that exist: call `forget` for one that is gone.
+    Bounded by the number of subscriptions if `forget` is called for deleted ones.
     """
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[object, RateControl]] = {}
 
     def find(self, name: str, identity: object) -> RateControl | None:
-        """The rate control of the subscription; None where it was another endpoint's or grant's."""
+        """The subscription's rate control; None if it belongs to another endpoint or grant."""
         kept = self._kept.get(name)
         return kept[1] if kept is not None and kept[0] == identity else None
 
     def keep(self, name: str, identity: object, control: RateControl) -> None:
-        """Keep the rate control as that of this identity."""
+        """Keep the rate control under this identity."""
         self._kept[name] = identity, control
 
     def forget(self, name: str) -> None:
-        """Forget a subscription that is no more."""
+        """Forget a deleted subscription."""
         self._kept.pop(name, None)

@@ -1,1 +1,1 @@
-"""The reading of a subscription: records, and the filters that they are looked at with."""
+"""Reading a subscription's records and filtering them."""

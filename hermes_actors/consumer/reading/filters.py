@@ -1,5 +1,5 @@
-"""Looks at each record as soon as it is read, with the subscription's filters of that moment, and
-makes of a message in Avro what is pushed.
+"""Applies a subscription's current filters to each record when it is read, and turns Avro records
+into the body to push.
 """
 
 from collections.abc import Awaitable, Callable
@@ -35,20 +35,21 @@ from hermes_actors.status.reasons import Code, Reason, because
 _TOLD_FOR_MS = 3_600_000
 _AGAIN_S = 1.0
 _SLOW_S = 0.0003
-"""Filters that take longer on the loop for one message are asked in a worker for a while."""
+"""If filters take longer than this on the loop for one message, they run in a worker for a while.
+"""
 
 _SLOW_FOR_S = 60.0
 
 
 class Filtered(Struct, frozen=True, gc=False):
-    """The subscription does not want this message. `by` is the type of filter that said so."""
+    """A filter rejected the message. `by` is the type of that filter."""
 
     by: str
 
 
 class Exhausted(Struct, frozen=True, gc=False):
-    """The message is given up: its filters would take longer than they may, or its Avro cannot be
-    read. `detail` says why, `message` is what the record holds, if it had to be decoded.
+    """The message is given up: its filters exceed their time limit, or its Avro cannot be read.
+    `detail` says why; `message` is the decoded record, if it had to be decoded.
     """
 
     detail: str
@@ -57,17 +58,17 @@ class Exhausted(Struct, frozen=True, gc=False):
 
 
 class Postponed(Struct, frozen=True, gc=False):
-    """The record cannot be read now; its partition waits for `again_s`, the others go on."""
+    """The record cannot be read now. Its partition pauses for `again_s`; the others go on."""
 
     again_s: float
 
 
 Seen = Message | Filtered | Exhausted | Postponed | None
-"""The finding on a record: its message if it had to be decoded; None: it was not looked into."""
+"""The result for a record: its message if it had to be decoded, None if it was not inspected."""
 
 
 class Later(Struct, frozen=True, gc=False):
-    """Looking at the record takes too long for the loop: its reader waits for the verdict."""
+    """Inspecting the record takes too long for the loop; the reader awaits `verdict`."""
 
     verdict: Callable[[], Awaitable[Seen]]
 
@@ -76,17 +77,17 @@ Screen = Callable[[StoredRecord], Seen | Later]
 
 
 def let_pass(_record: StoredRecord) -> None:
-    """The screen of a subscription without filters to a topic of JSON: nothing is decoded before it
-    is taken up.
+    """The screen for a subscription without filters to a JSON topic. Records are decoded later,
+    when they are dispatched.
     """
 
 
 class Screening:
-    """The screening of one subscription's records by its filters; `screen` asks them.
+    """Screens one subscription's records with its filters, through `screen`.
 
-    A filter that fails (the message is not JSON) leaves the message out, as in Hermes. Filters that
-    take long are asked in a worker; a message whose filters take too long there becomes a dead
-    letter. Both are counted, and among the `reasons`.
+    If a filter fails, for instance because the message is not JSON, the message is filtered out, as
+    in Hermes. Slow filters run in a worker; a message whose filters exceed the time limit there
+    becomes a dead letter. Both cases are counted and shown in `reasons`.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Screening:
         self._bodies = bodies
         self._wanted = tuple(live.subscription.filters)
         self._asked: tuple[Filter, ...] = ()
-        # None: they are asked in a worker only.
+        # None: filters run in a worker only.
         self._filters: Filters | None = None
         self._slow_until_s = 0.0
         self._changed = Wakeup()
@@ -119,14 +120,16 @@ class Screening:
         self._postponed = _FilterTrouble(Code.AVRO_WAITS, now_ms)
 
     def adopt(self, live: LiveSubscription) -> None:
-        """Judge by this version's filters what is read from soon on; what was read before stays
-        judged.
+        """Use this version's filters for records read from now on; records already read keep their
+        result.
         """
         self._wanted = tuple(live.subscription.filters)
         self._changed.set()
 
     async def prepare(self) -> None:
-        """Compile the latest filters. Raises FilterInvalid, and HermesError for what takes long."""
+        """Compile the latest filters. Raises FilterInvalid, or HermesError if compiling takes too
+        long.
+        """
         while self._wanted != self._asked or not self._is_prepared:
             wanted, filters = self._wanted, None
             if is_soon_compiled(wanted):
@@ -142,19 +145,21 @@ class Screening:
             self.screen = self.look if is_looked_at else let_pass
 
     async def run(self) -> None:
-        """Follow what is adopted, for ever."""
+        """Compile each adopted version's filters. Never ends."""
         while True:
             await self.prepare()
             await self._changed.wait()
 
     @property
     def reasons(self) -> list[Reason]:
-        """That filters could not decide, or messages could not be read, within the last hour."""
+        """Filters that failed, and messages that could not be read, within the last hour."""
         told = (self._postponed, self._unread, self._exhausted, self._failed)
         return [reason for each in told if (reason := each.reason) is not None]
 
     def look(self, record: StoredRecord) -> Seen | Later:
-        """Read a record if it is Avro, and ask the filters."""
+        """Decode a record if it is Avro or has an envelope or headers to filter by; then apply the
+        filters.
+        """
         bodies, wanted = self._bodies, self._asked
         message = opened = None
         asks_headers = any(each.type == "header" for each in wanted)
@@ -164,7 +169,7 @@ class Screening:
                 is_looked_into = any(each.type != "header" for each in wanted)
                 opened = bodies.open(record, message, is_looked_into=is_looked_into)
             except UndecodableRecord:
-                # It becomes a dead letter when it is taken up.
+                # It becomes a dead letter when it is dispatched.
                 return None
             except NotReadable as error:
                 return self._put_off(error)
@@ -236,12 +241,12 @@ class Screening:
     async def _rejection(
         self, body: bytes, propagated: Headers, message: Message | None, is_of_avro: bool
     ) -> Filtered | Exhausted | Postponed | None:
-        """What a worker says of a message; None when it passes all filters."""
+        """A worker's verdict on a message; None if all filters pass."""
         args = (self._asked, body, propagated, is_of_avro)
         try:
             found: Verdict = await self._pool.ask(self._name, MESSAGE_CPU_S, verdict, *args)
         except Refused as error:
-            # Its dead letter is seen by others, and another node may own the message by now.
+            # A dead letter is visible to others, and another node may own the message by now.
             await self._lease.wait_opened()
             detail = f"its filters: {error.message}"
             self._exhausted.add(detail)
@@ -257,7 +262,7 @@ class Screening:
         return Postponed(error.again_s)
 
     async def _given_up(self, error: Undeliverable, message: Message | None) -> Exhausted:
-        # Its dead letter is seen by others, and another node may own the message by now.
+        # A dead letter is visible to others, and another node may own the message by now.
         await self._lease.wait_opened()
         self._unread.add(str(error))
         return Exhausted(str(error), message, error.reason)
@@ -269,7 +274,7 @@ class Screening:
 
 
 class _FilterTrouble:
-    """How often something has happened, and the last time."""
+    """How often a kind of failure has happened, and its last occurrence."""
 
     def __init__(self, code: Code, now_ms: Callable[[], int]) -> None:
         self._code = code
@@ -277,18 +282,17 @@ class _FilterTrouble:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all that has happened."""
         self._count = self._last_ms = 0
         self._last = ""
 
     def add(self, detail: str) -> None:
-        """Count one more event, with its detail."""
+        """Count one more failure."""
         self._count += 1
         self._last, self._last_ms = detail, self._now_ms()
 
     @property
     def reason(self) -> Reason | None:
-        """The count and the last event, for an hour after it; else None."""
+        """The count and the last failure, for an hour after it; else None."""
         if not self._count or self._now_ms() - self._last_ms > _TOLD_FOR_MS:
             return None
         return because(self._code, count=self._count, at_ms=self._last_ms, detail=self._last)

@@ -1,6 +1,6 @@
-"""Reads one subscription's partitions into the fresh queue, and stops where a bound is reached.
+"""Reads one subscription's partitions into the fresh queue, and stops at its bounds.
 
-A partition whose oldest unsettled message holds it up is left out; the others are read on.
+A partition whose oldest unsettled message is too far behind is skipped; the others are read on.
 """
 
 import logging
@@ -37,18 +37,18 @@ _TROUBLE_PAUSE_S = 1.0
 _PARTITION_CHECK_S = 30.0
 
 _TURN_S = 0.004
-"""How long records are looked at before others have their turn."""
+"""The longest that a batch is screened before other tasks run."""
 _CLOCK_EVERY = 16
 _SHARE_MIN = 0.001
 _FOR_ANOTHER = Filtered("only-for")
 
 
 class Intake:
-    """The reading half of a consumer. `on_read` is called after each batch and each skip, `give_up`
-    for a message that the screen cannot decide on, and why.
+    """The reading half of a consumer. `on_read` is called after each batch and each skip; `give_up`
+    gets each message that the screen gives up, with the reason.
 
-    `read_ahead` is how many fresh messages may wait; set it at any time. `lacks_bytes` says that it
-    waits for `note_settled`.
+    `read_ahead` is how many fresh messages may wait; it may change at any time. `lacks_bytes` is
+    True while reading waits for `note_settled`.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class Intake:
         self._reads: dict[int, int] = {}
         self._stuck: set[int] = set()
         self._is_over = False
-        # Of which the log may have lost what was read, and when each is looked at; until then it
-        # is not read.
+        # Partitions in doubt: the log may have lost records that were read. They are not read until
+        # they are compared, at this time.
         self._doubtful: dict[int, float] = {}
         self._looked_at: set[int] = set()
         self._doubted = Wakeup()
@@ -90,13 +90,13 @@ class Intake:
         self._reader: Reader | None = None
         self._looks_back = False
         self.lacks_bytes = False
-        # Of the records read lately, how many the screen let pass.
+        # The share of recently read records that passed the screen.
         self._passing_share = 1.0
         self.read_ahead = 1
         self._trouble: Reason | None = because(Code.STARTING)
 
     async def find_start(self) -> None:
-        """Find where to start; waits while the log or its topic is not there."""
+        """Find the start offsets; wait while the log or its topic is unavailable."""
         while True:
             try:
                 await self._progress.load()
@@ -110,27 +110,27 @@ class Intake:
             await trio.sleep(_TROUBLE_PAUSE_S)
 
     def seek(self, seek: Seek | None) -> bool:
-        """Drop what was read of the partitions that a new retransmission moves, and read no more
-        of them; True if it is new. Then `arrive`.
+        """Drop what was read of the partitions that a new retransmission moves, and stop reading
+        them. True if the retransmission is new; then call `arrive`.
         """
         if not self._progress.go_to(seek):
             return False
         self._buffer.drop_superseded()
-        # A batch that has been read and not been looked at yet goes too.
+        # Discards a batch that was read but not screened yet.
         self._scope.cancel()
         return True
 
     async def arrive(self) -> None:
-        """After `seek`: find the new positions, however long it takes, and read on there."""
+        """After `seek`: wait until the new positions are found, and read on from there."""
         await self.find_start()
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Read until `stop`, going on after whatever trouble the log has."""
+        """Read until `stop`; survives any trouble of the log."""
         while not self._is_over:
             with_room = self._with_room()
             if back := self._stuck & with_room.keys():
-                # While nobody read them, nobody would have noticed that they were cut.
+                # The log may have been truncated there while nobody was reading.
                 self._doubt(back)
             self._stuck = self._progress.partitions.keys() - with_room.keys()
             self._reads = self._readable()
@@ -138,13 +138,14 @@ class Intake:
                 if self._reads:
                     await self._survive()
                 else:
-                    # `review` ends this when a partition has room again, or is no more in doubt.
+                    # `review` ends this when a partition has room again; `_trust` when it is no
+                    # longer in doubt.
                     await trio.sleep_forever()
             await trio.lowlevel.checkpoint()
 
     async def watch_partitions(self) -> None:
-        """Pick up partitions that are added to the topic, and what was stored where the log had
-        lost its end while nothing came that would have told of it.
+        """Pick up new partitions of the topic. Also notice a truncation of the log while no records
+        arrive that would reveal it.
         """
         while True:
             await trio.sleep(_PARTITION_CHECK_S)
@@ -154,12 +155,12 @@ class Intake:
                 if await self._progress.load():
                     self._scope.cancel()
             except (LogUnavailable, UnknownTopic):
-                # The reader meets the same trouble, and says so.
+                # The reader meets the same error and reports it.
                 continue
 
     async def settle_doubts(self) -> None:
-        """Look at each partition of which the log may have lost what was read, until it is known
-        where to go on; the others are read meanwhile. Never ends.
+        """Compare each partition in doubt with the log until it is known where to read on. Other
+        partitions are read meanwhile. Never ends.
         """
         async with trio.open_nursery() as nursery:
             while True:
@@ -175,32 +176,30 @@ class Intake:
                         nursery.start_soon(self._compare, number)
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._is_over = True
         self._scope.cancel()
 
     def note_room(self) -> None:
-        """Note that fresh messages have been taken up."""
+        """Note that fresh messages have been dispatched."""
         if not self._room.is_set and self._buffer.fresh <= self.read_ahead // 2:
             self._room.set()
 
     def note_settled(self) -> None:
-        """Note that a message is gone: the bytes that reading waits for may be free now."""
+        """Note that a message is settled, which may free the bytes that reading waits for."""
         if self.lacks_bytes and self._buffer.buffered_bytes <= self._config.buffered_bytes_max // 2:
             self.lacks_bytes = False
             self._room.set()
 
     def review(self) -> None:
-        """Look again at what may be read: what was settled may have made room, or freed a
-        partition.
-        """
+        """Check again what may be read: settling may have made room or freed a partition."""
         self._room.set()
         if self._readable().keys() != self._reads.keys():
             self._scope.cancel()
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """The trouble or the bound that keeps it from reading."""
+        """The trouble or the bound that stops reading."""
         config, buffer = self._config, self._buffer
         if self._trouble is not None:
             return (self._trouble,)
@@ -233,7 +232,7 @@ class Intake:
         try:
             await self._read_partitions()
         except OffsetOutOfRange as error:
-            # A retransmission may have moved the partition meanwhile: its old place is nobody's.
+            # After a retransmission the old position no longer matters.
             if not self._scope.cancel_called:
                 self._on_out_of_range(error)
         except LogUnavailable as error:
@@ -246,15 +245,16 @@ class Intake:
         self._doubt(self._reads, _TROUBLE_PAUSE_S)
 
     def _doubt(self, partitions: Iterable[int], after_s: float = 0.0) -> None:
-        """Read no more of these partitions before they are looked at, after `after_s`."""
+        """Stop reading these partitions until they are compared with the log, in `after_s`."""
         at_s = trio.current_time() + after_s
         self._doubtful.update((number, at_s) for number in partitions)
         self._doubted.set()
 
     async def _read_partitions(self) -> None:
-        """Read the partitions of `_reads` until their set changes or the log is in trouble."""
+        """Read the partitions of `_reads` until this set changes or the log fails."""
         partitions = self._progress.partitions
-        # Who begins, and reads nothing for long, is to know what it was that lay before it.
+        # A new owner that reads no new record for long must still know which record precedes its
+        # position.
         positions = {each: partitions[each].trail.begin_at(at) for each, at in self._reads.items()}
         self._looks_back = positions != self._reads or any(
             partitions[partition].trail.is_told for partition in self._reads
@@ -265,13 +265,14 @@ class Intake:
                     await self._read_batch(self._reader)
         finally:
             reader, self._reader = self._reader, None
-            # However it ended, and for whichever partition: the next reader would not know.
+            # However it ended and for whichever partition: the next reader would not know of the
+            # doubt.
             if reader is not None and reader.doubtful:
                 self._doubt(reader.doubtful)
 
     async def _compare(self, partition: int) -> None:
-        """Go back to where the log is still what was read of it. What it lost was stored at other
-        nodes' word only; what it has stored there since is new.
+        """Rewind a partition to where the log still holds the records that were read. Records that
+        the log lost are gone; whatever it stores there now is new.
         """
         offsets = self._progress.partitions.get(partition)
         if offsets is None:
@@ -287,12 +288,12 @@ class Intake:
             self._doubt([partition], _TROUBLE_PAUSE_S)
             return
         if offsets.read_end != read_end or self._doubtful[partition] != doubted_s:
-            # Doubted again, or what was being looked at then has still been taken in.
+            # In doubt again, or records in processing were added meanwhile.
             self._looked_at.discard(partition)
             self._doubt([partition])
             return
         if place >= reached:
-            # Of what an earlier owner had read from there on nothing is settled.
+            # Nothing that an earlier owner read from here on is settled.
             offsets.trail.cut(place)
         elif not offsets.is_superseded:
             _logger.warning(
@@ -306,7 +307,7 @@ class Intake:
         self._trust(partition)
 
     def _trust(self, partition: int) -> None:
-        """Read on in a partition of which it is known where to go on: it is in doubt no more."""
+        """End the doubt about a partition: its position is known, so it is read on."""
         self._looked_at.discard(partition)
         del self._doubtful[partition]
         if not self._doubtful:
@@ -316,7 +317,7 @@ class Intake:
         self._scope.cancel()
 
     async def _wait_for_room(self) -> bool:
-        """Wait until a batch may be read; False when the set of partitions is another one now."""
+        """Wait until a batch may be read; False if the set of readable partitions has changed."""
         buffer = self._buffer
         while self._readable().keys() == self._reads.keys():
             has_bytes = buffer.buffered_bytes < self._config.buffered_bytes_max
@@ -331,7 +332,7 @@ class Intake:
         span = max(partitions[partition].span for partition in self._reads)
         bytes_left = config.buffered_bytes_max - buffer.buffered_bytes
         batch: Sequence[StoredRecord] = ()
-        # A log that was in trouble and now waits for records without complaint is well again.
+        # A log that failed before and now waits for records without an error has recovered.
         with trio.move_on_after(_TROUBLE_PAUSE_S if self._trouble else float("inf")):
             batch = await reader.next_batch(
                 max(1, min(self._records_wanted(), config.unsettled_span_max - span)),
@@ -339,10 +340,12 @@ class Intake:
             )
         self._trouble = None
         if reader.doubtful:
-            # What was read may be gone: this may lie above others that are there instead of it.
+            # The log may have been truncated: this batch may follow records that replaced those
+            # read before.
             return
         if self._scope.cancel_called:
-            # A retransmission may have moved what this was read of. It is read again, or not.
+            # A retransmission may have moved the partition. If the batch is still wanted, it is
+            # read again.
             return
         if self._looks_back:
             batch = self._skip_read(batch)
@@ -351,8 +354,8 @@ class Intake:
         self._on_read()
 
     def _skip_read(self, batch: Sequence[StoredRecord]) -> Sequence[StoredRecord]:
-        """Return the batch without what lies before the place to begin at: that is only taken note
-        of. Nothing, if one of its records is not what an earlier owner had read there.
+        """The batch without the records below the start position; the trail notes those. Empty if
+        one of them is not the record that an earlier owner read there.
         """
         partitions, fresh = self._progress.partitions, []
         for record in batch:
@@ -367,24 +370,26 @@ class Intake:
         return fresh
 
     def _records_wanted(self) -> int:
-        """How many to read so that about as many pass the screen as there is room for."""
+        """How many records to read so that about as many pass the screen as there is room for."""
         wanted = self.read_ahead - self._buffer.fresh
         if self._screening.screen is let_pass:
             return wanted
         return min(int(wanted / self._passing_share), self._config.read_batch_records_max)
 
     async def _take_in(self, batch: Sequence[StoredRecord]) -> None:
-        """Look at each record, in turns with others; it is settled, or goes into the buffer."""
+        """Filter each record: buffer it, settle it, or give it up. Yields to other tasks in
+        between.
+        """
         partitions, buffer, transitions = self._progress.partitions, self._buffer, self._transitions
         transitions.read(batch)
         passed, turn_ends_s = len(batch), trio.current_time() + _TURN_S
         for count, record in enumerate(batch, 1):
             if self._doubtful and record.partition in self._doubtful:
-                # A record before this one has been put off: it is read again from there on.
+                # An earlier record of the partition was postponed; reading resumes there.
                 continue
             offsets = partitions[record.partition]
             seen: Seen = None
-            # Of a topic of JSON too: its migration may not be known here yet.
+            # Of a JSON topic too: this node may not know yet that the topic was migrated to Avro.
             is_made = is_avro(record)
             screen = self._screening.screen
             if is_made and screen is let_pass:
@@ -394,7 +399,7 @@ class Intake:
             elif screen is not let_pass and not offsets.was_settled(record.offset):
                 found = screen(record)
                 if isinstance(found, Later):
-                    # Not begun yet: whatever cancels this, the record is read again.
+                    # The record has not begun: if this is cancelled, it is read again.
                     self._on_read()
                     found = await found.verdict()
                     if self._scope.cancel_called:
@@ -421,15 +426,16 @@ class Intake:
                 case _:
                     assert_never(seen)
             if is_made and buffer.buffered_bytes >= self._config.buffered_bytes_max:
-                # It has grown: the rest is read again when there is room.
+                # Decoding made the message larger: the rest is read again when there is room.
                 self._scope.cancel()
                 return
             if (is_made or count % _CLOCK_EVERY == 0) and trio.current_time() >= turn_ends_s:
-                # Told before: a retransmission that cancels this forgets only what is left.
+                # Report before yielding: a retransmission that cancels this drops only the rest of
+                # the batch.
                 self._on_read()
                 await trio.lowlevel.checkpoint()
                 if self._scope.cancel_called:
-                    # Woken at the same moment as it was cancelled.
+                    # Cancelled in the moment it was resumed.
                     return
                 turn_ends_s = trio.current_time() + _TURN_S
         self._passing_share = max(_SHARE_MIN, (self._passing_share + passed / len(batch)) / 2)
@@ -437,7 +443,7 @@ class Intake:
     def _on_out_of_range(self, error: OffsetOutOfRange) -> None:
         offsets = self._progress.partitions[error.partition]
         if error.position < error.start:
-            # Perhaps it is only gone what lay before the place to begin at.
+            # Perhaps only records below the start position are gone.
             offsets.trail.start_at(error.start)
             if lost := offsets.skip_to(error.start):
                 self._measures.expired.add(lost)

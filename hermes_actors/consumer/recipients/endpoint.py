@@ -1,9 +1,9 @@
-"""A subscription's endpoint, read once: where each message is pushed to, or why it cannot be.
+"""A subscription's endpoint, parsed once: where each message is pushed to, or why it cannot be.
 
-`http[s]://[user:password@]host[:port]/path?query`, or several with `;` between them. Credentials
-become a Basic header and leave the address. `{field}` in the address is filled from the message's
-JSON body by `$.field` (dots descend), percent-encoded; within the host it is one label, and it is
-never the port.
+`http[s]://[user:password@]host[:port]/path?query`, or several separated by `;`. Credentials become
+a Basic header and are removed from the address. `{field}` in the address is filled from the
+message's JSON body by `$.field` (dots descend), percent-encoded. In the host it must be one label;
+in the port it is not allowed.
 """
 
 import base64
@@ -26,19 +26,20 @@ _PORTS = {"http": 80, "https": 443}
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
 _FIELD = re.compile(r"[A-Za-z_$][\w$-]*(\.[\w$-]+)*")
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-# RFC 3986's characters of a path and query, "%" included: what is encoded already stays so.
+# RFC 3986's characters of a path and query, including "%": what is encoded already stays so.
 _TARGET_SAFE = "/?:@!$&'()*+,;=-._~%[]|"
 
 
 class Unresolved(Exception):
-    """A message has no address: the template's field is missing or gives no usable address."""
+    """The message has no address: the template's field is missing or gives no valid address."""
 
 
 class Endpoint(Struct, frozen=True):
-    """A parsed address. `authorization` is the Basic header's value, "" without credentials.
+    """A parsed address. `authorization` is the Basic header's value, an empty string without
+    credentials.
 
-    `hosts` are the hosts (`name` or `*.domain`) that a template's host may become; none: each
-    variable in it is one label. `route` is None where the address depends on the message.
+    `hosts` are the hosts (`name` or `*.domain`) that a template may resolve to; if empty, each
+    variable in the host must be one label. `route` is None if the address depends on the message.
     """
 
     template: str
@@ -53,16 +54,16 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def is_template(self) -> bool:
-        """True when the address depends on the message."""
+        """True if the address depends on the message."""
         return self.route is None
 
     def resolve(self, body: bytes) -> PushRoute:
-        """Return where the message with this body goes. Raises Unresolved."""
+        """The route for a message with this body. Raises Unresolved."""
         if self.route is not None:
             return self.route
         try:
             document = msgspec.json.decode(body)
-        # Whatever a publisher sends, it must not take the subscription's consumer down.
+        # A publisher's body must never end the subscription's consumer.
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Unresolved(f"the body is not JSON: {error}") from error
         authority, rest = _split_authority(self.template)
@@ -77,12 +78,12 @@ class Endpoint(Struct, frozen=True):
             raise Unresolved(f"{host} is none of the hosts that it may become")
         literal = literal_address(host)
         if not self.hosts and literal is not None and str(literal) != host:
-            # `2130706433` is one label, and any address of all to the C library.
+            # The C library accepts `2130706433` as an IP address, though it looks like a label.
             raise Unresolved(f"{host} is an address in the form of a name")
         return route
 
     def _host_part(self, document: Any, path: str) -> str:
-        """A value for the host. Who publishes must not choose where pushes go."""
+        """A value for the host. A publisher must not be able to choose where pushes go."""
         value = _value(document, path)
         if not self.hosts and not _LABEL.fullmatch(value):
             raise Unresolved(
@@ -95,7 +96,7 @@ class Endpoint(Struct, frozen=True):
 def parse_endpoints(
     text: str, subscription: str, hosts: tuple[str, ...] = (), schemes: tuple[str, ...] = SCHEMES
 ) -> tuple[Endpoint, ...]:
-    """Read an endpoint of one address or several, in their order. Raises Refused."""
+    """Parse an endpoint of one or several addresses, in order. Raises Refused."""
     return tuple(
         parse_endpoint(each, subscription, hosts, schemes) for each in split_addresses(text)
     )
@@ -104,9 +105,9 @@ def parse_endpoints(
 def parse_endpoint(
     text: str, subscription: str, hosts: tuple[str, ...] = (), schemes: tuple[str, ...] = SCHEMES
 ) -> Endpoint:
-    """Read one address of one of the schemes for pushes of `subscription`; a scheme that is not
-    HTTP's has no port by default, 0. Raises Refused, naming what is wrong; the message never holds
-    the password.
+    """Parse one address with one of the schemes, for pushes of `subscription`. Non-HTTP schemes
+    have the default port 0. Raises Refused with the mistake; its message never contains the
+    password.
     """
     scheme = text.partition("://")[0].lower()
     if "://" not in text or scheme not in schemes:
@@ -123,13 +124,15 @@ def parse_endpoint(
             "endpoint: a {field} must not be the port, for whoever publishes would choose it; "
             "write the port"
         )
-    # Any value will do for checking what is around the variables.
+    # Any value will do to check the text around the variables.
     _route(_VARIABLE.sub("1", address), subscription)
     return Endpoint(address, authorization, subscription, None, hosts)
 
 
 def without_credentials(text: str) -> tuple[str, str]:
-    """The address alone, and its credentials as a Basic header's value, "" when it has none."""
+    """The address without credentials, and the credentials as a Basic header's value. The latter is
+    an empty string if there are none.
+    """
     authority, rest = _split_authority(text)
     scheme, _, authority = authority.partition("://")
     credentials, at, host = authority.rpartition("@")
@@ -141,21 +144,19 @@ def without_credentials(text: str) -> tuple[str, str]:
 
 
 def at_address(route: PushRoute, address: str) -> PushRoute:
-    """Return the same route to one address of its host, which TLS and Host still name."""
+    """The same route to one IP address of its host. TLS and Host still use the host's name."""
     return replace(route, origin=replace(route.origin, address=address))
 
 
 def _split_authority(text: str) -> tuple[str, str]:
-    """Scheme and authority, and what follows."""
+    """Scheme and authority, and the rest."""
     start = text.find("://") + 3
     end = min((at for mark in "/?#" if (at := text.find(mark, start)) >= 0), default=len(text))
     return text[:end], text[end:]
 
 
 def _port(address: str) -> str:
-    """Return the text in the port's place of an address without credentials; "" if there is
-    none.
-    """
+    """The text of the port in an address without credentials. Empty string if there is none."""
     authority = _split_authority(address)[0].partition("://")[2]
     return authority.rpartition("]")[2].rpartition(":")[2] if ":" in authority else ""
 
@@ -174,7 +175,7 @@ def _route(address: str, subscription: str) -> PushRoute:
         port = parts.port
         host = (parts.hostname or "").encode("idna" if "%" not in address else "ascii").decode()
     except ValueError as error:
-        # Python's own text repeats what it could not read, which may be half of a password.
+        # Python's own text quotes what it could not parse, which may be half a password.
         raise Refused("endpoint: its host or its port cannot be read") from error
     if not host or "%" in host:
         raise Refused("endpoint: a host name is missing or not valid")

@@ -1,10 +1,10 @@
-"""The request headers of a push, rendered once for each subscription where they do not change.
+"""The request headers of a push. Lines that never change are rendered once per subscription.
 
 Order: ours (User-Agent, Content-Type, Keep-Alive, Authorization, names), then the message's (id,
-the attributes of a CloudEvent, propagated, traceparent), the retry count, then the subscription's
-fixed ones. Ours win: a fixed or propagated
-header named like one of ours, or one that frames the request, is left out, so that it can never
-keep a message from being delivered. Nothing that holds a line break gets onto the wire.
+CloudEvent attributes, propagated headers, traceparent), the retry count, and the subscription's
+fixed headers. Ours win: a fixed or propagated header with the name of one of ours, or one that
+frames the request, is dropped, so that it cannot prevent delivery. No header may contain a line
+break.
 """
 
 import re
@@ -27,11 +27,11 @@ PREFIX = "ce-"
 _DATA_TYPE = "datacontenttype"
 _KEY = "partitionkey"
 _NAME = re.compile(r"[a-z0-9]+")
-# What may stand in a header as it is: all that can be seen but `"` and `%` (the HTTP binding).
+# Header values may contain all printable characters except `"` and `%` (CloudEvents' HTTP binding).
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
-# A record that others wrote says not when it was published.
+# A foreign record does not say when it was published.
 _UNKNOWN_TIME_MS = 1
-# The year 10000, which RFC 3339 cannot write: records of others may say anything.
+# The year 10000, which RFC 3339 cannot express; foreign records may contain any time.
 _TIME_MS_END = 253_402_300_800_000
 
 
@@ -63,7 +63,7 @@ _FRAMING = frozenset(
         "expect",
         "host",
         "http2-settings",
-        # The node's own, to its proxy; nobody else's words go there.
+        # The node authenticates itself to its proxy; nobody else may set these.
         "proxy-authorization",
         "proxy-connection",
         "te",
@@ -75,8 +75,8 @@ _FRAMING = frozenset(
 
 
 class CloudEvents:
-    """Renders one subscription's messages. `instead` are attributes without prefix that take the
-    place of those made here (`type`, say); they never change what was published as an event.
+    """Renders one subscription's messages as CloudEvents. `instead` has attributes without prefix
+    that replace defaults such as `type`; it never overrides attributes of a published event.
     """
 
     def __init__(self, topic: str, content_type: str, instead: Mapping[str, str]) -> None:
@@ -94,7 +94,7 @@ class CloudEvents:
             "type": self._type,
         }
         if message.attributes:
-            # An event that others wrote into the log may lack what every event has.
+            # A foreign event in the log may lack required attributes.
             attributes |= {
                 name: value for name, value in message.attributes if _NAME.fullmatch(name) and value
             }
@@ -128,9 +128,9 @@ def _one_line(value: str) -> bytes:
 
 
 class RequestHead(Struct, frozen=True):
-    """The unchanging header lines of one subscription. `dropped` names what was left out.
+    """The constant header lines of one subscription. `dropped` names the headers left out.
 
-    `events` renders messages as CloudEvents, with their Content-Type; None where none are wanted.
+    `events` renders messages as CloudEvents, with their Content-Type; None if disabled.
     """
 
     before: bytes
@@ -143,7 +143,7 @@ class RequestHead(Struct, frozen=True):
     after_id: bytes = b""
 
     def __post_init__(self) -> None:
-        # What `lines` puts around the id of a message that has nothing else, at its first attempt.
+        # What surrounds the id in the first attempt at a message without other headers.
         force_setattr(self, "before_id", self.before + b"Hermes-Message-Id: ")
         force_setattr(self, "after_id", b"\r\nHermes-Retry-Count: 0\r\n" + self.after)
 
@@ -153,9 +153,10 @@ class RequestHead(Struct, frozen=True):
         return redacted(self, **hidden, taken=repr(sorted(self.taken)))
 
     def message_lines(self, message: Message, trace: TraceContext | None = None) -> bytes:
-        """The header lines of one message, from its id on, without count: what its retries share.
+        """The header lines of one message, from its id on, without the retry count. Its retries
+        share them.
 
-        With a `trace`, which is this attempt's, that stands there instead of the message's own.
+        A given `trace` is this attempt's, and replaces the message's own.
         """
         lines = b"Hermes-Message-Id: %b\r\n" % clean_id(message.id)
         if message.written_with is not None:
@@ -165,13 +166,13 @@ class RequestHead(Struct, frozen=True):
         traced = self.trace_lines(message if trace is None else trace)
         if message.propagated:
             if trace is None and any(name.lower() in _TRACE for name, _ in message.propagated):
-                # They travel as they came, like the other headers.
+                # They are forwarded unchanged, like the other headers.
                 traced = b""
             lines += self._propagated_lines(message, is_traced=traced != b"")
         return lines + traced
 
     def trace_lines(self, trace: TraceContext | Message | None) -> bytes:
-        """Return the header lines of a trace; none where the subscription has such headers."""
+        """The header lines of a trace. Empty if the subscription sets such headers itself."""
         if self.has_trace or trace is None or not trace.traceparent:
             return b""
         lines = b"traceparent: %b\r\n" % clean_id(trace.traceparent)
@@ -180,14 +181,14 @@ class RequestHead(Struct, frozen=True):
         return lines
 
     def first_lines(self, message: Message) -> bytes:
-        """Return all header lines of a message's first attempt."""
+        """All header lines of a message's first attempt."""
         is_plain = not message.propagated and not message.traceparent
         if is_plain and self.events is None and message.written_with is None:
             return b"%b%b%b" % (self.before_id, clean_id(message.id), self.after_id)
         return self.lines(self.message_lines(message), 0)
 
     def _propagated_lines(self, message: Message, *, is_traced: bool) -> bytes:
-        """Return the publisher's headers; they bring our `messageId` with them, as in Hermes."""
+        """The publisher's headers. As in Hermes, `messageId` is added to them."""
         kept = [each for each in message.propagated if _is_allowed(*each, self.taken)]
         if is_traced:
             kept = [each for each in kept if each[0].lower() not in _TRACE]
@@ -196,7 +197,7 @@ class RequestHead(Struct, frozen=True):
         return b"%bmessageId: %b\r\n" % (_render(kept), clean_id(message.id))
 
     def lines(self, message_lines: bytes, retries: int) -> bytes:
-        """Return all header lines of one attempt."""
+        """All header lines of one attempt."""
         return b"%b%bHermes-Retry-Count: %d\r\n%b" % (
             self.before,
             message_lines,
@@ -208,8 +209,8 @@ class RequestHead(Struct, frozen=True):
 def request_head(
     subscription: Subscription, authorization: str, content_type: str = CONTENT_TYPE
 ) -> RequestHead:
-    """Return the unchanging lines of each push; `authorization` is the header's value or "" for
-    none, `content_type` what all bodies are that it is for.
+    """The constant lines of each push. `authorization` is the header's value, an empty string for
+    none; `content_type` that of all bodies pushed with these lines.
     """
     ours: list[tuple[str, str]] = [
         ("User-Agent", USER_AGENT),
@@ -224,18 +225,18 @@ def request_head(
     if authorization:
         ours.append(("Authorization", authorization))
     if authorization or subscription.o_auth_policy is not None:
-        # Credentials of the endpoint come before a token, and both before what others wrote.
+        # The endpoint's credentials win over a token, and both over other headers.
         taken.add("authorization")
     if subscription.subscription_identity_headers_enabled:
         ours.append(("Hermes-Topic-Name", subscription.topic_name))
         ours.append(("Hermes-Subscription-Name", subscription.name))
     if any(header.name.lower() == "user-agent" for header in subscription.headers):
-        # Who sets a User-Agent wants that one.
+        # A configured User-Agent replaces ours.
         ours = ours[1:]
     fixed = [(header.name, header.value) for header in subscription.headers]
     events = None
     if subscription.cloud_events_enabled:
-        # The content type is the event's, and so are fixed headers that name its attributes.
+        # The event determines the content type. Fixed headers that name its attributes set these.
         ours = [each for each in ours if each[0] != "Content-Type"]
         attributes = {
             name.lower()[len(PREFIX) :]: value
@@ -256,7 +257,7 @@ def request_head(
 
 
 def _schema_lines(written_with: WriterSchema) -> bytes:
-    """The schema of a body in Avro, as far as it is known."""
+    """The schema headers of a body in Avro, as far as known."""
     version, schema_id = written_with.version, written_with.id
     lines = b"Schema-Version: %d\r\n" % version if version else b""
     return lines + b"Schema-Id: %d\r\n" % schema_id if schema_id else lines
@@ -278,7 +279,7 @@ def _render(headers: Iterable[tuple[str, str]]) -> bytes:
 
 
 def clean_id(text: str) -> bytes:
-    """Return an id as it may stand in a header: foreign records may hold anything."""
+    """An id made safe for a header, because foreign records may contain anything."""
     if text.isascii() and text.isprintable():
         return text.encode("ascii")
     return _FORBIDDEN_IN_VALUE.sub("?", text).encode("utf-8", "replace")

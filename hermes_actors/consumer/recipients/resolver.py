@@ -1,6 +1,6 @@
-"""The seam for resolvers of your own: what an endpoint means, in addresses to push to.
+"""The plug-in seam for resolvers, which turn an endpoint into addresses to push to.
 
-A resolver is named in `consumers.recipients.resolver` as `module:function`; the function is called
+A resolver is named in `consumers.recipients.resolver` as `module:function`. The function is called
 once with a `ResolverContext` and returns an `EndpointResolver`.
 """
 
@@ -21,15 +21,16 @@ _FIELD = "consumers.recipients.resolver"
 
 
 class ResolverContext(Struct, frozen=True):
-    """The means that a resolver may use: the name of its datacentre, and the node's clock."""
+    """What a resolver may use: the name of its datacentre, and the node's clock."""
 
     dc: str
     clock: Clock
 
 
 class Asked(Struct, frozen=True):
-    """One question. `subscription` is `group.topic$name`; `endpoint` is the subscription's without
-    its credentials; `metadata` is its endpointAddressResolverMetadata, not to be changed.
+    """One request to a resolver. `subscription` is `group.topic$name`; `endpoint` is the
+    subscription's, without credentials; `metadata` is its endpointAddressResolverMetadata,
+    read-only.
     """
 
     subscription: str
@@ -48,25 +49,25 @@ class Asked(Struct, frozen=True):
 class EndpointResolver(Protocol):
     """Turns endpoints into addresses, `http[s]://[user:password@]host[:port]/path?query`.
 
-    Both questions are asked at each attempt, on the thread that delivers, so they are answered at
-    once from what is known; `run` is where to wait. None leaves the endpoint to what is built in.
-    Where no address is known raise `Unresolved`: the message waits for its next attempt, and the
-    subscription is not slowed. Anything else that is raised means the same, and is logged. An
-    address without credentials gets those of the endpoint.
+    Both methods are called at each attempt, on the delivering thread, so they must answer at once
+    from what they know; wait in `run` only. None means that the built-in rules apply. Raise
+    `Unresolved` if no address is known: the message waits for its next attempt, and the rate is not
+    lowered. Any other exception means the same, and is logged. An address without credentials gets
+    those of the endpoint.
     """
 
     def resolve(self, asked: Asked) -> str | None:
-        """The one address of an ANYCAST subscription."""
+        """The address for an ANYCAST subscription."""
 
     def resolve_all(self, asked: Asked) -> Sequence[str] | None:
-        """Every address of a BROADCAST subscription; none at all: there is nobody yet."""
+        """All addresses for a BROADCAST subscription; an empty sequence if there is none yet."""
 
     async def run(self) -> None:
-        """Keep what the answers are made of fresh, on trio, until cancelled; or return at once."""
+        """Keep the known addresses fresh, on trio, until cancelled; or return at once."""
 
 
 def open_resolver(name: str, context: ResolverContext) -> EndpointResolver | None:
-    """The configured resolver; None when `name` is "". Raises StartupError."""
+    """The configured resolver; None if `name` is empty. Raises StartupError."""
     if not name:
         return None
     resolver: EndpointResolver = load_plugin(

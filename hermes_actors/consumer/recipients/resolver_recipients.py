@@ -1,7 +1,7 @@
-"""The recipients of a message: one address of several (ANYCAST), or all of them (BROADCAST).
+"""The recipients of a message: one of several addresses (ANYCAST), or all of them (BROADCAST).
 
-Addresses come from a resolver of the operator's, or else from the endpoint itself: those it lists,
-and, with `{"resolve": "dns"}` in endpointAddressResolverMetadata, each address of their hosts.
+Addresses come from the operator's resolver, or else from the endpoint: those it lists, and, with
+`{"resolve": "dns"}` in endpointAddressResolverMetadata, each IP address of their hosts.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,8 +35,8 @@ RESOLVE, DNS, HOSTS = "resolve", "dns", "hosts"
 
 
 class Recipient(Struct, frozen=True):
-    """One that is to get a message; `key` tells it from others. `route` is None where `problem`
-    says why it cannot be reached.
+    """One recipient of a message, identified by `key`. Without a `route`, `problem` says why it
+    cannot be reached.
     """
 
     key: str
@@ -49,7 +49,7 @@ class Recipient(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """For people: the key without its query, which may hold a token."""
+        """The key without its query, which may contain a token. For people."""
         return self.key.partition("?")[0]
 
 
@@ -61,7 +61,7 @@ class Settings(Struct, frozen=True):
 
     @classmethod
     def of(cls, live: LiveSubscription) -> "Settings":
-        """Read them; what is not known is left to resolvers of others. Raises Refused."""
+        """Read the settings; unknown keys are left to plug-in resolvers. Raises Refused."""
         metadata = live.subscription.endpoint_address_resolver_metadata
         path = "endpointAddressResolverMetadata"
         if metadata.get(RESOLVE) not in (None, DNS):
@@ -76,11 +76,12 @@ OnFound = Callable[["list[Recipient] | Unresolved"], None]
 
 
 class Recipients:
-    """The recipients of one version of a subscription. Raises Refused for a wrong endpoint.
+    """The recipients of one version of a subscription. Raises Refused for an invalid endpoint.
 
-    A proxy looks the names of hosts that are proxied up itself: they stay one address each.
-    `other_schemes` have senders too; one of them is that of all addresses of an endpoint, or none.
-    `single` is the endpoint when it is all there is to know: one address, and nothing resolves it.
+    Proxied hosts are not looked up here, because the proxy does that; each stays one address. If an
+    endpoint begins with a scheme of `other_schemes`, which have plug-in senders, all of its
+    addresses must have that scheme. `single` is the endpoint if it is one address that needs no
+    resolving.
     """
 
     def __init__(
@@ -118,31 +119,31 @@ class Recipients:
             if len(self._endpoints) > addresses_max:
                 raise Refused(f"endpoint: {len(self._endpoints)} addresses; {self._addresses_said}")
         except Refused as error:
-            # It may mean something to the operator's resolver.
+            # The operator's resolver may understand it.
             if resolver is None:
                 raise
             self._problem = error.message
         parts = [without_credentials(each) for each in split_addresses(subscription.endpoint)]
         self._plain_endpoint = ";".join(address for address, _ in parts)
-        # What a resolver makes of several addresses is none of them: it gets nobody's credentials.
+        # A resolver's result for several addresses is none of them, so it gets no credentials.
         self._authorization = parts[0][1] if len(parts) == 1 else ""
         is_single = resolver is None and len(self._endpoints) == 1 and not self._settings.is_dns
         self.single = self._endpoints[0] if is_single else None
 
     @property
     def is_by_message(self) -> bool:
-        """True when an address is filled from the message."""
+        """True if an address is filled from the message."""
         return any(each.is_template for each in self._endpoints)
 
     def find_all(self, message: Message, timeout_s: float, done: OnFound) -> None:
-        """Call `done` with all recipients, now or when their names have been looked up, or with why
-        they are not known within the time.
+        """Call `done` with all recipients, at once or after their names have been looked up; or
+        with an Unresolved if they are unknown when the time is over.
         """
         self._find(message, timeout_s, done, is_all=True)
 
     def find_one(self, message: Message, last_key: str, timeout_s: float, done: OnFound) -> None:
-        """Call `done` with one recipient in a list: the next in turn, or at a retry the one behind
-        `last_key`, the recipient of the attempt before.
+        """Call `done` with a list of one recipient: the next in turn, or, at a retry, the one after
+        `last_key`, the recipient of the previous attempt.
         """
 
         def pick(found: "list[Recipient] | Unresolved") -> None:
@@ -165,7 +166,7 @@ class Recipients:
         except Unresolved as error:
             done(error)
             return
-        # An address of a resolver's without credentials gets those of the endpoint.
+        # A resolver's address without credentials gets those of the endpoint.
         authorization = "" if resolved is None else self._authorization
         endpoints = self._endpoints if resolved is None else resolved
         recipients = [_recipient(each, message, authorization) for each in endpoints]
@@ -188,7 +189,9 @@ class Recipients:
             _look_up(hosts, self._names, timeout_s, tell)
 
     def _resolved(self, message: Message, *, is_all: bool) -> Sequence[Endpoint] | None:
-        """Ask the operator's resolver; None leaves it to the endpoint. Raises Unresolved."""
+        """Ask the operator's resolver. None means that the endpoint's own addresses apply. Raises
+        Unresolved.
+        """
         assert self._resolver is not None, "there is one to ask"
         asked = Asked(self._subscription, self._plain_endpoint, self._metadata, message)
         try:
@@ -200,9 +203,9 @@ class Recipients:
             if found is not None:
                 return [self._parse(each) for each in list(found)[: self._addresses_max + 1]]
         except (Unresolved, Refused) as error:
-            # It may quote an address, with its password.
+            # The text may quote an address with its password.
             raise Unresolved(without_secrets(str(error))) from None
-        # It is not our code, and no message may end the subscription's consumer.
+        # Foreign code; an exception must not end the subscription's consumer.
         except Exception as error:
             said = without_secrets(f"{type(error).__name__}: {error}")
             raise Unresolved(f"the resolver failed: {said}") from error
@@ -224,7 +227,9 @@ def _look_up(
     timeout_s: float,
     done: Callable[[Mapping[str, Found] | Unresolved], None],
 ) -> None:
-    """Call `done` once, with the answers for all hosts, or with who has none within the time."""
+    """Call `done` once, with the answers for all hosts, or with an Unresolved that names the hosts
+    without an answer in time.
+    """
     answers: dict[str, Found] = {}
     is_over = False
 
@@ -252,7 +257,7 @@ def _look_up(
 
 
 def _recipient(endpoint: Endpoint, message: Message, authorization: str) -> Recipient:
-    """`authorization` is for an address without credentials."""
+    """A recipient; `authorization` is for an address without credentials."""
     try:
         route = endpoint.resolve(message.body)
     except Unresolved as error:
@@ -278,9 +283,9 @@ def _expanded(recipients: list[Recipient], answers: Mapping[str, Found]) -> list
 
 
 def one_family(addresses: Sequence[str]) -> tuple[str, ...]:
-    """The IPv4 addresses, or else the IPv6 ones: a machine that has both is one recipient.
+    """The IPv4 addresses, or else the IPv6 ones, because a machine that has both is one recipient.
 
-    Sorted, for name servers change their order.
+    Sorted, because name servers change their order.
     """
     unique = dict.fromkeys(addresses)
     return tuple(sorted(each for each in unique if ":" not in each) or sorted(unique))

@@ -1,7 +1,7 @@
-"""Signs requests as Standard Webhooks 1.0 has it, once with each secret, the newest first.
+"""Signs requests by Standard Webhooks 1.0, with each secret, the newest first.
 
-Signed is `id.timestamp.body`: the id is a message's or a batch's and stays over its attempts, the
-timestamp is that of the attempt, so that a subscriber can refuse what is old.
+The signed text is `id.timestamp.body`. The id is the message's or the batch's and stays the same
+for all attempts. The timestamp is the attempt's, so that subscribers can reject old requests.
 """
 
 import base64
@@ -15,7 +15,7 @@ from hermes_actors.errors import Refused
 from hermes_actors.model.signing_secrets import BadSecret, SigningKey, SigningScheme, parse_secret
 from hermes_actors.model.subscription import Subscription
 
-# What stands before an Ed25519 seed in PKCS #8 (RFC 8410, section 7).
+# The PKCS #8 prefix of an Ed25519 seed (RFC 8410, section 7).
 _ED25519_PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
 
 _Sign = Callable[[bytes], bytes]
@@ -29,7 +29,7 @@ class Signer:
 
     def sign(self, request_id: str, timestamp_s: int, body: bytes) -> bytes:
         """The three header lines of one attempt, each ended by CRLF; `timestamp_s` is Unix time."""
-        # What is signed is what stands in the header, whatever a foreign record's id holds.
+        # Sign the id as it appears in the header, whatever a foreign record's id contains.
         id_bytes = clean_id(request_id)
         signed = b"%b.%d.%b" % (id_bytes, timestamp_s, body)
         return b"webhook-id: %b\r\nwebhook-timestamp: %d\r\nwebhook-signature: %b\r\n" % (
@@ -42,7 +42,7 @@ class Signer:
 
 
 def signer_of(subscription: Subscription) -> Signer | None:
-    """Return the signer of the requests; None when they are not signed. Raises Refused."""
+    """The signer of the subscription's requests; None without secrets. Raises Refused."""
     if subscription.signing is None or not subscription.signing.secrets:
         return None
     keys = []
@@ -56,7 +56,7 @@ def signer_of(subscription: Subscription) -> Signer | None:
 
 def _sign_of(key: SigningKey) -> _Sign:
     if key.scheme is SigningScheme.HMAC_SHA256:
-        # Copied for each signature: that spares the key's own two blocks of SHA-256.
+        # Copying the keyed hash saves two blocks of SHA-256 per signature.
         keyed = hmac.new(key.key, digestmod=hashlib.sha256)
 
         def sign(signed: bytes) -> bytes:
@@ -69,7 +69,7 @@ def _sign_of(key: SigningKey) -> _Sign:
 
 
 def _ed25519(key: SigningKey) -> _Sign:
-    # Loaded where it is used: few use it, and it takes tens of milliseconds.
+    # Imported here, because few need it and it takes tens of milliseconds.
     from jwt.algorithms import OKPAlgorithm
 
     algorithm = OKPAlgorithm()

@@ -1,1 +1,1 @@
-"""How a push reaches an endpoint."""
+"""Senders, which carry pushes to endpoints."""

@@ -16,16 +16,16 @@ from hermes_actors.runtime.network_causes import name_cause
 from hermes_actors.security.address_guard import AddressGuard, literal_address
 
 LOOK_UPS_MAX = 32
-"""Look-ups at once. A thread in `getaddrinfo` cannot be cancelled, so their number is bounded."""
+"""Maximum number of concurrent look-ups. A thread in `getaddrinfo` cannot be cancelled."""
 
 KEPT_S = 1.0
-"""How long an answer is used again: a burst of connections asks the name server once."""
+"""How long an answer is reused, so that a burst of connections asks the name server once."""
 
 NEXT_ADDRESS_S = 0.25
-"""How long to wait for one address before the next one is tried beside it."""
+"""How long to wait for one address before trying the next one in parallel."""
 
 ADDRESSES_MAX = 8
-"""How many addresses of a name are tried."""
+"""Maximum number of addresses tried for a name."""
 
 _NAMES_KEPT_MAX = 1_000
 
@@ -34,7 +34,7 @@ LookUp = Callable[[str], Sequence[str]]
 
 
 def look_up(host: str) -> Sequence[str]:
-    """Return a name's addresses in order of preference (RFC 6724). Blocks. Raises OSError."""
+    """A name's addresses in order of preference (RFC 6724). Blocks. Raises OSError."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
@@ -45,7 +45,7 @@ def look_up(host: str) -> Sequence[str]:
 
 
 class Resolver:
-    """Looks names up in threads, each name once at a time.
+    """Looks names up in threads; concurrent requests for one name share a look-up.
 
     `post` runs a callback on the event loops' thread; it is called from other threads.
     """
@@ -59,7 +59,7 @@ class Resolver:
         look_ups_max: int = LOOK_UPS_MAX,
         kept_s: float = KEPT_S,
     ) -> None:
-        """An answer is used again for `kept_s`."""
+        """Answers are reused for `kept_s`."""
         self._post = post
         self._now_s = now_s
         self._look_up = look_up
@@ -70,7 +70,7 @@ class Resolver:
         self._kept: dict[str, tuple[float, Sequence[str]]] = {}
 
     def resolve(self, host: str, done: Callable[[Found], None]) -> None:
-        """Call `done` once with the host's addresses, or why there are none; perhaps at once."""
+        """Call `done` once with the host's addresses or the error, possibly at once."""
         literal = literal_address(host)
         if literal is not None:
             done([str(literal)])
@@ -103,10 +103,10 @@ class Resolver:
             try:
                 self._post(lambda: self._on_found(host, found[0]))
             except RuntimeError:
-                # The loop has ended meanwhile, and so have all who asked.
+                # The loop has ended, and so have all callers.
                 return
 
-        # Threads of this kind do not hold the process up when it ends.
+        # These threads do not delay the end of the process.
         trio.lowlevel.start_thread_soon(in_thread, deliver, name="hermes look-up")
 
     def _on_found(self, host: str, found: Found) -> None:
@@ -131,10 +131,10 @@ class ForbiddenAddress(OSError):
 async def allowed_addresses(
     origin: Origin, resolver: Resolver, guard: AddressGuard | None
 ) -> Sequence[str]:
-    """Return the addresses that a connection to the origin may be tried at, in their order: without
-    a `guard` all that it has.
+    """The addresses to try for a connection to the origin, in order. Without a `guard`, all of
+    them.
 
-    Raises ForbiddenAddress, and OSError when the look-up finds none.
+    Raises ForbiddenAddress, and OSError if the look-up finds none.
     """
     found = [origin.address] if origin.address else await _look_up(origin.host, resolver)
     if guard is not None:
@@ -157,7 +157,7 @@ async def _look_up(host: str, resolver: Resolver) -> Sequence[str]:
     await answered.wait()
     match answers[0]:
         case OSError() as error:
-            # Each waiter raises one of its own: a shared one would collect their tracebacks.
+            # Each waiter gets its own exception; a shared one would collect their tracebacks.
             raise OSError(*error.args)
         case addresses if addresses:
             return addresses
@@ -170,10 +170,11 @@ async def connect_to_first(
     connect: Callable[[str], Awaitable[T]],
     failures: tuple[type[Exception], ...] = (OSError, ValueError),
 ) -> list[T]:
-    """Connect to the first address that answers; each further one is tried beside those before.
+    """Connect to the first address that answers; further addresses are tried in parallel after a
+    while.
 
-    Returns the connections that stand, as a rule one; those after the first are for the caller to
-    close. Raises the first of the `failures` when no address answers.
+    Returns the open connections, usually one; the caller must close the others. Raises the first of
+    the `failures` if no address answers.
     """
     if len(addresses) == 1:
         return [await connect(addresses[0])]
@@ -202,7 +203,9 @@ async def connect_to_first(
 
 
 def interleaved(addresses: Sequence[str]) -> list[str]:
-    """The addresses, IPv4 and IPv6 alternating, the first one's family first (RFC 8305, 4)."""
+    """The addresses, IPv4 and IPv6 alternating, starting with the first one's family
+    (RFC 8305, 4).
+    """
     is_six = ":" in addresses[0]
     first = [each for each in addresses if (":" in each) is is_six]
     others = [each for each in addresses if (":" in each) is not is_six]

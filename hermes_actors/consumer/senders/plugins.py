@@ -1,6 +1,6 @@
-"""The seam for senders of your own: endpoints that are not http, such as `jms://host/queue`.
+"""The plug-in seam for senders to endpoints other than http, such as `jms://host/queue`.
 
-A sender is named in `consumers.senders` as `scheme=module:function`; the function is called once
+A sender is named in `consumers.senders` as `scheme=module:function`. The function is called once
 with a `SenderContext` and returns a `SenderProvider`.
 """
 
@@ -17,26 +17,28 @@ _FIELD = "consumers.senders"
 
 
 class SenderContext(Struct, frozen=True):
-    """The means that a provider may use: the scheme that it was named for."""
+    """What a provider may use: the scheme that it is configured for."""
 
     scheme: str
 
 
 class SenderProvider(Protocol):
-    """Gives the senders of subscriptions whose endpoints have its scheme.
+    """Provides the senders for subscriptions whose endpoints have its scheme.
 
-    A sender keeps the promise of `Sender`: it never waits and never raises, and tells each outcome
-    once. What it made of a push it says as HTTP would: 200 for what was taken, 4xx for what never
-    will be, 5xx or a `Failure` for what may be tried again. A push's route has the endpoint's host,
-    port (0 where it names none) and path; its lines are the headers that a request would have,
-    among them `Authorization: Basic` where the endpoint has credentials.
+    A sender must keep the contract of `Sender`: it never waits and never raises, and reports each
+    outcome once. It reports outcomes as HTTP would: 200 for accepted, 4xx for never, 5xx or a
+    `Failure` for what may be retried. A push's route has the endpoint's host, port (0 if none) and
+    path. Its lines are the headers that a request would have, including `Authorization: Basic` if
+    the endpoint has credentials.
     """
 
     def sender_of(self, live: LiveSubscription) -> Sender:
-        """The sender for this version of a subscription; asked again for each new one. At once."""
+        """The sender for this version of a subscription; called again for each new one. Must not
+        wait.
+        """
 
     async def run(self) -> None:
-        """Hold what the senders need, on trio, until cancelled; or return at once."""
+        """Hold the senders' resources, on trio, until cancelled; or return at once."""
 
 
 def load_providers(senders: Sequence[str]) -> dict[str, SenderProvider]:

@@ -1,4 +1,4 @@
-"""The proxy that pushes go through, and which hosts are reached without it."""
+"""The proxy for pushes, and which hosts are reached without it."""
 
 import ipaddress
 import ssl
@@ -16,7 +16,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class ProxiedHosts:
-    """Which hosts are reached through a proxy: all but those that `no_proxy` names."""
+    """Decides which hosts are reached through a proxy: all except those in `no_proxy`."""
 
     def __init__(self, no_proxy: Sequence[str]) -> None:
         self._networks = []
@@ -28,7 +28,7 @@ class ProxiedHosts:
                 self._hosts.append(each.lower().removesuffix("."))
 
     def is_for(self, host: str) -> bool:
-        """True unless `no_proxy` names the host (`name` or `*.domain`), or its literal address."""
+        """True unless `no_proxy` lists the host (`name` or `*.domain`) or its literal address."""
         literal = literal_address(host.removesuffix("."))
         if literal is None:
             return not matches_host(host, self._hosts)
@@ -38,15 +38,16 @@ class ProxiedHosts:
 
 
 class Proxy:
-    """One HTTP proxy. `tls` serves a proxy that is itself reached by https.
+    """One HTTP proxy. `tls` is for a proxy that is itself reached by https.
 
-    Its address is the operator's choice, so it may be any but those that nothing is pushed to.
+    The operator chooses its address, so loopback is allowed; addresses that are never pushed to are
+    not.
     """
 
     def __init__(
         self, url: str, credentials: str, no_proxy: Sequence[str], tls: ssl.SSLContext
     ) -> None:
-        """`credentials` are `user:password`, or ""."""
+        """`credentials` are `user:password`, or an empty string."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         self.origin = Origin(parts.scheme, host, parts.port or _PORTS[parts.scheme])
@@ -58,7 +59,7 @@ class Proxy:
 
 
 def read_proxy(config: ProxyConfig, tls: ssl.SSLContext) -> Proxy | None:
-    """The configured proxy, None when there is none. Reads a file. Raises StartupError."""
+    """The configured proxy; None if there is none. Reads a file. Raises StartupError."""
     if not config.url:
         return None
     credentials = ""

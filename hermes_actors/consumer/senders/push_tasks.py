@@ -1,7 +1,6 @@
-"""The trio tasks of a sender: bounded in number, and each push ends with exactly one outcome.
+"""The trio tasks of a sender: bounded in number, with exactly one outcome for each push.
 
-An exception that no sender expects fails one push and is logged with its traceback. It ends nothing
-that pushes for others.
+An unexpected exception fails one push and is logged with its traceback. Other pushes go on.
 """
 
 import logging
@@ -28,11 +27,11 @@ class PushTasks:
     def start(
         self, subscription: str, work: Callable[[], Awaitable[SendOutcome]], done: Done
     ) -> None:
-        """Call `done` later with the outcome of `work`. The outcome is CLOSED when the task was
-        cancelled or comes too late, OVERLOADED when too many tasks run.
+        """Run `work` and call `done` with its outcome. CLOSED if the task was cancelled or the
+        tasks are closed, OVERLOADED if too many tasks run.
         """
         if self._is_closed:
-            # A closed nursery takes no tasks.
+            # A closed nursery accepts no tasks.
             trio.lowlevel.spawn_system_task(_tell, done, SendOutcome(0, "", Failure.CLOSED))
         elif self._count >= self._tasks_max:
             outcome = SendOutcome(0, "", Failure.OVERLOADED, "too many pushes wait")
@@ -44,12 +43,12 @@ class PushTasks:
             self._nursery.start_soon(self._run, subscription, scope, work, done)
 
     def forget(self, subscription: str) -> None:
-        """Cancel the subscription's tasks; each ends with CLOSED, later."""
+        """Cancel the subscription's tasks. Each ends with CLOSED, later."""
         for scope in self._scopes.get(subscription, {}):
             scope.cancel()
 
     def close(self) -> None:
-        """Take no more tasks. The running ones end when the nursery is cancelled."""
+        """Accept no more tasks. The running ones end when the nursery is cancelled."""
         self._is_closed = True
 
     async def _run(
@@ -63,7 +62,7 @@ class PushTasks:
         try:
             with scope:
                 outcome = await work()
-        # All of them: no endpoint's bytes may end what pushes for all.
+        # Any exception: no endpoint's bytes may end the pushes of others.
         except Exception as error:
             _logger.error("a push met what it did not expect: %r", error, exc_info=error)
             detail = f"the sender failed: {type(error).__name__}"
@@ -80,6 +79,6 @@ class PushTasks:
 async def _tell(done: Done, outcome: SendOutcome) -> None:
     try:
         done(outcome)
-    # A consumer whose code fails must not take the other subscriptions' pushes down.
+    # A consumer's bug must not end other subscriptions' pushes.
     except Exception as error:
         _logger.error("an outcome could not be taken in: %r", error, exc_info=error)

@@ -1,4 +1,4 @@
-"""The sender seam: hand over one push without waiting, hear its outcome exactly once."""
+"""The sender seam: start a push without waiting, get its outcome exactly once."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,20 +17,20 @@ class Failure(StrEnum):
     TIMEOUT = "timeout"  # no complete answer head within the request's time
     IDLE = "idle"  # the connection was silent for longer than the socket time-out
     RESET = "reset"  # the connection ended before an answer
-    MALFORMED = "malformed"  # what came is not HTTP
+    MALFORMED = "malformed"  # the bytes received are not HTTP
     OVERLOADED = "overloaded"  # here: too many pushes wait, or no connection was free in time
-    TOKENLESS = "no-token"  # here: no OAuth token could be had in time, so nothing was sent
-    CLOSED = "closed"  # the sender was closed under the push
-    UNRESOLVED = "unresolved"  # the endpoint's template names a field that the message lacks
+    TOKENLESS = "no-token"  # here: no OAuth token in time, so nothing was sent
+    CLOSED = "closed"  # the sender was closed during the push
+    UNRESOLVED = "unresolved"  # no address: a template's field is missing, or the resolver has none
 
     @property
     def is_timeout(self) -> bool:
-        """True for what the metrics count as a time-out rather than another error."""
+        """True if the metrics count it as a time-out rather than another error."""
         return self in (Failure.TIMEOUT, Failure.IDLE)
 
     @property
     def is_local(self) -> bool:
-        """True for what says nothing of the endpoint: it was sent nothing, or not by its fault."""
+        """True if it says nothing about the endpoint: nothing was sent, or the fault is here."""
         return self in (Failure.OVERLOADED, Failure.TOKENLESS, Failure.CLOSED)
 
 
@@ -40,9 +40,10 @@ _RETRY_AFTER_CHARACTERS_MAX = 40
 class SendOutcome(Struct, frozen=True, gc=False):
     """The outcome of one push: an HTTP status, or a failure (then `status` is 0).
 
-    `retry_after` is the answer's Retry-After as sent, "" when there was none. `recipients` says
-    what became of each push of an attempt at several recipients, which the rest sums up; None for
-    a single push. `is_partial`: the sum does not speak for all who are to get the message.
+    `retry_after` is the answer's Retry-After as sent, an empty string if there was none.
+    `recipients` has the outcome of each push in an attempt at several recipients; the rest sums
+    them up. None for a single push. `is_partial`: the sum does not cover all recipients of the
+    message.
     """
 
     status: int
@@ -59,30 +60,30 @@ class SendOutcome(Struct, frozen=True, gc=False):
 
     @property
     def is_answered(self) -> bool:
-        """True when all who were pushed to have answered."""
+        """True if every recipient answered."""
         return self.status > 0 and all(each.status for each in self.recipients or ())
 
     @property
     def is_local(self) -> bool:
-        """True when the attempt failed here: no error of the endpoint's."""
+        """True if the attempt failed on this side, not at the endpoint."""
         return self.failure is not None and self.failure.is_local
 
     @property
     def is_pressed(self) -> bool:
-        """True for a failure that comes from the load: no answer, 429 and 502 to 504."""
+        """True for a failure caused by load: no answer, 429 and 502 to 504."""
         return self.failure is not None or self.status in (429, 502, 503, 504)
 
     @property
     def kind(self) -> str:
-        """The status, or the failure in place of an answer."""
+        """The status, or the failure if there was no answer."""
         return str(self.status) if self.failure is None else self.failure.value
 
     def reason(self) -> str:
-        """Return the outcome as one short line for people."""
+        """The outcome as one short line for people."""
         if self.failure is None:
             status = f"HTTP {self.status}"
             if self.retry_after.strip("0"):
-                # Else nobody sees that it is the endpoint which asks for the wait. 0 asks for none.
+                # Shows that the endpoint asks for the wait. 0 asks for none.
                 status += f" (Retry-After: {self.retry_after[:_RETRY_AFTER_CHARACTERS_MAX]})"
             detail = self.detail
             if not detail and 300 <= self.status < 400:
@@ -92,9 +93,9 @@ class SendOutcome(Struct, frozen=True, gc=False):
 
 
 class Origin(Struct, frozen=True, cache_hash=True):
-    """Where a connection leads. Connections are shared within one origin only.
+    """The target of a connection. Connections are shared within one origin only.
 
-    `address` is the IP address to connect to, in place of a look-up; "" to look the host up.
+    `address` is the IP address to connect to; an empty string means that the host is looked up.
     """
 
     scheme: str
@@ -108,12 +109,11 @@ class Origin(Struct, frozen=True, cache_hash=True):
 
 
 class PushRoute(Struct, frozen=True):
-    """The parts that all pushes of one subscription to one address share. `subscription` is its
+    """What all pushes of one subscription to one address have in common. `subscription` is its
     name.
 
-    Senders share nothing but the machine between subscriptions, so that a slow subscriber's pushes
-    do not take another's connections. `target` is path and query, `start` the request line and the
-    Host line ready for HTTP/1.1.
+    Subscriptions share no connections, so that a slow subscriber cannot occupy another's. `target`
+    is path and query; `start` is the request line and the Host line, ready for HTTP/1.1.
     """
 
     subscription: str
@@ -123,44 +123,44 @@ class PushRoute(Struct, frozen=True):
 
 
 BODY_BYTES_KEPT = 18_432
-"""The most of an answer's body that is kept for people: what is shown of it, and the longest secret
-that may begin there and has to be known whole to be left out."""
+"""How much of an answer's body is kept for people: the part that is shown, plus the longest secret
+that may begin there and must be complete to be recognized and masked.
+"""
 
 
 class Witness:
-    """Kept by the senders of a push that has one, of its last attempt on the wire.
+    """Records the last attempt on the wire of a push that has one.
 
-    `lines` are the header lines that a sender has added to those of the push (a token). `headers`
-    are the answer's, `body` the beginning of its body, `body_bytes` how long that was as far as it
-    was read; `is_cut`: it was longer.
+    `lines` are header lines that a sender added to those of the push (a token). `headers` are the
+    answer's, `body` is the beginning of its body, `body_bytes` the length that was read; `is_cut`:
+    the body was longer.
     """
 
     def __init__(self, kept_bytes_max: int = BODY_BYTES_KEPT) -> None:
-        """Keep so many bytes of the answer's body at most."""
+        """Keeps at most so many bytes of the answer's body."""
         self._kept_bytes_max = kept_bytes_max
         self.lines = b""
         self.begin()
 
     def begin(self) -> None:
-        """Forget what an earlier answer said, or an interim one: another is awaited."""
+        """Forget an earlier or interim answer, before the next one."""
         self.headers: list[tuple[bytes, bytes]] = []
         self.body = b""
         self.body_bytes = 0
         self.is_cut = False
 
     def hear(self, piece: bytes) -> None:
-        """Take in a piece of the answer's body."""
+        """Record a piece of the answer's body."""
         self.body_bytes += len(piece)
         if len(self.body) < self._kept_bytes_max:
             self.body += piece[: self._kept_bytes_max - len(self.body)]
 
 
 class Push(Struct, frozen=True, gc=False):
-    """One POST. `lines` are its header lines ready for HTTP/1.1, each ended by CRLF, without Host,
-    Content-Length and what else frames a request. `socket_timeout_ms` 0 means none. `may_begin` is
-    asked, by a sender in which the push has had to wait, immediately before anything is sent of it;
-    when it says no, the outcome is NOT_BEGUN. None: it may. `witness` is told what the
-    answer holds.
+    """One POST. `lines` are its header lines, ready for HTTP/1.1, each ended by CRLF, without Host,
+    Content-Length and other framing. `socket_timeout_ms` 0 means none. A sender in which the push
+    had to wait calls `may_begin` right before sending; if that returns False, the outcome is
+    NOT_BEGUN. None means always. `witness` records the answer.
     """
 
     route: PushRoute
@@ -176,7 +176,7 @@ class Push(Struct, frozen=True, gc=False):
 
 
 def parse_lines(lines: bytes) -> list[tuple[bytes, bytes]]:
-    """Rendered lines as pairs again, for a client that renders on its own."""
+    """Header lines as pairs, for a client that renders them itself."""
     pairs = []
     for line in lines.split(b"\r\n"):
         name, colon, value = line.partition(b": ")
@@ -192,12 +192,14 @@ NOT_BEGUN = SendOutcome(0, "", Failure.CLOSED, "nothing was sent: the node may n
 
 
 def may_begin(push: Push) -> bool:
-    """True when the push may be sent now, after it has had to wait."""
+    """True if the push may be sent now, after it had to wait."""
     return push.may_begin is None or push.may_begin()
 
 
 PROBE_TIMEOUT_S = 5.0
-"""The longest that a probe takes; so often an endpoint that does not answer is probed."""
+"""The longest that a probe takes, and the interval of probes of an endpoint that does
+not answer.
+"""
 
 Probed = Callable[[Failure | None], None]
 
@@ -207,29 +209,29 @@ class Sender(ABC):
 
     @abstractmethod
     def send(self, push: Push, done: Done) -> None:
-        """Start the push; `done` is called exactly once, later, never from inside `send`.
+        """Start the push. `done` is called exactly once, later, never inside `send`.
 
-        It is called also when the sender is closed, on the thread of the loops, from either loop.
-        `done` never waits and never raises: who calls it has nobody to tell.
-        Redirects are not followed: a 3xx is an outcome like another.
+        Also called if the sender is closed; on the loops' thread, from either loop. `done` must not
+        wait or raise, because nobody could handle that. Redirects are not followed: a 3xx is an
+        outcome.
         """
 
     def probe(self, route: PushRoute, done: Probed) -> bool:
-        """Find out whether an endpoint takes connections (with TLS where the origin has it).
+        """Check whether an endpoint accepts connections (with TLS if the origin has it).
 
-        False if this sender cannot tell without a push. True: `done(None)` is called when a
-        connection was made, which is kept or closed, else `done` with why not: exactly once, later,
-        never from inside `probe`, after PROBE_TIMEOUT_S at the latest.
+        False if this sender cannot tell without a push. If True, `done` is called exactly once,
+        later, never inside `probe`, after at most PROBE_TIMEOUT_S: with None if a connection was
+        made, else with the failure. The sender may keep the connection.
         """
         return False
 
     @property
     def trouble(self) -> str:
-        """For people: why this sender cannot push anything now; "" when it can."""
+        """Why this sender cannot push now, for people. Empty string if it can."""
         return ""
 
     def forget(self, subscription: str) -> None:  # noqa: B027
-        """End all pushes of the subscription with CLOSED, at once or soon: those that wait for a
-        connection or a token, and those that are on their way, which may arrive all the same. A
-        sender may go on with them instead.
+        """End all pushes of the subscription with CLOSED, at once or soon: those waiting for a
+        connection or a token, and those in flight, which may still arrive. A sender may finish them
+        instead.
         """

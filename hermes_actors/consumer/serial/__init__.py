@@ -1,1 +1,1 @@
-"""Deliveries one by one: queue, window, keys."""
+"""Serial delivery: queue, window, keys."""

@@ -1,8 +1,8 @@
-"""The sending half of a serial consumer, which never waits: queue → rate → window → sender. How
-fast is decided in `pacing.py`, and what follows from an answer in `delivery/dispatching.py`.
+"""The sending half of a serial consumer, which never waits: queue → rate → window → sender.
+`pacing.py` decides how fast, `delivery/dispatching.py` what follows from an answer.
 
-No task and no timer for each message: the sender's callback settles one message and sends the next,
-on the same thread. The actor around it (`push_consumer.py`) waits, reads and commits.
+There is no task and no timer for each message: the sender's callback settles one message and sends
+the next, on the same thread. The actor (`push_consumer.py`) waits, reads and commits.
 """
 
 from functools import partial
@@ -18,13 +18,13 @@ from hermes_actors.model.message import UndecodableRecord, from_record
 from hermes_actors.model.subscription import SerialPolicy
 from hermes_actors.status.reasons import Reason
 
-# An alarm that is that little too late is not worth a waking.
+# An alarm so little too late is not worth waking the actor.
 _ALARM_SLACK_S = 1e-4
 
 
 class SerialDispatch(Dispatching[Delivery]):
-    """The sending half of one subscription's consumer. Raises Refused for an endpoint that cannot
-    be pushed to.
+    """The sending half of one subscription's serial consumer. Raises Refused for an endpoint that
+    cannot be pushed to.
     """
 
     def __init__(self, live: LiveSubscription, around: Surroundings) -> None:
@@ -39,7 +39,7 @@ class SerialDispatch(Dispatching[Delivery]):
         self.adopt(live)
 
     def adopt(self, live: LiveSubscription) -> None:
-        """Go on with this version of the subscription; what is in flight is not touched."""
+        """Apply a new version of the subscription. Pushes in flight are not affected."""
         policy = _policy(live)
         self.policy = policy
         self._begin(live, policy)
@@ -51,17 +51,17 @@ class SerialDispatch(Dispatching[Delivery]):
 
     @property
     def read_ahead(self) -> int:
-        """How many fresh messages are worth having at hand."""
+        """How many fresh messages to read ahead."""
         return max(self._queue.window, self.policy.rate)
 
     def _held_back(self) -> list[Reason]:
-        """What keeps the queue from being sent faster."""
+        """What limits sending from the queue."""
         return self._pacing.reasons(self._queue)
 
     # Sending.
 
     def on_read(self) -> bool:
-        """Messages have been read; True if there is room to send one."""
+        """Note that messages have been read; True if there is room to send one."""
         return self._queue.inflight < self._queue.window
 
     def _fill(self, now_s: float) -> int:
@@ -74,10 +74,10 @@ class SerialDispatch(Dispatching[Delivery]):
                 looked_at = self._expire(now_s)
         allowed = limit.available(now_s)
         while sent < allowed and looked_at < FILL_MAX and queue.inflight < queue.window:
-            # Asked each time: an attempt may fail at once, and lower the rate.
+            # Checked each time, because an attempt may fail at once and lower the rate.
             if not control.is_full and not control.available(now_s):
                 break
-            # Each time, for the process may have been stopped between any two.
+            # Checked each time, because the process may have been paused in between.
             if looked_at and not self._is_lease_open():
                 self._around.wake()
                 break
@@ -100,7 +100,7 @@ class SerialDispatch(Dispatching[Delivery]):
         return looked_at
 
     def _expire(self, now_s: float) -> int:
-        """Give up what has waited past its time to live, and would wait for long: how many."""
+        """Give up due retries past their time to live, which might wait long. Return how many."""
 
         def is_over(delivery: Delivery) -> bool:
             is_tried = delivery.attempts > 0 or self._retry_policy.is_ttl_from_publication
@@ -117,7 +117,7 @@ class SerialDispatch(Dispatching[Delivery]):
         return FILL_MAX
 
     def _age_ms(self, delivery: Delivery, now_s: float) -> float:
-        """A message's age as its time to live counts it."""
+        """A message's age in milliseconds, as its time to live counts it."""
         if self._retry_policy.is_ttl_from_publication:
             return max(0, self._clock.now_ms() - delivery.record.timestamp_ms)
         taken_up_s = delivery.taken_up_s
@@ -135,7 +135,7 @@ class SerialDispatch(Dispatching[Delivery]):
             self._around.wake()
 
     def idle_s(self, now_s: float) -> float:
-        """How long there is nothing to do unless an answer comes or a batch is read."""
+        """How long nothing is due unless an answer or a record comes."""
         queue = self._queue
         if self._is_halted or queue.inflight >= queue.window:
             return float("inf")
@@ -144,7 +144,7 @@ class SerialDispatch(Dispatching[Delivery]):
         return self._pacing.wait_s(due_s, now_s)
 
     def _take_up(self, delivery: Delivery, now_s: float) -> bool:
-        """Make the delivery ready for its first attempt; False when it is not attempted now."""
+        """Prepare the message for its first attempt; False if it is not attempted now."""
         if delivery.message is None:
             try:
                 delivery.message = from_record(delivery.record, self._parts.ids.message_id)
@@ -155,18 +155,18 @@ class SerialDispatch(Dispatching[Delivery]):
         return self._is_of_age(delivery, now_s) if self._is_age_asked else True
 
     def _is_of_age(self, delivery: Delivery, now_s: float) -> bool:
-        """True if neither too young nor too old for its first attempt; else it waits, or is given
-        up.
+        """True if the message is neither too young nor too old for its first attempt. Otherwise it
+        waits, or is given up.
         """
         age_ms = self._clock.now_ms() - delivery.record.timestamp_ms
         if self._retry_policy.is_too_old(age_ms):
             detail = "older than its time to live before its first attempt"
             self._give_up(delivery, DiscardReason.EXPIRED, 0, detail)
             return False
-        # A timestamp in the future delays by no more than the delay.
+        # A timestamp in the future must not delay by more than the delay.
         delay_ms = min(self.policy.sending_delay, self.policy.sending_delay - age_ms)
         if delay_ms > 0:
-            # Its time to live is for attempts, of which none is made before.
+            # The time to live starts with the first attempt.
             delivery.taken_up_s = now_s + delay_ms / 1_000
             self._queue.wait(delivery, delivery.taken_up_s)
             return False
@@ -175,7 +175,7 @@ class SerialDispatch(Dispatching[Delivery]):
     def _attempt(self, delivery: Delivery, now_s: float) -> None:
         if delivery.version != self._version:
             if delivery.version >= 0:
-                # They were another version's.
+                # Made for another version.
                 delivery.message_lines = b""
                 delivery.route = None
             delivery.version = self._version
@@ -187,7 +187,7 @@ class SerialDispatch(Dispatching[Delivery]):
     # Outcomes. These run in the sender's callback, on either loop.
 
     def _land(self, delivery: Delivery, outcome: SendOutcome) -> None:
-        """Take in an attempt's outcome, and use the room that it makes."""
+        """Handle an attempt's outcome, and use the room that it makes."""
         transitions, control = self._transitions, self._control
         now_s = self._monotonic_s()
         is_single = outcome.recipients is None

@@ -1,5 +1,5 @@
-"""How fast one consumer may push now: the subscription's maximum, and below it what its endpoint's
-answers allow. It also probes an endpoint that does not answer.
+"""How fast one consumer may push now: the subscription's maximum, or less if its endpoint's answers
+demand it. Also probes an endpoint that does not answer.
 """
 
 import logging
@@ -21,10 +21,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Pacing(Pace):
-    """The `limit` that no second exceeds, and the rate `control` below it: this owner's share.
+    """A `limit` that holds in every second, and below it the rate `control`: this owner's share.
 
-    Ask both before each push and call their `take` at each (the rate control's only while it is not
-    full). Call `on_answers` for each attempt that was no plain success.
+    Check both before each push and call `take` on both for it (on the rate control only while it is
+    not full). Call `on_answers` for each attempt other than a plain success.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Pacing(Pace):
         now_s = self._clock.monotonic_s()
         share = owned.share.value
         self.limit = RateLimit(rate_per_s * share)
-        # Neither a restart nor another owner may double a second's rate.
+        # A restart or a new owner must not double a second's rate.
         self.limit.drain(now_s)
         if self.limit.rate_per_s:
             self.control = RateControl(rate_per_s * share, now_s, share)
@@ -56,29 +56,29 @@ class Pacing(Pace):
         self._level = self.control.level
 
     def _identity_of(self, live: LiveSubscription) -> tuple[int, str, int]:
-        """What tells one rate control from another: incarnation, endpoint and grant."""
+        """What identifies a rate control: incarnation, endpoint and grant."""
         return live.incarnation, live.subscription.endpoint, self._owned.epoch
 
     def divide(self) -> None:
-        """Put another share, or another maximum, of the rate in force at once."""
+        """Apply a changed share or maximum of the rate."""
         now_s, share = self._clock.monotonic_s(), self._owned.share.value
         allowed, was_nothing = self._rate_per_s * share, not self.limit.rate_per_s
         self.limit.change(allowed)
         if was_nothing:
             self.limit.drain(now_s)
         self.limit.relax(now_s)
-        # While the share is nothing, nothing is sent: the rate control stays as it is.
+        # While the share is 0 nothing is sent, so the rate control stays as it is.
         if allowed >= LEAST_PER_S:
             self.control.change(allowed, share, now_s)
 
     def adopt(self, live: LiveSubscription, rate_per_s: float) -> None:
-        """Go on with this version of the subscription."""
+        """Apply a new version of the subscription."""
         now_s, identity = self._clock.monotonic_s(), self._identity_of(live)
         if rate_per_s != self._rate_per_s:
             self._rate_per_s = rate_per_s
             self.divide()
         if identity != self._identity:
-            # Nothing is known of another endpoint.
+            # Nothing is known about the new endpoint.
             self._identity = identity
             self.control.reset(now_s)
             self._rate_controls.keep(self._name, identity, self.control)
@@ -86,13 +86,13 @@ class Pacing(Pace):
         self.control.push_at_once(now_s)
 
     def known(self) -> RateState:
-        """Return the rate control's level and rate, for the next owner to begin with."""
+        """The rate control's level and rate, for the next owner to start with."""
         self.control.recover(self._clock.monotonic_s())
         return self.control.known()
 
     @property
     def level(self) -> Level:
-        """The rate control's level: how much the endpoint is trusted with."""
+        """How far the endpoint is trusted."""
         self.control.recover(self._clock.monotonic_s())
         return self.control.level
 
@@ -107,7 +107,7 @@ class Pacing(Pace):
         return self.limit.rate_per_s
 
     def wait_s(self, due_s: float, now_s: float) -> float:
-        """How long there is nothing to do, if in `due_s` there is something to push."""
+        """How long nothing can be pushed, if a message is due in `due_s`."""
         wait_s = max(due_s, self.limit.wait_s(now_s))
         control = self.control
         if control.is_full:
@@ -115,7 +115,7 @@ class Pacing(Pace):
         return min(max(wait_s, control.wait_s(now_s)), control.connect_wait_s(now_s))
 
     def probe(self, sender: Sender, now_s: float, wake: Callable[[], None]) -> None:
-        """If it is time, find out whether a dead endpoint takes connections again."""
+        """If it is time, check whether a dead endpoint accepts connections again."""
         control = self.control
         if control.connect_wait_s(now_s) > 0.0:
             return
@@ -123,19 +123,19 @@ class Pacing(Pace):
         route, epoch = self._last_route, control.epoch
 
         def done(failure: Failure | None) -> None:
-            # A probe of an earlier epoch asked another endpoint.
+            # A probe of an earlier epoch went to another endpoint.
             if failure is None and control.epoch == epoch:
                 control.on_connected(self._clock.monotonic_s())
             wake()
 
         if route is None or not sender.probe(route, done):
-            # Then a single push finds it out.
+            # Without a probe, a single push has to find out.
             control.on_connected(now_s)
 
     def on_answers(
         self, delivery: Delivery, outcome: SendOutcome, policy: RetryPolicy, now_s: float
     ) -> None:
-        """Take in what an attempt's answer, or that of each recipient, says of the endpoint."""
+        """Adapt the rate to an attempt's answer, or to the answers of all recipients."""
         control, now_ms = self.control, self._clock.now_ms()
         answers = (outcome,) if outcome.recipients is None else outcome.recipients
         verdicts = [(each, is_well(each, policy, now_ms)) for each in answers]
@@ -143,7 +143,7 @@ class Pacing(Pace):
         failed = [each for each, verdict in verdicts if verdict is False]
         is_answered = any(each.failure is None for each in answers)
         if control.level.is_half_open:
-            # It tries whether anybody is there: the best answer counts.
+            # It probes whether any recipient is up, so the best answer counts.
             well, failed = well[:1], [] if well else failed[:1]
         if not well and not failed:
             control.on_neutral(now_s, delivery.epoch, is_answered=is_answered)
@@ -163,11 +163,11 @@ class Pacing(Pace):
         self.note_level(outcome)
 
     def on_neutral(self, delivery: Delivery, now_s: float) -> None:
-        """An attempt has ended in a way that says nothing of the endpoint."""
+        """An attempt has ended without evidence about the endpoint."""
         self.control.on_neutral(now_s, delivery.epoch, is_answered=False)
 
     def reasons(self, queue: SerialQueue) -> list[Reason]:
-        """What keeps the queue from being sent faster now."""
+        """What limits sending from the queue now."""
         now_s = self._clock.monotonic_s()
         self.control.recover(now_s)
         reasons = self.control.reasons(now_s)
@@ -185,12 +185,12 @@ class Pacing(Pace):
         return reasons
 
     def note_level(self, outcome: SendOutcome) -> None:
-        """Log a change of the level, once."""
+        """Log a change of the level once."""
         control, before = self.control, self._level
         if control.level is before:
             return
         self._level = control.level
-        # A warning once for each outage, not each time that a sick endpoint is tried again.
+        # One warning per outage, not one per probe.
         is_outage = before is Level.FULL and control.level.is_half_open
         _logger.log(
             logging.WARNING if is_outage else logging.INFO,

@@ -1,9 +1,9 @@
-"""The choice of the next attempt: fresh messages in order of reading, retries by due time, neither
-starving the other of the in-flight window. Pure: the time is an argument.
+"""Chooses the next message to attempt: fresh messages in order of reading, retries by due time;
+neither can take the whole in-flight window from the other. Pure: the time is an argument.
 
-While fresh messages and retries both wait, each are sure of half the window, so retries that time
-out slowly leave fresh messages theirs, and a flood of fresh messages leaves retries theirs.
-Ordered, a fresh message whose key is on its way already waits behind it, and others pass it.
+While both wait, each is sure of half the window. So retries that time out slowly leave room for
+fresh messages, and a flood of fresh messages leaves room for retries. If ordered, a fresh message
+whose key is under way is parked behind it, and others pass it.
 """
 
 import heapq
@@ -14,26 +14,29 @@ from hermes_actors.consumer.delivery.delivery import Buffer, Delivery
 
 
 class KeyOrder:
-    """One message of each partition key on its way at a time; `parked` wait behind, in their order.
+    """Lets one message per partition key be under way at a time; `parked` counts those behind,
+    which keep their order.
 
-    A key is held from the moment its message is taken up until that message needs nothing more,
-    retries and dead letter included. Messages without a key hold nothing and wait for nobody.
+    A message holds its key from dispatch until it is settled, including retries and dead letter.
+    Messages without a key are not ordered.
 
-    A key of one partition is none of another's: a partition's messages are one sequence.
+    Keys are per partition, because the log orders messages only within a partition.
     """
 
     def __init__(self) -> None:
-        # An entry for each key that is held; its queue is made only when somebody waits.
+        # An entry for each held key; its queue is made only when a message waits.
         self._behind: dict[tuple[int, bytes], deque[Delivery] | None] = {}
         self.parked = 0
 
     @property
     def held(self) -> int:
-        """How many keys are held."""
+        """The number of held keys."""
         return len(self._behind)
 
     def admit(self, delivery: Delivery) -> bool:
-        """True when it may be taken up: it holds its key, or has none. Else it is parked."""
+        """True if the message may be dispatched: it holds its key, or has none. Otherwise it is
+        parked.
+        """
         record = delivery.record
         if record.key is None or delivery.holds_key:
             return True
@@ -50,8 +53,8 @@ class KeyOrder:
         return False
 
     def release(self, delivery: Delivery) -> Delivery | None:
-        """Free the key of a message that needs nothing more; return the next behind it, which holds
-        the key now, or None.
+        """Free the key of a finished message. Return the next message of the key, which now holds
+        it, or None.
         """
         record = delivery.record
         if record.key is None or not delivery.holds_key:
@@ -68,7 +71,7 @@ class KeyOrder:
         return following
 
     def drop(self, is_dropped: Callable[[Delivery], bool]) -> list[Delivery]:
-        """Forget those that wait and are to be dropped; return them. Holders stay."""
+        """Drop and return the parked messages that match. Messages that hold their key stay."""
         dropped: list[Delivery] = []
         for key, queue in self._behind.items():
             if queue:
@@ -78,20 +81,20 @@ class KeyOrder:
         return dropped
 
     def clear(self) -> None:
-        """Forget all keys."""
+        """Forget all keys and parked messages."""
         self._behind.clear()
         self.parked = 0
 
 
 class SerialQueue(Buffer):
-    """All messages of one consumer that are not settled: fresh, waiting, in flight, buried (given
-    up, while their dead letters are on their way), and, if ordered, parked behind their key.
+    """All unsettled messages of one consumer: fresh, waiting, in flight, buried, and, if ordered,
+    parked behind their key.
     """
 
     def __init__(self, window: int, waiting_max: int, *, is_ordered: bool = False) -> None:
-        """At most `window` in flight, and `waiting_max` waiting or able to come to wait.
+        """At most `window` messages are in flight, and `waiting_max` wait or may come to wait.
 
-        `is_ordered`: one message of each partition key on its way at a time, in order of reading.
+        `is_ordered`: one message of each partition key is under way at a time, in order of reading.
         """
         super().__init__(waiting_max)
         self.window = window
@@ -104,17 +107,17 @@ class SerialQueue(Buffer):
         self._keys: KeyOrder | None = KeyOrder() if is_ordered else None
 
     def add(self, delivery: Delivery) -> None:
-        """Take in a message that has been read."""
+        """Add a message that was just read."""
         self._fresh.append(delivery)
         self.buffered_bytes += delivery.size_bytes
 
     def next(self, now_s: float) -> Delivery | None:
-        """Return the message to attempt now; it counts as in flight. None: nothing, or no room."""
+        """The message to attempt now, counted as in flight. None if there is none, or no room."""
         if self.inflight >= self.window:
             return None
         fresh, waiting = self._fresh, self._waiting
         if not waiting and self._keys is None:
-            # Nearly always, so without the calls below.
+            # The usual case, without the calls below.
             if not fresh or self.inflight + self.buried >= self.waiting_max:
                 return None
             self._retry_is_next = True
@@ -136,8 +139,8 @@ class SerialQueue(Buffer):
         return delivery
 
     def next_over(self, now_s: float, is_over: Callable[[Delivery], bool]) -> Delivery | None:
-        """The message that has been due for longest, if it is over: it counts as in flight, to be
-        buried. It needs no room.
+        """The retry that has been due for longest, if it is over. It counts as in flight, to be
+        buried; the window does not matter.
         """
         if not self._waiting or self._waiting[0][0] > now_s or not is_over(self._waiting[0][2]):
             return None
@@ -145,14 +148,14 @@ class SerialQueue(Buffer):
         return self._pop_waiting()
 
     def wait(self, delivery: Delivery, due_s: float) -> None:
-        """Let a message in flight wait for its (next) attempt at `due_s`."""
+        """Queue a message in flight for its next attempt at `due_s`."""
         self._land(delivery)
         delivery.wait()
         self._sequence += 1
         heapq.heappush(self._waiting, (due_s, self._sequence, delivery))
 
     def remove(self, delivery: Delivery) -> None:
-        """Drop a message in flight that needs nothing more."""
+        """Drop a message in flight that is settled."""
         if delivery.is_retry or self._keys is not None:
             self._land(delivery)
             self._drop(delivery)
@@ -161,7 +164,7 @@ class SerialQueue(Buffer):
             self.buffered_bytes -= delivery.size_bytes
 
     def let_go(self, delivery: Delivery) -> None:
-        """Drop a message in flight whose partition a retransmission has taken elsewhere."""
+        """Drop a message in flight whose partition was moved by a retransmission."""
         delivery.forgotten()
         self.remove(delivery)
 
@@ -172,7 +175,7 @@ class SerialQueue(Buffer):
         self.buried += 1
 
     def drop_superseded(self) -> None:
-        """Forget the waiting messages of partitions that a retransmission has moved."""
+        """Drop the unsent and waiting messages of partitions that a retransmission has moved."""
         dropped = [] if self._keys is None else self._keys.drop(_is_superseded)
         dropped += (each for each in self._fresh if each.offsets.is_superseded)
         dropped += (each for _, _, each in self._waiting if each.offsets.is_superseded)
@@ -184,7 +187,7 @@ class SerialQueue(Buffer):
             self._drop(delivery)
 
     def clear(self) -> None:
-        """Forget all messages: the consumer has ended, and who still shows it shows nothing."""
+        """Drop all messages, because the consumer has ended; its gauges then show zero."""
         self._fresh.clear()
         self._waiting.clear()
         if self._keys is not None:
@@ -193,22 +196,22 @@ class SerialQueue(Buffer):
 
     @property
     def fresh(self) -> int:
-        """How many messages have been read and not been taken up."""
+        """The number of messages read and not dispatched."""
         return len(self._fresh)
 
     @property
     def waiting(self) -> int:
-        """How many messages wait for their next attempt."""
+        """The number of messages waiting for their next attempt."""
         return len(self._waiting)
 
     @property
     def parked(self) -> int:
-        """How many messages wait for an earlier one of their key."""
+        """The number of messages parked behind an earlier one of their key."""
         return 0 if self._keys is None else self._keys.parked
 
     @property
     def is_waiting_full(self) -> bool:
-        """True when no fresh message may be taken up: it could have nowhere to wait."""
+        """True if no fresh message may be dispatched, as there would be no room for its retry."""
         held = len(self._waiting) + self.inflight + self.buried
         if self._keys is not None:
             held += self._keys.parked
@@ -216,7 +219,7 @@ class SerialQueue(Buffer):
 
     @property
     def next_due_s(self) -> float:
-        """When the next waiting message is due; infinity when none waits."""
+        """When the next waiting message is due; infinity if none waits."""
         return self._waiting[0][0] if self._waiting else float("inf")
 
     def _pop_waiting(self) -> Delivery:
@@ -240,16 +243,16 @@ class SerialQueue(Buffer):
             delivery.is_retry = False
 
     def _drop(self, delivery: Delivery) -> None:
-        """Free the bytes and the key of a message that needs nothing more."""
+        """Free the memory and the key of a finished message."""
         super()._drop(delivery)
         if self._keys is not None:
             following = self._keys.release(delivery)
             if following is not None:
-                # It has waited already, and read before all that is fresh.
+                # It was read before all fresh messages.
                 self._fresh.appendleft(following)
 
     def _park(self, keys: KeyOrder) -> None:
-        """Set aside what may not be taken up yet, until the first fresh message that may."""
+        """Park fresh messages whose key is held, up to the first that may be dispatched."""
         while self._fresh and not self.is_waiting_full and not keys.admit(self._fresh[0]):
             self._fresh.popleft().is_parked = True
 

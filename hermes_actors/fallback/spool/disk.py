@@ -1,4 +1,4 @@
-"""The folder of a spool on a real disk: one process writes, anybody may read.
+"""The folder of a spool on a real disk: one process writes, any may read.
 
 All methods block and raise OSError. They run in a thread.
 """
@@ -15,7 +15,7 @@ LOCK_NAME = "lock"
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
-# Where it is there, it writes the file's size but not its times.
+# Where available, it syncs the file's size but not its times.
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -29,7 +29,7 @@ class SpoolDisk:
         self._lock = lock
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of each file, by name and in the order of names."""
+        """Return the size of each file in bytes, sorted by name."""
         found = {}
         with suppress(FileNotFoundError):
             for path in sorted(self.folder.iterdir()):
@@ -39,7 +39,7 @@ class SpoolDisk:
         return found
 
     def write(self, name: str, at: int, content: bytes, *, syncs: bool = True) -> None:
-        """Write at that byte of a file. Byte 0 begins a new file; else it must be there."""
+        """Write at this offset of a file. Offset 0 may create the file; otherwise it must exist."""
         path = self.folder / name
         file = os.open(path, os.O_WRONLY | (0 if at else os.O_CREAT), _FILE_MODE)
         try:
@@ -55,7 +55,9 @@ class SpoolDisk:
             sync_folder(self.folder)
 
     def mark(self, name: str, places: Sequence[int], content: bytes) -> None:
-        """Write the same over each of these places, if the file is there. A crash may undo it."""
+        """Overwrite each of these places with the same bytes, if the file exists. A crash may undo
+        it.
+        """
         try:
             file = os.open(self.folder / name, os.O_WRONLY)
         except FileNotFoundError:
@@ -67,30 +69,30 @@ class SpoolDisk:
             os.close(file)
 
     def read(self, name: str, at: int = 0, size_bytes: int = -1) -> bytes:
-        """Return that part of a file, by default all; shorter where the file ends."""
+        """Return that part of a file, by default all of it; shorter if the file ends."""
         with (self.folder / name).open("rb") as file:
             file.seek(at)
             return file.read(size_bytes)
 
     def truncate(self, name: str, size_bytes: int) -> None:
-        """Cut the file off behind that many bytes."""
+        """Cut the file off after that many bytes."""
         os.truncate(self.folder / name, size_bytes)
 
     def delete(self, name: str) -> None:
-        """Delete the file, if it is there."""
+        """Delete the file if it exists."""
         (self.folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let another process have the folder."""
+        """Release the folder's lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
 
 def open_folder(folder: Path) -> SpoolDisk:
-    """Open the folder for writing, and make it when it is not there.
+    """Open the folder for writing; create it if it does not exist.
 
-    Raises StartupError when it cannot be written, or another process has it.
+    Raises StartupError if it cannot be written, or another process uses it.
     """
     way_out = "or do without: spool.enabled = false (messages that no log takes are then refused)"
     try:

@@ -1,8 +1,8 @@
-"""The bytes of a segment: entries one behind the other.
+"""The bytes of a segment: one entry after another.
 
 An entry is a head and a message. The head has two checksums: one for the head itself, so that its
-length can be trusted, and one for the message. A damaged message costs itself; a damaged head costs
-the rest of its segment. The first byte of the head is written over when the entry is done.
+length can be trusted, and one for the message. A damaged message loses only itself; a damaged head
+loses the rest of its segment. The first byte of the head is overwritten when the entry is done.
 """
 
 import struct
@@ -22,7 +22,9 @@ DONE = b"D"
 
 
 class SpoolEntry(Struct, frozen=True, array_like=True):
-    """All that a replay needs of a message. `log_topic` and `incarnation` name the topic's life."""
+    """Everything that a replay needs of a message. `log_topic` and `incarnation` identify the
+    topic's incarnation.
+    """
 
     topic: str
     log_topic: str
@@ -35,8 +37,9 @@ class SpoolEntry(Struct, frozen=True, array_like=True):
 class Scanned(Struct):
     """The result of reading a segment.
 
-    `waiting` has (place, length, entry without its body) of those not done. `damaged` counts places
-    that cannot be read. The bytes from `end` on are no entries: a torn write, or a damaged rest.
+    `waiting` has (offset, length, entry without its body) of entries that are not done. `damaged`
+    counts unreadable places. The bytes from `end` on are no entries: a torn write, or a damaged
+    rest.
     """
 
     waiting: list[tuple[int, int, SpoolEntry]] = field(default_factory=list)
@@ -49,14 +52,14 @@ _decoder = msgspec.msgpack.Decoder(SpoolEntry)
 
 
 def encode_entry(entry: SpoolEntry) -> bytes:
-    """Return the entry as it lies in a segment."""
+    """Encode the entry for a segment."""
     message = _encoder.encode(entry)
     covered = _COVERED.pack(len(message), zlib.crc32(message))
     return b"".join((_WAITS, covered, zlib.crc32(covered).to_bytes(4, "little"), message))
 
 
 def decode_entry(data: bytes) -> SpoolEntry | None:
-    """Return the entry that these bytes are; None when they are damaged."""
+    """Decode an entry; None if it is damaged."""
     if _length_at(data, 0) != len(data):
         return None
     message = memoryview(data)[_HEAD.size :]
@@ -101,7 +104,7 @@ def set_aside_line(reason: str, at_ms: int, entry: SpoolEntry) -> bytes:
 
 
 def _length_at(data: bytes, at: int) -> int:
-    """Return the length of the entry whose head is there, and 0 when no valid head is."""
+    """Return the length of the entry at this offset; 0 if there is no valid head."""
     if len(data) - at < _HEAD.size:
         return 0
     _state, length, _checksum, of_head = _HEAD.unpack_from(data, at)
@@ -110,6 +113,6 @@ def _length_at(data: bytes, at: int) -> int:
 
 
 def _is_torn(data: bytes, at: int) -> bool:
-    """True when a segment ends there, or with an entry cut short, or with zeros."""
+    """True if the segment ends here, with an incomplete entry, or with zeros."""
     rest = len(data) - at
     return rest < _HEAD.size or _length_at(data, at) > rest or data.count(0, at) == rest

@@ -1,7 +1,7 @@
-"""The index of the entries in the spool: by topic, in the order in which it came. Pure.
+"""The index of the entries in the spool: by topic, in order of arrival. Pure.
 
-It holds where an entry lies, not the entry: a full spool costs memory by its number of entries, not
-by their bytes.
+It holds where an entry is, not the entry: the memory for a full spool depends on the number of
+entries, not on their bytes.
 """
 
 from collections import Counter, deque
@@ -13,11 +13,12 @@ from hermes_actors.fallback.spool.store import Place
 
 
 class Waiting(Struct, eq=False):
-    """One entry that is not known to be in a log. It waits since `since_s` (monotonic, and before
-    this process began for an earlier one's). `place` is None until it is written.
+    """One entry that is not known to be in a log. `since_s` (monotonic) is when it arrived; for an
+    entry of an earlier process it is before this process began. `place` is None until it is
+    written.
 
-    Until `held_until_s` an append that was under way when the entry came may still store it, and it
-    is not sent.
+    Until `held_until_s` the entry is not sent, because an append that was under way when it arrived
+    may still store it.
     """
 
     queue: "TopicQueue"
@@ -29,8 +30,8 @@ class Waiting(Struct, eq=False):
 
 
 class TopicQueue:
-    """The entries of one life of one topic: `count` wait on the disk, in their order, among others
-    that are settled. `is_flowing`: a log took the last that was sent.
+    """The entries of one incarnation of a topic, in order, including settled ones; `count` are
+    waiting on the disk. `is_flowing`: a log took the last entry that was sent.
     """
 
     def __init__(self, entry: SpoolEntry) -> None:
@@ -40,23 +41,23 @@ class TopicQueue:
         self.entries: deque[Waiting] = deque()
         self.count = 0
         self.is_flowing = False
-        # Of what waits and what is being written; None for those without one.
+        # Keys of entries that wait or are being written; None for those without one.
         self.keys: Counter[bytes | None] = Counter()
 
 
 class SpoolIndex:
-    """All entries that wait or are being written. An entry is `reserve`d, `written` and `settle`d;
-    or settled before, when it could not be written or need not be kept.
+    """All entries that wait or are being written. An entry is `reserve`d, `written` and `settle`d.
+    If it cannot be written, or need not be kept, it is settled without `written`.
     """
 
     def __init__(self) -> None:
         self.queues: dict[str, TopicQueue] = {}
-        # In the order in which they came.
+        # In order of arrival.
         self._waiting: dict[Waiting, None] = {}
 
     @property
     def entries(self) -> int:
-        """How many wait on the disk."""
+        """The number of entries on the disk."""
         return len(self._waiting)
 
     def holds(self, log_topic: str, key: bytes) -> bool:
@@ -65,20 +66,20 @@ class SpoolIndex:
         return queue is not None and key in queue.keys
 
     def has(self, topic: str) -> bool:
-        """True while any message of a topic, of whatever life, waits or is being written."""
+        """True while any message of the topic, of any incarnation, waits or is being written."""
         return any(queue.topic == topic for queue in self.queues.values())
 
     def places(self) -> list[Place]:
-        """Where those lie that wait on the disk, in the order in which they came."""
+        """Return the places of all entries on the disk, oldest first."""
         return [each.place for each in self._waiting if each.place is not None]
 
     def oldest_s(self) -> float | None:
-        """Since when the first entry waits; None when none does."""
+        """The arrival of the oldest entry (monotonic); None if there is none."""
         first = next(iter(self._waiting), None)
         return None if first is None else first.since_s
 
     def reserve(self, entry: SpoolEntry, since_s: float, held_until_s: float = 0.0) -> Waiting:
-        """Add an entry that is about to be written; from here on its key is held."""
+        """Add an entry that is about to be written; its key is held from now on."""
         queue = self.queues.get(entry.log_topic)
         if queue is None:
             queue = self.queues[entry.log_topic] = TopicQueue(entry)
@@ -94,7 +95,7 @@ class SpoolIndex:
         self._waiting[waiting] = None
 
     def settle(self, waiting: Waiting) -> bool:
-        """Remove an entry; False when it was removed already."""
+        """Remove an entry. False if it was already removed."""
         if waiting.is_settled:
             return False
         waiting.is_settled = True
@@ -105,7 +106,7 @@ class SpoolIndex:
         queue.keys[waiting.key] -= 1
         if not queue.keys[waiting.key]:
             del queue.keys[waiting.key]
-        # One whose entries are being written is needed too, and made again otherwise.
+        # A queue whose entries are still being written is needed; `reserve` would create it again.
         if not queue.keys:
             self.queues.pop(queue.log_topic, None)
         return True

@@ -30,7 +30,7 @@ class SpoolMeasures:
         self.late_acknowledgements = metrics.counter("spool_late_acknowledgements")
         self.write = metrics.timer("spool_write")
 
-        # By label, and there from the start, so that the first event is a rise and no new series.
+        # Create all labels at the start, so that the first event increases an existing series.
         self.refused = {
             reason: metrics.counter("spool_refused", reason=reason)
             for reason in ("closed", "disk", "full", "queue", "slow")

@@ -1,4 +1,4 @@
-"""A node's spool, running: its folder, its store, its two actors."""
+"""Opens and runs a node's spool: its folder, its store, its two actors."""
 
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -32,14 +32,14 @@ def spool_folder(config: Config) -> Path:
 
 @asynccontextmanager
 async def open_segment_store(folder: Path, disk_bytes_max: int) -> AsyncIterator[SegmentStore]:
-    """The spool kept in a folder, which is made when it is not there.
+    """Open the store in this folder; create the folder if it does not exist.
 
-    Raises StartupError when the folder cannot be used or another process uses it.
+    Raises StartupError if the folder cannot be used or another process uses it.
     """
     disk = await trio.to_thread.run_sync(open_folder, folder)
 
-    # A hung disk must not keep a process from ending. The next write waits for an abandoned one all
-    # the same: its thread still has the limiter's token.
+    # A hung disk must not keep a process from ending. The next write still waits for an abandoned
+    # one, whose thread holds the limiter's token.
     def in_threads(count: int) -> Blocking:
         limiter = trio.CapacityLimiter(count)
         return partial(trio.to_thread.run_sync, abandon_on_cancel=True, limiter=limiter)
@@ -48,7 +48,7 @@ async def open_segment_store(folder: Path, disk_bytes_max: int) -> AsyncIterator
     try:
         yield SegmentStore(disk, disk_bytes_max, write, in_threads(2))
     finally:
-        # A hung write keeps the folder until the process ends.
+        # A hung write keeps the folder locked until the process ends.
         with trio.move_on_after(_STOP_GRACE_S, shield=True):
             await write(disk.close)
 
@@ -67,12 +67,12 @@ async def open_spool(
     rng: random.Random,
     listeners: Sequence[Appended] = (),
 ) -> AsyncIterator[Spool | None]:
-    """The spool, loaded and running under `control` for the length of the block; None without a
-    store, or if it is off.
+    """Load the spool and run it under `control` during the block. Yields None without a store, or
+    if the spool is disabled.
 
-    `remotes` are the other logs that may be used now, for topics with the fallback flag;
-    `listeners` are the Replayer's. At the end of the block what was offered is written first; what
-    waits then stays on the disk. A block that is cancelled ends as if the process had been killed.
+    `remotes` returns the other logs that may be used now, for topics with the fallback flag;
+    `listeners` are those of the Replayer. At the end of the block offered messages are written;
+    waiting messages stay on the disk. A cancelled block ends as if the process had been killed.
     Raises StartupError.
     """
     if open_store is None or not config.spool.enabled:

@@ -1,4 +1,4 @@
-"""Reads a spool's folder from outside: the node may run, and nothing is changed."""
+"""Reads a spool's folder from outside, without changing it; the node may be running."""
 
 from collections import Counter
 from contextlib import suppress
@@ -13,7 +13,7 @@ from hermes_actors.log.folder import holder_of
 
 
 class TopicSpooled(Struct, rename="camel"):
-    """One topic's waiting entries. `oldest_ms` is when its oldest message came, Unix epoch."""
+    """One topic's waiting entries. `oldest_ms` is when its oldest message arrived (Unix epoch)."""
 
     topic: str
     entries: int
@@ -22,8 +22,9 @@ class TopicSpooled(Struct, rename="camel"):
 
 
 class SpoolContent(Struct, rename="camel"):
-    """A folder. `pid` is the process that has it, "" when none has. `set_aside` counts messages by
-    reason, `damaged` the places that cannot be read, each of at least one message.
+    """The content of a folder. `pid` is the process that uses it; empty string if none does.
+    `set_aside` counts messages by reason; `damaged` counts unreadable places, each of at least one
+    message.
     """
 
     folder: str
@@ -38,7 +39,7 @@ class SpoolContent(Struct, rename="camel"):
 
 
 def read_spool(folder: Path) -> SpoolContent:
-    """Return the entries of this folder; none where there is no such folder. Raises OSError."""
+    """Return the entries of this folder; none if it does not exist. Raises OSError."""
     disk = SpoolDisk(folder, None)
     topics: dict[str, TopicSpooled] = {}
     damaged = 0

@@ -1,8 +1,8 @@
-"""Sends what the spool holds to a log that works again: in order for each key, until stored.
+"""Sends the spool's messages to a log that works again: in order for each key, until stored.
 
-Each topic has a sender, which backs off by itself: a topic that stays away holds up no other. What
-cannot be sent any more (its topic was deleted, a log refuses it, it is too old) is set aside and
-counted, never dropped.
+Each topic has a sender with its own back-off, so that a failing topic does not delay the others.
+Messages that can no longer be sent (the topic was deleted, a log refuses them, they are too old)
+are set aside and counted, never dropped.
 """
 
 import random
@@ -36,7 +36,7 @@ from hermes_actors.runtime.backoff import Backoff
 _REST_MIN_S = 0.1
 _REST_MAX_S = 3.0
 _GATHER_S = 0.01
-"""New entries wait this long before a sender looks for them: many come at once."""
+"""How long senders wait after new entries, which often arrive in groups."""
 _HELD_POLL_S = 0.05
 _LOOKUP_MAX_S = 5.0
 _SENDING_MAX = 256
@@ -50,16 +50,15 @@ _FAILURES: dict[type[Outcome], str] = {
 Item = tuple[Waiting, SpoolEntry]
 
 Logs = Callable[[LiveTopic], Sequence[Log]]
-"""The logs that may take a topic's messages now, in their order."""
+"""Returns the logs that may take a topic's messages now, in order of preference."""
 
 Appended = Callable[[Sequence[SpoolEntry], str, int, Sequence[Outcome], float], None]
 
 
 @dataclass(eq=False)
 class Replayer:
-    """The actor. Batches are bounded by `records_max` and `bytes_max`. `listeners` hear of each
-    append that has ended: its entries, the datacentre, the partition, their outcomes, and the
-    seconds it took.
+    """The actor. Batches are limited by `records_max` and `bytes_max`. `listeners` are called after
+    each append with its entries, datacentre, partition, outcomes and duration in seconds.
     """
 
     spool: Spool
@@ -77,14 +76,14 @@ class Replayer:
         self._turns = trio.CapacityLimiter(_SENDING_MAX)
 
     async def run(self, stop: trio.Event) -> None:
-        """Send until asked to stop. What is being sent then may be sent again."""
+        """Send until asked to stop. Messages being sent at that moment may be sent again."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow, nursery)
             await stop.wait()
             nursery.cancel_scope.cancel()
 
     async def _follow(self, nursery: trio.Nursery) -> None:
-        """Begin to send each topic of which something waits."""
+        """Start a sender for each topic with waiting entries."""
         while True:
             changed = self.spool.changed
             for queue in self.spool.index.queues.values():
@@ -95,7 +94,9 @@ class Replayer:
             await trio.sleep(_GATHER_S)
 
     async def _send_topic(self, queue: TopicQueue) -> None:
-        """Send until nothing of a topic waits. After each failure another log has its turn."""
+        """Send until the topic has no waiting entries. After each failure, the next log is
+        tried.
+        """
         entries, turn = queue.entries, 0
         backoff = Backoff(self.rng, _REST_MIN_S, _REST_MAX_S)
         queue.is_flowing = True
@@ -119,11 +120,11 @@ class Replayer:
         self._topics.discard(queue)
 
     def _next_batch(self, entries: deque[Waiting]) -> list[Waiting]:
-        """Return those that are sent next: at least one, whatever its size."""
+        """Return the entries to send next: at least one, whatever its size."""
         batch: list[Waiting] = []
         now_s, size_bytes = self._now_s(), 0
         for each in islice(entries, self.records_max):
-            assert each.place is not None, "only what is written arrives"
+            assert each.place is not None, "queued entries are on the disk"
             size_bytes += each.place.size_bytes
             if each.held_until_s > now_s or (batch and size_bytes > self.bytes_max):
                 break
@@ -132,11 +133,11 @@ class Replayer:
         return batch
 
     async def _send(self, queue: TopicQueue, batch: list[Waiting], turn: int) -> bool:
-        """Send a batch, or set it aside; False when it has to be tried again, not at once."""
+        """Send a batch, or set it aside. False if it has to be retried after a pause."""
         try:
             logs = self._logs(queue)
             if not (logs and queue.is_flowing):
-                # A disk that is full may get its room only by what is sent.
+                # If the disk is full, only sending may make room.
                 with suppress(SpoolUnavailable):
                     await self._set_hopeless_aside(queue, batch)
             items = await self.spool.read([each for each in batch if not each.is_settled])
@@ -146,7 +147,8 @@ class Replayer:
             partitions = await self._partitions(log, queue)
             if not partitions:
                 return False
-            # Another one each time, so that one that is away does not hold up what has no key.
+            # A different partition each time, so that an unavailable one does not delay messages
+            # without keys.
             keyless = self.rng.randrange(partitions)
             groups: dict[int, list[Item]] = {}
             for item in items:
@@ -177,14 +179,14 @@ class Replayer:
             measures.replay_failures[_FAILURES[kind]].add(len(failed))
         if refused := by_kind.pop(RefusedRecord, []):
             if not await self._partitions(log, queue):
-                return False  # The topic is not there yet; that is no refusal of the message.
+                return False  # The topic is not there yet; the message is not refused.
             await self.spool.set_aside(refused, "refused")
         return not by_kind
 
     async def _set_hopeless_aside(self, queue: TopicQueue, entries: Iterable[Waiting]) -> None:
-        """Set aside, of these, what is for a topic that is gone, or is too old."""
+        """Set aside the entries that are too old or whose topic is gone."""
         now_s = self._now_s()
-        # A topic that is only not known is waited for.
+        # If the topic is merely unknown, they wait.
         is_gone = self.metadata.has_ended(queue.topic, queue.incarnation)
         hopeless = [
             each
@@ -195,14 +197,16 @@ class Replayer:
             await self.spool.set_aside(hopeless, "topic_gone" if is_gone else "expired")
 
     def _logs(self, queue: TopicQueue) -> Sequence[Log]:
-        """Return the logs that may take it: none unless this life of the topic goes on."""
+        """Return the logs that may take its messages; none if this incarnation of the topic is
+        gone.
+        """
         live = self.metadata.catalog.topics.get(queue.topic)
         is_live = live is not None and live.log_topic == queue.log_topic
         return self.logs(live) if live is not None and is_live else ()
 
     async def _partitions(self, log: Log, queue: TopicQueue) -> int:
-        """Return the topic's number of partitions in that log; 0 when it does not say."""
-        # A log that hangs must not keep what waits from another one that works.
+        """Return the topic's number of partitions in that log; 0 if it does not answer."""
+        # A log that hangs must not keep messages from another one that works.
         with trio.move_on_after(_LOOKUP_MAX_S), suppress(LogUnavailable):
             settings = await log.topics.describe(queue.log_topic)
             return 0 if settings is None else settings.partitions

@@ -1,8 +1,7 @@
-"""The spool: what it has said yes to is on the disk, and stays there until a log has it.
+"""The spool: a message that it accepted is on the disk, and stays there until a log has it.
 
-It is the one actor that writes to the spool's disk, and outlives its own failures: offers are made
-to it and read from it while it restarts. What is offered while a write is under way is the next
-write, one fsync for all of it.
+One actor writes to the disk. Offers and reads continue while it restarts after a failure. Offers
+made during a write form the next write, with one fsync for all.
 """
 
 import logging
@@ -27,13 +26,13 @@ _logger = logging.getLogger(__name__)
 
 _QUEUED_OFFERS_MAX = 20_000
 _QUEUED_BYTES_MAX = 16 * 1024 * 1024
-"""Written at once, so that a disk that works has time for it."""
+"""Small enough that a working disk writes it within the time limit."""
 _WRITE_TIMEOUT_S = 1.0
 _PROBE_EVERY_S = 1.0
 _LATE_ACKNOWLEDGEMENT_S = 10.0
-"""So long an append that was under way may still store the message, which is not sent again."""
+"""How long an append under way may still store a message, which is not sent again meanwhile."""
 _TRIED_MIN_S = 60.0
-"""A process sets nothing aside as too old before it has had this time to send it."""
+"""Minimum time that a process has to send a message before it is set aside as too old."""
 _SEARCH_MAX_S = 5.0
 _SEARCHED_AT_ONCE = 100
 _CATCH_UP_S = 0.025
@@ -44,7 +43,9 @@ Done = Callable[[SpoolUnavailable | None], None]
 
 
 class Offer(Struct, eq=False):
-    """Entries that are kept together or not at all; `done(None)` when they are on the disk."""
+    """Entries that are kept together or not at all. `done(None)` is called when they are on the
+    disk.
+    """
 
     waiting: list[Waiting]
     encoded: list[bytes]
@@ -52,12 +53,12 @@ class Offer(Struct, eq=False):
 
     @property
     def size_bytes(self) -> int:
-        """The bytes that they take on the disk."""
+        """The size of its entries on the disk."""
         return sum(map(len, self.encoded))
 
 
 class Spool:
-    """One node's spool. `load` it, then `start` it. `changed` is set when there is more to send,
+    """One node's spool. `load` it, then `start` it. `changed` is set when there is more to send;
     `trouble` says why the disk takes nothing.
     """
 
@@ -80,9 +81,9 @@ class Spool:
         metrics.gauge("spool_is_failing", lambda: float(bool(self.trouble)))
 
     async def load(self) -> None:
-        """Take over what an earlier run left. Raises StartupError."""
+        """Take over the entries of an earlier run. Raises StartupError."""
         entries, damaged = await self.store.load()
-        # The wall clock is asked once, for what an earlier process left: it may jump.
+        # The wall clock is read only here, for entries of an earlier process, because it may jump.
         self._loaded_s, now_ms = self.clock.monotonic_s(), self.clock.now_ms()
         for place, entry in entries:
             age_s = max(now_ms - entry.spooled_at_ms, 0) / 1_000
@@ -93,7 +94,7 @@ class Spool:
             _logger.warning("spool: %d messages of an earlier run wait to be stored", len(entries))
 
     def start(self, supervisor: Supervisor) -> None:
-        """Write what is offered, under this supervisor."""
+        """Start the writer under this supervisor."""
         self._ref = supervisor.start(
             "spool writer", lambda: self, mailbox_capacity=_QUEUED_OFFERS_MAX
         )
@@ -103,10 +104,11 @@ class Spool:
     def offer(
         self, entries: Sequence[SpoolEntry], done: Done, *, is_sent: bool = False
     ) -> Offer | None:
-        """Keep these together; `done` is called once, later. None when they are not taken.
+        """Offer these entries, all or none; `done` is called once, later. Returns None if they are
+        not accepted.
 
-        `is_sent`: an append of them is under way. Nothing is sent again before `concluded`, or
-        before it must have ended.
+        `is_sent`: an append of them is under way. They are not sent again before `concluded`, or
+        before that append must have ended.
         """
         now_s = self.clock.monotonic_s()
         held_until_s = now_s + _LATE_ACKNOWLEDGEMENT_S if is_sent else 0.0
@@ -125,7 +127,7 @@ class Spool:
         return offer
 
     def concluded(self, offer: Offer, are_stored: Sequence[bool]) -> None:
-        """The append that was under way has ended: which of its messages it stored."""
+        """Report the end of the append that was under way, and which messages it stored."""
         late: list[Waiting] = []
         for waiting, is_stored in zip(offer.waiting, are_stored, strict=True):
             waiting.held_until_s = 0.0
@@ -136,10 +138,10 @@ class Spool:
         self._tell_change()
 
     async def catch_up(self, log_topic: str, is_behind: Callable[[], bool]) -> None:
-        """Wait while `is_behind` something of this topic, if that is a matter of milliseconds.
+        """Wait while `is_behind` an entry of this topic, if that takes only milliseconds.
 
-        A key that is published to without a pause would else never leave the spool: each message
-        would find its predecessor here.
+        Otherwise a key with constant traffic would never leave the spool: each message would find
+        its predecessor here.
         """
         await trio.lowlevel.checkpoint()
         until_s = self.clock.monotonic_s() + _CATCH_UP_S
@@ -179,14 +181,16 @@ class Spool:
     # Replaying.
 
     def has_expired(self, waiting: Waiting, now_s: float) -> bool:
-        """True for what has waited too long. Asked of what could not be sent."""
+        """True if the entry has waited too long. Only asked about entries that could not be
+        sent.
+        """
         age_max_s = self.config.age_max_ms / 1_000
         was_tried = now_s - self._loaded_s > min(age_max_s, _TRIED_MIN_S)
         return now_s - waiting.since_s > age_max_s and was_tried
 
     async def read(self, batch: Sequence[Waiting]) -> list[tuple[Waiting, SpoolEntry]]:
-        """Return the entries without those settled meanwhile; what is damaged is counted, and
-        settled. Raises SpoolUnavailable.
+        """Return the entries that are not settled yet. Damaged ones are counted and settled. Raises
+        SpoolUnavailable.
         """
         entries = await self.store.read([each.place for each in batch if each.place])
         read = [pair for pair in zip(batch, entries, strict=True) if not pair[0].is_settled]
@@ -197,7 +201,7 @@ class Spool:
         return [(each, entry) for each, entry in read if entry is not None]
 
     async def find(self, message_id: str) -> tuple[SpoolEntry | None, str]:
-        """The entry of a message, and why it may be there all the same, "" if it is not."""
+        """Return a message's entry, and why the search was incomplete ("" if it was not)."""
         places = self.index.places()
         try:
             with trio.fail_after(_SEARCH_MAX_S):
@@ -214,7 +218,7 @@ class Spool:
         _logger.error("spool: %d places are damaged, and their messages lost", count)
 
     def settle(self, batch: Sequence[Waiting]) -> None:
-        """A log has these, or people have: they are not needed any more."""
+        """Settle these: a log has them, or they have been set aside."""
         for each in batch:
             if self.index.settle(each) and each.place is not None:
                 self.store.settle(each.place)
@@ -225,7 +229,9 @@ class Spool:
                 return  # The writer tidies up after each write, and when it ends.
 
     async def set_aside(self, batch: Sequence[Waiting], reason: str) -> None:
-        """Put these where people can find them. Raises SpoolUnavailable; then they still wait."""
+        """Move these entries to a file for operators. Raises SpoolUnavailable; then they still
+        wait.
+        """
         now_ms = self.clock.now_ms()
         read = await self.read(batch)
         if not read:
@@ -241,7 +247,7 @@ class Spool:
     # Writing: the actor.
 
     async def run(self, inbox: Inbox[Offer | None]) -> None:
-        """Write the offers until the inbox ends; the waiting ones are written first."""
+        """Write offers until the inbox ends, including those that are waiting then."""
         await self._tidy()
         while await self._wait(inbox):
             if group := [each for each in inbox.receive_nowait(_QUEUED_OFFERS_MAX) if each]:
@@ -257,7 +263,7 @@ class Spool:
         return True
 
     async def _write(self, offers: Sequence[Offer]) -> None:
-        """Write these with one fsync, and tell each what became of it."""
+        """Write these offers with one fsync, and call `done` of each."""
         found: list[Place] | SpoolUnavailable = SpoolUnavailable(
             "closed",
             "the spool was stopped while it wrote the message, which may be stored yet",
@@ -288,7 +294,7 @@ class Spool:
         self._tell_change()
 
     async def _append(self, encoded: Sequence[bytes]) -> list[Place] | SpoolUnavailable:
-        """Return where they lie, or why they were not written."""
+        """Return the places of the entries, or why they were not written."""
         with trio.move_on_after(_WRITE_TIMEOUT_S):
             try:
                 return await self.store.append(encoded)
@@ -301,13 +307,13 @@ class Spool:
         )
 
     async def _probe(self) -> None:
-        """Find out whether the disk takes something again."""
+        """Check whether the disk accepts writes again."""
         with suppress(SpoolUnavailable), trio.move_on_after(_WRITE_TIMEOUT_S):
             await self.store.probe()
             self._tell_trouble("")
 
     async def _tidy(self, *, at_end: bool = False) -> None:
-        """Delete what nobody needs, and record what is done. What fails is tried again."""
+        """Delete unneeded segments, and mark entries that are done. Failures are retried later."""
         try:
             with trio.fail_after(_WRITE_TIMEOUT_S):
                 await self.store.tidy(at_end=at_end)

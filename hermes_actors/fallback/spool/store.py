@@ -1,7 +1,7 @@
-"""Entries in segments on a disk: what `append` has returned for, every later `load` finds.
+"""Stores entries in segments on a disk: after `append` returns, every later `load` finds them.
 
-A segment is written by one process, up to a size, and is deleted when all its entries are done. A
-write that fails, or is given up, ends its segment: nobody knows what the file holds behind it.
+A segment is written by one process, up to a size limit, and is deleted when all its entries are
+done. A write that fails or is abandoned ends its segment, because the bytes after it are unknown.
 """
 
 import errno
@@ -34,12 +34,13 @@ _PROBE = "probe"
 _SEGMENT_BYTES_MAX = 16 * 1024 * 1024
 _SEGMENTS_MIN = 64
 _ROLL_BYTES = 1024 * 1024
-"""A segment of which nothing is needed is deleted, but not for every message a new one begun."""
+"""Minimum size before an unneeded segment is deleted, so that not every message begins a new one.
+"""
 
 
 class SpoolUnavailable(Unavailable):
-    """The spool did not take it; `reason` is `full`, `disk`, `slow` or `closed`. `may_be_kept`: the
-    disk may have it all the same, and the next start would find it.
+    """The spool did not accept it; `reason` is `full`, `disk`, `slow` or `closed`. `may_be_kept`:
+    it may be on the disk nevertheless, and the next start would find it.
     """
 
     def __init__(self, reason: str, message: str, *, may_be_kept: bool = False) -> None:
@@ -49,12 +50,12 @@ class SpoolUnavailable(Unavailable):
 
 
 Blocking = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs what blocks: in a thread or, on a simulated disk, at once."""
+"""Runs blocking code: in a thread, or immediately on a simulated disk."""
 
 
 class Segment(Struct, eq=False):
-    """A segment's file. `waiting` counts the entries that are needed; `done` are the places of
-    others, which are to be marked so.
+    """A segment's file. `waiting` counts the entries that are needed; `done` has the offsets of the
+    others that are still to be marked.
     """
 
     number: int
@@ -69,7 +70,7 @@ class Segment(Struct, eq=False):
 
 
 class Place(Struct, frozen=True):
-    """Where an entry lies."""
+    """The position of an entry."""
 
     segment: Segment
     at: int
@@ -78,8 +79,8 @@ class Place(Struct, frozen=True):
 
 @dataclass(eq=False)
 class SegmentStore:
-    """The segments of one folder. `run_write` runs what changes the disk, one at a time; `run_read`
-    what reads it.
+    """The segments of one folder. `run_write` runs changes to the disk, one at a time; `run_read`
+    runs reads.
     """
 
     disk: SpoolDisk
@@ -95,14 +96,13 @@ class SegmentStore:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes on the disk, with what was set aside."""
+        """The size on the disk, including messages set aside."""
         return sum([each.size_bytes for each in self._segments]) + self._aside_bytes
 
     async def load(self) -> tuple[list[tuple[Place, SpoolEntry]], int]:
-        """Return the entries that an earlier process left, without their bodies, in the order in
-        which they came, and how many places cannot be read. Call it once, first.
-
-        Raises StartupError.
+        """Return the entries of an earlier process, without their bodies, in order of arrival, and
+        the number of unreadable places. Must be called once, before anything else. Raises
+        StartupError.
         """
         try:
             read, sizes = await self.run_write(
@@ -126,9 +126,10 @@ class SegmentStore:
         return entries, sum(scanned.damaged for _segment, scanned in read)
 
     async def append(self, encoded: Sequence[bytes]) -> list[Place]:
-        """Keep all of these. When this returns they are on the disk (fsync).
+        """Store all of these. When this returns they are on the disk (fsync).
 
-        Raises SpoolUnavailable. Then, or when this is cancelled, some may be there all the same.
+        Raises SpoolUnavailable. If that is raised, or this is cancelled, some may be stored
+        nevertheless.
         """
         segment = self._active
         if segment is None or segment.size_bytes >= self._segment_bytes_max:
@@ -153,7 +154,7 @@ class SegmentStore:
     async def read(self, places: Sequence[Place]) -> list[SpoolEntry | None]:
         """Return the entry at each place; None if it is damaged or gone.
 
-        Raises SpoolUnavailable when the disk may give it back another time.
+        Raises SpoolUnavailable if a later attempt may succeed.
         """
 
         def read(place: Place) -> SpoolEntry | None:
@@ -161,7 +162,7 @@ class SegmentStore:
                 return decode_entry(self.disk.read(place.segment.name, place.at, place.size_bytes))
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.EIO):
-                    raise  # Too many open files, say: nothing is wrong with the entry.
+                    raise  # For example too many open files: nothing is wrong with the entry.
                 return None
 
         try:
@@ -173,12 +174,12 @@ class SegmentStore:
         return entries
 
     def settle(self, place: Place) -> None:
-        """The entry there is needed no more; `tidy` records it."""
+        """Mark the entry as no longer needed; `tidy` writes that to the disk."""
         place.segment.waiting -= 1
         place.segment.done.append(place.at)
 
     async def tidy(self, *, at_end: bool = False) -> None:
-        """Delete what nobody needs, and mark what is done. Raises SpoolUnavailable."""
+        """Delete unneeded segments, and mark entries that are done. Raises SpoolUnavailable."""
         active, roll_bytes = self._active, min(_ROLL_BYTES, self._segment_bytes_max)
         if active and not active.waiting and (at_end or active.size_bytes >= roll_bytes):
             self._active = None
@@ -199,13 +200,13 @@ class SegmentStore:
             del segment.done[: len(done)]
 
     async def set_aside(self, lines: bytes) -> None:
-        """Keep these lines for people, on the disk (fsync). Raises SpoolUnavailable."""
+        """Append these lines to the file for operators (fsync). Raises SpoolUnavailable."""
 
         def write() -> None:
-            # Looked up where one writes at a time: several may set aside at one moment, and people
-            # may have deleted the file.
+            # Read the size here, where writes are serialised: others may set aside at the same
+            # time, and an operator may have deleted the file.
             at = self.disk.sizes().get(SET_ASIDE, 0)
-            # An earlier line may have been cut short by a crash.
+            # A crash may have cut the last line short.
             content = b"\n" + lines if at else lines
             self._append(SET_ASIDE, at, content)
             self._aside_bytes = at + len(content)
@@ -213,7 +214,7 @@ class SegmentStore:
         await self._change(write)
 
     async def probe(self) -> None:
-        """Find out whether the disk takes something. Raises SpoolUnavailable."""
+        """Check whether the disk accepts writes. Raises SpoolUnavailable."""
 
         def write() -> None:
             self.disk.write(_PROBE, 0, bytes(4_096))
@@ -231,8 +232,8 @@ class SegmentStore:
         try:
             self.disk.write(name, at, content)
         except OSError as error:
-            # What was refused should not be sent. If this fails too it will be, after a restart:
-            # its publisher is told that it may be stored.
+            # Remove what was refused, so that it is not sent. If this fails too, it is sent after a
+            # restart; the publisher's answer says that it may be stored.
             try:
                 if at:
                     self.disk.truncate(name, at)
@@ -245,11 +246,11 @@ class SegmentStore:
 
 
 def read_segments(disk: SpoolDisk) -> list[tuple[Segment, Scanned]]:
-    """Return all segments that are there, in their order, and what each holds. Raises OSError."""
+    """Return all existing segments in order, with their contents. Raises OSError."""
     read = []
     for name in disk.sizes():
         if found := _SEGMENT.fullmatch(name):
-            # A running node, which others may look at, may delete one meanwhile.
+            # A running node may delete a segment while another process reads the folder.
             with suppress(FileNotFoundError):
                 data = disk.read(name)
                 read.append((Segment(int(found[1]), len(data)), scan(data)))

@@ -1,8 +1,9 @@
-"""How far each partition of an embedded log was acknowledged, in a small file beside the database.
+"""Records how far each partition of an embedded log was acknowledged, in a small file beside the
+database.
 
-SQLite cannot tell what it has lost from what it never had; this file can. It has 16 bytes for each
-partition id, written after each commit and not synced: exact after a killed process, some seconds
-behind after a loss of power, never ahead.
+SQLite cannot distinguish lost records from ones that never existed; this file can. It has 16 bytes
+for each partition id, written after each commit and not synced: exact after a killed process, some
+seconds behind after a power loss, never ahead.
 """
 
 import os
@@ -18,12 +19,12 @@ ACKNOWLEDGED_NAME = "log.acknowledged"
 
 _SLOT = struct.Struct("<QI4x")  # end, checksum of partition id and end
 _BLOCK_SLOTS = 256
-"""The partitions that are written together: a commit to those of one block is one write."""
+"""Partitions written together: a commit to partitions of one block is one write."""
 
 
 def read_acknowledged(path: Path) -> dict[int, int]:
-    """The end of each partition by its id; nothing if there is no such file. A slot that was torn
-    by a loss of power is passed over. Raises OSError.
+    """Return the end of each partition by its id; empty if there is no such file. A slot that a
+    power loss has torn is skipped. Raises OSError.
     """
     try:
         data = path.read_bytes()
@@ -38,14 +39,14 @@ def read_acknowledged(path: Path) -> dict[int, int]:
 
 
 class Acknowledged:
-    """The file, open for the one process that writes the log. Not for several threads at once."""
+    """The open file of the process that writes the log. Not thread-safe."""
 
     def __init__(self, path: Path, ends: Mapping[int, int]) -> None:
-        """Write the file anew with these ends, and sync it. Raises OSError."""
+        """Write a new file with these ends, and sync it. Raises OSError."""
         self._slots = bytearray()
         for partition_id, end in ends.items():
             self._set(partition_id, end)
-        # Under another name until it is whole, so that a crash leaves the old file or the new one.
+        # Use another name until it is complete, so that a crash leaves the old file or the new one.
         begun = path.with_name(f"{path.name}.new")
         self._file = os.open(begun, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
@@ -58,7 +59,7 @@ class Acknowledged:
             raise
 
     def advance(self, ends: Mapping[int, int]) -> None:
-        """Write that these partitions are on the disk up to these ends."""
+        """Record that these partitions are on the disk up to these ends."""
         blocks: dict[int, tuple[int, int]] = {}
         for partition_id, end in ends.items():
             self._set(partition_id, end)
@@ -67,7 +68,7 @@ class Acknowledged:
             blocks[block] = min(low, partition_id), max(high, partition_id)
         for low, high in blocks.values():
             begin, end = low * _SLOT.size, (high + 1) * _SLOT.size
-            # If this fails, less is known, which is never wrong.
+            # If this fails, the file is behind, which is safe.
             with suppress(OSError):
                 os.pwrite(self._file, self._slots[begin:end], begin)
 

@@ -1,8 +1,8 @@
-"""What an embedded log has lost while no process had it open, and how to go on without it.
+"""Finds what an embedded log has lost while no process had it open, and makes the rest usable.
 
-A log is damaged if a partition ends before what was acknowledged, if SQLite cannot read it, or if a
-record's checksum is wrong. A database above READ_BYTES_MAX is not read through at each start: there
-a damaged record stops its partition when it is read, with an error that names it.
+A log is damaged if a partition ends before the acknowledged end, if SQLite cannot read it, or if a
+record's checksum is wrong. A database above READ_BYTES_MAX is not read completely at each start:
+there a damaged record stops its partition when it is read, with an error that names it.
 """
 
 import shutil
@@ -27,24 +27,24 @@ from hermes_actors.log.embedded.schema import (
 )
 
 READ_BYTES_MAX = 256 * 1024 * 1024
-"""A database up to this size is read through at each start."""
+"""A database up to this size is read completely at each start."""
 _DAMAGED = (
     sqlite3.SQLITE_ERROR,
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
     sqlite3.SQLITE_IOERR_SHORT_READ,
 )
-"""SQLite's codes for a file that is not what it was; others (locked, no room for its -shm file, too
-many open files, a broken disk) say nothing about that.
+"""SQLite's codes for a damaged file. Other codes (locked, no room for its -shm file, too many open
+files, a failing disk) do not mean damage.
 """
 UNKNOWN_TOPIC = "topics that are not known"
 
 Gap = tuple[int, int, int]
-"""(partition id, first offset, end) of records that are gone, or not as they were written."""
+"""(partition id, first offset, end) of records that are missing or damaged."""
 
 
 class LogDamage(Struct):
-    """The numbers of missing records by topic, and where they are. `unreadable`: why SQLite cannot
+    """The numbers of missing records by topic, and their ranges. `unreadable`: why SQLite cannot
     read the database; then all of it is missing.
     """
 
@@ -63,14 +63,13 @@ class LogDamage(Struct):
 
 
 def find_damage(path: Path, *, reads_all: bool = False) -> LogDamage | None:
-    """Look at a log that no process has open, and change nothing; None if nothing is missing.
-
-    `reads_all`: read a database above READ_BYTES_MAX through, too. Raises OSError.
+    """Check a log that no process has open, without changing it. None if nothing is missing.
+    `reads_all`: read a database above READ_BYTES_MAX completely, too. Raises OSError.
     """
     known = read_acknowledged(path.with_name(ACKNOWLEDGED_NAME))
     if not path.exists() or path.stat().st_size == 0:
         lost = sum(known.values())
-        # An empty file is one that SQLite would take for a new log.
+        # SQLite would treat an empty file as a new log.
         return _all_of(known, f"{path.name} is gone or empty") if lost or path.exists() else None
     reads_all = reads_all or path.stat().st_size <= READ_BYTES_MAX
     try:
@@ -78,7 +77,7 @@ def find_damage(path: Path, *, reads_all: bool = False) -> LogDamage | None:
             connection.execute("BEGIN")
             damage = _read(connection, known, reads_all=reads_all)
     except FILE_ERRORS as error:
-        # SQLite's own texts may quote the damage, line ends and all.
+        # SQLite's messages may quote the damaged bytes, including line ends.
         reason = " ".join(str(error).split())
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         if code not in _DAMAGED and code & 0xFF not in _DAMAGED:
@@ -94,7 +93,7 @@ def _all_of(known: dict[int, int], reason: str) -> LogDamage:
 def _read(connection: sqlite3.Connection, known: dict[int, int], *, reads_all: bool) -> LogDamage:
     damage = LogDamage()
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        # Without acknowledged records it never was a log, and the opening says so.
+        # Without acknowledged records it was never a log; opening it reports that.
         return _all_of(known, "its header is not a log's") if known else damage
     if reads_all:
         for (line,) in connection.execute("PRAGMA quick_check(1)"):
@@ -106,7 +105,7 @@ def _read(connection: sqlite3.Connection, known: dict[int, int], *, reads_all: b
             damage.gaps += gaps
             damage.missing[topic.name] += sum(end - first for _, first, end in gaps)
             damage.missing[topic.name] += max(known.get(partition.id, 0) - partition.end, 0)
-    # SQLite gives each id once: a lower one without a topic was deleted, a higher one is lost.
+    # SQLite uses each id once: a lower id without a topic was deleted, a higher one is lost.
     highest = connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()[0] or 0
     damage.missing[UNKNOWN_TOPIC] += sum(end for each, end in known.items() if each > highest)
     return damage
@@ -129,7 +128,7 @@ def _gaps(connection: sqlite3.Connection, partition: PartitionRow) -> Iterator[G
 
 
 def refusal(path: Path, damage: LogDamage) -> DamageFound:
-    """The error of a start that nobody has allowed to lose anything."""
+    """The error of a start without permission to lose anything."""
     cost = "go on without them"
     if damage.unreadable:
         cost = "begin an empty log, without its topics and subscriptions"
@@ -140,8 +139,7 @@ def refusal(path: Path, damage: LogDamage) -> DamageFound:
 
 
 def set_aside(path: Path, damage: LogDamage) -> list[Path]:
-    """Keep the damaged files under other names, and make the rest fit to be opened; the new names.
-
+    """Keep the damaged files under other names, and make the rest usable. Returns the new names.
     Raises OSError, sqlite3.Error.
     """
     wal, shm = path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")
@@ -150,7 +148,7 @@ def set_aside(path: Path, damage: LogDamage) -> list[Path]:
         number += 1
     kept = []
     for each in (path, wal, path.with_name(ACKNOWLEDGED_NAME)):
-        # A database may be large: it is copied only if records in it are about to be replaced.
+        # A database may be large: it is copied only if records in it will be replaced.
         if each.exists() and (damage.gaps or damage.unreadable or each != path):
             aside = each.with_name(f"{each.name}.damaged-{number}")
             if damage.unreadable:
@@ -166,19 +164,19 @@ def set_aside(path: Path, damage: LogDamage) -> list[Path]:
 
 
 def _close_gaps(path: Path, gaps: list[Gap]) -> None:
-    """Put rows without content where records are missing: readers pass over them. A partition
-    whose last records are missing ends before them.
+    """Insert rows without content for missing records, which readers skip. If the last records of a
+    partition are missing, it ends before them.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        # From the last one on: everything behind it is sound, or was removed.
+        # Backwards, so that everything after a gap is already sound or removed.
         for partition_id, first, end in reversed(gaps):
             base, behind = chunk_id(partition_id, 0), chunk_id(partition_id + 1, 0)
             at = chunk_id(partition_id, first)
             (high_ms,) = connection.execute(
                 "SELECT max(high_ms) FROM chunk WHERE id < ? AND id >= ?", (at, base)
             ).fetchone()
-            # Retention may have passed the beginning of a damaged chunk: it goes as a whole.
+            # Retention may have removed the beginning of a damaged chunk: delete the whole chunk.
             connection.execute(
                 "DELETE FROM chunk WHERE id >= ? AND id < ? AND id + records > ?",
                 (base, chunk_id(partition_id, end), at),

@@ -1,7 +1,7 @@
-"""A log in one SQLite file: durable when acknowledged, for one writing process and any readers.
+"""A log in one SQLite file: acknowledged records are durable; one process writes, any number reads.
 
-It takes Kafka's place on a laptop and in small installations. A writer thread commits all that
-waits as one transaction; readers at the tail are served from memory, others by reading threads.
+It replaces Kafka on a laptop and in small installations. A writer thread commits all waiting
+changes as one transaction; readers at the tail are served from memory, others by reading threads.
 """
 
 import sqlite3
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 _RECORD_OVERHEAD_BYTES = 256
-"""The cost of a waiting or cached record beside its value, roughly."""
+"""Approximate memory of a waiting or cached record besides its value."""
 
 
 @asynccontextmanager
@@ -63,11 +63,11 @@ async def open_embedded_log(
     limits: EmbeddedLimits = EmbeddedLimits(),  # noqa: B008 -- frozen
     accepts_damage: bool = False,
 ) -> AsyncIterator["EmbeddedLog"]:
-    """The log kept in `directory`, which is made when it is not there.
+    """Open the log in `directory`, which is created if it does not exist.
 
-    `clock` is also asked from the writer's thread. At the end of the block what is queued is
-    finished first. Raises StartupError when the directory cannot be written or another process has
-    the log open, and DamageFound when acknowledged messages are missing; `accepts_damage` goes on
+    `clock` is also used in the writer's thread. At the end of the block queued changes are finished
+    first. Raises StartupError if the directory cannot be written or another process has the log
+    open, and DamageFound if acknowledged messages are missing; with `accepts_damage` it continues
     without them.
     """
     opening = partial(open_store, Path(directory), accepts_damage=accepts_damage)
@@ -81,7 +81,7 @@ async def open_embedded_log(
 
 
 class EmbeddedLog:
-    """One datacentre's log in one file; satisfies `Log`. Open it with `open_embedded_log`."""
+    """One datacentre's log in one file; implements `Log`. Open it with `open_embedded_log`."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class EmbeddedLog:
         limits: EmbeddedLimits,
     ) -> None:
         self.dc = dc
-        """The datacentre whose log this is."""
+        """The datacentre of this log."""
         self._path = store.path
         self.accepted_missing = store.accepted_missing
         self._limits = limits
@@ -119,25 +119,26 @@ class EmbeddedLog:
 
     @property
     def trouble(self) -> str:
-        """Why nothing is stored any more, until the node is started again; "" while it is."""
+        """Why nothing can be stored until the node is restarted; empty string if it can."""
         return self._writer.trouble
 
     @property
     def refusal(self) -> str:
-        """Why it took nothing the last time, its disk being full, say; "" when it did."""
+        """Why the last transaction failed (for example a full disk); empty string if it did not."""
         return self._writer.trouble or self._writer.refusal
 
     async def close(self) -> None:
-        """Finish what is queued, then close the file; readers that wait raise LogUnavailable."""
+        """Finish queued changes, then close the file; waiting readers raise LogUnavailable."""
         self._is_closed = True
         self._view.wake_all()
-        # Before the writer's: the last to close folds the write-ahead log into the file.
+        # Before the writer's connection: the last one to close merges the write-ahead log into the
+        # file.
         self._close_connections()
         self._writer.queue.put(None)
         await self._ended.wait()
 
     def statistics(self) -> WriterStatistics:
-        """Commits, records and bytes since the log was opened."""
+        """Return the counts of commits, records and bytes since the log was opened."""
         return self._writer.statistics
 
     # Appending.
@@ -145,7 +146,7 @@ class EmbeddedLog:
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:
-        """As `Log.append`; every ack level is on the disk."""
+        """As `Log.append`; at every ack level the records are on the disk."""
         await trio.lowlevel.checkpoint_if_cancelled()
         size_bytes = sum(_value_lengths(batch)) + _RECORD_OVERHEAD_BYTES * len(batch)
         reason = None
@@ -184,17 +185,17 @@ class EmbeddedLog:
         self._writer.queue.put(job)
 
     def _committed(self, jobs: list[Job[Any]]) -> None:
-        """One transaction has ended, well or not: show what it did, answer its callers."""
+        """Handle the end of a transaction, successful or not: apply its changes to the view, and
+        answer its callers.
+        """
         for job in jobs:
-            # The writer has jobs of its own, for retention.
+            # The writer's own jobs, for retention, are not in it.
             self._jobs.pop(job, None)
             self._queued_bytes -= job.size_bytes
             job.end()
 
     def _writer_ended(self) -> None:
-        """Fail the calls that still wait and wake readers, as the writer's thread has ended or
-        died.
-        """
+        """The writer's thread has ended or died: fail all open calls, and wake the readers."""
         self._is_closed = True
         for job in self._jobs:
             job.fail(f"{self._path}: the log's writer has ended", may_be_stored=True)
@@ -211,10 +212,11 @@ class EmbeddedLog:
         await self.change(lambda store: store.put_commits(group, topic, commits))
 
     async def expire(self, now_ms: int) -> None:
-        """Do now, at once, what retention does at its interval. Raises LogUnavailable."""
+        """Apply retention now and completely. Raises LogUnavailable."""
 
         def change(store: Store) -> Moved:
-            # What the same transaction appends has to be there for it to be found too young.
+            # Rows that this transaction appends must be written, so that retention sees how young
+            # they are.
             store.flush()
             store.plan_expiry(now_ms)
             return store.expire(None)
@@ -224,7 +226,9 @@ class EmbeddedLog:
     async def change(
         self, change: Callable[[Store], T], show: Callable[[T], None] | None = None
     ) -> T:
-        """Make a change in the writer's thread, then `show` it. Raises LogUnavailable."""
+        """Make a change in the writer's thread, then apply `show` to its result. Raises
+        LogUnavailable.
+        """
         await trio.lowlevel.checkpoint_if_cancelled()
         if self._is_closed:
             raise LogUnavailable(f"{self._path}: the log is closed")
@@ -241,7 +245,7 @@ class EmbeddedLog:
     async def reader(
         self, topic: str, positions: Mapping[int, int]
     ) -> AsyncIterator["_EmbeddedReader"]:
-        """As `Log.reader`; the first `next_batch` is the first to raise."""
+        """As `Log.reader`; only `next_batch` raises."""
         yield _EmbeddedReader(self, topic, positions)
 
     async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
@@ -276,8 +280,8 @@ class EmbeddedLog:
         return {partition: Commit(position, metadata) for partition, position, metadata in rows}
 
     def view_of(self, topic: str) -> TopicView:
-        """Give the topic's settings and positions of now, and its readers. Raises UnknownTopic, and
-        LogUnavailable once closed.
+        """Return the topic's current settings, positions and readers. Raises UnknownTopic;
+        LogUnavailable once the log is closed.
         """
         if self._is_closed:
             raise LogUnavailable(f"{self._path}: the log is closed")
@@ -287,7 +291,7 @@ class EmbeddedLog:
         return view
 
     async def in_thread(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        """Read the file in a thread, over a separate connection. Raises LogUnavailable."""
+        """Read the file in a thread, with a separate connection. Raises LogUnavailable."""
 
         def work() -> T:
             connection = self._connections.pop() if self._connections else None
@@ -313,7 +317,7 @@ class EmbeddedLog:
 
 
 class EmbeddedTopics:
-    """The topics of an embedded log; satisfies `LogTopics`."""
+    """The topics of an embedded log; implements `LogTopics`."""
 
     def __init__(self, log: EmbeddedLog, view: View) -> None:
         self._log = log
@@ -342,7 +346,7 @@ class EmbeddedTopics:
         await self._log.change(change, lambda altered: self._view.altered(topic, altered))
 
     async def delete(self, topic: str) -> bool:
-        """As `LogTopics.delete`; the space is used again soon after."""
+        """As `LogTopics.delete`; the space is reused soon."""
 
         def show(was_there: bool) -> None:
             if was_there:
@@ -396,7 +400,7 @@ class _EmbeddedReader:
             self._cursor.check(number, row.start, row.end)
 
     def _read_tails(self, view: TopicView, room: Room) -> list[StoredRecord] | None:
-        """Give the records that there is room for; None if one of them is not in memory."""
+        """Return the records that fit, from memory; None if one of them is not there."""
         batch: list[StoredRecord] = []
         for number, position in self._cursor.in_turn():
             partition = view.partitions[number]
@@ -431,7 +435,7 @@ class _EmbeddedReader:
         try:
             batch = await self._log.in_thread(read)
         except LogUnavailable:
-            # What retention or a deletion took while the thread read is not damage.
+            # Records that retention or a deletion removed during the read are not damaged.
             self._check(self._log.view_of(self._topic))
             raise
         if self._log.view_of(self._topic) is not view:
@@ -446,5 +450,5 @@ def _value_lengths(batch: Sequence[Record]) -> Iterable[int]:
 
 
 def _stored(appended: Appended) -> int:
-    """How many records were stored: those that are refused are not counted as written."""
+    """How many records were stored; refused ones do not count as written."""
     return len(appended[1])

@@ -1,4 +1,4 @@
-"""Opens an embedded log: for one process, and only if nothing acknowledged is missing."""
+"""Opens an embedded log, for one process, and only if no acknowledged record is missing."""
 
 import logging
 import os
@@ -21,10 +21,10 @@ from hermes_actors.log.folder import holder_of, sync_folder, take_lock
 
 _logger = logging.getLogger(__name__)
 
-# How much of the write-ahead log is moved into the file at one time, 16 MiB. Every commit of that
-# moment waits for it, so it must stay well below a publish's time limit; half as much makes the
-# wait so frequent that it is the 99th percentile (14 ms against 7 ms, at 17,000 messages a second
-# of 1 KiB), four times as much makes it 90 ms long instead of 25.
+# How much of the write-ahead log is moved into the file at one time: 16 MiB. Every commit waits for
+# it meanwhile, so it must take far less than a publish's time limit. Half as much happens so often
+# that it determines the 99th percentile (14 ms instead of 7 ms, at 17,000 messages a second of 1
+# KiB); four times as much takes 90 ms instead of 25.
 _CHECKPOINT_PAGES = 4_000
 _WAL_BYTES_KEPT = 64 * 1024 * 1024
 
@@ -32,9 +32,9 @@ _WAL_BYTES_KEPT = 64 * 1024 * 1024
 def open_store(directory: Path, *, accepts_damage: bool = False) -> Store:
     """Open or create the log in `directory` for writing.
 
-    Raises StartupError, in one line, when the directory cannot be written, another process has the
-    log open, or the file is of another kind; DamageFound when acknowledged messages are missing,
-    unless `accepts_damage`: then what is left is opened, and what is damaged kept beside.
+    Raises StartupError, in one line, if the directory cannot be written, another process has the
+    log open, or the file is of another kind. Raises DamageFound if acknowledged messages are
+    missing, unless `accepts_damage`: then the rest is opened, and the damaged files are kept.
     """
     file = directory / LOCK_NAME
     try:
@@ -71,7 +71,7 @@ def open_store(directory: Path, *, accepts_damage: bool = False) -> Store:
 
 
 def _accept(path: Path, damage: LogDamage) -> None:
-    """Keep the damaged files aside, and make the rest fit to be opened. Raises StartupError."""
+    """Keep copies of the damaged files, and make the rest usable. Raises StartupError."""
     try:
         kept = set_aside(path, damage)
     except (*FILE_ERRORS, OSError) as error:
@@ -111,7 +111,9 @@ def _open_file(path: Path, lock: int, accepted_missing: int) -> Store:
 
 
 def _create(path: Path) -> None:
-    """Under another name until it is whole, so that a crash leaves either a log or none."""
+    """Create the file under another name and rename it, so that a crash leaves a complete log or
+    none.
+    """
     begun = path.with_name(f"{path.name}.new")
     begun.unlink(missing_ok=True)
     with closing(sqlite3.connect(begun, isolation_level=None)) as connection:
@@ -124,7 +126,7 @@ def _create(path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise StartupError unless the file is ours, of this version, and whole in size."""
+    """Raise StartupError unless the file is a log of this version, with its full size."""
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     if application_id != APPLICATION_ID:
         raise StartupError(f"{path}: this is a SQLite file, but not a log; move it away")
@@ -134,7 +136,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
             f"{path}: the log has schema version {version}, this program reads {SCHEMA_VERSION}; "
             "use the program that wrote it"
         )
-    # With nothing left in the write-ahead log, the file must have all its pages.
+    # When the write-ahead log is empty, the file must have all its pages.
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     page_bytes = connection.execute("PRAGMA page_size").fetchone()[0]
     pages = connection.execute("PRAGMA page_count").fetchone()[0]

@@ -1,10 +1,10 @@
-"""The embedded log's file: its tables, how records lie in them, and the queries that only read.
+"""The embedded log's file: its tables, the encoding of records, and the read-only queries.
 
-A partition's records lie in *chunks*, a row for each run of records that were appended together.
-A chunk's id is its partition's id and its first offset in one integer, so that a partition is one
-range of the table. `high_ms` of a chunk is the highest timestamp of its partition so far, which
-makes it searchable by time without an index. `checksum` is the CRC-32 of the content. A chunk
-without content stands for records that were lost to damage, and that an operator has accepted.
+A partition's records are in *chunks*: a row for each run of records that were appended together. A
+chunk's id combines its partition's id and its first offset in one integer, so a partition is one
+range of the table. A chunk's `high_ms` is the highest timestamp of its partition so far, so chunks
+can be searched by time without an index. `checksum` is the CRC-32 of the content. A chunk without
+content represents records that were lost to damage, which an operator has accepted.
 
 Another process may read the file while a node writes it: open it with `open_read_only`. Nothing
 here needs an event loop.
@@ -32,7 +32,7 @@ APPLICATION_ID = 0x484C4F47
 """The application id in the file's header: "HLOG"."""
 SCHEMA_VERSION = 1
 OFFSET_BITS = 40
-"""A partition holds up to 2^40 records, a file up to 2^23 partitions over its life."""
+"""A partition holds up to 2^40 records; a file has up to 2^23 partitions over its life."""
 PARTITION_ID_MAX = (1 << 63 - OFFSET_BITS) - 1
 
 SCHEMA = """
@@ -77,19 +77,19 @@ Entry = tuple[int, bytes | None, bytes, tuple[tuple[str, bytes], ...]]
 _encoder = msgspec.msgpack.Encoder()
 
 decode_entries: Callable[[bytes], list[Entry]] = msgspec.msgpack.Decoder(list[Entry]).decode
-"""All that a chunk's content holds, for `decode_chunk` and `read_chunks`."""
+"""Decodes the content of a chunk, for `decode_chunk` and `read_chunks`."""
 
 
 class CorruptLog(Exception):
-    """The file holds something other than what was written."""
+    """The file contains something that was not written by the log."""
 
 
 FILE_ERRORS = (sqlite3.Error, CorruptLog, UnicodeDecodeError)
-"""The errors of using a damaged file: SQLite's texts quote the damage, which need not be UTF-8."""
+"""The errors of reading a damaged file. SQLite's messages may quote bytes that are not UTF-8."""
 
 
 class PartitionRow(Struct):
-    """A partition as the file has it: it holds offsets from `start` up to below `end`."""
+    """A partition in the file; it holds offsets from `start` to below `end`."""
 
     id: int
     number: int
@@ -99,7 +99,7 @@ class PartitionRow(Struct):
 
 
 class TopicRow(Struct):
-    """A topic as the file has it, with its partitions in order of number."""
+    """A topic in the file, with its partitions in order of number."""
 
     id: int
     name: str
@@ -108,17 +108,19 @@ class TopicRow(Struct):
 
 
 def chunk_id(partition_id: int, offset: int) -> int:
-    """The id of the chunk that begins there."""
+    """The id of a chunk that begins at this offset."""
     return partition_id << OFFSET_BITS | offset
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """One record for `encode_chunk`. Raises ValueError for text that is not Unicode, TypeError."""
+    """Encode one record for `encode_chunk`. Raises ValueError for invalid Unicode, TypeError."""
     return _encoder.encode(entry)
 
 
 def encode_run(run: RecordRun, timestamp_ms: int) -> bytes:
-    """The records of a run for `encode_chunk`: what `encode_entry` gives for each, joined."""
+    """Encode the records of a run for `encode_chunk`; the same bytes as `encode_entry` for each,
+    joined.
+    """
     encode = _encoder.encode
     lengths = list(map(len, run.values))
     sizes = {length: _bin_header(length) for length in set(lengths)}
@@ -154,7 +156,9 @@ def _bin_header(length: int) -> bytes:
 
 
 def encode_chunk(entries: Sequence[bytes], records: int) -> tuple[int, bytes]:
-    """(checksum, content): a MessagePack array of the entries, which are so many records."""
+    """Return (checksum, content): a MessagePack array of the entries, which have this number of
+    records.
+    """
     content = b"\xdd" + records.to_bytes(4, "big") + b"".join(entries)
     return zlib.crc32(content), content
 
@@ -162,8 +166,8 @@ def encode_chunk(entries: Sequence[bytes], records: int) -> tuple[int, bytes]:
 def decode_chunk(
     records: int, checksum: int, content: bytes, decode: Callable[[bytes], list[T]]
 ) -> list[T]:
-    """The inverse of `encode_chunk`; nothing for records that are known to be lost. `decode` is
-    `decode_entries`, or makes other things of them. Raises CorruptLog.
+    """The inverse of `encode_chunk`; empty for records that are known to be lost. `decode` is
+    `decode_entries`, or another decoder. Raises CorruptLog.
     """
     if zlib.crc32(content) != checksum:
         raise CorruptLog("its checksum does not match")
@@ -179,8 +183,8 @@ def decode_chunk(
 
 
 def open_read_only(path: Path) -> sqlite3.Connection:
-    """A connection that sees each committed state and changes nothing; usable from any one thread
-    at a time. Raises sqlite3.Error.
+    """Open a read-only connection that sees each committed state; any one thread at a time may use
+    it. Raises sqlite3.Error.
     """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     return sqlite3.connect(
@@ -189,9 +193,8 @@ def open_read_only(path: Path) -> sqlite3.Connection:
 
 
 def read_topics(connection: sqlite3.Connection) -> list[TopicRow]:
-    """All topics, sorted by name. Inside a transaction they are of one moment.
-
-    Raises CorruptLog, sqlite3.Error.
+    """Return all topics, sorted by name. Inside a transaction they are consistent. Raises
+    CorruptLog, sqlite3.Error.
     """
     topics = {
         row[0]: TopicRow(row[0], row[1], TopicSettings(0, row[2], row[3], bool(row[4])), [])
@@ -225,7 +228,7 @@ def read_topics(connection: sqlite3.Connection) -> list[TopicRow]:
 def read_commits(
     connection: sqlite3.Connection, group: str, topic_id: int
 ) -> list[tuple[int, int, str]]:
-    """(partition, position, metadata) of each commit of the group, sorted."""
+    """Return (partition, position, metadata) of each commit of the group, sorted."""
     return connection.execute(
         "SELECT partition, position, metadata FROM group_commit"
         " WHERE group_name = ? AND topic_id = ? ORDER BY partition",
@@ -240,11 +243,11 @@ def read_chunks(
     end: int,
     decode: Callable[[bytes], list[T]],
 ) -> Iterator[tuple[int, list[T]]]:
-    """(offset of the first, entries) of each chunk, in order and without a gap: all together those
-    from `position` up to below `end`. `decode` is that of `decode_chunk`.
+    """Yield (first offset, entries) of each chunk, in order and without gaps, from `position` to
+    below `end`. `decode` is that of `decode_chunk`.
 
-    Close the iterator when it is not read to its end: an open one keeps the file from shrinking
-    its write-ahead log. Raises CorruptLog, sqlite3.Error.
+    Close the iterator if it is not read to its end: an open one prevents SQLite from shrinking its
+    write-ahead log. Raises CorruptLog, sqlite3.Error.
     """
     base = chunk_id(partition_id, 0)
     next_offset = position
@@ -273,7 +276,7 @@ def read_chunks(
 def read_entries(
     connection: sqlite3.Connection, partition_id: int, position: int, end: int
 ) -> Iterator[tuple[int, Entry]]:
-    """(offset, entry) from `position` up to below `end`, otherwise as `read_chunks`."""
+    """Yield (offset, entry) from `position` to below `end`; otherwise as `read_chunks`."""
     chunks = read_chunks(connection, partition_id, position, end, decode_entries)
     with closing(chunks):  # type: ignore[type-var]
         for first, entries in chunks:
@@ -283,8 +286,8 @@ def read_entries(
 def read_batch(
     connection: sqlite3.Connection, partition: PartitionRow, position: int, room: Room
 ) -> list[StoredRecord]:
-    """Records of [position, partition.end) as far as there is room, and before damage. Raises as
-    `read_entries`; CorruptLog only where the first one is damaged.
+    """Return records from `position` as far as there is room, stopping before damage. Raises like
+    `read_entries`; CorruptLog only if the first record is damaged.
     """
     batch: list[StoredRecord] = []
     number = partition.number
@@ -304,13 +307,12 @@ def read_batch(
 def read_position_at(
     connection: sqlite3.Connection, partition: PartitionRow, timestamp_ms: int
 ) -> int:
-    """The first offset of [start, end) with that timestamp or a later one, else the end.
-
-    Raises as `read_entries`.
+    """Return the first offset in [start, end) with that timestamp or a later one, else the end.
+    Raises like `read_entries`.
     """
     base = chunk_id(partition.id, 0)
     low, high = partition.start, partition.end
-    # `high_ms` never falls along a partition: find the first chunk that reaches the time.
+    # `high_ms` never decreases along a partition: find the first chunk that reaches the time.
     while low < high:
         middle = (low + high) // 2
         row = connection.execute(
@@ -324,7 +326,7 @@ def read_position_at(
             high = row[0] - base
         else:
             low = row[0] - base + row[1]
-    # That high may come from a record that retention took, so the record itself is looked at.
+    # That maximum may come from a record that retention removed, so check the records themselves.
     position = max(low, partition.start)
     if position >= partition.end:
         return partition.end

@@ -1,7 +1,8 @@
-"""The writing side of the embedded log's file, without threads: what one transaction may do.
+"""The writing side of the embedded log's file, without threads: the operations within a
+transaction.
 
-The state in memory runs ahead of the file inside a transaction; after a failed one `roll_back`
-reads it again from the file.
+Inside a transaction the state in memory is ahead of the file. After a failed one, `roll_back` makes
+the next transaction read it again.
 """
 
 import os
@@ -48,13 +49,13 @@ _RECLAIM_CHUNKS = 32
 _EXPIRE_PARTITIONS = 16
 
 Moved = list[tuple[str, int, int]]
-"""(topic, partition, new start): what retention did."""
+"""(topic, partition, new start): the effect of retention."""
 Appended = tuple[Sequence[Outcome], Sequence[Record], int, int | None]
-"""(outcomes, records stored, the first one's offset, the log's timestamp if it stamps)."""
+"""(outcomes, records stored, offset of the first one, the log's timestamp if it stamps)."""
 
 
 class _UnstoredRecords:
-    """The last records of one partition, from `first` on, that are not yet in a row."""
+    """The last records of one partition, from `first` on, that are not in a row yet."""
 
     __slots__ = ("entries", "first", "partition", "size_bytes")
 
@@ -66,7 +67,7 @@ class _UnstoredRecords:
 
 
 class Store:
-    """The tables, as the one writer sees them. All methods belong in one thread at a time."""
+    """The tables, for the only writer. One thread at a time may call its methods."""
 
     def __init__(
         self,
@@ -86,9 +87,9 @@ class Store:
         self._pending: dict[int, _UnstoredRecords] = {}
         # By partition id.
         self._append_times: dict[int, AppendTime] = {}
-        # (partition id, first offset to keep, or None for a dropped partition).
+        # (partition id, first offset to keep; None if the partition was dropped).
         self._garbage: deque[tuple[int, int | None]] = deque()
-        # (topic, number) of the partitions that retention has yet to look at, as of a time.
+        # (topic, number) of the partitions that retention still has to check.
         self._to_expire: deque[tuple[str, int]] = deque()
         self._expired_at_ms = 0
         self.load()
@@ -101,7 +102,7 @@ class Store:
             self.files.add(path.with_name(name))
 
     def load(self) -> None:
-        """Read topics, positions and what is to be reclaimed from the file."""
+        """Read topics, positions and pending deletions from the file."""
         self._pending.clear()
         self.topics = {topic.name: topic for topic in read_topics(self.connection)}
         partitions = [each for topic in self.topics.values() for each in topic.partitions]
@@ -115,7 +116,7 @@ class Store:
         )
 
     def close(self) -> None:
-        """Close the file, which folds the write-ahead log into it, and let another process in."""
+        """Close the file, which merges the write-ahead log into it, and release the lock."""
         self._acknowledged.close()
         self.connection.close()
         os.close(self._lock)
@@ -123,21 +124,21 @@ class Store:
     # Transactions.
 
     def begin(self) -> None:
-        """Begin a transaction; after a failed one, with the state that the file has."""
+        """Begin a transaction; after a failed one, read the state from the file first."""
         if self._is_stale:
             self.load()
             self._is_stale = False
         self.connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """End the transaction; what it wrote is on the disk when this returns."""
+        """End the transaction. When this returns, its changes are on the disk."""
         self.connection.execute("COMMIT")
         if self._appended:
             self._acknowledged.advance({key: row.end for key, row in self._appended.items()})
             self._appended.clear()
 
     def roll_back(self) -> None:
-        """Undo what is not committed; the next `begin` reads the state again."""
+        """Undo the transaction; the next `begin` reads the state again."""
         self._is_stale = True
         self._pending.clear()
         self._appended.clear()
@@ -161,12 +162,12 @@ class Store:
             (row_id, records, partition.high_ms, checksum, content),
         )
 
-    # What a transaction may do.
+    # Operations within a transaction.
 
     def append(
         self, topic: str, number: int, batch: Sequence[Record], now_ms: int, monotonic_s: float
     ) -> Appended:
-        """Append what fits the topic. The rows are written by `flush`."""
+        """Append the records that fit the topic. `flush` writes the rows."""
         known = self.topics.get(topic)
         if known is None:
             reason = f"there is no topic {topic}"
@@ -195,7 +196,7 @@ class Store:
             try:
                 entry = encode_entry((timestamp_ms, record.key, record.value, record.headers))
             except (TypeError, ValueError) as error:
-                # One bad record must not cost the transaction that it shares with others.
+                # One bad record must not fail the transaction that it shares with others.
                 outcomes.append(RefusedRecord(f"the record cannot be stored: {error}"))
                 continue
             outcomes.append(Stored(partition.end))
@@ -204,7 +205,7 @@ class Store:
         return outcomes, stored, first, stamp_ms
 
     def _append_run(self, partition: PartitionRow, run: RecordRun, stamp_ms: int | None) -> None:
-        """Append a run of which each record fits its topic: by chunks, not by records."""
+        """Append a run whose records all fit the topic: by chunks, not by records."""
         timestamp_ms = run.timestamp_ms if stamp_ms is None else stamp_ms
         while run:
             part = run[:_CHUNK_RECORDS]
@@ -222,8 +223,8 @@ class Store:
         size_bytes: int,
         timestamp_ms: int,
     ) -> None:
-        """Add so many encoded records to the partition's next chunk, or to another when they do
-        not fit it. A record that is larger than a chunk is a chunk alone.
+        """Add encoded records to the partition's current chunk; start another if they do not fit. A
+        record larger than a chunk is a chunk by itself.
         """
         pending = self._pending.get(partition.id)
         if pending is None or (
@@ -252,7 +253,7 @@ class Store:
         )
 
     def create_topic(self, topic: str, settings: TopicSettings) -> bool:
-        """Create the topic and its partitions; False when it exists."""
+        """Create the topic and its partitions. False if it exists."""
         if topic in self.topics:
             return False
         row_id = self.connection.execute(
@@ -287,7 +288,7 @@ class Store:
             topic.partitions.append(PartitionRow(row_id, number, 0, 0, 0))
 
     def delete_topic(self, topic: str) -> bool:
-        """Delete the topic; False when there is none. Its records are left for `reclaim`."""
+        """Delete the topic. False if there is none. `keep_house` deletes its records later."""
         known = self.topics.pop(topic, None)
         if known is None:
             return False
@@ -309,10 +310,10 @@ class Store:
             raise UnknownTopic(topic)
         return known
 
-    # Retention: small steps, so that appends run in between.
+    # Retention, in small steps between appends.
 
     def plan_expiry(self, now_ms: int) -> None:
-        """Have `keep_house` look at all partitions that retention takes from, as of this time."""
+        """Let `keep_house` check all partitions with a retention time, as of this time."""
         self._expired_at_ms = now_ms
         self._to_expire = deque(
             (name, number)
@@ -323,14 +324,14 @@ class Store:
 
     @property
     def has_chores(self) -> bool:
-        """True while retention has partitions to look at, or there are records below a partition's
-        start, or of a deleted topic.
+        """True if partitions are waiting for retention, or there are records to delete: below a
+        partition's start, or of a deleted topic.
         """
         return bool(self._to_expire or self._garbage)
 
     def keep_house(self) -> Moved:
-        """Take one step: advance the starts of a few partitions, or delete some chunks that nobody
-        can read any more. Returns the starts that were moved.
+        """Take one step: advance the starts of a few partitions, or delete some unreadable chunks.
+        Returns the starts that were advanced.
         """
         if self._to_expire:
             return self.expire()
@@ -338,7 +339,9 @@ class Store:
         return []
 
     def expire(self, partitions_max: int | None = _EXPIRE_PARTITIONS) -> Moved:
-        """Advance the starts of so many partitions, or of all, that `plan_expiry` has found."""
+        """Advance the starts of at most `partitions_max` partitions (None: all) that `plan_expiry`
+        has queued.
+        """
         moved: Moved = []
         for _ in range(len(self._to_expire))[:partitions_max]:
             name, number = self._to_expire.popleft()
@@ -352,7 +355,7 @@ class Store:
             try:
                 start = read_position_at(self.connection, partition, oldest_ms)
             except CorruptLog:
-                # Its readers are told; the other partitions' retention goes on.
+                # Its readers get the error; retention continues with the other partitions.
                 continue
             if start > partition.start:
                 self._set_start(partition, start)
@@ -369,7 +372,7 @@ class Store:
 
     def _reclaim(self) -> None:
         if not self._garbage:
-            return  # A transaction before this one failed, and what it had dropped is there again.
+            return  # An earlier transaction failed, and the state was read again.
         partition_id, keep_from = self._garbage[0]
         end = chunk_id(partition_id + 1, 0)
         below = end if keep_from is None else chunk_id(partition_id, keep_from)

@@ -1,7 +1,7 @@
-"""The view of the embedded log on the trio side: topics, positions, and the newest records.
+"""The embedded log's state on the trio side: topics, positions, and the newest records.
 
-It is told after each commit, so it never shows what is not on the disk. A bounded cache of what was
-appended last lets readers at the tail do without the file.
+It is updated after each commit, so it never shows uncommitted records. A limited cache of the
+latest records serves readers at the tail without reading the file.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ _first = attrgetter("first")
 
 
 class Run(Struct, frozen=True):
-    """Records of one append. `stamp_ms` is the log's time where the topic asks for it."""
+    """The records of one append. `stamp_ms` is the log's timestamp, if the topic uses it."""
 
     first: int
     records: Sequence[Record]
@@ -32,7 +32,7 @@ class Run(Struct, frozen=True):
 
 
 class PartitionView:
-    """A partition's row, kept up to date, and its newest runs without a gap."""
+    """A partition's row, kept up to date, and its newest runs without gaps."""
 
     __slots__ = ("row", "tail")
 
@@ -41,7 +41,9 @@ class PartitionView:
         self.tail: deque[Run] = deque()
 
     def read_tail(self, position: int, room: Room) -> list[StoredRecord] | None:
-        """Records from `position` on as far as there is room; None when they are not cached."""
+        """Return records from `position` on as far as there is room; None if they are not
+        cached.
+        """
         tail = self.tail
         if not tail or position < tail[0].first:
             return None
@@ -69,12 +71,14 @@ class TopicView:
         self.id = row.id
         self.readers = trio.lowlevel.ParkingLot()
         self.settings = row.settings
-        # The writer's rows run ahead of what is committed.
+        # Copies, because the writer's rows are ahead of the committed state.
         self.partitions = [PartitionView(copy(each)) for each in row.partitions]
 
 
 class View:
-    """All topics. The cache holds `tail_bytes_max` over all partitions; the oldest run goes."""
+    """All topics. The cache holds `tail_bytes_max` over all partitions and drops the oldest
+    runs.
+    """
 
     def __init__(self, rows: Iterable[TopicRow], tail_bytes_max: int) -> None:
         self.topics = {row.name: TopicView(row) for row in rows}
@@ -83,13 +87,13 @@ class View:
         self._tail_bytes_max = tail_bytes_max
 
     def appended(self, name: str, number: int, run: Run) -> None:
-        """Show what an append stored, and wake who waits for it."""
+        """Apply an append, and wake the topic's readers."""
         topic = self.topics.get(name)
         if topic is None:
             return
         partition = topic.partitions[number]
         if partition.row.end != run.first:
-            # A transaction with an unknown end was stored after all: the run before is not here.
+            # A transaction with an unknown outcome was stored after all, and its run is not cached.
             self._drop_tail(partition)
         partition.row.end = run.first + len(run.records)
         partition.tail.append(run)
@@ -102,14 +106,14 @@ class View:
         topic.readers.unpark_all()
 
     def altered(self, name: str, now: TopicView) -> None:
-        """Show new settings and added partitions."""
+        """Apply new settings and added partitions."""
         topic = self.topics[name]
         topic.settings = now.settings
         topic.partitions += now.partitions[len(topic.partitions) :]
         topic.readers.unpark_all()
 
     def moved(self, moved: Moved) -> None:
-        """Show that retention advanced these starts."""
+        """Apply the starts that retention advanced."""
         for name, number, start in moved:
             topic = self.topics.get(name)
             if topic is not None and number < len(topic.partitions):
@@ -117,7 +121,7 @@ class View:
                 topic.readers.unpark_all()
 
     def remove(self, name: str) -> None:
-        """Forget a deleted topic, and tell who waits for it."""
+        """Remove a deleted topic, and wake its readers."""
         topic = self.topics.pop(name, None)
         if topic is not None:
             for partition in topic.partitions:
@@ -125,7 +129,7 @@ class View:
             topic.readers.unpark_all()
 
     def wake_all(self) -> None:
-        """Wake every reader: the log is closed."""
+        """Wake every reader, because the log is closed."""
         for topic in self.topics.values():
             topic.readers.unpark_all()
 

@@ -1,7 +1,7 @@
-"""The embedded log's one writer: a thread that turns all that waits into one transaction.
+"""The embedded log's only writer: a thread that commits all waiting changes as one transaction.
 
-What was queued while the last transaction ran, across topics, is the next one: one fsync for all
-of it. Each job is answered on the trio side, all jobs of a transaction by one hand-over.
+Changes queued during a transaction, of all topics, form the next one, with one fsync. All jobs of a
+transaction are handed back to the trio side together.
 """
 
 import logging
@@ -31,8 +31,8 @@ _LOOK_INTERVAL_S = 1.0
 class EmbeddedLimits(Struct, frozen=True):
     """The bounds of one embedded log.
 
-    `append_timeout_s`: an append without an answer by then is Unknown. `queued_bytes_max`: what
-    waits for the writer; above it appends are Unavailable. `group_…`: one transaction.
+    `append_timeout_s`: an append without an answer by then is Unknown. `queued_bytes_max`: waiting
+    for the writer; above it appends are Unavailable. `group_…`: for one transaction.
     """
 
     append_timeout_s: float = 10.0
@@ -44,7 +44,7 @@ class EmbeddedLimits(Struct, frozen=True):
 
 
 class WriterStatistics(Struct):
-    """The writer's counters since it started. Commits are transactions, one fsync each."""
+    """The writer's counters since it started. A commit is a transaction with one fsync."""
 
     commits: int = 0
     records: int = 0
@@ -53,12 +53,12 @@ class WriterStatistics(Struct):
 
 
 class Job(Generic[T]):
-    """One call on its way through the writer: `change` is made inside the transaction, in the
-    writer's thread; after the commit `show` makes its result seen, on the trio side.
+    """One call to the writer. `change` runs inside the transaction, in the writer's thread; after
+    the commit `show` applies its result on the trio side.
 
-    A ValueError or UnknownTopic of `change` is this job's `error` alone: it is raised before
-    anything is changed. When the transaction fails the error is LogUnavailable, and `may_be_stored`
-    says whether it is known to have failed.
+    If `change` raises ValueError or UnknownTopic, which it does before changing anything, only this
+    job fails with that `error`. If the transaction fails, the error is LogUnavailable, and
+    `may_be_stored` says whether it may have been committed nevertheless.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class Job(Generic[T]):
         records: int = 0,
         size_bytes: int = 0,
     ) -> None:
-        """`records` is the most that may be written; `written(result)` is how many were. None of
-        the functions may refer to the job, which would keep its records in memory.
+        """`records` is the maximum that may be written; `written(result)` returns the actual
+        number. The functions must not refer to the job, which would keep its records in memory.
         """
         self.records = records
         self.size_bytes = size_bytes
@@ -84,7 +84,7 @@ class Job(Generic[T]):
         self._written = written
 
     def run(self, store: Store) -> None:
-        """Make the change inside the transaction."""
+        """Run the change inside the transaction."""
         try:
             self.result = self._change(store)
             if self._written is not None:
@@ -93,19 +93,19 @@ class Job(Generic[T]):
             self.error = error
 
     def fail(self, reason: str, *, may_be_stored: bool) -> None:
-        """Settle the job: its transaction failed."""
+        """Fail the job because its transaction failed."""
         self.error = LogUnavailable(reason)
         self.may_be_stored = may_be_stored
 
     def end(self) -> None:
-        """Make the change seen, unless it failed, and wake who waits for it."""
+        """Apply the result, unless the job failed, and wake the caller."""
         if self.error is None and self._show is not None:
             self._show(self.result)
         self.is_done.set()
 
 
 class Writer:
-    """The thread, its queue, and when it does what.
+    """The thread, its queue and its schedule.
 
     `on_commit(jobs)`, `on_expire(moved)` and `on_end()` are called on the trio side.
     """
@@ -132,22 +132,24 @@ class Writer:
         self._limits = limits
         self._interval_s = retention_check_interval_ms / 1_000
         self.queue: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
-        """Jobs for the thread. After a None it finishes what was queued before, and ends."""
+        """Jobs for the thread. After None it finishes what is queued, and ends."""
         self._next: Job[Any] | None = None
         self._is_stopping = False
         self._expire_at_s = clock.monotonic_s() + self._interval_s
         self._paused_until_s = 0.0
         self._look_at_s = clock.monotonic_s() + _LOOK_INTERVAL_S
         self.trouble = ""
-        """Why nothing is stored any more. Set by the thread, once; read by anyone."""
+        """Why nothing is stored any more. Set once by the thread; read by any."""
         self.refusal = ""
-        """Why the last transaction failed, "" if it did not. Set by the thread; read by anyone."""
+        """Why the last transaction failed; empty string if it did not. Set by the thread; read by
+        any.
+        """
 
     def start(self) -> None:
-        """Start the thread. It is a daemon: a hung disk must not keep a process from ending."""
+        """Start the thread, as a daemon: a hung disk must not keep the process from ending."""
         threading.Thread(target=self._run, name="log-writer", daemon=True).start()
 
-    # All below runs in the thread.
+    # Everything below runs in the thread.
 
     def _run(self) -> None:
         try:
@@ -170,7 +172,9 @@ class Writer:
             self._hand_over(self._on_end)
 
     def _collect(self) -> list[Job[Any]]:
-        """All that waits, within the bounds of a transaction; waits while there is nothing."""
+        """Collect waiting jobs for one transaction, within its bounds; waits while there are
+        none.
+        """
         limits = self._limits
         group: list[Job[Any]] = []
         records = size_bytes = 0
@@ -196,7 +200,9 @@ class Writer:
             timeout_s = 0.0
 
     def _idle_s(self) -> float:
-        """How long the thread may wait for a job: until retention or a look at the files is due."""
+        """How long the thread may wait for a job, before retention or the check of the files is
+        due.
+        """
         if self._is_stopping:
             return 0.0
         if self.trouble:
@@ -209,8 +215,8 @@ class Writer:
         return max(min(self._expire_at_s, self._look_at_s) - now_s, 0.001)
 
     def _look_at_files(self) -> None:
-        """Refuse to store any more once a file of the log is gone; looks each second. What is
-        written to a file that has no name any more is lost at its end.
+        """Check each second that the log's files are still there, and refuse to store more if one
+        is gone: data written to a file without a name is lost when it is closed.
         """
         now_s = self._clock.monotonic_s()
         if self.trouble or now_s < self._look_at_s:
@@ -227,7 +233,7 @@ class Writer:
         _logger.error("%s", self.trouble)
 
     def _commit(self, group: list[Job[Any]]) -> bool:
-        """Make these changes in one transaction, and answer them; False when it failed."""
+        """Run these jobs in one transaction, and answer them. False if it failed."""
         store, statistics = self._store, self.statistics
         reason, may_be_stored = self.trouble, False
         if not reason:
@@ -240,8 +246,8 @@ class Writer:
                 store.commit()
             except FILE_ERRORS as error:
                 reason = f"{store.path}: {error}"
-                # A write that found no room did not write the transaction's last page, without
-                # which it does not count. After any other failure to commit nobody knows.
+                # A write without room did not write the transaction's last page, without which it
+                # does not count. After other failures the outcome is unknown.
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
                     may_be_stored = False
                 statistics.failed_commits += 1
@@ -258,8 +264,8 @@ class Writer:
         return not reason
 
     def _keep_house(self) -> None:
-        """One short step of retention, if one is due: a transaction of its own, so that what fails
-        in it fails nobody's append.
+        """Take one short step of retention, if one is due, in a separate transaction, so that a
+        failure in it fails no append.
         """
         now_s = self._clock.monotonic_s()
         if now_s < self._paused_until_s or self._is_stopping or self.trouble:
@@ -268,12 +274,12 @@ class Writer:
             self._expire_at_s = now_s + self._interval_s
             self._store.plan_expiry(self._clock.now_ms())
         if self._store.has_chores and not self._commit([Job(Store.keep_house, self._on_expire)]):
-            # Disk full, say: it is tried again, but not at once and for ever.
+            # For example a full disk: try again, but after a pause.
             self._paused_until_s = now_s + _PAUSE_AFTER_FAILURE_S
 
     def _hand_over(self, call: Callable[[], None]) -> None:
         try:
             self._token.run_sync_soon(call)
         except trio.RunFinishedError:
-            # The event loop is gone, and with it everyone who waited.
+            # The event loop has ended, and with it all callers.
             self._is_stopping = True

@@ -37,7 +37,7 @@ def changes_nothing(method: str, path: str) -> bool:
 class AccessMode:
     """The mode of one management node, for as long as it runs; it starts as readWrite.
 
-    What it was switched to is recorded under `key`.
+    Each switch is recorded in the metadata under `key`.
     """
 
     def __init__(self, metadata: Metadata, key: str) -> None:
@@ -62,7 +62,7 @@ class AccessMode:
             change = put(self._key, msgspec.json.encode({"mode": self._mode}))
             await self._metadata.change(change, timeout_s=_RECORD_TIMEOUT_S)
         except Unavailable as error:
-            # It is for times when something is wrong.
+            # The switch must work while the log does not.
             _logger.warning("mode %s is not recorded: %s", self._mode, error.message)
 
     def restricts(self, method: str, path: str) -> bool:

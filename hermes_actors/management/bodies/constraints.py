@@ -124,6 +124,8 @@ async def problems_of(wanted: Sequence[Filter], pool: WorkerPool) -> tuple[str, 
 def require_new_name(name: SubscriptionName) -> None:
     """Raises Refused for a name that a new subscription cannot have; who has one keeps it."""
     problem = subscription_problem(name)
+    if name.name == "query":
+        problem = "must not be 'query': that path is a query of the topic's subscriptions"
     if problem:
         raise Refused(f"Subscription.name {problem}")
 

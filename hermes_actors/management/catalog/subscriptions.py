@@ -101,14 +101,14 @@ class Subscriptions:
         """One subscription's JSON object, its secrets masked. Owners and administrators see those
         in its fixed headers. Raises Refused.
         """
-        return self._view(caller, self.live(topic, name))
+        return self.view(caller, self.live(topic, name))
 
     async def of_owner(self, caller: Caller, source: str, owner_id: str) -> list[dict[str, Any]]:
         """The JSON objects of all subscriptions of one owner, sorted by name."""
         known, owner = self._metadata.catalog.subscriptions, Owner(source, owner_id)
         names = sorted(name for name, each in known.items() if each.subscription.owner == owner)
         return [
-            self._view(caller, live)
+            self.view(caller, live)
             async for name in each_in_turns(names)
             # It may have gone meanwhile.
             if (live := self._metadata.catalog.subscriptions.get(name)) is not None
@@ -242,7 +242,7 @@ class Subscriptions:
         return live
 
     def managed_by(self, caller: Caller, topic: str | None = None) -> list[LiveSubscription]:
-        """The subscriptions, of one topic or all, that the caller owns; an administrator all."""
+        """Return the subscriptions, of one topic or of all, that the caller may manage."""
         return [
             each
             for each in self._metadata.catalog.subscriptions.values()
@@ -266,7 +266,8 @@ class Subscriptions:
             )
         return live
 
-    def _view(self, caller: Caller, live: LiveSubscription) -> dict[str, Any]:
+    def view(self, caller: Caller, live: LiveSubscription) -> dict[str, Any]:
+        """Return a subscription's JSON object, as its caller may see it."""
         return subscription_view(
             live.subscription,
             live.state,

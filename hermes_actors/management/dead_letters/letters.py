@@ -83,8 +83,8 @@ class Letters:
         below: Mapping[str, int] | None = None,
         datacenters: Sequence[str] | None = None,
     ) -> Newest:
-        """The newest open letters of these subscriptions that are wanted; in a datacentre of
-        `below` only older ones. Each partition is read once, and each log for a bounded time.
+        """Return the newest matching open letters of these subscriptions; in the datacentres of
+        `below` only older ones. Each partition is read once, each log for a bounded time.
         """
         by_topic: dict[str, dict[bytes, int]] = defaultdict(dict)
         for live in lives:
@@ -191,8 +191,8 @@ class DeadLetters:
         until: str | None = None,
         limit: int = 50,
     ) -> dict[str, Any]:
-        """The newest open dead letters of all subscriptions that the caller may manage, or of those
-        of one topic. Raises Refused.
+        """List the newest open dead letters of all subscriptions that the caller manages, or of one
+        topic's. Raises Refused.
         """
         _require_page(limit)
         lives = self._subscriptions.managed_by(caller, topic_name)

@@ -1,1 +1,1 @@
-"""Many messages in one request: forms that are taken apart, streams that answer line by line."""
+"""Many messages in one request: parsing the forms of a batch, and answering line by line."""

@@ -1,8 +1,8 @@
-"""One batch: its messages are taken as they come, each is answered with a line, in order.
+"""One batch: its messages are published as they arrive, and each is answered with a line, in order.
 
-Nothing here waits. What is under way is bounded: a client is owed a bounded number of answers, and
-each topic and the node have room for so many messages. Where a bound is reached the body is read no
-further, and the publisher's own connection holds it back.
+Nothing here waits, and everything under way is bounded: the unread answers of a client, the
+messages of each topic, the bytes of the node. When a bound is reached, the body is not read
+further, so the connection holds the publisher back (back-pressure).
 """
 
 from collections import deque
@@ -24,17 +24,17 @@ from hermes_actors.publisher.edges.edge import Edge, Exchange, Line
 from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Pending, Route
 from hermes_actors.schema.loop_limits import UNITS_MAX
-from hermes_actors.schema.validation import BodyHead, Outcome
+from hermes_actors.schema.validation import BodyHead, Checked
 from hermes_actors.security.account import Account
 
 TURN_BYTES = 4_096
-"""After so much of a batch, in pieces of any size, others have their turn of the loop."""
+"""After this much of a batch, in pieces of any size, other tasks get their turn of the loop."""
 _PIECE_BYTES = 512
-"""A piece counts as no less: it is laid behind all that has come of its message, however little it
-brings.
+"""Each piece counts at least this much: it is appended to the message received so far, however
+small it is.
 """
 _SLICE_MESSAGES_MAX = 1_000
-"""So that the first are answered while the last of a piece are taken apart."""
+"""Limited so that the first answers go out while the rest of a piece is still parsed."""
 _TOO_COSTLY = Refused(
     "Message is too large, or its topic's schema too costly, to be checked within a batch; "
     "publish it by itself"
@@ -42,8 +42,8 @@ _TOO_COSTLY = Refused(
 
 
 class BatchRequest(Struct, frozen=True):
-    """What the head of a batch says. `key` is that of messages without one, `common` has what holds
-    for each message, `body_head` says how their bodies are to be read.
+    """The head of a batch. `key` is for messages that have none, `common` is the template for all
+    messages, and `body_head` says how to read their bodies.
     """
 
     route: Route
@@ -57,8 +57,8 @@ class BatchRequest(Struct, frozen=True):
 class BatchExchange(Exchange):
     """One request. `closed` is called at its end.
 
-    Neither direction waits for the other but where a bound says so: a publisher that writes all
-    before it reads gets as far as the bounds.
+    Reading and answering are independent except for the bounds: a publisher that writes everything
+    before it reads gets as far as they allow.
     """
 
     def __init__(
@@ -82,16 +82,16 @@ class BatchExchange(Exchange):
         self._idle_s = self._config.batch_idle_timeout_ms / 1_000
         self._trace = trace_of(request.common)
         self._since_s = edge.now_s
-        # What has come and was not taken apart, and how much was in this turn of the loop.
+        # Received but not parsed yet, and the amount parsed in this turn of the loop.
         self._rest = b""
         self._taken_bytes = self._unread_bytes = 0
-        # What was taken apart, what goes next, and what was handed over.
+        # Parsed, next to be handed over, and handed over.
         self._parcels: deque[Parcel] = deque()
         self._next: tuple[Parcel, Need] | None = None
         self._slices: deque[Slice] = deque()
         self._owed_bytes = 0
         self._last_line = b""
-        # All of the body has come; no more of it is taken; the publisher has gone; it is closed.
+        # The body is complete; no more of it is accepted; the publisher has gone; it is closed.
         self._is_read = self._is_over = self._is_left = self._is_closed = False
         self._is_held = self._is_woken = False
         line.begin(200, [(b"content-type", ANSWERS.encode())])
@@ -111,21 +111,21 @@ class BatchExchange(Exchange):
         self._go_on()
 
     def gone(self) -> None:
-        """Leave a client that is gone: what was taken is stored, and nobody is answered."""
+        """The client has gone: messages received so far are stored, but not answered."""
         self._is_over = self._is_left = True
         self._slices.clear()
         self._go_on()
 
     def sent(self) -> None:
-        """Go on: the client has read all that was written."""
+        """The client has read everything that was written: continue."""
         self._since_s = self._edge.now_s
         self._wake()
 
     def sweep(self, now_s: float) -> None:
-        """End a batch whose publisher does nothing for `batch_idle_timeout_ms`."""
+        """End the batch if its publisher has done nothing for `batch_idle_timeout_ms`."""
         unread_bytes = self._line.unread_bytes
         if unread_bytes != self._unread_bytes or (self._is_held and not self._line.is_paused):
-            # It reads, however slowly; or it is the log that is waited for.
+            # The client reads, however slowly, or the batch waits for the log.
             self._unread_bytes, self._since_s = unread_bytes, now_s
         elif now_s > self._since_s + self._idle_s:
             if self._line.is_paused:
@@ -140,13 +140,15 @@ class BatchExchange(Exchange):
                 )
 
     def stop(self, error: HermesError) -> None:
-        """Read no further; what was read is answered, and the last line says why."""
+        """Read no further. The messages read so far are answered, and the last line gives the
+        reason.
+        """
         if not self._is_over:
             self._is_over = True
             self._last_line = end_line(error)
             self._wake()
 
-    # Going on.
+    # Progress.
 
     def _wake(self) -> None:
         if not self._is_woken:
@@ -175,7 +177,7 @@ class BatchExchange(Exchange):
                 self._line.hold()
 
     def _take(self) -> bool:
-        """Take what may be in this turn; True when more may come."""
+        """Parse as much as this turn allows. True if more of the body may be read."""
         while self._hand_over_read():
             if self._is_over:
                 return True
@@ -201,7 +203,7 @@ class BatchExchange(Exchange):
             self.stop(Refused(failure[0].upper() + failure[1:]))
 
     def _hand_over_read(self) -> bool:
-        """Hand over what was taken apart, as far as there is room; True when more may be."""
+        """Hand over parsed messages while there is room. True if there is room for more."""
         while self._may_owe():
             if self._next is None and not self._parcels:
                 return True
@@ -211,7 +213,8 @@ class BatchExchange(Exchange):
             self._next = None
             self._send(parcel, need)
             if self.route.validate is not None:
-                # It was checked by the topic's schema: others have their turn of the loop.
+                # The topic's schema has checked it, which takes time: others get their turn of the
+                # loop.
                 self._wake()
                 return False
         return False
@@ -250,13 +253,13 @@ class BatchExchange(Exchange):
             self._close()
             line.finish()
         elif lines and (was_full or (self._slices and not self._slices[0].left)):
-            # There is room for further answers, or they are due.
+            # There is room for more answers again, or more are due.
             self._wake()
 
     # Slices.
 
     def _cut(self) -> tuple[Parcel, Need]:
-        """Take the next slice's messages out of what was taken apart."""
+        """Cut the next slice off the parsed messages."""
         parcel = self._parcels[0]
         count = min(len(parcel.bodies), self._config.batch_records_max, _SLICE_MESSAGES_MAX)
         while count > 1 and parcel.size_of_first(count) > self._config.batch_bytes_max:
@@ -270,19 +273,19 @@ class BatchExchange(Exchange):
         return parcel, Need(self.route, count, parcel.size_of_first(count), self._wake)
 
     def _affordable(self, parcel: Parcel, count: int) -> int:
-        """How many of these may be checked by their schema in one turn, at least one."""
+        """How many of these messages their schema may check in one turn; at least one."""
         validate, left = self.route.validate, UNITS_MAX
         if validate is not None:
             for at, body in enumerate(parcel.bodies[:count]):
                 units = validate.units(body)
-                # What is too costly is refused without a look.
+                # A message that is too costly is refused unchecked.
                 left -= units if units <= UNITS_MAX else 0
                 if left < 0 and at:
                     return at
         return count
 
     def _send(self, parcel: Parcel, need: Need) -> None:
-        """Hand a slice over; its room is left when it has been answered."""
+        """Hand a slice over; its room is released when it has been answered."""
         room = self._room
         count = len(parcel.bodies)
         gateway, measures = self._gateway, self.route.measures
@@ -317,7 +320,7 @@ class BatchExchange(Exchange):
     def _hand_over(
         self, part: Slice, ways: list[tuple[Sequence[int] | None, Parcel]], at_ms: int
     ) -> None:
-        """Give the messages to their topic's producer, those that go one way together."""
+        """Give the messages to their topic's producer, grouped by partition."""
         gateway, route = self._gateway, self.route
         started_s = gateway.clock.monotonic_s()
         each: list[tuple[Pending, Sequence[Message]]] = []
@@ -346,7 +349,7 @@ class BatchExchange(Exchange):
                 self.stop(end)
 
     def _refuse_large(self, parcel: Parcel) -> None:
-        """Refuse the messages that the topic does not take, where that is checked at all."""
+        """Refuse messages above the topic's size limit, if that limit is enforced."""
         if self._config.force_topic_max_message_size:
             topic = self.route.topic
             for at, body in enumerate(parcel.bodies):
@@ -354,9 +357,10 @@ class BatchExchange(Exchange):
                     parcel.refused[at] = too_long_for_topic(len(body), topic)
 
     def _refuse_unfit(self, parcel: Parcel, at_ms: int) -> None:
-        """Refuse the messages that do not fit the topic's schema, or would take long to be checked:
-        the others of a batch do not wait for one. What is stored of those that fit takes their
-        place.
+        """Refuse messages that do not fit the topic's schema, and those too costly to check,
+        because the rest of the batch must not wait for one message.
+
+        A message that fits is replaced by the form in which it is stored.
         """
         validate = self.route.validate
         if validate is None:
@@ -365,7 +369,7 @@ class BatchExchange(Exchange):
         for at, message in enumerate(self._messages(parcel, at_ms)):
             if at in parcel.refused:
                 continue
-            outcome: Outcome = _TOO_COSTLY
+            outcome: Checked = _TOO_COSTLY
             if validate.units(message.body) <= UNITS_MAX:
                 outcome = validate.check(message, self._request.body_head)
             if isinstance(outcome, HermesError):
@@ -373,7 +377,7 @@ class BatchExchange(Exchange):
             elif outcome is not message:
                 grown_bytes += max(0, len(outcome.body) - len(message.body))
                 if grown_bytes > self._config.batch_bytes_max:
-                    # What a schema fills in may be a multiple of what has come.
+                    # The defaults that a schema fills in may be many times what was sent.
                     parcel.refused[at] = _TOO_COSTLY
                     continue
                 if parcel.models is None:
@@ -393,10 +397,10 @@ class BatchExchange(Exchange):
         ]
 
     def _places(self, parcel: Parcel) -> list[list[int]]:
-        """The places of the messages that are not refused, by where they go."""
+        """The positions of the messages that are not refused, grouped by partition."""
         refused, keys, partitions = parcel.refused, parcel.keys, self.route.partitions
         if self.route.topic.fallback_to_remote_datacenter_enabled:
-            # Another datacentre may have another number of partitions: each key goes alone.
+            # Another datacentre may have a different number of partitions, so group by key.
             partitions = 0
         places: dict[int | bytes | None, list[int]] = {}
         for at in range(len(parcel.bodies)):

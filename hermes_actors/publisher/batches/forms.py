@@ -1,7 +1,7 @@
-"""The forms in which a batch of messages comes: what each Content-Type says. Pure.
+"""Parses the forms of a batch, chosen by Content-Type. Pure.
 
-Each form turns pieces of a body into parcels: messages in columns, with a refusal in the place of
-one that cannot be taken.
+Each form turns pieces of a body into parcels: messages in columns, with an error in place of each
+message that is refused.
 """
 
 import re
@@ -29,10 +29,11 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Parcel(Struct):
-    """Messages in columns, in order. `ids` is empty, `keys` and `models` None where none says any;
-    of several some may have b"" for an id, or no key. A model is a message that has all but id,
-    body, key and time. `refused` are those that are not taken, by their place, where `bodies` has
-    b"".
+    """Messages in columns, in order.
+
+    `ids` is empty, `keys` and `models` are None if no message has any. A single message without an
+    id has an empty one, without a key None. A model is a message with everything but id, body, key
+    and time. `refused` has the errors of refused messages by position; their `bodies` are empty.
     """
 
     bodies: list[bytes]
@@ -42,7 +43,7 @@ class Parcel(Struct):
     models: list[Message] | None = None
 
     def size_of_first(self, count: int) -> int:
-        """Return the bytes of the first `count` messages in memory: bodies, keys and headers."""
+        """Return the size in memory of the first `count` messages: bodies, keys and headers."""
         size = sum(map(len, self.bodies[:count]))
         if self.keys is not None:
             size += sum([len(key) for key in self.keys[:count] if key is not None])
@@ -51,7 +52,7 @@ class Parcel(Struct):
         return size
 
     def at(self, places: Sequence[int]) -> "Parcel":
-        """The messages at these places, in their order."""
+        """The messages at these positions, in this order."""
         refused, keys, ids, models = self.refused, self.keys, self.ids, self.models
         return Parcel(
             [self.bodies[at] for at in places],
@@ -63,17 +64,17 @@ class Parcel(Struct):
 
 
 class Form:
-    """One request's body, of which each thing that the splitter finds is a message's body."""
+    """One request's body, in which each piece that the splitter cuts is a message's body."""
 
     def __init__(self, splitter: Splitter) -> None:
         self.splitter = splitter
 
     def feed(self, data: bytes) -> Parcel:
-        """The messages that end in this piece."""
+        """Return the messages that end in this piece."""
         return self._parcel(self.splitter.feed(data))
 
     def finish(self) -> Parcel:
-        """The messages that the body's end completes."""
+        """Return the messages that the end of the body completes."""
         return self._parcel(self.splitter.finish())
 
     def _parcel(self, bodies: list[bytes]) -> Parcel:
@@ -100,12 +101,12 @@ _envelopes = msgspec.json.Decoder(_Envelope)
 _headers = msgspec.json.Decoder(dict[str, str] | None)
 
 Taken = tuple[bytes, bytes | None, bytes, Message]
-"""A message's body, key, id (b"" for none) and model."""
+"""A message's body, key, id (empty if it has none) and model."""
 
 
 class WrappedForm(Form):
-    """Each thing that the splitter finds says more of a message than its body: `take` takes it
-    apart, or raises Refused. `common` is the model of those that say no headers.
+    """A form whose elements contain more than the message's body: `take` parses one, or raises
+    Refused. `common` is the model of messages without headers.
     """
 
     def __init__(
@@ -136,12 +137,12 @@ class WrappedForm(Form):
 
 
 Pick = Callable[[list[tuple[str, str]]], Headers]
-"""Chooses which of a message's headers travel with it."""
+"""Selects the headers of a message that are propagated."""
 
 
 def _envelope(pick: Pick, head_bytes_max: int, text: bytes, common: Message) -> Taken:
-    """A line is a JSON object: the message, and what a single publish says in headers, of which
-    there are no more than of a request's.
+    """Parse a line: a JSON object with the message, and with the key, id and headers that a single
+    publish has in its HTTP headers. They are limited like those of a request.
     """
     try:
         envelope = _envelopes.decode(text)
@@ -169,7 +170,7 @@ def _model(pick: Pick, common: Message, headers: dict[str, str]) -> Message:
 
 
 def _event(text: bytes, common: Message) -> Taken:
-    """An element is a CloudEvent in JSON."""
+    """Parse an element: a CloudEvent in JSON."""
     event = event_in(text)
     return event.body, event.key, b"", replace(common, attributes=event.attributes)
 
@@ -183,9 +184,9 @@ def form_of(
     *,
     takes_events: bool,
 ) -> Form:
-    """The form that the Content-Type names. Raises Refused (415).
+    """Return the form for this Content-Type. Raises Refused (415).
 
-    A message's body has at most `bytes_max`, what else is said of it at most `head_bytes_max`.
+    A message's body may have `bytes_max` bytes; its key and headers `head_bytes_max`.
     """
     media_type = (content_type or "").partition(";")[0].strip().lower()
     if media_type in (LINES, "application/jsonl", "application/ndjson"):

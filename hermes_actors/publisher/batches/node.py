@@ -1,4 +1,4 @@
-"""The batches of one node that are open, and the bounds that they share."""
+"""The open batches of one node, and the bounds that they share."""
 
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import HermesError, Refused, Unavailable
@@ -12,11 +12,11 @@ from hermes_actors.publisher.gateway import Gateway
 from hermes_actors.publisher.pending import Route
 
 _APPENDS_A_TOPIC = 2
-"""The appends that batches have under way for a topic: one is on its way, one is ready."""
+"""The appends that batches may have under way for a topic: one in flight and one ready."""
 
 
 class Batches:
-    """Begins batches, and ends them all with the node."""
+    """Begins batches, and ends all of them when the node ends."""
 
     def __init__(self, config: FrontendConfig, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -27,13 +27,15 @@ class Batches:
         self._open: dict[BatchExchange, None] = {}
 
     def __len__(self) -> int:
-        """How many are open."""
+        """The number of open batches."""
         return len(self._open)
 
     def begin(
         self, topic: str, key: bytes | None, head: Head, line: Line, edge: Edge
     ) -> BatchExchange | Answer:
-        """Check what the headers say: the answer at once, or a batch that wants its body."""
+        """Check the headers. Returns a batch that waits for its body, or an answer that
+        refuses it.
+        """
         gateway = self._gateway
         route = gateway.admit_batch(topic, head)
         if isinstance(route, Answer):
@@ -48,7 +50,9 @@ class Batches:
         return batch
 
     def end_all(self) -> None:
-        """The node is about to end: batches are read no further, and what was read is answered."""
+        """End all batches because the node is shutting down: their bodies are not read further, and
+        the messages read so far are answered.
+        """
         error = Unavailable(
             "The server is shutting down: lines after this were not read; send them again, to "
             "another node"

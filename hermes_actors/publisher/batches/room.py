@@ -1,4 +1,4 @@
-"""Room for what batches have under way: messages of each topic, bytes of all. Pure."""
+"""Bounds what batches have under way: messages of each topic, and bytes of all topics. Pure."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from hermes_actors.publisher.pending import Route
 
 
 class Need(Struct, eq=False):
-    """The room that some messages of a batch need; `wake` is called if it is given later."""
+    """The room that some messages of a batch need. `wake` is called if they get it later."""
 
     route: Route
     count: int
@@ -19,8 +19,8 @@ class Need(Struct, eq=False):
 
 
 class Room:
-    """At most `messages_max` of a topic and `bytes_max` of all are under way; what needs more than
-    that is alone. First come, first served, for each topic.
+    """At most `messages_max` of a topic and `bytes_max` of all topics are under way; a need above a
+    bound is met when nothing else is under way. First come, first served, for each topic.
     """
 
     def __init__(self, messages_max: int, bytes_max: int) -> None:
@@ -31,14 +31,16 @@ class Room:
         self._waiting: dict[Need, None] = {}
 
     def take(self, need: Need) -> bool:
-        """Whether the room is given; else it is later, unless it is left."""
+        """Ask for the room. True if it is given now; else it is given later, unless `leave` is
+        called.
+        """
         if not need.is_given:
             self._waiting[need] = None
             self._give(need)
         return need.is_given
 
     def leave(self, need: Need) -> None:
-        """Need it no more, given or not."""
+        """Release the room, or stop waiting for it."""
         self._waiting.pop(need, None)
         if need.is_given:
             need.is_given = False

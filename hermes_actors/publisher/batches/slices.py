@@ -1,4 +1,6 @@
-"""Some messages of a batch, handed over together, and their answers: a line of JSON for each."""
+"""Some messages of a batch that are handed over together, and their answers: a line of JSON
+each.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -13,16 +15,16 @@ _STORED = b'{"status":201,"id":"%b"}\n'
 _KEPT = b'{"status":202,"id":"%b"}\n'
 _BEGINNING, _END = _STORED.split(b"%b")
 LINE_BYTES = len(_BEGINNING) + 36 + len(_END)
-"""The line of a message that is stored."""
+"""The size of the line for a stored message."""
 _NOTHING = Unavailable("Message was not handed over", ErrorCode.INTERNAL_ERROR, 500)
 
 
 class Slice:
-    """Some consecutive messages of a stream: handed over together, answered together.
+    """Some consecutive messages of a stream, handed over together and answered together.
 
-    `parts` are those of its messages that are not refused, by the way they go, with their places;
-    where all go one way there is one part and no places. `done` is called when the last part has
-    ended, which is `left` from then on.
+    `parts` are the messages that are not refused, grouped by partition, with their positions; if
+    all share a partition, there is one part without positions. `left` counts the open parts; `done`
+    is called when it reaches 0.
     """
 
     __slots__ = ("done", "ids", "left", "parts", "refused")
@@ -37,13 +39,13 @@ class Slice:
         self.left = 0
 
     def ended(self, _part: Pending) -> None:
-        """One of its parts has ended: the `notify` of each."""
+        """Count a part that has ended; it is the `notify` of each."""
         self.left -= 1
         if not self.left:
             self.done()
 
     def lines(self, topic: str) -> bytes:
-        """The answers, in order, when no part is left."""
+        """The answers, in order; no part may be left."""
         if not self.refused and all(_is_stored(pending) for pending, _ in self.parts):
             return _BEGINNING + (_END + _BEGINNING).join(self.ids) + _END
         outcomes: list[Settled] = [self.refused.get(at, _NOTHING) for at in range(len(self.ids))]
@@ -57,14 +59,14 @@ class Slice:
 
 
 def end_line(error: HermesError) -> bytes:
-    """The last line of a stream that ends before its body does: it has no id, for it is no
-    message's.
+    """The last line of a stream that ends before its body does. It has no id, because it belongs to
+    no message.
     """
     return _encode({"status": error.status, "message": error.message, "code": error.code.name})
 
 
 def _is_stored(pending: Pending) -> bool:
-    """All of it, said by the log in one piece."""
+    """True if all of its messages are stored, which the log reports in one piece."""
     outcomes = pending.outcomes
     return isinstance(pending.outcome, Stored) if outcomes is None else is_all_stored(outcomes)
 

@@ -1,7 +1,7 @@
-"""Cuts a request's body into messages as it comes, however it was cut on its way. Pure.
+"""Cuts a request's body into messages as it arrives, in pieces of any size. Pure.
 
-Lines are cut as they come, and what is kept between two pieces is one incomplete line. A message
-that is longer than `bytes_max` may be cut short, but stays longer than that.
+Lines are cut at once, so that only one incomplete line is kept between two pieces. A message longer
+than `bytes_max` may be truncated, but stays longer than that.
 """
 
 from abc import ABC, abstractmethod
@@ -11,12 +11,12 @@ import msgspec
 _LINES_AT_ONCE = 1_000
 _SIZES = (262_144, 65_536, 16_384, 4_096, 1_024)
 ARRAY_MESSAGES_MAX = 10_000
-"""Elements of one JSON array; more come as lines."""
+"""Maximum number of elements of one JSON array; larger batches are sent as lines."""
 
 
 class Splitter(ABC):
-    """One body, of messages of at most `bytes_max`. `failure` says, when it is not "", why no more
-    of it is read.
+    """One body, with messages of at most `bytes_max`. `failure` is the reason why the rest is not
+    read, else an empty string.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -25,37 +25,36 @@ class Splitter(ABC):
 
     @abstractmethod
     def size_at_once(self, data: bytes) -> int:
-        """How many bytes of what has come may be fed before others have their turn."""
+        """How many of these bytes to feed before other tasks get their turn."""
 
     @abstractmethod
     def feed(self, data: bytes) -> list[bytes]:
-        """The messages that end in this piece."""
+        """Return the messages that end in this piece."""
 
     @abstractmethod
     def finish(self) -> list[bytes]:
-        """The body has ended: the messages that its end completes."""
+        """The body has ended: return the messages that its end completes."""
 
 
 class LineSplitter(Splitter):
-    """A message for each line. Empty ones, and those of white space alone, are none.
+    """Each line is a message, except empty lines and lines of white space.
 
     Lines end with LF or CR LF; the last one need not.
     """
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
-        # What has come of the line that is not complete; of one that is too long so much as shows
-        # it.
+        # The incomplete line so far; of a line that is too long only as much as shows that.
         self._parts: list[bytes] = []
         self._room = self._room_max = bytes_max + len(b"\r") + 1
 
     def size_at_once(self, data: bytes) -> int:
-        """As many bytes as have a thousand lines at most, or few."""
+        """As many bytes as hold at most a thousand lines, but at least the smallest size."""
         fitting = (size for size in _SIZES if data.count(b"\n", 0, size) <= _LINES_AT_ONCE)
         return next(fitting, _SIZES[-1])
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that end in this piece."""
+        """Return the lines that end in this piece."""
         first, *lines = data.split(b"\n")
         self._keep(first)
         if not lines:
@@ -66,7 +65,7 @@ class LineSplitter(Splitter):
         return [line.removesuffix(b"\r") for line in lines if line and not line.isspace()]
 
     def finish(self) -> list[bytes]:
-        """The last line, when nothing ended it."""
+        """Return the last line, if it has no line end."""
         return self.feed(b"\n")
 
     def _keep(self, part: bytes) -> None:
@@ -85,9 +84,10 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class ArraySplitter(Splitter):
-    """A message for each element of a JSON array, byte for byte as it was sent.
+    """Each element of a JSON array is a message, byte for byte as it was sent.
 
-    The array is read whole, so it is bounded like one message. All of it is taken, or nothing.
+    The array is read whole, so it has the same limit as one message. Either all of it is accepted,
+    or nothing.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -96,7 +96,7 @@ class ArraySplitter(Splitter):
         self._size = 0
 
     def size_at_once(self, data: bytes) -> int:
-        """All: it is only kept."""
+        """Everything, since it is only stored."""
         return len(data)
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -113,7 +113,7 @@ class ArraySplitter(Splitter):
         return []
 
     def finish(self) -> list[bytes]:
-        """The elements."""
+        """Return the elements."""
         body = b"".join(self._parts)
         self._parts.clear()
         if self.failure:

@@ -1,1 +1,3 @@
-"""HTTP for publishing, management and endpoints: connections, and what their requests are for."""
+"""HTTP servers for publishing, management and endpoints: connections, and the routing of their
+requests.
+"""

@@ -1,4 +1,4 @@
-"""Requests that an ASGI app answers: those of management."""
+"""Requests that an ASGI app answers: management."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ Event = MutableMapping[str, Any]
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 _PIECES_MAX = 2
-"""Pieces of a body that wait for the app: what waits here is in memory, whoever its sender is."""
+"""Pieces of a body that may wait for the app; they are held in memory, whoever sends them."""
 _FAILED = Answer(500, closes=True)
 _HTTP_ONLY = Answer(
     426,
@@ -30,21 +30,22 @@ _HTTP_ONLY = Answer(
 
 
 class AsgiEdge(Edge):
-    """The edge before an app."""
+    """The edge in front of an app."""
 
     answers_half_closed = False
 
     def __init__(
         self, app: AsgiApp, config: FrontendConfig, times_s: Mapping[str, float], host: Host
     ) -> None:
-        """`times_s` are those of Edge."""
+        """`times_s` are the time limits of Edge."""
         super().__init__(config, host, **times_s)
         self._app = app
         self._under_way = 0
 
     def begin(self, line: Line, request: Request) -> None:
-        """As `Edge.begin`. As many requests may be under way as connections, those counted that
-        their clients took back: the app goes on with them; and those whose answers are not read.
+        """As `Edge.begin`. The requests under way are limited to the number of connections. That
+        includes requests whose clients have gone, since the app continues with them, and requests
+        whose answers are not read.
         """
         most = self.config.connections_max
         if request.fields.get(b"upgrade", b"").lower() == b"websocket":
@@ -64,7 +65,7 @@ class AsgiEdge(Edge):
 
 
 class AsgiExchange(Exchange):
-    """One request, served by the app in a separate task, which may run on after the answer."""
+    """One request, served by the app in a separate task, which may continue after the answer."""
 
     def __init__(self, app: AsgiApp, line: Line, request: Request, edge: Edge) -> None:
         self._line = line
@@ -113,17 +114,19 @@ class AsgiExchange(Exchange):
         self._changed.set()
 
     def gone(self) -> None:
-        """Tell the app that its client is gone; what it answers is dropped."""
+        """Tell the app that its client has gone; its answer is dropped."""
         self._is_over = True
         self._changed.set()
 
     def sent(self) -> None:
-        """Let the app go on writing."""
+        """Let the app continue writing."""
         self._unread_bytes = 0
         self._changed.set()
 
     def sweep(self, now_s: float) -> None:
-        """End it when nothing of its answer is read for long: on its connection others may be."""
+        """End the request if its client does not read the answer for too long; the connection may
+        carry other requests.
+        """
         unread_bytes = self._line.unread_bytes
         if not unread_bytes or unread_bytes != self._unread_bytes:
             self._unread_bytes, self._unread_since_s = unread_bytes, now_s
@@ -137,7 +140,7 @@ class AsgiExchange(Exchange):
 
     def _fail(self) -> None:
         if self._is_over:
-            # The line may be another request's by now.
+            # The line may belong to another request by now.
             return
         self._is_over = True
         if self._has_begun:
@@ -169,7 +172,7 @@ class AsgiExchange(Exchange):
             self._start, self._has_begun = None, True
         if body:
             line.write(body)
-        # The last piece too: until it has gone, the request is under way, and is counted.
+        # Also after the last piece: the request counts as under way until all of it has gone.
         while line.is_paused and not self._is_over:
             self._changed.clear()
             await self._changed.wait()
@@ -185,5 +188,5 @@ class AsgiServer(HttpServer):
     def __init__(
         self, app: AsgiApp, config: FrontendConfig, clock: Clock, *, field: str, **times_s: float
     ) -> None:
-        """`times_s` are those of Edge."""
+        """`times_s` are the time limits of Edge."""
         super().__init__(partial(AsgiEdge, app, config, times_s), config, clock, field=field)

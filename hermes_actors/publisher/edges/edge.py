@@ -1,4 +1,6 @@
-"""The parts that all connections of a listener share, and the network that they need."""
+"""The state that all connections of a listener share, and the interfaces between connections and
+requests.
+"""
 
 import asyncio
 import logging
@@ -18,67 +20,71 @@ _SAID_EACH_S = 60.0
 _logger = logging.getLogger(__name__)
 
 UNREAD_S = 30.0
-"""How long an answer may wait for a client that reads nothing of it."""
+"""How long an answer may stay unread by its client."""
 IDLE_S = 60.0
-"""How long a connection may wait for its next request."""
+"""How long a connection may be idle between requests."""
 LEAVE_S = 0.5
-"""How long a connection of a listener that ends may idle before it is closed: a request that is on
-its way by then is answered, after which its client moves on.
+"""How long a connection may stay idle when its listener ends. A request that is already on its way
+is answered, and its client then moves on.
 """
 
 Fields = list[tuple[bytes, bytes]]
 
 Wire = asyncio.Transport
-"""The way to the client."""
+"""The transport to the client."""
 
 
 class Host(Protocol):
-    """The event loop that connections live on, as far as they need it."""
+    """What connections need from their event loop."""
 
     def soon(self, callback: Callable[[], None]) -> None:
-        """Call after the running code, and what else is due now, has returned."""
+        """Call `callback` in a later turn of the loop, after everything that is due now."""
 
     def spawn(
         self, task: Coroutine[Any, Any, None], on_failure: Callable[[], None]
     ) -> Callable[[], None]:
-        """Run it beside; what is returned cancels it. `on_failure` is called when it fails."""
+        """Run the coroutine concurrently; call the returned function to cancel it. `on_failure` is
+        called if it fails.
+        """
 
 
 class Body:
-    """Takes the body of a request, and is told of its client. Each call returns at once."""
+    """Receives the body of a request, and learns when its client has gone. Each call returns at
+    once.
+    """
 
     owes_answer = False
-    """True while a body that breaks off may still be answered."""
+    """True if a malformed body may still be answered."""
 
     def data(self, piece: bytes) -> None:
-        """Take a piece of it."""
+        """Take a piece of the body."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Take its end."""
+        """The body is complete."""
         raise NotImplementedError
 
     def gone(self) -> None:
-        """Its rest will not come, and nobody reads an answer."""
+        """The rest of the body will not come, and nobody reads an answer."""
         raise NotImplementedError
 
 
 class Exchange(Body):
-    """A request that writes its own answer, in pieces, to its line."""
+    """A request that writes its own answer to its line, in pieces."""
 
     def sent(self) -> None:
-        """The client has taken all that was written."""
+        """The client has read everything that was written."""
 
     def sweep(self, now_s: float) -> None:
-        """End it if its client does nothing for too long."""
+        """End the request if its client does nothing for too long."""
 
 
 class Line(Protocol):
-    """The way to answer one request: its connection over HTTP/1.1, its stream over HTTP/2."""
+    """What a request needs to answer: its connection in HTTP/1.1, its stream in HTTP/2."""
 
     @property
     def certificate(self) -> ClientCertificate | None:
-        """The client's, verified."""
+        """The client's verified certificate; None if there is none."""
 
     @property
     def address(self) -> str:
@@ -86,30 +92,34 @@ class Line(Protocol):
 
     @property
     def is_paused(self) -> bool:
-        """The client does not read its answers; `Exchange.sent` is called when it has."""
+        """True while the client does not read its answers; `Exchange.sent` is called when it
+        has.
+        """
 
     @property
     def unread_bytes(self) -> int:
-        """How much of what was written waits for the client to read."""
+        """How many written bytes wait for the client to read."""
 
     def answer(self, answer: Answer, *, is_of_publish: bool = False) -> None:
-        """Answer now; the rest of the request is read and dropped."""
+        """Send this answer; the rest of the request is read and dropped."""
 
     def later(
         self, ask: Callable[[], Awaitable[Answer | None]], then: Callable[[], None] | None = None
     ) -> None:
-        """Answer when it is known what; `then` goes on instead where that is nothing."""
+        """Send the answer that `ask` returns. If it returns None, call `then` to go on with the
+        request.
+        """
 
     def owe(self, pending: Pending) -> bytes | None:
-        """Answer with what becomes of this one, whose `notify` is `settled`. The whole body, if
-        it is here; else it goes to what `take_body` names.
+        """Answer with the outcome of this pending, whose `notify` is `settled`. Returns the whole
+        body if it has arrived; else it goes to the body given to `take_body`.
         """
 
     def settled(self, pending: Pending) -> None:
-        """Take note of an outcome that is owed."""
+        """The outcome of an owed pending is known: send the answer."""
 
     def take_body(self, body: Body) -> None:
-        """Give the request's body to this; an Exchange answers it, too."""
+        """Deliver the request's body to this object. An Exchange also writes the answer."""
 
     def begin(self, status: int, fields: Fields) -> None:
         """Begin an exchange's answer."""
@@ -121,22 +131,22 @@ class Line(Protocol):
         """End an exchange's answer."""
 
     def hold(self) -> None:
-        """Call `data` and `end` of an exchange no more for now."""
+        """Stop calling `data` and `end` of the exchange for now."""
 
     def release(self) -> None:
-        """Call them again."""
+        """Resume calling them."""
 
     def abort(self) -> None:
         """Close at once."""
 
 
 class Edge:
-    """The state of all connections of a listener, and what becomes of their requests. `tick` is
-    called each sweep, and before the first.
+    """The state that all connections of a listener share, and the entry for their requests. `tick`
+    is called before the first request and in each sweep.
     """
 
     answers_half_closed = True
-    """False: a client that has sent its end is gone."""
+    """False if a client that has closed its sending side counts as gone."""
 
     def __init__(
         self,
@@ -147,8 +157,9 @@ class Edge:
         idle_s: float = IDLE_S,
         silence_s: float = 0.0,
     ) -> None:
-        """A connection of whose answers nothing could be sent for `unread_s`, or without a request
-        for `idle_s`, is closed; one that was ended without a word, after `silence_s`.
+        """Close a connection after `unread_s` in which nothing of its answers could be sent, or
+        after `idle_s` without a request. A connection that is ended without an answer is closed
+        after `silence_s`.
         """
         self.host = host
         self.config = config
@@ -159,12 +170,12 @@ class Edge:
         self.unread_s = unread_s
         self.idle_s = idle_s
         self.now_s = 0.0
-        # When the log was told of a refused head last, and how many there were since.
+        # When a refused head was last logged, and how many were refused since.
         self._said_s = -math.inf
         self._unsaid = 0
 
     def begin(self, line: Line, request: Request) -> None:
-        """Begin a request whose head is within the limits."""
+        """Start a request whose head is within the limits."""
         raise NotImplementedError
 
     @property
@@ -173,17 +184,17 @@ class Edge:
         return False
 
     def rendered(self, pending: Pending, *, closes: bool) -> bytes:
-        """The answer to a pending that has its outcome, as the bytes of HTTP/1.1."""
+        """The HTTP/1.1 answer to a pending that has its outcome."""
         return self.renderer.answer(pending.answer, is_of_publish=True, closes=closes)
 
     def tick(self, now_s: float, now_ms: int) -> None:
-        """Set the time, monotonic and by the wall clock."""
+        """Set the time: monotonic, and by the wall clock."""
         self.now_s = now_s
         self.renderer.tick(now_ms)
 
     def refuse(self, refusal: Refused) -> Answer:
-        """The answer to a request whose head is above a limit. The log is told, a line a minute at
-        most: whoever sends such heads sends many.
+        """The answer to a request whose head is above a limit. It is logged at most once a minute,
+        because a client that sends one such head usually sends many.
         """
         if self.now_s - self._said_s < _SAID_EACH_S:
             self._unsaid += 1

@@ -1,4 +1,4 @@
-"""Requests that are handed over when they are whole: a subscriber's endpoint."""
+"""Serves requests that are handed over whole: a subscriber's endpoint."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -22,14 +22,14 @@ _TOO_LONG = Answer(413, closes=True)
 Reply = Callable[[Answer, float], None]
 """Sends an answer after a delay in seconds; to be called once."""
 Respond = Callable[[Request, bytes, Reply], None]
-"""Takes a request and its whole body; it calls the reply, now or later."""
+"""Receives a request with its whole body, and calls the reply, now or later."""
 
 
 class EndpointServer(HttpServer):
-    """Serves all paths and methods at one address, bound when made; a connection's next request
-    waits for the answer to the one before.
+    """Serves all paths and methods at one address, which it binds when created. A connection's
+    requests are answered one after another.
 
-    Raises StartupError when the address cannot be bound.
+    Raises StartupError if the address cannot be bound.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class EndpointServer(HttpServer):
 
     @asynccontextmanager
     async def serving(self, grace_s: float = 5.0) -> AsyncIterator[None]:
-        """Serve during the block, for a guest of the host loop; requests under way at its end are
+        """Serve during the block, for a guest of the host loop. At its end, open requests are
         answered for up to `grace_s`.
         """
         await guest.call(self.start)
@@ -74,7 +74,7 @@ class _EndpointEdge(Edge):
 
 
 class _WholeBody(Exchange):
-    """One request's body, which is gathered, and its answer."""
+    """Gathers one request's body, and answers it."""
 
     def __init__(self, line: Line, respond: Callable[[bytes, Reply], None], now_s: float) -> None:
         self._line = line
@@ -100,7 +100,7 @@ class _WholeBody(Exchange):
         self._is_over = True
 
     def sweep(self, now_s: float) -> None:
-        """Close a connection whose body has stood still for long."""
+        """Close the connection if its body has made no progress for too long."""
         if self._heard_bytes != self._size_bytes or not self.owes_answer:
             self._heard_bytes, self._since_s = self._size_bytes, now_s
         elif now_s > self._since_s + _IDLE_S:

@@ -1,4 +1,4 @@
-"""Listening sockets, bound, with their TLS; and the client at the other end of a connection."""
+"""Binds listening sockets, with TLS if configured, and identifies the client of a connection."""
 
 import asyncio
 import errno
@@ -11,7 +11,9 @@ from hermes_actors.errors import StartupError
 
 
 class PortUnusable(StartupError):
-    """Another port would do, and the message ends by asking for one. `field` is the one to set."""
+    """The port cannot be used, but another would do; the message ends by suggesting one. `field` is
+    the setting to change.
+    """
 
     def __init__(self, message: str, field: str) -> None:
         super().__init__(message)
@@ -19,17 +21,17 @@ class PortUnusable(StartupError):
 
 
 BACKLOG = 4_096
-"""Connections that wait to be accepted."""
+"""Maximum number of connections that wait to be accepted."""
 
 Bound = list[tuple[socket.socket, ssl.SSLContext | None]]
-"""Sockets, each with the TLS that is spoken there."""
+"""Sockets, each with its TLS context if it speaks TLS."""
 
 
 def bound(config: FrontendConfig, field: str) -> Bound:
-    """A plain address, and one with TLS if there is a certificate; not yet listening.
+    """Bind a plain address, and one with TLS if there is a certificate; neither listens yet.
 
-    `field` names the setting that a port in use is reported under. Raises StartupError when an
-    address cannot be bound or a certificate cannot be read.
+    `field` names the setting that errors mention. Raises StartupError if an address cannot be bound
+    or a certificate cannot be read.
     """
     section = field.rpartition(".")[0] + ".tls"
     tls = _tls_context(config, section) if config.tls.certificate_file else None
@@ -44,8 +46,8 @@ def bound(config: FrontendConfig, field: str) -> Bound:
 
 
 def listen(sockets: Bound, field: str) -> None:
-    """Let clients connect there. Raises PortUnusable when another process took the port after it
-    had been bound here, of which uvloop says nothing.
+    """Start listening. Raises PortUnusable if another process took the port after it was bound
+    here, an error that uvloop does not report.
     """
     for each, _tls in sockets:
         try:
@@ -56,13 +58,13 @@ def listen(sockets: Bound, field: str) -> None:
 
 
 def port_of(listener: socket.socket) -> int:
-    """The port that a bound socket has."""
+    """The port of a bound socket."""
     port: int = listener.getsockname()[1]
     return port
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
-    """The client's address without its port; "" for what has none."""
+    """The client's address without its port; empty string if it has none."""
     name = transport.get_extra_info("peername")
     return str(name[0]) if name else ""
 
@@ -70,7 +72,7 @@ def address_of(transport: asyncio.BaseTransport) -> str:
 def _tls_context(config: FrontendConfig, section: str) -> ssl.SSLContext:
     tls = config.tls
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    # As RFC 9113, 9.2, asks for.
+    # As required by RFC 9113, 9.2.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers("ECDHE+AESGCM")
     context.options = ssl.OP_NO_COMPRESSION
@@ -87,7 +89,9 @@ def _tls_context(config: FrontendConfig, section: str) -> ssl.SSLContext:
 
 
 def _trust_clients(context: ssl.SSLContext, tls: TlsConfig, section: str) -> None:
-    """Let the context ask clients for certificates, as `section` says. Raises StartupError."""
+    """Set up the verification of client certificates as `section` configures. Raises
+    StartupError.
+    """
     if tls.client_auth == "not_requested":
         return
     try:
@@ -101,10 +105,10 @@ def _trust_clients(context: ssl.SSLContext, tls: TlsConfig, section: str) -> Non
 
 
 def _bind(config: FrontendConfig, port: int, field: str) -> socket.socket:
-    """A bound TCP socket, not yet listening; port 0 takes any free one.
+    """Bind a TCP socket, which does not listen yet; port 0 takes any free port.
 
-    `field` names the configuration's host and port in the error. Raises PortUnusable for a port
-    that is taken or not permitted, else StartupError.
+    `field` names the setting that errors mention. Raises PortUnusable if the port is taken or not
+    permitted, else StartupError.
     """
     host = config.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

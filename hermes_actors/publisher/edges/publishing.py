@@ -1,6 +1,6 @@
-"""Publishers' requests for a page, with one message or with a batch, over any HTTP.
+"""Publishers' requests, over any HTTP version: a page, one message, or a batch.
 
-Nothing here waits, and nothing has a task: what is called returns at once.
+Nothing here waits, and no request has a task: every call returns at once.
 """
 
 from functools import partial
@@ -19,10 +19,10 @@ from hermes_actors.publisher.status import Pages
 
 
 class PagesEdge(Edge):
-    """The edge before a node's pages."""
+    """The edge in front of a node's pages."""
 
     def __init__(self, pages: Pages, config: FrontendConfig, host: Host, **times_s: float) -> None:
-        """`times_s` are those of Edge."""
+        """`times_s` are the time limits of Edge."""
         super().__init__(config, host, **times_s)
         self.pages = pages
 
@@ -36,7 +36,7 @@ class PagesEdge(Edge):
 
 
 class PublishEdge(PagesEdge):
-    """The edge before a frontend."""
+    """The edge in front of a frontend."""
 
     def __init__(self, frontend: Frontend, host: Host, *, unread_s: float = UNREAD_S) -> None:
         """`unread_s` is that of Edge."""
@@ -91,14 +91,14 @@ class PublishEdge(PagesEdge):
             line.take_body(MessageBody(gateway, admitted))
 
     def rendered(self, pending: Pending, *, closes: bool) -> bytes:
-        """As `Edge.rendered`; nearly all of them are stored."""
+        """As `Edge.rendered`; the common case is a stored message."""
         if type(pending.outcome) is not Stored:
             return super().rendered(pending, closes=closes)
         return self.renderer.stored(pending.id, closes=closes)
 
 
 class MessageBody(Body):
-    """The body of one message, which comes in pieces."""
+    """The body of one message, received in pieces."""
 
     owes_answer = True
     __slots__ = ("_gateway", "_parts", "_size_bytes", "pending")
@@ -111,11 +111,11 @@ class MessageBody(Body):
 
     @property
     def has_begun(self) -> bool:
-        """True when a byte of it has come."""
+        """True when the first byte has arrived."""
         return bool(self._parts)
 
     def data(self, piece: bytes) -> None:
-        """Take a piece of it; the publish is refused when it is too long."""
+        """Take a piece of it; the publish is refused if it is too long."""
         if piece:
             self._parts.append(piece)
             self._size_bytes += len(piece)

@@ -1,4 +1,4 @@
-"""The head of one request, the same over HTTP/1.1 and HTTP/2."""
+"""The head of one request, the same for HTTP/1.1 and HTTP/2."""
 
 from collections.abc import Mapping
 from urllib.parse import unquote
@@ -10,11 +10,11 @@ from hermes_actors.publisher.status import origin_form, published_to
 
 
 class Request:
-    """A request without its body, and what follows from its head alone.
+    """A request without its body, with everything that its head determines.
 
-    `topic` is the topic that it publishes to, a batch or a single message, unless it asks for a
-    page. `expected_bytes` is the announced size of its body, CHUNKED or ABSENT. `refusal`: why a
-    head is above a limit. The same request may come many times and is then the same object.
+    `topic` is the topic that it publishes to, a batch or a single message, unless `is_page`.
+    `expected_bytes` is the announced size of its body, CHUNKED or ABSENT. `refusal` is the error if
+    its head is above a limit. Identical requests may share one object.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Request:
         *,
         keeps_alive: bool = True,
     ) -> None:
-        """`version` is that of HTTP; `keeps_alive`: its connection may have another one."""
+        """`version` is the HTTP version; `keeps_alive`: the connection may have another request."""
         self.version = version
         self.method = method
         self.target = target
@@ -54,5 +54,5 @@ class Request:
         self.head = Head(pairs, fields)
 
     def is_bare(self, status: int) -> bool:
-        """Whether an answer with this status has no body, whatever its length says."""
+        """True if an answer with this status has no body, whatever its length header says."""
         return self.method == "HEAD" or status in (204, 304)

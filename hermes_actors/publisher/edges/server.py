@@ -1,4 +1,4 @@
-"""A listener of connections: HTTP/1.1 and HTTP/2 on one port, told apart by their first bytes."""
+"""A listener: HTTP/1.1 and HTTP/2 on one port, distinguished by the first bytes of a connection."""
 
 import asyncio
 import logging
@@ -27,18 +27,18 @@ Connection = Http1Connection | Http2Connection
 
 
 class HttpServer:
-    """One listener, bound when made, and all that has been accepted there, which one sweep looks
-    after; from trio, `start` and `stop` go through `guest.call`.
+    """One listener, bound when created, and its connections, whose time limits one sweep checks.
+    From trio, call `start` and `stop` through `guest.call`.
 
-    `tls_port` is None without a certificate. Raises StartupError when an address cannot be bound
-    or a certificate cannot be read.
+    `tls_port` is None without a certificate. Raises StartupError if an address cannot be bound or a
+    certificate cannot be read.
     """
 
     def __init__(
         self, make_edge: Callable[[Host], Edge], config: FrontendConfig, clock: Clock, *, field: str
     ) -> None:
-        """`make_edge` makes what its requests are for; `field` names the setting that a port in
-        use is reported under.
+        """`make_edge` makes the edge that takes the requests. `field` names the setting that errors
+        about the port mention.
         """
         self._clock = clock
         self.edge = make_edge(self)
@@ -58,9 +58,9 @@ class HttpServer:
         self.tls_port = ports[1] if len(ports) > 1 else None
 
     async def start(self) -> None:
-        """Accept connections from now on; on the host loop.
+        """Start accepting connections. Runs on the host loop.
 
-        Raises PortUnusable when another process took the port after it had been bound here.
+        Raises PortUnusable if another process took the port after it was bound here.
         """
         self._loop = loop = asyncio.get_running_loop()
         self._tick(loop.time())
@@ -77,7 +77,9 @@ class HttpServer:
         self._sweeper = loop.create_task(self._sweep())
 
     async def stop(self, grace_s: float = 3.0) -> None:
-        """Accept no more, let the requests under way end for up to `grace_s`, close all."""
+        """Stop accepting connections, wait up to `grace_s` for open requests to end, then close
+        everything.
+        """
         for server in self._servers:
             server.close()
         if self._sweeper is None:
@@ -88,7 +90,7 @@ class HttpServer:
         for connection in list(self.connections):
             connection.leave(self._loop.time())
         if self.tls_port is not None:
-            # Connections are known when their handshake has ended.
+            # A TLS connection is registered only after its handshake.
             await asyncio.sleep(min(LEAVE_S, grace_s))
         await self._wait_all_gone(grace_s)
         self._sweeper.cancel()
@@ -102,14 +104,14 @@ class HttpServer:
             await asyncio.wait(self._tasks)
 
     def sweep(self, now_s: float) -> None:
-        """Look after the times of all connections that are due."""
+        """Check the time limits of all connections that are due."""
         self._tick(now_s)
         for each in [each for each in self.connections if each.due_s < now_s]:
             try:
                 each.sweep(now_s)
             except Exception:
-                # Without the sweep no connection of the node would have a time limit any more.
-                _logger.exception("A connection's times cannot be looked after; it is closed")
+                # If the sweep failed, no connection of the node would have a time limit any more.
+                _logger.exception("Checking a connection's time limits failed; it is closed")
                 each.abort()
 
     async def _sweep(self) -> None:
@@ -126,10 +128,10 @@ class HttpServer:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), limit_s)
 
-    # What accepted sockets need of the listener.
+    # For accepted sockets.
 
     def take_place(self, address: str) -> bool:
-        """A place for a connection from this address; False when there is none."""
+        """Reserve a place for a connection from this address. False if there is none."""
         if not self._free or self._by_address[address] >= self._per_address_max:
             return False
         self._free -= 1
@@ -137,36 +139,38 @@ class HttpServer:
         return True
 
     def give_back(self, address: str) -> None:
-        """Free the place of a connection from this address that has ended."""
+        """Free the place of a connection from this address."""
         self._free += 1
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
 
     def add(self, connection: Connection) -> None:
-        """Look after it until it is removed."""
+        """Register a connection."""
         self.connections[connection] = None
         if self._is_ending:
             connection.leave(self._loop.time())
 
     def remove(self, connection: Connection) -> None:
-        """Look no more after a connection that has ended, or is another's."""
+        """Unregister a connection that has ended or has been replaced."""
         del self.connections[connection]
         if self._all_gone is not None and not self.connections:
             self._all_gone.set()
 
-    # What connections need of the loop.
+    # For connections.
 
     def soon(self, callback: Callable[[], None]) -> None:
-        """Call in the loop's next turn."""
+        """Call it in the loop's next turn."""
         self._loop.call_soon(callback)
 
     def spawn(
         self, task: Coroutine[Any, Any, None], on_failure: Callable[[], None]
     ) -> Callable[[], None]:
-        """Run it beside; what is returned cancels it. `on_failure` is called when it fails."""
+        """Run the coroutine as a task; call the returned function to cancel it. `on_failure` is
+        called if it fails.
+        """
         running = self._loop.create_task(task)
-        # The loop keeps weak references only.
+        # The loop itself keeps only weak references to tasks.
         self._tasks.add(running)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -184,7 +188,9 @@ class HttpServer:
 
 
 class _AcceptedSocket(asyncio.Protocol):
-    """Turns the loop's callbacks into a connection's, once its first bytes say what it speaks."""
+    """Creates the connection for an accepted socket once its first bytes show the protocol, and
+    passes the loop's callbacks to it.
+    """
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -204,8 +210,8 @@ class _AcceptedSocket(asyncio.Protocol):
             self._speak(Http2Connection)
             self._listen()
             return
-        # Each write goes out at once, and what does not is known at once. Not 0: over TLS nothing
-        # unsent would be at that mark too, and every connection unread for ever.
+        # Each write is sent at once, and unsent bytes are reported at once. The limit is not 0:
+        # with TLS even an empty buffer would count as full, and the connection as unread for ever.
         self._transport.set_write_buffer_limits(high=1)
         self._speak(Http1Connection)
 
@@ -219,7 +225,7 @@ class _AcceptedSocket(asyncio.Protocol):
         if first.startswith(_PREFACE):
             self._transport.set_write_buffer_limits()
             self._speak(Http2Connection)
-            # Only now: a listener that ends waits for its last connection.
+            # Only now, because a listener that ends waits until no connection is registered.
             self._server.remove(connection)
         self._listen()
         self.data_received(first)
@@ -229,7 +235,7 @@ class _AcceptedSocket(asyncio.Protocol):
         if connection is None or not (self._is_known and self._server.edge.answers_half_closed):
             return False
         connection.ended()
-        # Over TLS nothing can be sent after the client's end.
+        # With TLS nothing can be sent after the client has closed its side.
         return self._transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -244,14 +250,16 @@ class _AcceptedSocket(asyncio.Protocol):
         self._server.add(self._connection)
 
     def _listen(self) -> None:
-        """Go straight to the connection from now on: these are called for each request."""
+        """From now on the loop calls the connection directly, because these are called for each
+        request.
+        """
         connection = self._connection
-        assert connection is not None, "it has a place"
+        assert connection is not None, "the protocol has been chosen"
         self._is_known = True
         self.data_received = connection.received  # type: ignore[method-assign]
         self.pause_writing = connection.paused  # type: ignore[method-assign]
         self.resume_writing = connection.resumed  # type: ignore[method-assign]
-        # The loop keeps the methods that a protocol had when it was set.
+        # The loop looks up a protocol's methods when it is set, so set it again.
         self._transport.set_protocol(self)
 
 

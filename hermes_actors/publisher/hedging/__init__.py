@@ -1,1 +1,1 @@
-"""One topic's batches in several datacentres: what is decided, and what is sent."""
+"""Hedging of one topic's batches over several datacentres: the decisions, and the sending."""

@@ -1,9 +1,9 @@
-"""Decides for one topic's batches in several datacentres what is sent where, and when to look
-again. Pure.
+"""Decides to which datacentre one topic's batches are sent, and when to check them again. Pure.
 
-A batch goes to the own log first. What that does not acknowledge within the hedge delay goes to
-another datacentre too, if the budget allows it; what would miss its deadline goes there in any
-case, and so does what a log has failed, and what waits for one whose breaker has opened.
+A batch goes to the own log first. Messages that it does not acknowledge within the hedge delay also
+go to another datacentre, if the budget allows it. They go there in any case if they would otherwise
+miss their deadline, if a log has failed them, or if the breaker of the log that they wait for has
+opened.
 """
 
 import math
@@ -18,12 +18,14 @@ from hermes_actors.log.base import Outcome, RefusedRecord, UnknownRecord
 from hermes_actors.publisher.hedging.flight import Attempts, Flight
 
 _END_MARGIN_S = 0.001
-"""So much before the limit a message is given up, with the reason of each datacentre."""
+"""Messages are given up this long before their limit, with each datacentre's reason."""
 _LOOK_AGAIN_MIN_S = 0.005
 
 
 class Send(Struct, eq=False):
-    """Some of a flight goes to one more datacentre, or all of it (None) to the own log."""
+    """Send messages of a flight to one more datacentre, or the whole flight (None) to the own
+    log.
+    """
 
     path: Path
     flight: Flight
@@ -31,7 +33,9 @@ class Send(Struct, eq=False):
 
 
 class Told(Struct, eq=False):
-    """The fate of these is known: the `verdict` of each, after an append in `dc` of `took_s`."""
+    """Report the fate of these messages, the `verdict` of each, after an append in `dc` that took
+    `took_s`.
+    """
 
     dc: str
     some: list[Attempts]
@@ -39,18 +43,18 @@ class Told(Struct, eq=False):
 
 
 Orders = Iterator[Send | Told]
-"""Actions, each to be taken at once: the next one may depend on what became of it."""
+"""Actions, each to be done before the next is asked for: it may depend on the result."""
 
 _Picks = Iterable[tuple[Path, Cause, Attempts]]
 
 
 @dataclass(eq=False)
 class Decision:
-    """One topic's (`group.topic`), over its ways into the own datacentre and the others, in the
-    order to ask them.
+    """The decisions for one topic (`group.topic`), over the paths into the own datacentre and the
+    others, in order of preference.
 
-    `limit_s` is how long after its `started_s` a pending has its answer. Each method takes the time
-    and gives orders, all of which are followed; what is to be sent is taken as sent.
+    A pending is answered at the latest `limit_s` after its `started_s`. Each method takes the time
+    and yields orders. The caller must follow all of them; a Send counts as sent.
     """
 
     own: Path
@@ -69,18 +73,18 @@ class Decision:
         if config.hedge_mode != "off":
             self._rescue_after_s = max(self.limit_s - config.rescue_before_limit_ms / 1_000, 0.0)
         self._budget = HedgeBudget(config.hedge_budget_percent, config.hedge_burst_max)
-        # In the order in which they began.
+        # In order of their start.
         self._flights: dict[Flight, None] = {}
 
     @property
     def has_remote(self) -> bool:
-        """True when some remote could be used now, if need be."""
+        """True if some remote could be used now."""
         return any(path.is_usable for path in self.remotes)
 
-    # What happens.
+    # Events.
 
     def begin(self, flight: Flight) -> Orders:
-        """Decide where a batch that is to be stored goes first."""
+        """Decide where a new batch goes first."""
         self._flights[flight] = None
         now_s = flight.sent_s
         self._budget.earn(sum([pending.count for pending in flight.pendings]))
@@ -101,19 +105,18 @@ class Decision:
             yield from self._sends([(target, Cause.BREAKER, each) for each in some], now_s)
 
     def look(self, flight: Flight, now_s: float) -> Orders:
-        """Decide what the time that has passed demands; set the flight's `wake_s`, when to look
-        again.
-        """
+        """Decide what is due by now, and set the flight's `wake_s`, the time to look again."""
         some = [each for each in self.attempts(flight) if each.is_open]
         waiting = [each for each in some if now_s < self._end_s(each.pending.started_s)]
         if flight.went_remote and len(waiting) < len(some):
             # If no remote was asked, the publish's own deadline answers it.
             over = [each for each in some if now_s >= self._end_s(each.pending.started_s)]
-            # A log may yet store what is under way, so that is kept before it is called unknown.
+            # A log may still store messages under way, so the spool gets a chance before they are
+            # reported as unknown.
             told = [each for each in over if not (each.running and each.pending.keep())]
             yield from self._tell(self.own.name, told)
         yield from self._sends(self._late(waiting, now_s), now_s)
-        # Silence is looked for once in each hedge delay.
+        # The own log's delay is checked once per hedge delay.
         flight.wake_s = now_s + max(min(self.own.delay_s(now_s), self.limit_s), _LOOK_AGAIN_MIN_S)
         for each in waiting:
             rescue_s = self._rescue_s(each.pending.started_s)
@@ -123,8 +126,8 @@ class Decision:
                 flight.wake_s = min(flight.wake_s, rescue_s)
 
     def stored(self, flight: Flight) -> bool:
-        """Record that the own log has stored all of a flight; True when that is told for all at
-        once.
+        """Record that the own log has stored a whole flight. True if the caller may report all of
+        it at once.
         """
         if flight.attempts is not None:
             return False
@@ -139,7 +142,7 @@ class Decision:
         now_s: float,
         took_s: float,
     ) -> Orders:
-        """Decide what follows an append's end, with an outcome for each of the messages."""
+        """Decide what follows an append that has ended, with an outcome for each message."""
         told: list[Attempts] = []
         failed: list[Attempts] = []
         at = 0
@@ -157,7 +160,7 @@ class Decision:
         yield from self._go_on(failed, now_s)
 
     def opened(self, path: Path, now_s: float) -> Orders:
-        """Send the messages that wait for a failed datacentre to the next one at once."""
+        """Send the messages that wait for this failed datacentre to the next one at once."""
         waiting = [
             each
             for flight in self._flights
@@ -171,16 +174,18 @@ class Decision:
         yield from self._sends(picks, now_s)
 
     def leave(self, flight: Flight) -> Orders:
-        """Forget a flight that nobody waits for any more: what never began has failed."""
+        """Forget a flight that its producer no longer waits for; messages not yet sent have
+        failed.
+        """
         del self._flights[flight]
         some = flight.attempts or ()
         unsent = [each for each in some if not each.is_told and not each.running]
         yield from self._tell(self.own.name, unsent)
 
-    # What publishers do not hear of.
+    # What is only counted.
 
     def _count_copies(self, each: Attempts, dc: str, found: Sequence[Outcome], again: int) -> None:
-        """Count known copies, `again` of them new, and those that nobody knows of."""
+        """Count the copies that are known, `again` of them new, and those that may exist."""
         if again:
             group, _, name = self.topic.rpartition(".")
             labels = {"group": group, "topic": name, "cause": each.cause.value}
@@ -193,24 +198,24 @@ class Decision:
                 self._metrics.counter("fallback_unknown_copies", dc=where).add(count)
             each.unknown.clear()
 
-    # What becomes of those that it concerns.
+    # Time limits and reports.
 
     def _rescue_s(self, started_s: float) -> float:
-        """When it goes to a remote whatever the budget; never where time alone sends nothing."""
+        """When it goes to a remote regardless of the budget; never, if hedging is off."""
         return started_s + self._rescue_after_s
 
     def _end_s(self, started_s: float) -> float:
         return started_s + self.limit_s - _END_MARGIN_S
 
     def _pause_s(self, is_probe: bool, now_s: float) -> float:
-        """How long the next datacentre is not asked. A probe's log is known not to work: it waits
-        for the longest delay at most, also where nothing is sent because of time alone.
+        """How long to wait before asking the next datacentre. A probe's log is known to be failing,
+        so a probe waits for the maximum delay at most, even if hedging is off.
         """
         delay_s = self.own.delay_s(now_s)
         return min(delay_s, self._cap_s) if is_probe else delay_s
 
     def _late(self, some: list[Attempts], now_s: float) -> _Picks:
-        """Those to send on because of time: for a hedge delay nobody has answered, or one more
+        """The messages to send on because of time: no answer within the hedge delay, or any later
         would be too late.
         """
         for each in some:
@@ -233,10 +238,12 @@ class Decision:
                     self._budget_refused.add(each.count)
 
     def _go_on(self, failed: list[Attempts], now_s: float) -> Orders:
-        """Every datacentre that has these has failed them: the next one is asked, in time."""
+        """Ask the next datacentre for messages that every datacentre so far has failed, if there is
+        time.
+        """
         picks, over = [], []
         for each in failed:
-            # A producer that was cancelled waits for nothing any more.
+            # A cancelled producer waits for nothing any more.
             is_waited_for = each.is_open and each.flight in self._flights
             is_in_time = is_waited_for and now_s < self._end_s(each.pending.started_s)
             target = self._any_left(each.tried, now_s) if is_in_time else None
@@ -254,7 +261,7 @@ class Decision:
             yield Told(dc, some, took_s)
 
     def _sends(self, picks: _Picks, now_s: float) -> Orders:
-        """Send these to one more datacentre each."""
+        """Send each of these to one more datacentre."""
         sends: dict[tuple[Path, Cause, Flight], list[Attempts]] = {}
         for path, cause, each in picks:
             sends.setdefault((path, cause, each.flight), []).append(each)
@@ -272,7 +279,7 @@ class Decision:
             yield Send(target, flight, some)
 
     def attempts(self, flight: Flight, *, is_sent: bool = True) -> list[Attempts]:
-        """The flight's pendings one by one; `is_sent`: all were sent to the own log."""
+        """The attempts of the flight's pendings; `is_sent`: all were sent to the own log."""
         if flight.attempts is None:
             due_s = flight.sent_s
             if is_sent:
@@ -285,22 +292,22 @@ class Decision:
                     each.began(self.own.name)
         return flight.attempts
 
-    # Which datacentre is the next.
+    # Choosing the next datacentre.
 
     def _left(self, tried: Iterable[str]) -> Iterator[Path]:
-        """The remotes that are usable and not among those tried."""
+        """The remotes that are usable and have not been tried."""
         return (path for path in self.remotes if path.name not in tried and path.is_usable)
 
     def _next(self, tried: Iterable[str], now_s: float) -> Path | None:
-        """The first remote left that works, else a remote that is due for a probe."""
+        """The first untried remote that works, else one that is due for a probe."""
         for path in self._left(tried):
             if not path.is_open:
                 return path
         return next((path for path in self._left(tried) if path.take_probe(now_s)), None)
 
     def _any_left(self, tried: Iterable[str], now_s: float) -> Path | None:
-        """As `_next`, when the message fails otherwise: the own log too if it was left out, and
-        then a remote that did not work of late.
+        """As `_next`, for a message that fails otherwise: also the own log if it was left out, and
+        finally a remote with an open breaker.
         """
         target = self._next(tried, now_s)
         if target is not None:
@@ -311,5 +318,5 @@ class Decision:
 
 
 def _is_too_large(outcome: Outcome) -> bool:
-    """It would be so in each datacentre."""
+    """True if the message is too large, which it would be in each datacentre."""
     return type(outcome) is RefusedRecord and outcome.is_too_large

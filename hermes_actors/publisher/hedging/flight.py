@@ -1,4 +1,4 @@
-"""One batch on its way, and the datacentres that each of its pendings has tried. Pure."""
+"""One batch in flight, and the datacentres that each of its pendings has tried. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ NO_ANSWER = "no acknowledgement in time"
 
 
 class Flight(Struct, eq=False):
-    """A batch that the producer waits for.
+    """A batch that its producer waits for.
 
     `attempts` is None while the first append carries all of it and nothing else was tried, which is
-    nearly always. `is_told`: the fate of all was told at once. `is_probe`: it went to the own log
-    although that log's breaker is open. `strikes` are those of a chaos experiment, by datacentre.
-    It is looked at again at `wake_s`.
+    the common case. `is_told`: the fate of all was reported at once. `is_probe`: it went to the own
+    log although that log's breaker is open. `strikes` are those of a chaos experiment, by
+    datacentre. It is looked at again at `wake_s`.
     """
 
     pendings: Sequence[Pending]
@@ -35,7 +35,7 @@ class Flight(Struct, eq=False):
 
     @property
     def is_over(self) -> bool:
-        """True when the fate of each message is known, or somebody else's business."""
+        """True when the fate of each message is known, or another part has taken it over."""
         if self.is_told:
             return True
         if self.attempts is None:
@@ -44,12 +44,12 @@ class Flight(Struct, eq=False):
 
 
 class Attempts(Struct, eq=False):
-    """The datacentres that one pending was sent to: what a remote's batch is made of.
+    """The datacentres that one pending was sent to; the items of a remote's batches.
 
-    `tried` has each with the reason why the message is not known to be there, "" while there is
-    none. `queued` are those where its append has not begun, `running` those where it has. Another
-    datacentre is asked at `due_s`. `unknown` counts the messages whose fate a datacentre does not
-    know.
+    `tried` maps each datacentre to the reason why the message is not known to be stored there;
+    empty while there is none. `queued` are the datacentres whose append has not begun, `running`
+    those whose append has. The next datacentre is asked at `due_s`. `unknown` counts, by
+    datacentre, the messages that may be stored there.
     """
 
     pending: Pending
@@ -70,12 +70,12 @@ class Attempts(Struct, eq=False):
 
     @property
     def count(self) -> int:
-        """How many messages it is."""
+        """The number of its messages."""
         return self.pending.count
 
     @property
     def key(self) -> bytes | None:
-        """The key that says where all of its messages go."""
+        """The key that all of its messages share."""
         return self.pending.key
 
     @property
@@ -85,32 +85,32 @@ class Attempts(Struct, eq=False):
 
     @property
     def is_open(self) -> bool:
-        """True while somebody waits for it."""
+        """True while its publisher waits for an answer."""
         return not (self.pending.is_done or self.is_told)
 
     @property
     def is_done(self) -> bool:
-        """True when nothing more is begun for it."""
+        """True when no further append may begin."""
         return not self.is_open
 
     @property
     def is_stored(self) -> bool:
-        """True when each of its messages is stored somewhere."""
+        """True when each of its messages is stored in some datacentre."""
         return all(type(each) is Stored for each in self.outcomes)
 
     @property
     def latest(self) -> str:
-        """The datacentre that it was sent to last, "" before the first."""
+        """The datacentre that it was sent to last; empty string before the first."""
         return next(reversed(self.tried), "")
 
     @property
     def via(self) -> str:
-        """How its records say that they came: HEDGE or FALLBACK."""
+        """The `via` of its records: HEDGE or FALLBACK."""
         is_second = self.cause in (Cause.HEDGE, Cause.RESCUE, Cause.PROBE)
         return (Via.HEDGE if is_second else Via.FALLBACK).value
 
     def joins_kept(self) -> bool:
-        """Put it behind an older message of its key that waits in the spool; False if none does."""
+        """Spool it if an older message of its key is in the spool. True if it is done then."""
         pending, spool = self.pending, self.pending.route.spool
         if spool is None or pending.is_done or not pending.is_behind(spool):
             return False
@@ -128,7 +128,9 @@ class Attempts(Struct, eq=False):
         self.running.add(dc)
 
     def learn(self, dc: str, outcomes: Sequence[Outcome]) -> int:
-        """Record how its append there ended; return how many messages were stored elsewhere too."""
+        """Record how its append there ended. Returns how many messages are now stored more than
+        once.
+        """
         again = 0
         for place, new in enumerate(outcomes):
             old = self.outcomes[place]
@@ -142,8 +144,8 @@ class Attempts(Struct, eq=False):
         return again
 
     def verdict(self) -> list[Outcome]:
-        """One outcome for each message. What is not stored names each datacentre and its reason,
-        and is unknown while some datacentre has not answered.
+        """One outcome for each message. An outcome other than Stored names each datacentre with its
+        reason, and is unknown while a datacentre has not answered.
         """
         waits = bool(self.queued or self.running)
         if len(self.tried) < 2 and not waits:
@@ -160,4 +162,4 @@ class Attempts(Struct, eq=False):
 
 
 _RANKS: dict[type, int] = {RefusedRecord: 0, UnavailableRecord: 1, UnknownRecord: 2, Stored: 3}
-"""Which of two outcomes says what became of a message."""
+"""The outcome with the higher rank decides."""

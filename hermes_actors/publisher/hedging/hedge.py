@@ -1,7 +1,8 @@
-"""Stores a topic's batches in the own datacentre, and in another one when that takes too long.
+"""Stores a topic's batches in the own datacentre, and also in another one when that takes too long.
 
-Each message's fate is told once: stored as soon as any datacentre has acknowledged it, or failed
-when none is left to ask or its time is up. What still runs then runs on, and is only counted.
+Each message's fate is reported once: stored as soon as any datacentre has acknowledged it, or
+failed when no datacentre is left or its time is up. Appends that are still running then continue,
+and are only counted.
 """
 
 import logging
@@ -41,16 +42,17 @@ _LOOK_AGAIN_S = 30.0
 _CHAOS = UnavailableRecord("a chaos experiment")
 
 Records = Callable[[Sequence[Pending], str, str], Sequence[Record]]
-"""Makes the records of pendings that are sent to this datacentre now, with this `via`."""
+"""Makes the records of these pendings, which are sent to this datacentre now, with this `via`."""
 
 Settle = Callable[[str, Sequence[Pending], Sequence[Outcome], float], None]
-"""Called once for each pending: the datacentre, pendings, an outcome for each of their messages, in
-order, and how long the append took in seconds."""
+"""Called once for each pending. Arguments: the datacentre, pendings, an outcome for each of their
+messages in order, and how long the append took in seconds.
+"""
 
 
 class _Waiting(Struct, eq=False):
-    """The wait of a flight's producer for `released`. `error` is an append's that should not fail;
-    `own_appends` counts those to the own log that run.
+    """A producer that waits for its flight until `released`. `error` is the exception of an append
+    that failed unexpectedly. `own_appends` counts the running appends to the own log.
     """
 
     released: trio.Event = field(default_factory=trio.Event)
@@ -59,8 +61,8 @@ class _Waiting(Struct, eq=False):
 
 
 class Remote(Struct, eq=False):
-    """A way into a remote, and the queue for it: one batch in flight for each partition, a key's
-    messages in the order in which they were sent there.
+    """A path to a remote, with its queue: one batch in flight for each partition, and messages of a
+    key in the order in which they were queued.
     """
 
     path: Path
@@ -69,7 +71,7 @@ class Remote(Struct, eq=False):
 
 
 class Hedge:
-    """One topic's. Run `follow` beside it."""
+    """The hedge of one topic. Run `follow` beside it."""
 
     def __init__(
         self,
@@ -92,8 +94,8 @@ class Hedge:
             route.name,
             config.max_publish_request_duration_ms / 1_000,
         )
-        # The one partition is a guess that nothing is added by. A batch without keys never waits
-        # for another one.
+        # One partition is a guess; nothing is added before the real number is known. A batch
+        # without keys never waits for another one.
         self._remotes = {
             path: Remote(
                 path,
@@ -114,10 +116,10 @@ class Hedge:
         self._is_sooner = trio.Event()
 
     async def append(self, pendings: Sequence[Pending], partition: int) -> None:
-        """Store a batch; returns when each one's fate was told, or is the business of another.
+        """Store a batch. Returns when the fate of each pending has been reported or taken over.
 
-        While no remote can be used it returns only when the own log has answered, as without
-        hedging. Raises what a log's append failed with, if that was a programmer's error.
+        While no remote can be used, it returns only when the own log has answered, as without
+        hedging. Raises the exception of an append that failed because of a programming error.
         """
         flight = Flight(pendings, partition, self._now_s())
         chaos = self._route.topic.chaos
@@ -130,14 +132,14 @@ class Hedge:
             self._step(flight, waiting)
             await waiting.released.wait()
         finally:
-            # What still runs ends by itself: a log's append has a time limit.
+            # Appends that still run will end: a log limits their time.
             del self._waiting[flight]
             self._follow(self.decision.leave(flight))
         if waiting.error is not None:
             raise waiting.error
 
     def hurry(self) -> None:
-        """Do at once what is due: somebody else is about to answer what is over."""
+        """Do at once what is due, because overdue publishes are about to be answered."""
         for flight, waiting in list(self._waiting.items()):
             self._step(flight, waiting)
 
@@ -151,7 +153,7 @@ class Hedge:
         self._release(flight, waiting)
 
     def _release(self, flight: Flight, waiting: _Waiting) -> None:
-        """Let the producer go on, or say when to look again."""
+        """Let the producer continue, or set the time to look again."""
         is_over = flight.is_over
         may_end = not waiting.own_appends or flight.went_remote or self.decision.has_remote
         if waiting.error or (is_over and may_end):
@@ -163,7 +165,9 @@ class Hedge:
             self._is_sooner.set()
 
     async def _watch(self) -> None:
-        """Look at what is due. One timer serves all flights, nearly all of which end before."""
+        """Check the flights that are due. One timer serves all flights, and most end before it
+        fires.
+        """
         while True:
             self._next_s = min((flight.wake_s for flight in self._waiting), default=math.inf)
             with trio.move_on_after(max(self._next_s - self._now_s(), _WAKE_MIN_S)):
@@ -173,7 +177,7 @@ class Hedge:
                 if flight.wake_s <= self._now_s():
                     self._step(flight, waiting)
 
-    # What was decided.
+    # Following the orders.
 
     def _follow(self, orders: Orders) -> None:
         asked: dict[Remote, None] = {}
@@ -214,7 +218,7 @@ class Hedge:
     # The own log. Appends run in the node's nursery.
 
     def _begin_own(self, send: Send) -> None:
-        """Append the whole flight, or some of it."""
+        """Append the whole flight, or the messages named."""
         pendings = send.flight.pendings
         if send.some is not None:
             pendings = [attempts.pending for attempts in send.some]
@@ -222,7 +226,7 @@ class Hedge:
                 attempts.began(send.path.name)
         waiting = self._waiting[send.flight]
         waiting.own_appends += 1
-        # Made at once: a message that is answered meanwhile has no body any more.
+        # Made at once: a message that is answered meanwhile loses its body.
         records = self._records(pendings, send.path.name, Via.LOCAL.value)
         self._fallback.nursery.start_soon(self._append_to_own, send, pendings, records, waiting)
 
@@ -243,10 +247,10 @@ class Hedge:
         path.ended(sent, found, self._now_s())
         self._wake([flight])
 
-    # The others.
+    # The remotes.
 
     async def follow(self) -> None:
-        """Look at what is due, and keep what is known of the remotes' topics up to date, until
+        """Check the flights that are due, and keep the remotes' partitions up to date, until
         cancelled.
         """
         try:
@@ -259,7 +263,9 @@ class Hedge:
                 path.leave()
 
     async def _look_up(self, remote: Remote) -> None:
-        """Find out the remote's number of partitions, and again when it is used."""
+        """Look up the remote's number of partitions, and later again whenever the remote is
+        used.
+        """
         path = remote.path
         delay_s = _LOOKUP_FIRST_S
         while True:
@@ -276,7 +282,7 @@ class Hedge:
             delay_s = min(delay_s * 2, _LOOKUP_MAX_S)
 
     def _start(self, remote: Remote) -> None:
-        """Begin the remote's appends that may begin now."""
+        """Start the appends to the remote that can start now."""
         batcher, dc = remote.batcher, remote.path.name
         while (batch := batcher.next_batch(self._now_s())) is not None:
             for attempts in batch.items:
@@ -288,7 +294,7 @@ class Hedge:
                 continue
             for attempts in batch.items:
                 attempts.began(dc)
-            # Made at once: a message that is answered meanwhile has no body any more.
+            # Made at once: a message that is answered meanwhile loses its body.
             records = self._records_of(dc, batch.items)
             self._fallback.nursery.start_soon(self._append_remotely, remote, batch, records)
 
@@ -302,7 +308,7 @@ class Hedge:
     async def _append_remotely(
         self, remote: Remote, batch: PartitionBatch[Attempts], records: Sequence[Record]
     ) -> None:
-        """Append one batch to a remote log, and start what may follow it."""
+        """Append one batch to a remote log, and start the batches that follow."""
         path, some = remote.path, batch.items
         flights = dict.fromkeys([attempts.flight for attempts in some])
         pendings = [attempts.pending for attempts in some]
@@ -322,15 +328,16 @@ class Hedge:
         records: Sequence[Record],
         flights: Sequence[Flight],
     ) -> Sequence[Outcome]:
-        """Append, after what a chaos experiment does to these flights. A failure that is no outcome
-        is raised by the producers that wait for it, whose supervisor knows what to do; here it
-        would end all topics.
+        """Append, after applying the strikes of a chaos experiment.
+
+        An unexpected exception is stored for the producers that wait, which raise it to their
+        supervisors; raised here, it would end all topics.
         """
         route, started_s = self._route, self._now_s()
         strikes = [flight.strikes[path.name] for flight in flights if path.name in flight.strikes]
         if strikes:
             await trio.sleep(max([strike.delay_s for strike in strikes]))
-            # What was answered meanwhile need not be stored a second time.
+            # Messages answered meanwhile need not be stored a second time.
             is_over = all(each.is_done for flight in flights for each in flight.pendings)
             if is_over or any(strike.fails for strike in strikes):
                 return [_CHAOS] * len(records)

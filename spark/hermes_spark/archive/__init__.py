@@ -1,4 +1,4 @@
-"""The archive: all datacentres' topics in a folder of Parquet files, by topic, date and hour."""
+"""The archive: all datacentres' topics as Parquet files, by topic, date and hour."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -15,11 +15,11 @@ def archived(
     topics: Collection[str] | None = None,
     columns: Sequence[str] = COLUMNS,
 ) -> Any:
-    """A DataFrame with a row for each record that the archive in that folder holds, in the same
-    columns as `hermes_spark.sources.stored`: exactly those of the commits that are done now.
+    """A DataFrame with a row for each record in the archive, in the columns of
+    `hermes_spark.sources.stored`. It contains exactly the commits that are complete now.
 
-    `topics` are all where they are None. Running it fails where hours were compacted or deleted
-    meanwhile. Raises LaunchFailed where there is no archive.
+    `topics` None means all. Running it fails if hours are compacted or deleted in the meantime.
+    Raises LaunchFailed if there is no archive.
     """
     from pyspark.sql import functions as f
 
@@ -33,7 +33,7 @@ def archived(
     if not found:
         return spark.createDataFrame([], schema_of(columns))
     rows = spark.read.schema(STORED).option("basePath", records).parquet(*found)
-    # A commit that is under way has put some of its files there already.
+    # A commit under way may have moved some of its files already.
     name = f.substring_index(f.col("_metadata.file_name"), "-", -2)
     sequence = f.substring_index(name, "-", 1).cast("bigint")
     return rows.where(sequence <= manifest.sequence).select(*columns)

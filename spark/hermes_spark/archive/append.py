@@ -1,4 +1,4 @@
-"""Appending to an archive what logs hold beyond it, in batches of bounded size."""
+"""Appends new records of the logs to an archive, in batches of bounded size."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,18 +15,20 @@ from hermes_spark.sources import stored
 from hermes_spark.sources.failures import source_failures
 
 BATCH_OFFSETS = 1_000_000
-"""A set of changes that become visible together, and are made again after a crash."""
+"""Offsets in one batch, whose records become visible together. An interrupted batch is
+made again.
+"""
 COMPRESSION = "zstd"
 
 _DAY_HOURS = 24
-# The days of 0001-01-01 and 9999-12-31: what lies outside, by its timestamp, is archived there.
+# The days of 0001-01-01 and 9999-12-31. Timestamps outside are archived there.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _DC = "_dc"
 _PLACE = (_DC, "topic", "date", "hour")
 
 
 class Progress(NamedTuple):
-    """How many offsets a run has archived, and how many it will have."""
+    """How many offsets a run has archived, and how many it will archive in total."""
 
     offsets: int
     offsets_total: int
@@ -39,12 +41,12 @@ def append(
     offsets_max: int = BATCH_OFFSETS,
     told: Callable[[Progress], None] = lambda _: None,
 ) -> Faced:
-    """Archive what the snapshot names and the archive does not have, at most `offsets_max` offsets
-    at a time; gives what was missed.
+    """Archive the snapshot's records that the archive lacks, at most `offsets_max` offsets at a
+    time. Return what was missed.
 
-    `session` gives the Spark session, and is not called when there is nothing to do; `told` is
-    called after each batch. Raises SourceFailed where a log does not hold what the snapshot names,
-    and OSError: the batches before stay.
+    `session` returns the Spark session, and is not called if there is nothing to do; `told` is
+    called after each batch. Raises SourceFailed if a log no longer holds the snapshot's records,
+    and OSError; completed batches stay.
     """
     found = faced(archive.manifest, snapshot)
     is_changed = found.manifest.topics != archive.manifest.topics
@@ -75,7 +77,7 @@ def _offsets(ranges: Ranges) -> int:
 
 
 def _cut(snapshot: Snapshot, batch: Ranges) -> Snapshot:
-    """The snapshot with the ranges of the batch alone."""
+    """The snapshot restricted to the batch's ranges."""
     return msgspec.structs.replace(
         snapshot,
         datacentres={
@@ -86,7 +88,7 @@ def _cut(snapshot: Snapshot, batch: Ranges) -> Snapshot:
 
 
 def _write(spark: Any, batch: Snapshot, folder: Path) -> None:
-    """The batch's records as Parquet: a few files for each datacentre, topic and hour."""
+    """Write the batch's records as Parquet: a few files for each datacentre, topic and hour."""
     from pyspark.sql import functions as f
 
     rows = stored(spark, batch)
@@ -97,12 +99,12 @@ def _write(spark: Any, batch: Snapshot, folder: Path) -> None:
     placed = rows.withColumns(
         {
             _DC: f.col("dc"),
-            # By arithmetic: a cluster's own setting of the time zone must not move them.
+            # By arithmetic, so that the cluster's time zone has no effect.
             "date": f.date_add(f.lit("1970-01-01").cast("date"), days).cast("string"),
             "hour": f.lpad(f.pmod(hours, f.lit(_DAY_HOURS)).cast("string"), 2, "0"),
         }
     )
-    # One task writes what several read: as many files as there are cores, not as there are reads.
+    # One task writes what several read, so there are as many files as cores, not as reads.
     (
         placed.coalesce(spark.sparkContext.defaultParallelism)
         .sortWithinPartitions(*_PLACE, "partition", "offset")
@@ -113,7 +115,7 @@ def _write(spark: Any, batch: Snapshot, folder: Path) -> None:
 
 
 def _moves(archive: Archive, staged: str) -> tuple[list[Move], dict[tuple[str, str], int]]:
-    """Where the staged files go, and how many records each datacentre and topic has in them."""
+    """The targets of the staged files, and their number of records by datacentre and topic."""
     from pyarrow.parquet import read_metadata
 
     moves: list[Move] = []

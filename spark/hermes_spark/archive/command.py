@@ -1,4 +1,4 @@
-"""`hermes spark archive …`: append to an archive, compact it, expire it, look at it."""
+"""`hermes spark archive …`: append to an archive, compact it, expire it, show its contents."""
 
 from functools import partial
 from pathlib import Path
@@ -60,14 +60,14 @@ def append(
     ] = appending.BATCH_OFFSETS,
     master: MasterOption = "",
 ) -> None:
-    """Archive what the logs hold beyond the archive, which is begun where there is none.
+    """Archive the records of the logs that the archive lacks; creates the archive if necessary.
 
-    Ends with 1 when a log had no longer all of that; what is missing is named, and recorded.
+    Exit code 1 if a log no longer held all of them; the missing offsets are printed and recorded.
     """
     now_ms = SystemClock().now_ms()
     spark = partial(session, "hermes archive", master)
     with open_archive(folder, now_ms) as archive:
-        # Taken while nobody else appends: the newest manifest never has a later one.
+        # Taken while this process holds the archive, so no manifest is newer than this snapshot.
         taken = _of_topics(snapshot_of(snapshot, file, dc, spark), topic)
         found = appending.append(spark, archive, taken, batch_offsets, _tell)
         total = sum(
@@ -79,7 +79,9 @@ def append(
 
 
 def _of_topics(snapshot: Snapshot, names: list[str] | None) -> Snapshot:
-    """The snapshot with these topics; for None with all but the broker's own. Dead letters stay."""
+    """The snapshot with these topics; None means all but the broker's own. Dead letters
+    are kept.
+    """
     if names:
         require_topics(snapshot, "--topic", names)
         return snapshot.only(names)
@@ -95,7 +97,7 @@ def _tell(progress: appending.Progress) -> None:
 
 
 def _warn(found: Faced) -> bool:
-    """Say what was missed; True if something was."""
+    """Print what was missed; True if something was."""
     for gap in found.gaps:
         warn(
             f"{gap.dc}: {gap.topic}/{gap.partition}: offsets {gap.gap.start} to {gap.gap.end - 1} "
@@ -112,7 +114,7 @@ def _warn(found: Faced) -> bool:
 
 @app.command(cls=PlainCommand, epilog=examples("hermes spark archive compact /srv/archive"))
 def compact(folder: FolderArgument) -> None:
-    """Put each hour that is over together: one file for each topic and datacentre."""
+    """Merge the files of each past hour: one file for each topic and datacentre."""
     load_manifest(folder)
     now_ms = SystemClock().now_ms()
     with open_archive(folder, now_ms) as archive:
@@ -145,5 +147,5 @@ def expire(
     ),
 )
 def show_contents(folder: FolderArgument, as_json: JsonOption = False) -> None:
-    """Show how far each topic is archived, what is missing, and how large it is."""
+    """Show how far each topic is archived, what is missing, and its size."""
     show(contents(folder), as_json)

@@ -1,10 +1,10 @@
-"""Changing an archive so that readers of its folder see each record once, whenever it is killed.
+"""Changes an archive so that readers see each record once, even if the process is killed.
 
-A commit is some renames and the next manifest. They are written down first (the *intent*), then
-carried out, then the manifest is replaced, each on the disk before the next. What is renamed was
-made whole before, in a folder that no reader looks into. A process that dies before the intent has
-left nothing but that folder's content, which the next one deletes; one that dies after it has its
-commit carried out by the next one, which begins with that.
+A commit consists of renames and the next manifest. They are written down first (the *intent*), then
+carried out, then the manifest is replaced; each step is synced before the next. Renamed files were
+completed before, in a folder that no reader opens. If a process dies before the intent, it leaves
+only that folder, which the next process deletes. If it dies later, the next process completes the
+commit.
 """
 
 import fcntl
@@ -26,10 +26,9 @@ from hermes_spark.archive.manifest import VERSION, Manifest
 
 
 class Move(Struct, frozen=True):
-    """A file or folder that goes from `source` to `target`, both relative to the archive's folder.
+    """A file or folder that is renamed from `source` to `target`, relative to the archive's folder.
 
-    With a `mark` they are two folders that change places; only what is to be at the target has a
-    file of that name.
+    With a `mark`, two folders are exchanged; only the new folder contains a file with that name.
     """
 
     source: str
@@ -38,7 +37,7 @@ class Move(Struct, frozen=True):
 
 
 class Intent(Struct, frozen=True):
-    """A commit that has begun: the renames, and the manifest that holds after them."""
+    """A commit under way: its renames, and the manifest afterwards."""
 
     moves: tuple[Move, ...]
     manifest: Manifest
@@ -46,7 +45,7 @@ class Intent(Struct, frozen=True):
 
 
 class Archive:
-    """An archive that this process alone may change; `open_archive` gives it."""
+    """An archive that only this process may change; `open_archive` returns it."""
 
     def __init__(self, folder: Path, disk: Disk, manifest: Manifest, run: str) -> None:
         self.folder = folder
@@ -56,17 +55,17 @@ class Archive:
         self._staged = 0
 
     def staging(self) -> str:
-        """The name, relative to the archive's folder, of what does not exist yet: to be made there
-        and then moved by a commit. Whatever is left of it is deleted some time.
+        """A new name, relative to the archive's folder, for a file or folder to create and then
+        move by a commit. Leftovers are deleted later.
         """
         self._staged += 1
         return f"{self._staging}-{self._staged}"
 
     def commit(self, moves: Sequence[Move], manifest: Manifest) -> None:
-        """Carry out the moves; the manifest is then this one, the next after the present one.
+        """Carry out the moves, and make this the manifest, whose number must be the next one.
 
-        Raises OSError; the commit is then carried out by whoever opens the archive next, or not at
-        all.
+        Raises OSError; then the next process that opens the archive completes the commit, or drops
+        it.
         """
         assert manifest.sequence == self.manifest.sequence + 1, "commits come one after another"
         for each in moves:
@@ -78,13 +77,13 @@ class Archive:
         self.clear()
 
     def clear(self) -> None:
-        """Delete what was staged, unless a commit that was broken off still needs it."""
+        """Delete staged files, unless an interrupted commit still needs them."""
         if not self._disk.exists(INTENT):
             self._disk.remove_tree(STAGING)
 
 
 def _carry_out(disk: Disk, moves: Sequence[Move], manifest: Manifest) -> None:
-    """As far as that is not done yet."""
+    """Carry out the steps that are not done yet."""
     for each in moves:
         if each.mark:
             if not disk.exists(f"{each.target}/{each.mark}"):
@@ -103,17 +102,17 @@ def _carry_out(disk: Disk, moves: Sequence[Move], manifest: Manifest) -> None:
 
 @contextmanager
 def open_archive(folder: Path, now_ms: int, disk: Disk | None = None) -> Iterator[Archive]:
-    """The archive in that folder, for this process alone; it is made if it is not there.
+    """Open the archive in that folder for this process alone; creates it if necessary.
 
-    A commit that was interrupted is carried out first. `now_ms` is the time, for the next one who
-    finds it taken. Raises LaunchFailed when another process has it, or it is not whole, OSError.
+    Completes an interrupted commit first. `now_ms` is shown to another process that finds the
+    archive taken. Raises LaunchFailed if another process has it or it is incomplete, and OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+", encoding="utf-8") as lock:
         _take(folder, lock, now_ms)
         disk = disk or Disk(folder)
         manifest = _recovered(disk)
-        # Another process of this id may have been killed, and its JVM still be writing.
+        # A killed process may have had the same id, and its JVM may still be writing.
         archive = Archive(folder, disk, manifest, f"{now_ms}-{os.getpid()}")
         archive.clear()
         (folder / RECORDS).mkdir(exist_ok=True)
@@ -132,7 +131,7 @@ def _take(folder: Path, lock: IO[str], now_ms: int) -> None:
             f"{folder}: the archive is being changed by {lock.read().strip() or 'another process'}"
             "; wait for its end"
         ) from error
-    # The kernel gives the lock back with the process: what is written here is for people.
+    # The kernel releases the lock with the process; the text is for people.
     lock.seek(0)
     lock.truncate()
     lock.write(f"process {os.getpid()} of {socket.gethostname()} since {iso_ms(now_ms)}\n")
@@ -140,7 +139,7 @@ def _take(folder: Path, lock: IO[str], now_ms: int) -> None:
 
 
 def _recovered(disk: Disk) -> Manifest:
-    """The manifest, after the commit that was interrupted, if one was."""
+    """The manifest, after completing an interrupted commit."""
     if not disk.exists(MANIFEST):
         if disk.exists(RECORDS):
             raise LaunchFailed(
@@ -166,9 +165,9 @@ def _recovered(disk: Disk) -> Manifest:
 
 
 def load_manifest(folder: Path) -> Manifest:
-    """The manifest of the archive in that folder, as of the last commit that is done.
+    """The manifest of the archive in that folder, as of the last complete commit.
 
-    Raises LaunchFailed where there is none, or one that this version cannot read, OSError.
+    Raises LaunchFailed if there is none or this version cannot read it, and OSError.
     """
     content = Disk(folder).read(MANIFEST)
     if content is None:

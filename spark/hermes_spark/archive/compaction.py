@@ -1,4 +1,4 @@
-"""Hours that are over, each put together to one file for each datacentre."""
+"""Compaction: merges the files of past hours into one file for each datacentre."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -19,24 +19,24 @@ from hermes_spark.archive.layout import (
 )
 
 CLOSED_AFTER_MS = HOUR_MS
-"""An hour is closed so long after its end: later there is little to come for it."""
+"""An hour is closed this long after its end, when few records can still come for it."""
 GROUP_BYTES = 64 << 20
-"""A row group has about so many, before compression: what a merge holds in memory."""
+"""Approximate size of a row group before compression, which bounds a merge's memory."""
 _READ_BYTES = 4 << 20
 _MOSTLY_DIFFERENT = frozenset(
     {"offset", "timestamp_ms", "value", "message_id", "headers.list.element.value"}
 )
-"""Columns that a dictionary would only make larger."""
+"""Columns that would only grow with a dictionary."""
 
 Found = Sequence[tuple[Path, FileName]]
 
 
 def compact(archive: Archive, now_ms: int) -> Iterator[Hour]:
-    """Put the files of each closed hour together, where a datacentre has more than one; gives the
-    hours as they are done.
+    """Merge the files of each closed hour, if a datacentre has more than one. Yields the hours when
+    done.
 
-    Each hour is a commit: readers that list its folder find either the old files or the new ones.
-    One that has listed the old ones and opens them later finds them gone. Raises OSError.
+    Each hour is a commit: readers that list its folder find either the old files or the new ones. A
+    reader that has listed the old ones but not opened them finds them gone. Raises OSError.
     """
     for topic in topics_of(archive.folder):
         for hour in hours_of(archive.folder, topic):
@@ -71,7 +71,9 @@ def _compact(archive: Archive, hour: Hour, merges: Sequence[Found]) -> None:
 
 
 def merge(paths: Sequence[Path], target: Path) -> None:
-    """A Parquet file with the rows of these, in their order, in bounded memory. Raises OSError."""
+    """Write a Parquet file with the rows of these files, in order, in bounded memory. Raises
+    OSError.
+    """
     from pyarrow import Table
     from pyarrow.parquet import ParquetFile, ParquetWriter, read_metadata, read_schema
 
@@ -98,7 +100,7 @@ def merge(paths: Sequence[Path], target: Path) -> None:
 
 
 def _batch_rows(metadata: Any) -> int:
-    """How many rows are a few megabytes, on average."""
+    """The average number of rows in a few megabytes."""
     groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
     size = sum(each.total_byte_size for each in groups)
     return int(max(1, min(10_000, _READ_BYTES * metadata.num_rows // max(1, size))))

@@ -1,4 +1,4 @@
-"""The contents of an archive by topic and datacentre, for people and programs."""
+"""The contents of an archive by topic and datacentre."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -14,7 +14,9 @@ from hermes_spark.archive.manifest import ArchivedPartition
 
 
 class Kept(Struct):
-    """The files of a topic and datacentre. Hours are such as 2030-01-31T12, "" without files."""
+    """The files of a topic and datacentre. Hours look like 2030-01-31T12; empty strings without
+    files.
+    """
 
     files: int = 0
     bytes: int = 0
@@ -23,9 +25,9 @@ class Kept(Struct):
 
 
 class Contents(Struct, frozen=True):
-    """One topic of one datacentre: `records` were archived ever, `gap_offsets` never; `kept` is
-    what retention and compaction have left, and `expired_before` the hour before which retention
-    deleted all, "" for none.
+    """One topic of one datacentre. `records` were archived in total, `gap_offsets` were missed;
+    `kept` is what retention and compaction have left; retention has deleted all hours before
+    `expired_before`, an empty string for none.
     """
 
     dc: str
@@ -38,7 +40,7 @@ class Contents(Struct, frozen=True):
 
 
 def contents(folder: Path) -> list[Contents]:
-    """Each topic that the archive holds, by name. Raises LaunchFailed, OSError."""
+    """Each archived topic, by name. Raises LaunchFailed, OSError."""
     manifest = load_manifest(folder)
     kept: defaultdict[tuple[str, str], Kept] = defaultdict(Kept)
     for topic in topics_of(folder):
@@ -68,7 +70,7 @@ def contents(folder: Path) -> list[Contents]:
 
 
 def show(found: Sequence[Contents], as_json: bool) -> None:
-    """Print them as a table, or as JSON with the partitions."""
+    """Print a table, or JSON with the partitions."""
     if as_json:
         write_json(msgspec.json.encode(found))
         return

@@ -1,4 +1,4 @@
-"""The few things that an archive does to its folder, each whole or not at all."""
+"""The file operations of an archive, each atomic."""
 
 import ctypes
 import errno
@@ -16,7 +16,7 @@ _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
 class Disk:
-    """The archive's folder; all names are relative to it. Everything raises OSError."""
+    """The archive's folder; all names are relative to it. All methods raise OSError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -26,14 +26,14 @@ class Disk:
         return (self.folder / name).exists()
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None where there is none."""
+        """The content of a file; None if it does not exist."""
         try:
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, name: str, content: bytes) -> None:
-        """Put this content in the place of a file's, at once, and on the disk."""
+        """Replace a file's content atomically, and sync it."""
         begun = self.folder / STAGING / name
         begun.parent.mkdir(exist_ok=True)
         with begun.open("wb") as file:
@@ -44,7 +44,7 @@ class Disk:
         sync_folder(self.folder)
 
     def sync(self, name: str) -> None:
-        """A file, or a folder with all in it, is on the disk, and so is where it lies."""
+        """Sync a file, or a folder with everything in it, and its parent folders."""
         path = self.folder / name
         for each in (path, *(path.rglob("*") if path.is_dir() else ())):
             descriptor = os.open(each, os.O_RDONLY)
@@ -55,23 +55,23 @@ class Disk:
         self.sync_folders([name])
 
     def sync_folders(self, names: Iterable[str]) -> None:
-        """All folders in which these lie are on the disk, up to the archive's own."""
+        """Sync all folders that contain these files, up to the archive's folder."""
         above = {parent for name in names for parent in Path(name).parents}
         for each in sorted(above, reverse=True):
             if (self.folder / each).is_dir():
                 sync_folder(self.folder / each)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or folder another name; the folders above that are made."""
+        """Rename a file or folder; creates the parent folders."""
         path = self.folder / target
         path.parent.mkdir(parents=True, exist_ok=True)
         (self.folder / source).rename(path)
 
     def exchange(self, one: str, other: str) -> None:
-        """Two folders change places, at one instant where the system can do that.
+        """Exchange two folders, atomically if the system can.
 
-        Else the first comes into the place of the second, which is empty for an instant; so it is,
-        too, where a process died in that instant, until this is called again.
+        Otherwise the first replaces the second, which is missing for an instant. If the process
+        dies in that instant, it is missing until this is called again.
         """
         if not self.exists(other):
             self.rename(one, other)
@@ -85,7 +85,7 @@ class Disk:
             self.rename(one, other)
 
     def exchange_at_once(self, one: str, other: str) -> None:
-        """The same, and an error where the system or its disk cannot do it; Linux can."""
+        """As `exchange`, but raises if the system or its file system cannot do it; Linux can."""
         rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         if rename is None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -99,5 +99,5 @@ class Disk:
         (self.folder / name).unlink(missing_ok=True)
 
     def remove_tree(self, name: str) -> None:
-        """Delete a folder and all in it, as far as that can be done."""
+        """Delete a folder and everything in it, as far as possible."""
         shutil.rmtree(self.folder / name, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Retention of an archive: whole hours go when they are old enough."""
+"""Retention of an archive: deletes whole hours when they are old enough."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,10 +17,10 @@ class Deleted(NamedTuple):
 
 
 def expire(archive: Archive, before_ms: int) -> Iterator[Deleted]:
-    """Delete the hours that were over at `before_ms`, by their records' timestamps, and record that
-    in the manifest; gives what went, topic by topic.
+    """Delete the hours that had ended by `before_ms`, by their records' timestamps, and record that
+    in the manifest. Yields what was deleted, by topic.
 
-    The hours of a topic are one commit; each goes at one instant. Raises OSError.
+    The hours of a topic are one commit; each disappears atomically. Raises OSError.
     """
     from pyarrow.parquet import read_metadata
 

@@ -1,8 +1,8 @@
-"""Where an archive's files lie, and what their names say.
+"""The layout of an archive's files, and the meaning of their names.
 
-`records/` has nothing but Parquet files: `topic=…/date=…/hour=…/<dc>-<sequence>-<…>.parquet`. What
-is on its way there, the manifest and the lock lie beside it, where no reader of `records/` looks:
-some readers open what has a hidden name too.
+`records/` contains only Parquet files: `topic=…/date=…/hour=…/<dc>-<sequence>-<…>.parquet`. Staged
+files, the manifest and the lock are outside, because some readers of `records/` also open hidden
+files.
 """
 
 import re
@@ -36,18 +36,18 @@ class Hour(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Such as 2030-01-31T12: texts of hours have the order of the hours."""
+        """Such as 2030-01-31T12. Sorting these texts sorts the hours."""
         return f"{self.date}T{self.hour}"
 
     @property
     def end_ms(self) -> int:
-        """When it is over, Unix epoch."""
+        """When the hour ends, Unix epoch."""
         begin = datetime.fromisoformat(f"{self.text}:00").replace(tzinfo=UTC)
         return int(begin.timestamp()) * 1_000 + HOUR_MS
 
 
 class FileName(NamedTuple):
-    """A file by its name: its datacentre, and the first and last commit that brought it."""
+    """A file's name: its datacentre, and the first and last commit whose records it has."""
 
     dc: str
     first: int
@@ -60,20 +60,20 @@ def hour_text(at_ms: int) -> str:
 
 
 def batch_file(dc: str, sequence: int, number: int) -> str:
-    """The name of a batch's file; `number` tells those of one hour and datacentre apart."""
+    """The name of a batch's file; `number` distinguishes files of one hour and datacentre."""
     return f"{dc}-{sequence:08d}-{number}.parquet"
 
 
 def compacted_file(dc: str, first: int, last: int) -> str:
-    """The name of the one file in place of those that commits `first` to `last` brought.
+    """The name of the file that replaces those of commits `first` to `last`.
 
-    No other file of the hour is called so: a file to be put together with it has a later last one.
+    It is unique in its hour, because a file merged later has a later last commit.
     """
     return f"{dc}-{last:08d}-c{first}.parquet"
 
 
 def parsed_file(name: str) -> FileName | None:
-    """None for a file that is not the archive's."""
+    """Parse a file's name; None if it is not the archive's."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -82,12 +82,12 @@ def parsed_file(name: str) -> FileName | None:
 
 
 def topics_of(folder: Path) -> list[str]:
-    """The topics of which records are archived."""
+    """The topics with archived records."""
     return _named(folder / RECORDS, "topic=")
 
 
 def hours_of(folder: Path, topic: str) -> list[Hour]:
-    """The hours of a topic that are archived, oldest first."""
+    """The archived hours of a topic, oldest first."""
     at = folder / RECORDS / f"topic={topic}"
     return [
         Hour(topic, date, hour)
@@ -104,6 +104,6 @@ def _named(folder: Path, prefix: str) -> list[str]:
 
 
 def files_of(folder: Path, hour: Hour) -> list[tuple[Path, FileName]]:
-    """The archive's files of that hour, in the order of their names."""
+    """The archive's files of that hour, sorted by name."""
     found = ((path, parsed_file(path.name)) for path in sorted((folder / hour.path).iterdir()))
     return [(path, name) for path, name in found if name is not None]

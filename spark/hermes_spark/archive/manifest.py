@@ -1,6 +1,6 @@
-"""How far each partition is archived, what was missed and what was deleted: values and folds. Pure.
+"""The manifest: how far each partition is archived, and what was missed or deleted. Pure.
 
-A manifest grows with partitions and topics, never with records or runs.
+Its size depends on the number of partitions and topics, not of records or runs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,15 +13,15 @@ from hermes_spark.snapshot import PartitionRange, Snapshot
 
 VERSION = 1
 GAPS_MAX = 100
-"""So many gaps of a partition are kept one by one, the newest; older ones are added up."""
+"""How many gaps of a partition are kept, the newest; older ones are only summed up."""
 
 Ranges = dict[str, dict[str, list[PartitionRange]]]
-"""Offsets by datacentre and topic, as in a snapshot; of a partition one range."""
+"""Offsets by datacentre and topic, as in a snapshot, one range for each partition."""
 
 
 class Gap(Struct, frozen=True):
-    """Offsets from `start` up to below `end` that the log had no longer when a run came for them:
-    retention was faster.
+    """Offsets from `start` up to below `end` that the log no longer had when they were to be
+    archived: retention was faster.
     """
 
     start: int
@@ -30,8 +30,8 @@ class Gap(Struct, frozen=True):
 
 
 class ArchivedPartition(Struct, frozen=True):
-    """The offsets from `start` up to below `end`, but those in gaps. `older_gap_offsets` is the sum
-    of the gaps that are not kept one by one.
+    """The offsets from `start` up to below `end`, except gaps. `older_gap_offsets` is the sum of
+    the gaps that are not kept.
     """
 
     partition: int
@@ -42,11 +42,11 @@ class ArchivedPartition(Struct, frozen=True):
 
     @property
     def gap_offsets(self) -> int:
-        """How many offsets all gaps have together."""
+        """The number of offsets in all gaps."""
         return self.older_gap_offsets + sum(each.end - each.start for each in self.gaps)
 
     def with_gap(self, gap: Gap) -> "ArchivedPartition":
-        """The same, going on behind the gap."""
+        """The partition, continued behind the gap."""
         gaps = (*self.gaps, gap)
         older = sum(each.end - each.start for each in gaps[:-GAPS_MAX])
         return msgspec.structs.replace(
@@ -58,15 +58,15 @@ class ArchivedPartition(Struct, frozen=True):
 
 
 class ArchivedTopic(Struct, frozen=True):
-    """A topic of one datacentre. `records` were archived ever, those deleted since among them."""
+    """A topic of one datacentre. `records` were archived in total, including deleted ones."""
 
     records: int = 0
     partitions: tuple[ArchivedPartition, ...] = ()
 
 
 class Expired(Struct, frozen=True):
-    """The part of a topic that was deleted: all its hours before `before` (such as 2030-01-31T12),
-    and how many hours and records that were in all.
+    """What was deleted of a topic: all hours before `before` (such as 2030-01-31T12), and the total
+    number of hours and records.
     """
 
     before: str
@@ -75,8 +75,8 @@ class Expired(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """The state of an archive as of its commit number `sequence`. `taken_at_ms` is the time of the
-    newest snapshot that was archived; `topics` are by datacentre and name, `expired` by name.
+    """The state of an archive after commit number `sequence`. `taken_at_ms` is the time of the
+    newest archived snapshot; `topics` are by datacentre and name, `expired` by name.
     """
 
     version: int = VERSION
@@ -86,17 +86,17 @@ class Manifest(Struct, frozen=True):
     expired: dict[str, Expired] = {}
 
     def next(self) -> "Manifest":
-        """The same as of the next commit."""
+        """The same manifest with the next commit's number."""
         return msgspec.structs.replace(self, sequence=self.sequence + 1)
 
     def partition(self, dc: str, topic: str, number: int) -> ArchivedPartition | None:
-        """How far that partition is archived; None for one that was never seen."""
+        """How far that partition is archived; None if it is unknown."""
         held = self.topics.get(dc, {}).get(topic, ArchivedTopic())
         return next((each for each in held.partitions if each.partition == number), None)
 
     def with_batch(self, batch: Ranges, records: Mapping[tuple[str, str], int]) -> "Manifest":
-        """The next manifest, with these ranges archived, each of which begins where its partition
-        ended. `records` is how many they had, by datacentre and topic.
+        """The next manifest, with these ranges archived, each of which must begin at its
+        partition's end. `records` is the number of their records, by datacentre and topic.
         """
         topics = {dc: dict(held) for dc, held in self.topics.items()}
         for dc, ranges_by_topic in batch.items():
@@ -124,7 +124,7 @@ def _extended(held: ArchivedPartition, read: PartitionRange | None) -> ArchivedP
 
 
 class FoundGap(NamedTuple):
-    """A gap, and where it is."""
+    """A gap and its place."""
 
     dc: str
     topic: str
@@ -133,7 +133,7 @@ class FoundGap(NamedTuple):
 
 
 class ShorterLog(NamedTuple):
-    """A partition whose log ends before what is archived of it."""
+    """A partition whose log ends before the archived end."""
 
     dc: str
     topic: str
@@ -143,8 +143,8 @@ class ShorterLog(NamedTuple):
 
 
 class Faced(NamedTuple):
-    """A manifest brought face to face with a snapshot. `shorter` are left out of any reading: the
-    topic was deleted and made again, or its log has lost its end.
+    """A manifest compared with a snapshot. The partitions in `shorter` are not read: the topic was
+    deleted and created again, or its log was truncated.
     """
 
     manifest: Manifest
@@ -153,10 +153,10 @@ class Faced(NamedTuple):
 
 
 def faced(manifest: Manifest, snapshot: Snapshot) -> Faced:
-    """The next manifest, in which partitions seen for the first time begin where their log begins,
-    and those whose log begins behind what is archived have a gap.
+    """The next manifest: new partitions start where their log starts, and a partition whose log
+    starts behind the archived end gets a gap.
 
-    Of a snapshot older than what is archived no log is shorter: it had not come so far.
+    With a snapshot older than the archive no log counts as shorter.
     """
     is_older = snapshot.taken_at_ms < manifest.taken_at_ms
     gaps: list[FoundGap] = []
@@ -190,7 +190,7 @@ def _with_partition(topic: ArchivedTopic, partition: ArchivedPartition) -> Archi
 
 
 def unarchived(manifest: Manifest, snapshot: Snapshot) -> Ranges:
-    """The ranges of a snapshot that lie behind the manifest's ends, and what is missing there."""
+    """The snapshot's ranges behind the manifest's ends."""
     found: Ranges = {}
     for dc, topic, each in _places(snapshot):
         held = manifest.partition(dc, topic, each.partition)
@@ -208,7 +208,7 @@ def _places(snapshot: Snapshot) -> Iterator[tuple[str, str, PartitionRange]]:
 
 
 def batches(ranges: Ranges, offsets_max: int) -> Iterator[Ranges]:
-    """The same offsets in their order, in batches of at most so many, none empty."""
+    """The same offsets in order, in batches of at most so many, none empty."""
     batch: Ranges = {}
     room = offsets_max
     for dc, topics in ranges.items():

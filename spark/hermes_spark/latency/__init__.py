@@ -1,1 +1,1 @@
-"""How long messages took to their subscribers, and what hedging has cost."""
+"""Delivery latencies of messages, and the cost of hedging."""

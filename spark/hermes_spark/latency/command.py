@@ -1,4 +1,4 @@
-"""`hermes spark latency`: how long messages took, and what hedging has cost."""
+"""`hermes spark latency`: delivery latencies of messages, and the cost of hedging."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +51,9 @@ def latency(
     topic: TopicsOption = None,
     master: MasterOption = "",
 ) -> None:
-    """Tell how long messages took to their subscribers, and what hedging has stored too often."""
+    """Report how long messages took to their subscribers, and the surplus copies stored
+    by hedging.
+    """
     journals = [journal_of(each) for each in journal or []]
     taken = snapshot_of(snapshot, file, dc, lambda: session("hermes latency", master))
     require_topics(taken, "--topic", topic or [])

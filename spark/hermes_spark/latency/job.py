@@ -25,7 +25,7 @@ from hermes_spark.tables import written
 
 LATENCIES = "latencies"
 HEDGING = "hedging"
-"""The folders of Parquet below the output: the rows of the result, and those of each hour too."""
+"""The Parquet folders in the output. They have the rows of the result, and those of each hour."""
 SEVERAL = "several"
 _HOUR_MS = 3_600_000
 
@@ -38,12 +38,12 @@ def latency(
     topics: Collection[str] | None = None,
     say: Callable[[str], None] = print,
 ) -> Result:
-    """Measure what the snapshot's records and dead letters and the journals tell, write the tables
-    into `output`, and tell the result.
+    """Measure from the snapshot's records, dead letters and the journals. Write the tables into
+    `output`, and return the result.
 
-    `topics` are all but the broker's own where they are None. `say` is told what is done next. The
-    same snapshot and journals give the same result. Raises SourceFailed where a log does not hold
-    what the snapshot names any more, OSError.
+    `topics` None means all but the broker's own. `say` gets the progress. The same snapshot and
+    journals give the same result. Raises SourceFailed if a log no longer holds the snapshot's
+    records, and OSError.
     """
     output = output.absolute()
     own = snapshot.only(
@@ -87,7 +87,7 @@ _COLUMNS = ("dc", "topic", "timestamp_ms", "message_id", "published_dc", "via")
 
 
 def _messages(rows: Any) -> Any:
-    """A row for each message that has an id, its copies put together."""
+    """A row for each message with an id, its copies combined."""
     from pyspark.sql import functions as f
 
     is_one_place = f.min("dc") == f.max("dc")
@@ -107,12 +107,12 @@ def _messages(rows: Any) -> Any:
 def _hour() -> Any:
     from pyspark.sql import functions as f
 
-    # Of the publication. By arithmetic: a cluster's own setting of the zone must not move it.
+    # The hour of publication. By arithmetic, so that the cluster's time zone has no effect.
     return (f.floor(f.col("published_ms") / _HOUR_MS) * _HOUR_MS).alias("hour_ms")
 
 
 def _hedging(messages: Any) -> Any:
-    """By topic, by the publisher's datacentre too, and by the hour too; null stands for all."""
+    """By topic, by publisher's datacentre, and by hour; null stands for all."""
     from pyspark.sql import functions as f
 
     hour = messages.withColumn("hour_ms", _hour()).withColumn(
@@ -134,8 +134,8 @@ def _hedging(messages: Any) -> Any:
 
 
 def _delivered(spark: Any, messages: Any, taken: Any, journals: Sequence[Journal]) -> Any:
-    """A row for each message, each subscription with a journal, and each stage of the journal; its
-    `span_ms` is null where the journal does not have it.
+    """A row for each message, each subscription with a journal, and each stage in the journal.
+    `span_ms` is null if the journal lacks the message.
     """
     from pyspark.sql import functions as f
 
@@ -170,7 +170,7 @@ def _given_up(letters: Any) -> Any:
 
 
 def _percentiles(spans: Any) -> Any:
-    """By topic, subscription and stage, by datacentre too, and by the hour too; null for all."""
+    """By topic, subscription and stage, by datacentre, and by hour; null stands for all."""
     from pyspark.sql import functions as f
 
     whole = [f.col(name) for name in ("topic", "subscription", "stage")]
@@ -188,7 +188,7 @@ def _percentiles(spans: Any) -> Any:
 
 
 def _rows(table: Any, kind: Any, *order: str) -> list[Any]:
-    """The rows without those of single hours, as this kind's fields, in a fixed order."""
+    """The rows that are not of single hours, with this kind's fields, in a fixed order."""
     rows = table.where("hour_ms IS NULL").select(*kind.__struct_fields__).collect()
     key = [*order, next(name for name in ("dc", "published_dc") if name in kind.__struct_fields__)]
     return sorted(rows, key=lambda row: [row[name] or "" for name in key])

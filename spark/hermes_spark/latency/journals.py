@@ -1,4 +1,4 @@
-"""Journals of subscribers, which say when each was sent a message: the files of `hermes sink`."""
+"""Subscribers' journals, which say when each message was received: the files of `hermes sink`."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -20,7 +20,7 @@ DELIVERIES = (
 
 class Journal(Struct, frozen=True):
     """The deliveries to one subscription: JSON lines with `receivedMs` (when a push came in, Unix
-    epoch), `messageId`, and the `status` that it was answered with; others are not looked at.
+    epoch), `messageId`, and the answer's `status`. Other fields are ignored.
     """
 
     topic: str
@@ -29,7 +29,7 @@ class Journal(Struct, frozen=True):
 
 
 def journal_of(text: str) -> Journal:
-    """The journal that an option names as `group.topic$subscription=FILE`. Raises UsageWrong."""
+    """The journal in an option `group.topic$subscription=FILE`. Raises UsageWrong."""
     name, sign, path = text.partition("=")
     try:
         parsed = SubscriptionName.parse(name)
@@ -43,11 +43,11 @@ def journal_of(text: str) -> Journal:
 
 
 def deliveries(spark: Any, journals: Sequence[Journal]) -> Any:
-    """A row for each message and subscription: when it was first sent there, when it was first
-    taken (null: not yet), and how often it was.
+    """A row for each message and subscription: when it was first pushed, when it was first accepted
+    (null: not yet), and how often.
 
-    Lines that do not say which message and when, such as the last one of a sink that was killed,
-    are counted together, as `lines` of a message whose id is null.
+    Lines without message id or time, such as the last one of a killed sink, are counted together as
+    `lines` of a message with a null id.
     """
     from pyspark.sql import functions as f
 

@@ -1,4 +1,4 @@
-"""When messages were given up, over the dead-letter topics of all datacentres."""
+"""When messages were given up, from the dead-letter topics of all datacentres."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -14,8 +14,8 @@ GIVEN_UP = (
 
 
 def given_up(spark: Any, snapshot: Snapshot, topics: Collection[str]) -> Any:
-    """A row for each message of these topics that a subscription has given up, open or closed since
-    then: of several letters about one message the first counts.
+    """A row for each message of these topics that a subscription has given up, whether its letter
+    is still open or not. Of several letters for one message the first counts.
     """
     from pyspark.sql import functions as f
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Stage(StrEnum):
-    """The times that are measured, each from when the frontend had taken the message in."""
+    """The measured stages, each from when the frontend had received the message."""
 
     FIRST_ATTEMPT = "first attempt"
     DELIVERED = "delivered"
@@ -18,7 +18,7 @@ class Stage(StrEnum):
 
 PERCENTS = (50, 90, 95, 99)
 ACCURACY = 10_000
-"""Of the percentiles: the rank of what is told is at most a ten-thousandth of all wrong."""
+"""Accuracy of the percentiles: the rank is off by at most a ten-thousandth of all values."""
 
 NOBODY_SAYS_WHEN_STORED = (
     "publish to store: no record says when its log had it; a node's metrics "
@@ -27,12 +27,12 @@ NOBODY_SAYS_WHEN_STORED = (
 
 
 class Latency(Struct, frozen=True):
-    """The latencies of one stage, ms; null where none is known. `dc` is where the message lies,
-    null for all datacentres together, "several" for messages that lie in more than one.
+    """The latencies of one stage in ms; null if none is known. `dc` is where the message is stored,
+    null for all datacentres together, "several" for messages stored in more than one.
 
-    Of `messages` so many are `known`; of the others it is not known whether they are still waiting,
-    filtered out or given up. `below_zero` are those that came before they were published, by clocks
-    that differ.
+    Of `messages`, `known` have a latency; of the others it is unknown whether they still wait, were
+    filtered out or given up. `below_zero` seem to arrive before they were published, because clocks
+    differ.
     """
 
     topic: str
@@ -50,10 +50,10 @@ class Latency(Struct, frozen=True):
 
 
 class Hedging(Struct, frozen=True):
-    """The copies that hedging stored. `published_dc` is the publisher's datacentre, null for all.
+    """The copies stored by hedging. `published_dc` is the publisher's datacentre, null for all.
 
-    Of `messages` so many are `hedged`: a copy came as a hedge. Of `rescued` that is the only copy;
-    `doubled` have another one too, and cost `surplus` copies.
+    Of `messages`, `hedged` have a copy from a hedge. Of `rescued` that is the only copy; `doubled`
+    have another one, too, at a cost of `surplus` copies.
     """
 
     topic: str
@@ -67,19 +67,19 @@ class Hedging(Struct, frozen=True):
 
     @property
     def hedge_percent(self) -> float:
-        """The share of messages that were hedged."""
+        """The percentage of messages that were hedged."""
         return 100 * self.hedged / self.messages if self.messages else 0.0
 
     @property
     def surplus_percent(self) -> float:
-        """How many copies more than messages hedging has stored."""
+        """Surplus copies from hedging as a percentage of messages."""
         return 100 * self.surplus / self.messages if self.messages else 0.0
 
 
 class Repeated(Struct, frozen=True):
-    """How often a subscriber took a message once more, by its journal. `unmatched` messages of the
-    journal are in no log of the snapshot: of another topic, of a batch, younger, or expired.
-    `unreadable` lines say nothing.
+    """How often a subscriber accepted a message again, by its journal. `unmatched` messages of the
+    journal are in no log of the snapshot: of another topic, of a batch, newer, or expired.
+    `unreadable` lines could not be parsed.
     """
 
     topic: str
@@ -91,7 +91,9 @@ class Repeated(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """All of it but the hours, which are in the tables. `unknown` says what cannot be known."""
+    """The whole result except the hours, which are in the tables. `unknown` lists what cannot be
+    known.
+    """
 
     taken_at_ms: int
     latencies: list[Latency]
@@ -110,8 +112,8 @@ def not_known(
     journalled: Sequence[tuple[str, str]],
     subscribed: Sequence[tuple[str, str]],
 ) -> Iterator[str]:
-    """Sentences that say which answers these topics do not allow. `journalled` are the
-    subscriptions of which there is a journal, `subscribed` those that have ever settled something.
+    """Sentences about what cannot be known for these topics. `journalled` are the subscriptions
+    with a journal, `subscribed` those that have ever settled something.
     """
     if topics:
         yield NOBODY_SAYS_WHEN_STORED

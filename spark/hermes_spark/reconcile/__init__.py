@@ -1,1 +1,1 @@
-"""Reconciliation: what was acknowledged, what is stored where, and what is settled."""
+"""Reconciliation: compares what was acknowledged, stored and settled."""

@@ -1,4 +1,4 @@
-"""A publisher's own lists of what was acknowledged: files, or a topic."""
+"""A publisher's lists of acknowledged messages: files, or a topic."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,10 +17,10 @@ from hermes_spark.sources import stored
 
 ACCEPTED = (201, 202)
 COLUMNS = {"topic": "STRING", "messageId": "STRING", "status": "INT", "sentMs": "BIGINT"}
-"""The columns of a list: `status` is 201 where none is said, `sentMs` may be missing."""
+"""The columns of a list. `status` defaults to 201; `sentMs` may be missing."""
 
 _TEXTS = ", ".join(f"{name} STRING" for name in COLUMNS)
-# A number may be written as text: it is read as text, and then as what it is.
+# A number may be written as text, so every column is read as text and then cast.
 _CAST = tuple(f"CAST({name} AS {kind}) AS {name}" for name, kind in COLUMNS.items())
 _GLOB = re.compile(r"[\\*?\[\]{}]")
 _TOPIC = "topic:"
@@ -37,7 +37,7 @@ _FORMATS = {
 class AcknowledgedList(Struct, frozen=True):
     """One list: the `path` of a file or folder in that `format`, or the topic `stored_in`.
 
-    `topic` is that of all its messages, "" where the list says it itself.
+    `topic` is that of all its messages; an empty string if each line names its topic.
     """
 
     topic: str = ""
@@ -47,10 +47,10 @@ class AcknowledgedList(Struct, frozen=True):
 
 
 def acknowledged_list(text: str) -> AcknowledgedList:
-    """The list that an option names as `FILE`, `TOPIC=FILE` or `topic:TOPIC`. Raises UsageWrong.
+    """The list in an option `FILE`, `TOPIC=FILE` or `topic:TOPIC`. Raises UsageWrong.
 
-    A file is JSON lines, CSV with a header, Parquet, or text with an id in each line, by its
-    ending; `.gz` may follow it.
+    The file's suffix gives its format: JSON lines, CSV with a header, Parquet, or text with one id
+    per line; `.gz` may follow it.
     """
     if text.startswith(_TOPIC):
         return AcknowledgedList(stored_in=text.removeprefix(_TOPIC))
@@ -79,9 +79,9 @@ def acknowledged_list(text: str) -> AcknowledgedList:
 def acknowledged(spark: Any, lists: Sequence[AcknowledgedList], snapshot: Snapshot) -> Any:
     """The rows of all lists: topic, message_id, status (201 or 202) and sent_ms (null: unknown).
 
-    Lines with another status, which promised nothing, are left out. Running it fails for a line
-    that cannot be read, and for an accepted one that says no topic or id. Raises UsageWrong for a
-    list without such columns, and for a topic that no datacentre has.
+    Lines with another status are dropped. Running it fails for a line that cannot be parsed, and
+    for an accepted one without topic or id. Raises UsageWrong for a list without such columns, and
+    for a topic that no datacentre has.
     """
     from pyspark.sql import functions as f
 
@@ -138,7 +138,7 @@ def _read(spark: Any, of: AcknowledgedList, snapshot: Snapshot) -> Any:
 
 
 def _bodies(frames: Iterable[Any]) -> Iterator[Any]:
-    """The messages' bodies: Hermes' own envelope may lie around them."""
+    """The messages' bodies, without Hermes' envelope if there is one."""
     import pandas as pd
 
     for frame in frames:

@@ -1,4 +1,4 @@
-"""One row for each message: everything that is known of it, gathered by one aggregation."""
+"""Aggregates all facts about a message into one row."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,19 +7,19 @@ from hermes_spark.lives import topic_of
 from hermes_spark.reconcile.flags import WAYS, Fact, place
 
 NORMALISED = "topic STRING, message_id STRING, flags BIGINT, copies INT, at_ms BIGINT"
-"""The columns that are gathered: `copies` is 1 for a stored record and 0 for all else, `at_ms` when
-the record was published, or the message acknowledged; null where nothing tells.
+"""The columns to aggregate. `copies` is 1 for a stored record, else 0. `at_ms` is when the record
+was published or the message acknowledged, null if unknown.
 """
 
 YOUNG_MS = 60_000
-"""A message acknowledged so shortly before the snapshot may be stored after it."""
+"""A message acknowledged this shortly before the snapshot may be stored after it."""
 
 
 def of_stored(rows: Any, dcs: Sequence[str]) -> Any:
-    """Normalised rows of stored records of the common columns dc, topic, partition, offset,
-    timestamp_ms, message_id and via. `dcs` gives each datacentre its number.
+    """Normalised rows of stored records with the columns dc, topic, partition, offset,
+    timestamp_ms, message_id and via. The order of `dcs` numbers the datacentres.
 
-    A record without an id is a message of its own, called after its place.
+    A record without an id counts as a message of its own, named by its place.
     """
     from pyspark.sql import functions as f
 
@@ -45,7 +45,7 @@ def of_stored(rows: Any, dcs: Sequence[str]) -> Any:
 
 def of_acknowledged(rows: Any, taken_at_ms: int, retained_from_ms: Mapping[str, int]) -> Any:
     """Normalised rows of `acknowledged`. `retained_from_ms` has, for each topic of which retention
-    has taken something, the time from which on nothing is gone.
+    has removed records, the time since which nothing was removed.
     """
     from pyspark.sql import functions as f
 
@@ -72,7 +72,7 @@ def of_acknowledged(rows: Any, taken_at_ms: int, retained_from_ms: Mapping[str, 
 
 
 def of_fact(rows: Any, fact: Fact) -> Any:
-    """Normalised rows that say this of each message (topic, message_id) of the rows."""
+    """Normalised rows that add a fact to each message (topic, message_id) of the rows."""
     from pyspark.sql import functions as f
 
     return rows.select(
@@ -85,11 +85,11 @@ def of_fact(rows: Any, fact: Fact) -> Any:
 
 
 def folded(normalised: Any) -> Any:
-    """A row for each message: topic, message_id, flags, copies, and at_ms, the earliest."""
+    """A row for each message: topic, message_id, flags, copies, and the earliest at_ms."""
     from pyspark.sql import functions as f
 
-    # Most ids come once on each side: to gather those of a task before they are sent to where all
-    # of an id come together would only fill memory, so they are sent as they are.
+    # Most ids occur once on each side, so partial aggregation before the shuffle would only use
+    # memory.
     together = normalised.repartition("topic", "message_id")
     return together.groupBy("topic", "message_id").agg(
         f.bit_or("flags").alias("flags"),

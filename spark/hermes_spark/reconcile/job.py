@@ -1,4 +1,4 @@
-"""The job: from a snapshot and lists of what was acknowledged to tables in Parquet and a result."""
+"""The job: from a snapshot and lists of acknowledged messages to tables in Parquet and a result."""
 
 from collections.abc import Callable, Collection, Sequence
 from functools import reduce
@@ -38,13 +38,13 @@ from hermes_spark.tables import written
 MESSAGES = "messages"
 UNSETTLED = "unsettled"
 LETTERS = "dead-letters"
-"""The folders of Parquet below the output: a row for each message, for each stored record that a
+"""The Parquet folders in the output: a row for each message, for each stored record that a
 subscription has not settled, and for each open dead letter.
 """
 HEAD_RECORDS = 200
-"""How many of a partition's first records are looked at for one that did not wait in a spool."""
+"""How many of a partition's first records are searched for one that was not spooled."""
 LOST_SHOWN_MAX = 50
-"""The most ids of lost messages that a result names for each topic; `messages` has all."""
+"""Maximum number of lost ids in the result for each topic; `messages` has all."""
 
 _GAPS = (
     "dc STRING, topic STRING, partition INT, subscription STRING, gap_start BIGINT, gap_end BIGINT"
@@ -59,13 +59,13 @@ def reconcile(
     topics: Collection[str] | None = None,
     say: Callable[[str], None] = print,
 ) -> Result:
-    """Compare all datacentres of the snapshot, write the tables into `output`, and tell the result.
+    """Compare all datacentres of the snapshot, write the tables into `output`, and return the
+    result.
 
-    `topics` are all but the broker's own and those of the lists where they are None. `say` is told
-    what is done next.
+    `topics` None means all but the broker's own and those of the lists. `say` gets the progress.
     The same snapshot and lists give the same result. Raises UsageWrong for more than nine
-    datacentres, and for a topic that neither a datacentre nor a list knows; SourceFailed where a
-    log does not hold what the snapshot names any more, or a list cannot be read.
+    datacentres, and for a topic that neither a datacentre nor a list knows; SourceFailed if a log
+    no longer holds the snapshot's records, or a list cannot be read.
     """
     with source_failures():
         return _reconcile(spark, snapshot, lists, output, topics, say)
@@ -139,7 +139,7 @@ def _reconcile(
 
 def _is_compared(log_topic: str, topics: Collection[str] | None, said_in: set[str]) -> bool:
     topic = life_of(log_topic)[0]
-    # A topic of others in the same cluster need not be called as ours are.
+    # A foreign topic in the same cluster may have any name.
     return ("." in topic and topic not in said_in) if topics is None else topic in topics
 
 
@@ -179,12 +179,12 @@ def _unsettled(spark: Any, snapshot: Snapshot, subscriptions: list[SubscriptionS
 
 
 def _retained_from_ms(spark: Any, snapshot: Snapshot) -> dict[str, int]:
-    """Of each topic of which retention has taken something: from when on nothing is gone.
+    """By topic of which retention has removed records: the time since which nothing was removed.
 
-    That is the time of the first record of those partitions which do not begin at 0 any more, the
-    latest of all of them, and a minute for what was published at once; where such a one is empty,
-    the time of the snapshot. What came out of a spool is older than its neighbours, and passed
-    over. A topic that was made again may have lost what was stored before.
+    That is the time of the first record in partitions that no longer begin at 0, the latest of all
+    of them, plus a minute for messages published at the same time; if such a partition is empty,
+    the time of the snapshot. Spooled records are older than their neighbours, and are skipped. A
+    topic that was created again may have lost older records.
     """
     from pyspark.sql import functions as f
 
@@ -258,7 +258,7 @@ def _counts(unsettled: Any, letters: Any, snapshot: Snapshot) -> list[Subscripti
     late = unsettled.groupBy(*subscription).agg(f.count(f.lit(1)), f.min("timestamp_ms"))
     lost = f.count(f.when(f.col("offset") >= f.col("end"), 1))
     given_up = given_up.groupBy(*subscription).agg(f.count(f.lit(1)), lost)
-    # A row for each subscription and datacentre: they are put together here.
+    # A row for each subscription and datacentre, combined here.
     late_by_name = {tuple(row[:3]): tuple(row[3:]) for row in late.collect()}
     given_up_by_name = {tuple(row[:3]): tuple(row[3:]) for row in given_up.collect()}
     return [

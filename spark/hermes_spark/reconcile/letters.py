@@ -1,4 +1,4 @@
-"""Which dead letters are open, over the dead-letter topics of all datacentres."""
+"""The open dead letters, from the dead-letter topics of all datacentres."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,17 +13,17 @@ ENTRIES = (
     "dc STRING, letter STRING, at BIGINT, up_to_ms BIGINT, topic STRING, subscription STRING, "
     "log_topic STRING, message_id STRING, partition INT, offset BIGINT, reason STRING, at_ms BIGINT"
 )
-"""A row for a letter, and one for each id that a mark closes: then `up_to_ms` is not null. `dc` and
-`letter`, the letter's id, tell which letter is meant, `at` the entry's place among those of it.
+"""A row for each letter, and one for each id that a mark closes, with a non-null `up_to_ms`. `dc`
+and `letter` (the letter's id) identify the letter; `at` is the entry's place among those about it.
 """
 
 
 def open_letters(spark: Any, snapshot: Snapshot) -> Any:
-    """A row for each letter that is open: dc, topic, subscription, message_id, the place of the
-    original (log_topic, as the log calls it, partition, offset), reason and at_ms.
+    """A row for each open letter: dc, topic, subscription, message_id, the place of the original
+    (log_topic as in the log, partition, offset), reason and at_ms.
 
-    Of all entries about a letter the last decides, as in `OpenLetters`. An entry that cannot be
-    read is left out: the consumers' own view is the same.
+    The last entry about a letter decides, as in `OpenLetters`. Entries that cannot be read are
+    ignored, as consumers do.
     """
     from pyspark.sql import functions as f
 

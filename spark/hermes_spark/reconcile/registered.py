@@ -1,4 +1,4 @@
-"""Which life of each subscription is the present one, by the metadata of all datacentres."""
+"""The current incarnation of each subscription, from the metadata of all datacentres."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +14,8 @@ _COLUMNS = ("dc", "partition", "offset", "timestamp_ms", "key", "value")
 
 
 def registered(spark: Any, snapshot: Snapshot) -> dict[str, int | None]:
-    """The incarnation of each subscription that the snapshot's metadata knows, by
-    `group.topic$name`; None for one that was deleted and not made again.
+    """The incarnation of each subscription in the snapshot's metadata, by `group.topic$name`; None
+    for one that was deleted and not created again.
     """
     if not any(METADATA_TOPIC in each.topics for each in snapshot.datacentres.values()):
         return {}
@@ -30,7 +30,7 @@ def registered(spark: Any, snapshot: Snapshot) -> dict[str, int | None]:
     newest: dict[str, Register] = {}
     for state in states.values():
         for register in state.registers.values():
-            # What was not heard of in one datacentre yet is in another's.
+            # A change that one datacentre has not received yet is in another's log.
             if register.supersedes(newest.get(register.key)):
                 newest[register.key] = register
     return _incarnations(newest)

@@ -1,4 +1,4 @@
-"""The result of a reconciliation as plain values: for JSON, report and exit code. Pure."""
+"""The result of a reconciliation as plain values, for JSON, report and exit code. Pure."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -19,7 +19,7 @@ from hermes_spark.reconcile.settled import SubscriptionSettled
 
 
 class Verdict(StrEnum):
-    """The answer to: is anything lost?"""
+    """Whether anything is lost."""
 
     CLEAN = "clean"
     LOST = "lost"
@@ -27,11 +27,11 @@ class Verdict(StrEnum):
 
 
 EXIT_CODES = {Verdict.CLEAN: 0, Verdict.LOST: 1, Verdict.UNKNOWN: 3}
-"""Of the command, for cron and the like; 2 is a wrong command line, as everywhere."""
+"""Exit codes of the command, for cron and the like; 2 is a wrong command line, as everywhere."""
 
 
 class Combination(Struct, frozen=True):
-    """How many messages of a topic have exactly these flags and so many copies each."""
+    """How many messages of a topic have exactly these flags and this number of copies."""
 
     topic: str
     flags: int
@@ -53,11 +53,11 @@ class SubscriptionCount(Struct, frozen=True):
 
 
 class TopicResult(Struct, frozen=True):
-    """One topic. Counts are of messages by their exact id, but for `records`.
-    `stored_in` and `ways` count a message once for each way into each datacentre's log.
+    """One topic. Counts are of messages by their exact id, except `records`. `stored_in` and `ways`
+    count a message once for each route into each datacentre's log.
 
-    `fates` counts messages by `Fate`, those that are stored left out where nothing was said of
-    them; `causes` counts the messages with further copies, by cause; `surplus` those copies.
+    `fates` counts messages by `Fate`, without stored ones that are in no list. `causes` counts the
+    messages with further copies, by cause; `surplus` counts those copies.
     """
 
     topic: str
@@ -72,12 +72,12 @@ class TopicResult(Struct, frozen=True):
     causes: dict[str, int] = {}
     without_id: int = 0
     lost_ids: list[str] = []
-    """The first of them, in order."""
+    """The first lost ids, in order."""
 
 
 class SubscriptionInDc(Struct, frozen=True):
-    """One subscription in one datacentre's log. `records` are those that the log holds of its
-    topic; `unknown` of them lie in partitions without a commit, of which nothing can be told.
+    """One subscription in one datacentre's log. `records` is how many of its topic's records the
+    log holds; `unknown` of them are in partitions without a commit.
     """
 
     dc: str
@@ -99,27 +99,29 @@ class SubscriptionResult(Struct, frozen=True):
 
     @property
     def unsettled(self) -> int:
-        """How many stored records it has not settled."""
+        """The number of stored records that it has not settled."""
         return sum(each.unsettled for each in self.datacentres)
 
     @property
     def dead_letters(self) -> int:
-        """How many of its dead letters are open."""
+        """The number of its open dead letters."""
         return sum(each.dead_letters for each in self.datacentres)
 
     @property
     def unknown(self) -> int:
-        """How many stored records nothing can be told of."""
+        """The number of stored records whose state is unknown."""
         return sum(each.unknown for each in self.datacentres)
 
     @property
     def settled_without_store(self) -> int:
-        """How much it has settled that no log holds, which must be impossible."""
+        """The number of offsets that it has settled but no log holds, which should be
+        impossible.
+        """
         return sum(each.settled_without_store for each in self.datacentres)
 
     @property
     def oldest_unsettled_ms(self) -> int | None:
-        """When the oldest record that it has not settled was published."""
+        """When its oldest unsettled record was published."""
         known = [
             each.oldest_unsettled_ms
             for each in self.datacentres
@@ -129,8 +131,8 @@ class SubscriptionResult(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """All of it. `has_lists` says whether lists of acknowledged messages were given: without any
-    nobody can say that nothing is lost.
+    """The whole result. `has_lists`: lists of acknowledged messages were given; without any, it
+    cannot be known that nothing is lost.
     """
 
     taken_at_ms: int
@@ -140,22 +142,22 @@ class Result(Struct, frozen=True):
     subscriptions: list[SubscriptionResult]
 
     def count(self, *fates: Fate) -> int:
-        """How many messages of all topics have one of these fates."""
+        """The number of messages of all topics with one of these fates."""
         return sum(topic.fates.get(fate, 0) for topic in self.topics for fate in fates)
 
     @property
     def unlisted(self) -> list[str]:
-        """The topics that hold messages, and of which no list says what was acknowledged."""
+        """The topics with messages but without a list of acknowledged ones."""
         return [each.topic for each in self.topics if each.messages and not each.acknowledged]
 
     @property
     def settled_without_store(self) -> int:
-        """Over all subscriptions; above 0 a log has lost its end."""
+        """Over all subscriptions. Above 0, a log was truncated."""
         return sum(each.settled_without_store for each in self.subscriptions)
 
     @property
     def verdict(self) -> Verdict:
-        """Lost when anything certainly is; clean only when that was looked for in every topic."""
+        """LOST if anything certainly is; CLEAN only if every topic could be checked."""
         if self.count(Fate.LOST) or self.settled_without_store:
             return Verdict.LOST
         if self.count(*UNKNOWN_FATES) or self.unlisted or not self.has_lists:
@@ -163,7 +165,7 @@ class Result(Struct, frozen=True):
         return Verdict.CLEAN
 
     def reasons(self) -> list[str]:
-        """Why the verdict is what it is: a sentence for each reason."""
+        """The reasons for the verdict, one sentence each."""
         said = [
             (self.count(Fate.LOST), "acknowledged and in no datacentre's log: lost"),
             (
@@ -201,7 +203,7 @@ class Result(Struct, frozen=True):
         return found
 
     def summary(self) -> list[str]:
-        """The whole as a few lines for a terminal."""
+        """A summary in a few lines for a terminal."""
         messages = sum(each.messages for each in self.topics)
         records = sum(each.records for each in self.topics)
         duplicated = sum(each.duplicated for each in self.topics)
@@ -241,7 +243,7 @@ class Result(Struct, frozen=True):
 def topic_results(
     combinations: Iterable[Combination], dcs: Sequence[str], lost_ids: dict[str, list[str]]
 ) -> list[TopicResult]:
-    """The topics, by name, from how many messages have which flags."""
+    """The topics, by name, from the counts of messages by flags."""
     by_topic: dict[str, list[Combination]] = {}
     for each in combinations:
         by_topic.setdefault(each.topic, []).append(each)
@@ -286,8 +288,8 @@ def subscription_results(
     subscriptions: Iterable[SubscriptionSettled],
     counts: Iterable[SubscriptionCount],
 ) -> list[SubscriptionResult]:
-    """The subscriptions, from their commits and from what was counted of each; one that only dead
-    letters tell of, as it has no commit anywhere, is left out.
+    """The subscriptions, from their commits and counts. One that has only dead letters and no
+    commit anywhere is left out.
     """
     counted = {(each.topic, each.subscription, each.dc): each for each in counts}
     results = []

@@ -1,4 +1,4 @@
-"""The offsets that each subscription has settled, by the commits of a snapshot. Pure."""
+"""The offsets that each subscription has settled, from the commits in a snapshot. Pure."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -17,8 +17,8 @@ from hermes_spark.snapshot import Datacentre, PartitionRange, Snapshot
 class PartitionSettled(Struct, frozen=True):
     """One partition of a datacentre's log, as one subscription has settled it.
 
-    All below `position` is settled, and the `intervals` above it; `position` is None where nothing
-    is committed, so that it cannot be known.
+    Everything below `position` is settled, and the `intervals` above it. `position` is None without
+    a commit: then nothing is known.
     """
 
     dc: str
@@ -28,12 +28,12 @@ class PartitionSettled(Struct, frozen=True):
 
     @property
     def beyond(self) -> int:
-        """How many offsets are settled that are not stored: above 0 the log has lost its end."""
+        """The number of settled offsets that are not stored. Above 0, the log was truncated."""
         highest = max((end for _, end in self.intervals), default=self.position or 0)
         return max(0, max(highest, self.position or 0) - self.range.end)
 
     def unsettled(self) -> Iterator[PartitionRange]:
-        """The stored offsets that are not settled, ascending; none where it cannot be known."""
+        """The stored offsets that are not settled, ascending; none if unknown."""
         if self.position is None:
             return
         at = max(self.position, self.range.start)
@@ -45,8 +45,8 @@ class PartitionSettled(Struct, frozen=True):
 
 
 class SubscriptionSettled(Struct, frozen=True):
-    """One subscription in all datacentres. `log_topic` is what the logs call its topic's newest
-    life; `retransmissions` is how often it was set back.
+    """One subscription in all datacentres. `log_topic` is the log's name of its topic's newest
+    incarnation; `retransmissions` is how many there were.
     """
 
     topic: str
@@ -59,11 +59,11 @@ class SubscriptionSettled(Struct, frozen=True):
 def subscriptions_of(
     snapshot: Snapshot, incarnations: Mapping[str, int | None] = MappingProxyType({})
 ) -> list[SubscriptionSettled]:
-    """Each subscription of the snapshot's topics that has a commit in at least one datacentre, by
-    topic and name. `incarnations` is what `registered` tells; a deleted one is left out.
+    """Each subscription of the snapshot's topics with a commit in at least one datacentre, by topic
+    and name. `incarnations` comes from `registered`; deleted ones are left out.
 
-    Commits of an earlier life of a topic or subscription say nothing of the present one: those of
-    an older incarnation than the registered one, or another datacentre's, are left out.
+    Commits of an earlier incarnation of a topic or subscription are ignored, and those of an
+    incarnation older than the registered one or another datacentre's.
     """
     newest: dict[str, int] = {}
     for datacentre in snapshot.datacentres.values():
@@ -91,11 +91,11 @@ def subscriptions_of(
 
 
 def _subscription_of(group: str, topic: str, namespace: str) -> str:
-    """The subscription whose consumer group that is; "" for a group of others."""
+    """The subscription of a consumer group. Empty string for a foreign group."""
     try:
         parsed = TopicName.parse(topic)
     except Refused:
-        # A topic of others in the same cluster.
+        # A foreign topic in the same cluster.
         return ""
     prefix = SubscriptionName(parsed, "").consumer_group(namespace)
     escaped = group.removeprefix(prefix)
@@ -137,8 +137,8 @@ def _life(ownership: CommitOwner) -> tuple[int, int]:
 
 
 def tails(snapshot: Snapshot, subscriptions: list[SubscriptionSettled]) -> Snapshot:
-    """The snapshot cut to what at least one subscription has not settled, as one range for each
-    partition: mostly the last few offsets of it.
+    """The snapshot restricted to what at least one subscription has not settled, one range for each
+    partition: usually its last few offsets.
     """
     lowest: dict[tuple[str, str, int], PartitionRange] = {}
     for subscription in subscriptions:

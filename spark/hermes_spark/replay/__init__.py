@@ -1,1 +1,3 @@
-"""Replay: what a reconciliation found missing is published again, under its own ids."""
+"""Replay: publishes again, under their own ids, the messages that a reconciliation
+found missing.
+"""

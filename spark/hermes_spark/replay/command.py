@@ -1,4 +1,4 @@
-"""`hermes spark replay`: put back what a reconciliation found missing."""
+"""`hermes spark replay`: puts back the messages that a reconciliation found missing."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,11 +72,11 @@ def replay(
     publish_url: PublishUrlOption = PUBLISH_URL_DEFAULT,
     master: MasterOption = "",
 ) -> None:
-    """Publish again, under its own id, what is lost or not settled.
+    """Publish again, under their own ids, messages that are lost or not settled.
 
-    The node at --publish-url must have frontend.replay. What was put back is in the report's
-    folder, in replayed.ndjson: run again, the command goes on after it. Ends with 1 when some of it
-    could not be put back.
+    The node at --publish-url must have frontend.replay. The report's folder gets replayed.ndjson
+    with the replayed messages; if run again, the command continues after it. Exit code 1 if some
+    messages could not be put back.
     """
     asked = _asked(report, which, ids, topic or [], subscription, archive)
     spark = session("hermes replay", master)
@@ -94,7 +94,7 @@ def replay(
 
 
 class _Asked(Struct, frozen=True):
-    """Which messages are wanted, and from where; `only_for` is the name in `subscription`."""
+    """Which messages are wanted, and from where. `only_for` is the name in `subscription`."""
 
     report: Path
     which: Which
@@ -113,7 +113,7 @@ def _asked(
     subscription: str,
     archive: Path | None,
 ) -> _Asked:
-    """Read the options. Raises UsageWrong for those that do not go together."""
+    """Parse the options. Raises UsageWrong if they do not fit together."""
     only_for = ""
     if subscription:
         name = SubscriptionName.parse(subscription)
@@ -138,7 +138,7 @@ def _wanted(spark: Any, asked: _Asked) -> Any:
 
 
 def _records(spark: Any, asked: _Asked, wanted: Any) -> Any:
-    """Read the records of the archive, or of the logs, that may be among the wanted."""
+    """Read the records of the archive or the logs that may be wanted."""
     if asked.archive is not None:
         held = lives(topics_of(asked.archive), asked.topics) if asked.topics else None
         return archived(spark, asked.archive, held, COLUMNS)
@@ -148,7 +148,7 @@ def _records(spark: Any, asked: _Asked, wanted: Any) -> Any:
 
 
 def _missing(asked: _Asked, wanted: Any, found: int) -> int:
-    """Tell how many are wanted and found; how many are not found."""
+    """Print how many messages are wanted and found. Return how many are missing."""
     by_topic = {row.topic: row["count"] for row in wanted.groupBy("topic").count().collect()}
     count: int = sum(by_topic.values())
     place = f"the archive {asked.archive}" if asked.archive is not None else "the logs"
@@ -165,7 +165,7 @@ def _published(
     rate_per_s: float,
     missing: int,
 ) -> Tally:
-    """Publish them, and tell how many were, also when it is cut off."""
+    """Publish the messages, and print how many were published, also if interrupted."""
     tally = Tally()
     headers = {"Authorization": shown} if (shown := authorization()) else {}
     tls = tls_context()
@@ -203,7 +203,8 @@ def _look_for(subscription: str, report: Path) -> None:
 def _journal(report: Path) -> Journal:
     taken = report / "snapshot.json"
     try:
-        # What a later reconciliation misses is sent again, whatever was put back before it.
+        # Messages missed by a later reconciliation are sent again, even if they were put back
+        # before it.
         return Journal(report / JOURNAL, load_snapshot(taken).taken_at_ms if taken.exists() else 0)
     except BlockingIOError as error:
         raise CommandFailed(f"another replay of {report} is under way; wait for its end") from error

@@ -1,4 +1,4 @@
-"""The journal of a replay, a line for each message, so that it goes on where it was cut off."""
+"""The journal of a replay, one line per message, so that it can continue after an interruption."""
 
 import fcntl
 import os
@@ -11,8 +11,8 @@ from msgspec import Struct
 
 
 class Replayed(Struct, frozen=True, rename="camel"):
-    """One answer: the status and, where it is no success, why. The form is that of a list of what
-    was acknowledged, so that a reconciliation can be given it.
+    """One answer: the status and, if it is no success, the reason. The format is that of a list of
+    acknowledged messages, so that a reconciliation can read it.
     """
 
     topic: str
@@ -24,25 +24,25 @@ class Replayed(Struct, frozen=True, rename="camel"):
 
     @property
     def is_done(self) -> bool:
-        """Stored, or kept in a spool."""
+        """True if stored or spooled."""
         return self.status in (201, 202)
 
 
 class Journal:
-    """The file, open for more. What an earlier run put back is known from the start."""
+    """The open file. Messages put back by earlier runs are known from the start."""
 
     def __init__(self, path: Path, since_ms: int = 0) -> None:
-        """Messages put back before `since_ms` count no more: whoever looked at the logs then has
-        missed them all the same.
+        """Messages put back before `since_ms` do not count, because a later look at the logs has
+        missed them.
 
-        Raises OSError, ValueError for a file that is no journal, and BlockingIOError where another
+        Raises OSError, ValueError for a file that is not a journal, and BlockingIOError if another
         run has it open.
         """
         self._done: set[tuple[str, str, str]] = set()
         self._since_ms = since_ms
         self._file = path.open("a+b")
         try:
-            # The kernel's lock: a run that is killed leaves none.
+            # A kernel lock, so that a killed run leaves none.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._read(path)
         except BaseException:
@@ -52,7 +52,7 @@ class Journal:
     def _read(self, path: Path) -> None:
         self._file.seek(0)
         text = self._file.read()
-        # A run that was killed may have left half a line.
+        # A killed run may have left half a line.
         whole = text.rpartition(b"\n")[0]
         try:
             for each in msgspec.json.Decoder(Replayed).decode_lines(whole):
@@ -74,11 +74,11 @@ class Journal:
         self._file.close()
 
     def is_done(self, topic: str, message_id: str, only_for: str) -> bool:
-        """True for what has been put back already."""
+        """True if it was put back already."""
         return (topic, message_id, only_for) in self._done
 
     def add(self, answer: Replayed) -> None:
-        """Write it down. Raises OSError."""
+        """Append the answer. Raises OSError."""
         self._file.write(msgspec.json.encode(answer) + b"\n")
         self._file.flush()
         self._know(answer)

@@ -1,4 +1,4 @@
-"""Publishes what is to be put back: in order, one at a time, no faster than allowed."""
+"""Publishes messages to be put back: in order, one at a time, within a rate."""
 
 from collections.abc import Callable, Iterable
 from urllib.parse import quote
@@ -16,15 +16,15 @@ TIMEOUT_S = 10.0
 _PAUSE_FIRST_S = 0.5
 _PAUSE_MAX_S = 30.0
 _FOR_LATER = (408, 409, 429, 500, 502, 503, 504)
-"""Answers that may be others a moment later; 409 says that an earlier try is still under way."""
+"""Answers that may change soon. 409 means that an earlier attempt is still under way."""
 _FOR_ALL = (401, 415)
-"""Answers that every other message would get too."""
+"""Answers that every message would get."""
 _FOR_ITS_TOPIC = (403, 404)
-"""The topic is not ours to publish to, or not there: every other message of it would get that."""
+"""Answers that every message of the topic would get: it is forbidden, or does not exist."""
 
 
 class Candidate(Struct, frozen=True):
-    """A message that may have to be put back; `make` gives its publish, or raises CannotReplay."""
+    """A message that may have to be put back. `make` builds its request, or raises CannotReplay."""
 
     topic: str
     message_id: str
@@ -32,8 +32,8 @@ class Candidate(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """How many messages were put back now, were put back before, and could not be; and which topics
-    take none, with the status and why.
+    """How many messages were put back now, were put back before, and failed; and the topics that
+    accept none, with status and reason.
     """
 
     replayed: int = 0
@@ -43,10 +43,10 @@ class Tally(Struct):
 
 
 class Replayer:
-    """Publishes candidates at `url`, `rate_per_s` at most, each once, and keeps the journal.
+    """Publishes each candidate once at `url`, at most `rate_per_s`, and keeps the journal.
 
-    One request is under way at a time, so what came in an order is stored in it. What is answered
-    429, 409 (an earlier try is under way) or 5xx, or not at all, is tried six times.
+    Only one request is under way at a time, so the order is kept. 429, 409 (an earlier attempt is
+    under way), 5xx or no answer are retried, up to six attempts.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class Replayer:
         self._next_s = clock.monotonic_s()
 
     def run(self, candidates: Iterable[Candidate], tally: Tally) -> None:
-        """All of them, counted in the tally as they end. Raises CommandFailed when going on is of
-        no use: nobody answers, or the answer would be the same for all. Of a topic that is not
-        there, or that refuses us, the first message is tried, and none of the others.
+        """Publish all candidates and count them in the tally. Raises CommandFailed if continuing is
+        useless: nobody answers, or every message would get the same answer. Of a topic that does
+        not exist or refuses us, only the first message is tried.
         """
         for candidate in candidates:
             if self._journal.is_done(candidate.topic, candidate.message_id, self._only_for):
@@ -106,7 +106,7 @@ class Replayer:
         )
 
     def _publish(self, request: ReplayRequest) -> tuple[int, str]:
-        """Status and error of the last attempt. Raises CommandFailed when nobody answers."""
+        """Status and error of the last attempt. Raises CommandFailed if nobody answers."""
         url = f"{self._url}/topics/{quote(request.topic, safe='')}"
         headers = [(name.encode(), value) for name, value in request.headers]
         for attempt in range(1, ATTEMPTS_MAX + 1):

@@ -1,4 +1,4 @@
-"""The request that publishes a stored record again, as it was. Pure."""
+"""Builds the request that publishes a stored record again, unchanged. Pure."""
 
 import re
 from urllib.parse import quote
@@ -12,8 +12,8 @@ from hermes_actors.schema.avro import BodyForm
 _DATA_TYPE = "datacontenttype"
 _CONTENT_TYPE = "content-type"
 _EVENT = "application/cloudevents"
-# Of the first request's own making: its connection, the length and form of its body, how it was
-# stored once, and who sent it. The others may travel with the message.
+# Headers that belong to the first request: its connection, the length and form of its body, how it
+# was stored, and who sent it. Others may be propagated with the message.
 _OF_ITS_REQUEST = frozenset(
     {
         "authorization",
@@ -33,16 +33,16 @@ _OF_ITS_REQUEST = frozenset(
     }
 )
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# RFC 9110, 5.5: what a field's value may hold beside visible ASCII, space and tab are these bytes.
+# RFC 9110, 5.5: besides visible ASCII, space and tab, a field's value may not contain these bytes.
 _FORBIDDEN = frozenset(range(32)) - {9} | {127}
 
 
 class CannotReplay(Exception):
-    """The record cannot be published again as it was; the message says why."""
+    """The record cannot be published again unchanged; the message says why."""
 
 
 class ReplayRequest(Struct, frozen=True):
-    """The headers and the body of one publish to `topic`."""
+    """The headers and the body of one request to publish to `topic`."""
 
     topic: str
     message_id: str
@@ -53,11 +53,11 @@ class ReplayRequest(Struct, frozen=True):
 def replay_request(
     topic: str, message_id: str, record: Record, only_for: str = ""
 ) -> ReplayRequest:
-    """The publish of this record under that id, to all subscriptions or `only_for` one.
+    """The request to publish this record under that id, to all subscriptions or `only_for` one.
 
-    Key, trace context, CloudEvent attributes and the headers that travelled are those of the first
-    time, but for those of the request itself; the time of publication is not. Raises CannotReplay
-    for what HTTP cannot carry, and for a record in no form that is known.
+    Key, trace context, CloudEvent attributes and propagated headers are the original ones, except
+    those that belong to the first request; the time of publication is new. Raises CannotReplay for
+    what HTTP cannot carry, and for a record of unknown form.
     """
     try:
         message = from_record(record, lambda: message_id)
@@ -73,7 +73,7 @@ def replay_request(
     body = message.body
     written_with = message.written_with
     if written_with is not None:
-        # Its `__metadata` is written anew on the way, by the same schema.
+        # Its `__metadata` is written anew, with the same schema.
         headers.append(("Content-Type", BodyForm.AVRO_BINARY.value.encode()))
         if written_with.version:
             headers.append(("Schema-Version", b"%d" % written_with.version))
@@ -94,14 +94,14 @@ def replay_request(
 
 
 def _content_type(message: Message) -> bytes:
-    """That of the first time where it travelled; of an event in JSON its data is stored alone."""
+    """The original one if it was propagated. Of an event in JSON only the data is stored."""
     said = next((value for name, value in message.propagated if name.lower() == _CONTENT_TYPE), "")
     is_plain = said and not said.lower().startswith(_EVENT)
     return said.encode() if is_plain else b"application/json"
 
 
 def _attributes(message: Message) -> list[tuple[str, bytes]]:
-    """A CloudEvent's attributes in the binary mode, whose values are percent-encoded."""
+    """A CloudEvent's attributes in binary mode, with percent-encoded values."""
     return [
         ("Content-Type", value.encode())
         if name == _DATA_TYPE
@@ -110,5 +110,6 @@ def _attributes(message: Message) -> list[tuple[str, bytes]]:
     ]
 
 
-# CloudEvents' HTTP binding, 3.1.3.2: all visible ASCII but the double quote and the percent sign.
+# CloudEvents' HTTP binding, 3.1.3.2: all visible ASCII except the double quote and the percent
+# sign.
 _PLAIN = "".join(chr(code) for code in range(33, 127) if chr(code) not in '"%')

@@ -1,4 +1,4 @@
-"""Which messages of a reconciliation are to be put back, and the records that hold them."""
+"""Selects the messages of a reconciliation to put back, and finds their records."""
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
@@ -28,24 +28,22 @@ COLUMNS = (
 
 ROW_GROUP_BYTES = 16 << 20
 ROWS_AT_ONCE = 100
-"""What is in memory of the messages while they are published: so many rows, and what a row group of
-Parquet needs.
-"""
+"""How many rows are in memory while messages are published, plus what a Parquet row group needs."""
 
 
 class Which(StrEnum):
-    """The kind of message that is put back."""
+    """Which messages are put back."""
 
     LOST = "lost"
     """Acknowledged, and in no log."""
     UNSETTLED = "unsettled"
-    """Stored and not settled, by the one subscription or by any."""
+    """Stored and not settled, by the given subscription or by any."""
 
 
 def named(spark: Any, report: Path, which: Which, subscription: str = "") -> Any:
-    """The messages that a reconciliation's tables tell of, once each: topic and message_id.
+    """The messages in a reconciliation's tables, once each: topic and message_id.
 
-    Raises UsageWrong for a folder that holds none.
+    Raises UsageWrong for a folder without a reconciliation.
     """
     from pyspark.sql import functions as f
 
@@ -63,7 +61,7 @@ def named(spark: Any, report: Path, which: Which, subscription: str = "") -> Any
 
 
 def of_ids(spark: Any, ids: Path, topic: str) -> Any:
-    """The messages of a file with an id in each line, once each: topic and message_id."""
+    """The messages of a file with one id per line, once each: topic and message_id."""
     from pyspark.sql import functions as f
 
     rows = spark.read.text(str(ids.absolute())).select(f.trim("value").alias("message_id"))
@@ -73,9 +71,9 @@ def of_ids(spark: Any, ids: Path, topic: str) -> Any:
 
 
 def records_of(wanted: Any, records: Any, topics: Collection[str] | None = None) -> Any:
-    """One record for each wanted message that the records (in the common columns) hold, in order.
+    """One record (in the common columns) for each wanted message, in order, if there is one.
 
-    The first copy by datacentre, partition and offset stands for all of them.
+    Of several copies the first one by datacentre, partition and offset is used.
     """
     from pyspark.sql import functions as f
 
@@ -97,7 +95,9 @@ def records_of(wanted: Any, records: Any, topics: Collection[str] | None = None)
 
 
 def write_in_order(records: Any, folder: Path) -> int:
-    """Write the rows of `records_of` into a new folder, for `rows_in_order`; how many they are."""
+    """Write the rows of `records_of` into a new folder, for `rows_in_order`. Return
+    their number.
+    """
     import pyarrow.parquet
 
     size = str(ROW_GROUP_BYTES)
@@ -106,7 +106,7 @@ def write_in_order(records: Any, folder: Path) -> int:
 
 
 def rows_in_order(folder: Path) -> Iterator[dict[str, Any]]:
-    """The rows, of which a part of a file is in memory at a time."""
+    """The rows in order, with only a part of a file in memory."""
     import pyarrow.parquet
 
     for path in _files(folder):
@@ -116,12 +116,12 @@ def rows_in_order(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _files(folder: Path) -> list[Path]:
-    # Spark numbers them in the order of their rows.
+    # Spark numbers the files in the order of their rows.
     return sorted(folder.glob("part-*.parquet"))
 
 
 def candidates(rows: Iterable[dict[str, Any]], only_for: str = "") -> Iterator[Candidate]:
-    """A candidate for each row of `records_of`, made when it is asked for."""
+    """A candidate for each row of `records_of`, made lazily."""
     for row in rows:
 
         def make(row: dict[str, Any] = row) -> ReplayRequest:

@@ -1,1 +1,1 @@
-"""Reports for people: one page that needs nothing beside it."""
+"""Reports for people, each a self-contained page."""

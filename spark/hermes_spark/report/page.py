@@ -1,4 +1,4 @@
-"""The report of a reconciliation: one HTML file without scripts, links or anything to load."""
+"""The report of a reconciliation: one HTML file without scripts, links or external resources."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +9,7 @@ from hermes_spark.reconcile.result import Result, SubscriptionResult, TopicResul
 from hermes_spark.report.plots import stacked_bars
 
 BARS_MAX = 15
-"""The most rows of a plot: those that matter most; the tables below have all."""
+"""Maximum number of rows in a plot, the most important ones; the tables have all."""
 
 _HEADLINES = {
     Verdict.CLEAN: "Nothing is lost",
@@ -19,7 +19,7 @@ _HEADLINES = {
 
 
 def page(result: Result) -> str:
-    """The page. The same result gives the same text; whatever a name holds is shown as text."""
+    """The page. Equal results give equal pages; names are always escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -73,7 +73,7 @@ def _fields(result: Result) -> dict[str, Any]:
 
 
 def _tiles(result: Result, late: list[SubscriptionResult]) -> list[tuple[str, int, str]]:
-    """Name, number and the class that colours it."""
+    """Name, number and CSS class."""
     lost = result.count(Fate.LOST) + result.settled_without_store
     unknown = result.count(*UNKNOWN_FATES)
     doubled = sum(each.duplicated for each in result.topics)
@@ -114,7 +114,7 @@ def _time(at_ms: int) -> str:
 
 
 def _age(now_ms: int, then_ms: int | None) -> str:
-    """How long ago, in the largest unit of which it is at least two."""
+    """How long ago, in the largest unit that gives at least two."""
     if then_ms is None:
         return ""
     seconds = max(0, now_ms - then_ms) / 1000

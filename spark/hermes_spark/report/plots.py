@@ -1,4 +1,4 @@
-"""The report's plots: bars as SVG, the same bytes for the same numbers."""
+"""The report's plots: bars as SVG, with identical bytes for identical numbers."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,18 +6,18 @@ from contextlib import contextmanager
 from typing import Any
 
 COLOURS = ("#3b6ea5", "#c9772c", "#7a5aa6", "#4f8a5b", "#a14a5b", "#7d7d7d")
-"""Of the parts of a bar, in their order; told apart with impaired sight of colours too."""
+"""The colours of a bar's parts, in order; distinguishable with colour blindness."""
 _WIDTH_IN = 8.6
 _ROW_IN = 0.27
 _FRAME_IN = 0.85
 _LABEL_CHARACTERS_MAX = 44
 _SETTINGS = {
-    # Ids in the SVG follow from its content, so that two runs give the same bytes.
+    # Ids in the SVG depend only on its content, so that two runs give the same bytes.
     "svg.hashsalt": "hermes_spark",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 8.5,
-    # A subscription's name has a dollar sign, which is no formula.
+    # The dollar sign in a subscription's name does not start a formula.
     "text.parse_math": False,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -28,9 +28,9 @@ _SETTINGS = {
 
 
 def stacked_bars(rows: Sequence[tuple[str, Mapping[str, int]]], unit: str) -> str:
-    """An SVG element: a horizontal bar for each row, parted as its mapping says.
+    """An SVG element with a horizontal bar for each row, divided into the parts of its mapping.
 
-    Parts have the same colour in all rows; `unit` names the axis. "" without rows.
+    A part has the same colour in all rows; `unit` labels the axis. Empty string without rows.
     """
     if not rows:
         return ""
@@ -57,7 +57,7 @@ def stacked_bars(rows: Sequence[tuple[str, Mapping[str, int]]], unit: str) -> st
 
 @contextmanager
 def _figure(rows: int) -> Iterator[tuple[Any, Any]]:
-    """A figure of so many rows, and its axes, under settings that end with it."""
+    """A figure for that number of rows, and its axes, with settings that apply only inside."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -68,14 +68,14 @@ def _figure(rows: int) -> Iterator[tuple[Any, Any]]:
 
 
 def _name_rows(axes: Any, names: Sequence[str]) -> None:
-    """The first row is the uppermost one."""
+    """Label the rows, the first at the top."""
     axes.set_yticks(range(len(names)), [_shortened(name) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
 
 
 def _shortened(name: str) -> str:
-    """The name as a label: without its middle, if it is long, and on one line."""
+    """The name as a label on one line, without its middle if it is long."""
     name = "".join(each if each.isprintable() else "?" for each in name)
     if len(name) <= _LABEL_CHARACTERS_MAX:
         return name
@@ -87,5 +87,5 @@ def _svg(figure: Any) -> str:
     written = io.StringIO()
     figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
     text = written.getvalue()
-    # Inside of a page the element alone is wanted, without XML's own head.
+    # Inside a page only the element is needed, without the XML head.
     return text[text.index("<svg") :]

@@ -1,4 +1,4 @@
-"""Rows of all datacentres' logs in the common columns, whichever log each of them has."""
+"""Rows of all datacentres' logs in the common columns, whatever kind of log each has."""
 
 from collections.abc import Collection, Sequence
 from functools import reduce
@@ -18,13 +18,13 @@ def stored(
     topics: Collection[str] | None = None,
     columns: Sequence[str] = COLUMNS,
 ) -> Any:
-    """A DataFrame with a row for each record that the snapshot's ranges hold: exactly those.
+    """A DataFrame with a row for each record in the snapshot's ranges, exactly those.
 
-    `dcs` and `topics` (names without the namespace) are all where they are None. `columns` are
-    those of `COLUMNS` that the job needs: the sources neither decode nor ship others. Conditions on
-    dc, topic, partition, offset and timestamp_ms reach embedded logs' reader, which skips what they
-    exclude; Kafka ships a topic's whole range. Running it fails where a log no longer holds all
-    that the snapshot names. Raises SourceFailed for a datacentre that the snapshot does not have.
+    `dcs` and `topics` (names without the namespace) None means all. `columns` are those of
+    `COLUMNS` that the job needs; others are neither decoded nor shipped. Conditions on dc, topic,
+    partition, offset and timestamp_ms reach embedded logs' reader, which skips excluded records;
+    Kafka ships a topic's whole range. Running it fails if a log no longer holds all of the
+    snapshot's records. Raises SourceFailed for a datacentre that the snapshot lacks.
     """
     for name in dcs or ():
         if name not in snapshot.datacentres:

@@ -1,4 +1,4 @@
-"""Look-ups of what a Kafka cluster holds and has settled, by the JVM's own Kafka client."""
+"""Reads a Kafka cluster's topics, offsets and commits through the JVM's Kafka client."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -10,11 +10,11 @@ from hermes_spark.sources.kafka import client_options
 
 TIMEOUT_MS = 30_000
 _INTERNAL_PREFIX = "__"
-"""Of Kafka's own topics."""
+"""Prefix of Kafka's internal topics."""
 
 
 class KafkaAdmin:
-    """Look-ups in one cluster. Each raises SourceFailed when there is no answer within 30 s."""
+    """Queries one cluster. All methods raise SourceFailed if there is no answer within 30 s."""
 
     def __init__(self, jvm: Any, client: Any, servers: str) -> None:
         self._jvm = jvm
@@ -22,12 +22,12 @@ class KafkaAdmin:
         self._servers = servers
 
     def topics(self) -> list[str]:
-        """The names of all topics but Kafka's own."""
+        """The names of all topics except Kafka's internal ones."""
         names = self._answer(lambda: self._client.listTopics().names().get())
         return sorted(str(name) for name in names if not name.startswith(_INTERNAL_PREFIX))
 
     def ranges(self, topics: Iterable[str]) -> dict[str, list[PartitionRange]]:
-        """Give the offsets that each topic holds now; one that is gone meanwhile is left out."""
+        """The current offsets of each topic; topics deleted in the meantime are left out."""
         wanted = self._jvm.java.util.ArrayList()
         for topic in topics:
             wanted.add(topic)
@@ -40,7 +40,7 @@ class KafkaAdmin:
             for each in description.partitions()
         ]
         spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
-        # The end last: what it says was above the start by then.
+        # Read the ends last, so that they are not below the starts.
         starts = self._positions(places, spec.earliest())
         ends = self._positions(places, spec.latest())
         found: dict[str, list[PartitionRange]] = {str(topic): [] for topic in described}
@@ -104,7 +104,7 @@ class KafkaAdmin:
 
 @contextmanager
 def kafka_admin(spark: Any, log: KafkaLog) -> Iterator[KafkaAdmin]:
-    """Look-ups in that cluster. Raises SourceFailed where the client's options are wrong."""
+    """A query client for that cluster. Raises SourceFailed if the client's options are wrong."""
     from py4j.protocol import Py4JJavaError
 
     jvm = spark.sparkContext._jvm
@@ -117,7 +117,7 @@ def kafka_admin(spark: Any, log: KafkaLog) -> Iterator[KafkaAdmin]:
     try:
         client = jvm.org.apache.kafka.clients.admin.AdminClient.create(options)
     except Py4JJavaError as error:
-        # Its text names options; the causes' texts may have their values.
+        # The error's text names options; the causes' texts may contain their values.
         raise SourceFailed(
             f"Kafka's client cannot be made for {log.bootstrap_servers}: "
             f"{error.java_exception.getClass().getSimpleName()}; check the servers' names and "
@@ -133,7 +133,7 @@ def _by_topic(offsets: Any) -> dict[str, list[Committed]]:
     found: dict[str, list[Committed]] = {}
     for entry in offsets.entrySet():
         place, commit = entry.getKey(), entry.getValue()
-        # A group may know of a partition without a position in it.
+        # A group may list a partition without a position.
         if commit is not None:
             found.setdefault(str(place.topic()), []).append(
                 Committed(int(place.partition()), int(commit.offset()), str(commit.metadata()))

@@ -1,9 +1,9 @@
-"""`spark.read.format("hermes_embedded")`: an embedded log's file, also while a node writes it.
+"""`spark.read.format("hermes_embedded")`: an embedded log's file, even while a node writes it.
 
-Options: `folder` (of the log), `dc`, and `topics`, the JSON of a snapshot's ranges of that
-datacentre: without it all that the log holds when the read is planned. The schema says which of the
-common columns are made: what is left out is neither decoded nor shipped. A stream reads what each
-of its topics (a JSON list of names; all without it) holds and will hold.
+Options: `folder` (of the log), `dc`, and `topics`, a snapshot's ranges for that datacentre as JSON;
+without it, everything in the log when the read is planned. The schema selects the common columns;
+others are neither decoded nor shipped. A stream reads the current and future records of its topics
+(a JSON list of names; default all).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ _COMPARISONS = {
 
 
 class EmbeddedSource(datasource.DataSource):
-    """An embedded log as a source of Spark's."""
+    """An embedded log as a Spark data source."""
 
     @classmethod
     def name(cls) -> str:
@@ -59,20 +59,20 @@ class EmbeddedSource(datasource.DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """All common columns, where the read names none."""
+        """All common columns, if the read selects none."""
         return STORED
 
     def reader(self, schema: Any) -> "EmbeddedReader":
-        """Make the reader for a batch."""
+        """The reader for a batch."""
         return EmbeddedReader(self.options, schema)
 
     def streamReader(self, schema: Any) -> "EmbeddedStreamReader":  # noqa: N802 -- Spark's name
-        """Make the reader for a stream, in micro-batches."""
+        """The reader for a stream, in micro-batches."""
         return EmbeddedStreamReader(self.options, schema)
 
 
 class _Rows:
-    """The log that the options name, read into the columns of a schema."""
+    """The log in the options, read into the columns of a schema."""
 
     def __init__(self, options: Mapping[str, str], schema: Any) -> None:
         for name in ("folder", "dc"):
@@ -83,9 +83,9 @@ class _Rows:
         self._schema = schema
 
     def batches(self, piece: Piece, from_ms: int | None = None) -> Iterator[Any]:
-        """The records of the piece; those older than `from_ms` may be left out at its beginning.
+        """The records of the piece. Leading records older than `from_ms` may be left out.
 
-        Raises SourceFailed where the log does not hold all of them, or they are damaged.
+        Raises SourceFailed if the log does not hold all of them, or they are damaged.
         """
         schema = to_arrow_schema(self._schema)
         place = f"{self.dc}: {piece.topic}/{piece.partition}"
@@ -110,7 +110,7 @@ class _Rows:
 
 
 def _held(connection: Connection, piece: Piece, place: str) -> PartitionRow:
-    """The row of a partition that holds the piece."""
+    """The row of the partition that holds the piece."""
     row = connection.execute(
         "SELECT partition.id, partition.start, partition.high_ms FROM partition"
         " JOIN topic ON topic.id = partition.topic_id WHERE topic.name = ? AND number = ?",
@@ -134,7 +134,7 @@ class _Task(datasource.InputPartition):
 
 
 class EmbeddedReader(datasource.DataSourceReader):
-    """Reads the ranges that a snapshot names, as far as the filters need them."""
+    """Reads a snapshot's ranges, as far as the filters need them."""
 
     def __init__(self, options: Mapping[str, str], schema: Any) -> None:
         self._rows = _Rows(options, schema)
@@ -142,7 +142,7 @@ class EmbeddedReader(datasource.DataSourceReader):
         self._conditions: list[Condition] = []
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 -- Spark's name
-        """Take what narrows the ranges; gives back what Spark is still to look at."""
+        """Use filters that narrow the ranges; yield those that Spark must still apply."""
         for each in filters:
             comparison = _COMPARISONS.get(type(each))
             column = ".".join(getattr(each, "attribute", ()))
@@ -151,12 +151,12 @@ class EmbeddedReader(datasource.DataSourceReader):
                 yield each
                 continue
             self._conditions.append(Condition(column, comparison, each.value))
-            # A bound in time only says where to begin.
+            # A time bound only determines where to start.
             if column == "timestamp_ms":
                 yield each
 
     def partitions(self) -> list[Any]:
-        """A task for at most 250,000 records each."""
+        """Tasks of at most 250,000 records each."""
         if self._topics is not None:
             ranges = msgspec.json.decode(self._topics, type=_Ranges)
         else:
@@ -166,13 +166,13 @@ class EmbeddedReader(datasource.DataSourceReader):
         return [_Task(piece, from_ms) for piece in tasks(pieces)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Give Arrow batches of the task's piece. A read without any task is asked for None."""
+        """Arrow batches of the task's piece. A read without tasks passes None."""
         if partition is not None:
             yield from self._rows.batches(partition.piece, partition.from_ms)
 
 
 class EmbeddedStreamReader(datasource.DataSourceStreamReader):
-    """Follows the log: an offset is `{topic: {partition: position}}`."""
+    """Follows the log. A stream offset is `{topic: {partition: position}}`."""
 
     def __init__(self, options: Mapping[str, str], schema: Any) -> None:
         self._rows = _Rows(options, schema)
@@ -182,11 +182,11 @@ class EmbeddedStreamReader(datasource.DataSourceStreamReader):
         )
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Give the start of each partition now."""
+        """The current start of each partition."""
         return self._positions("start")
 
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Give the end of each partition now."""
+        """The current end of each partition."""
         return self._positions("end")
 
     def _positions(self, side: str) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class EmbeddedStreamReader(datasource.DataSourceStreamReader):
         }
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
-        """Tasks from one offset to another; a topic or partition new since then from its 0 on."""
+        """Tasks from one stream offset to another. New topics and partitions start at 0."""
         ranges = {
             topic: [
                 PartitionRange(int(number), start.get(topic, {}).get(number, 0), position)
@@ -207,5 +207,5 @@ class EmbeddedStreamReader(datasource.DataSourceStreamReader):
         return [_Task(piece) for piece in tasks(narrowed(self._rows.dc, ranges, ()))]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Give Arrow batches of the task's piece."""
+        """Arrow batches of the task's piece."""
         yield from self._rows.batches(partition.piece)

@@ -1,5 +1,5 @@
-"""Look-ups of what an embedded log holds and has settled, in its file; a node may write it
-meanwhile.
+"""Reads an embedded log's topics, offsets and commits from its file, even while a node
+writes it.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 class EmbeddedFile:
-    """Look-ups in the log of that folder, each of one moment. Each raises SourceFailed."""
+    """Queries the log in that folder; each query is consistent. All methods raise SourceFailed."""
 
     def __init__(self, folder: str) -> None:
         self.path = Path(folder) / FILE_NAME
 
     def open(self) -> Connection:
-        """A connection that only reads; usable from any one thread. Raises sqlite3.Error too."""
+        """A read-only connection, usable from any one thread. Also raises sqlite3.Error."""
         if not self.path.is_file():
             raise SourceFailed(f"there is no embedded log at {self.path}; name its node's folder")
         return open_read_only(self.path)
@@ -38,9 +38,7 @@ class EmbeddedFile:
         return [row.name for row in self._look(read_topics)]
 
     def ranges(self, topics: Iterable[str] | None = None) -> dict[str, list[PartitionRange]]:
-        """Give the offsets that these topics hold now, all for None; one that is not there is left
-        out.
-        """
+        """The current offsets of these topics (None: all); missing topics are left out."""
         wanted = None if topics is None else frozenset(topics)
         return {
             row.name: [PartitionRange(each.number, each.start, each.end) for each in row.partitions]

@@ -1,4 +1,4 @@
-"""Chunks of an embedded log as Arrow batches of the common columns, made column by column."""
+"""Converts chunks of an embedded log to Arrow batches of the common columns, column by column."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
@@ -12,13 +12,15 @@ from hermes_actors.model.record import Record
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 16 << 20
-"""A batch ends with the chunk that reaches either: records may have megabytes each."""
+"""A batch ends with the chunk that reaches either bound, because records may have
+megabytes each.
+"""
 
 
-# Millions of these live for a moment: the collector of garbage, which would look at each of them
-# again and again, is told to leave them alone.
+# Millions of these live for a moment. Without gc=False the garbage collector would visit them all
+# repeatedly.
 class StoredEntry(Struct, array_like=True, frozen=True, gc=False):
-    """The fields of `Entry`, but for the headers, which stay as they are stored."""
+    """The fields of `Entry`, with the headers still encoded."""
 
     timestamp_ms: int
     key: bytes | None
@@ -39,13 +41,13 @@ _Chunk = tuple[int, list[StoredEntry]]
 _Said = tuple[list[bytes | None], list[bytes | None], list[bytes | None]]
 
 _PLAIN = b"\x93\x92\xa2id\xc4"
-"""What headers begin with that are three, the first an id of at most 255 bytes."""
+"""The prefix of encoded headers if there are three, the first an id of at most 255 bytes."""
 
 
 def batches(chunks: Iterable[_Chunk], schema: Any, constants: dict[str, Any]) -> Iterator[Any]:
-    """Arrow record batches of that schema, whose columns are common ones, in any selection.
+    """Arrow record batches of that schema, with any selection of the common columns.
 
-    `constants` gives the columns that are the same for all: dc, topic and partition.
+    `constants` has the columns that are the same for all: dc, topic and partition.
     """
     import pyarrow as pa
 
@@ -80,7 +82,7 @@ class _Columns:
         self._said: _Said | None = None
 
     def array(self, field: Any) -> Any:
-        """The column of that name and type."""
+        """The column with that name and type."""
         import pyarrow as pa
 
         if field.name in self._constants:
@@ -105,7 +107,7 @@ class _Columns:
             return pa.array(list(map(_text, values)), field.type)
 
     def _what_headers_say(self) -> _Said:
-        """Ids, the publishers' datacentres and ways: UTF-8, if their writers kept to it."""
+        """Ids, publishers' datacentres and routes, if their writers used UTF-8."""
         if self._said is None:
             self._said = _said_by(self._entries)
         return self._said
@@ -115,7 +117,7 @@ def _said_by(entries: Iterable[StoredEntry]) -> _Said:
     ids: list[bytes | None] = []
     dcs: list[bytes | None] = []
     ways: list[bytes | None] = []
-    # What the broker writes of nearly all messages differs in the id alone.
+    # The broker's headers of nearly all messages differ only in the id.
     after_id: dict[bytes, tuple[bytes | None, bytes | None] | None] = {}
     starts = len(_PLAIN) + 1
     for entry in entries:
@@ -140,7 +142,7 @@ def _said_by(entries: Iterable[StoredEntry]) -> _Said:
 
 
 def _dc_and_via(rest: bytes) -> tuple[bytes | None, bytes | None] | None:
-    """Decode the two headers behind the id as (dc, via); None where they are others."""
+    """Decode the two headers after the id as (dc, via); None if they are different ones."""
     dc, via = _decode_headers(b"\x92" + rest)
     return (dc.value or None, via.value or None) if (dc.name, via.name) == ("dc", "via") else None
 

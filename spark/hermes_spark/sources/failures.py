@@ -1,4 +1,4 @@
-"""The failures that keep a source from giving all that was asked of it."""
+"""Failures of a source."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from hermes_actors.errors import ErrorCode, HermesError
 
 
 class SourceFailed(HermesError):
-    """A log does not hold what a snapshot names, or cannot be read; the message says what helps."""
+    """A log does not hold a snapshot's records, or cannot be read; the message says what helps."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, ErrorCode.OTHER)
@@ -31,9 +31,7 @@ _JAVA_SAID = re.compile(r"^An error occurred while calling \S+\n: ")
 
 @contextmanager
 def source_failures() -> Iterator[None]:
-    """Raise one SourceFailed for whatever Spark raises within, with what the source itself has
-    said.
-    """
+    """Convert any Spark error in the block to one SourceFailed with the source's own message."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -44,8 +42,8 @@ def source_failures() -> Iterator[None]:
 
 
 def said_by(text: str) -> str:
-    """One sentence that says what is wrong, from the text of an error of Spark's."""
-    # A worker's error comes as text, within the traces of two languages.
+    """One sentence that says what is wrong, from the text of a Spark error."""
+    # A worker's error comes as text, inside the stack traces of two languages.
     said = _SAID.search(text)
     if said is not None:
         return said[1].removesuffix(" SQLSTATE: P0001")
@@ -56,6 +54,6 @@ def said_by(text: str) -> str:
             f"{int(gone['end']) - 1} that the snapshot names; take a new one, and read what is "
             "gone from the archive"
         )
-    # What was done when it failed comes first, and why at last.
+    # The first cause says what was done, the last one why it failed.
     causes = _SPARK_SAID.findall(text) or [_JAVA_SAID.sub("", text).strip().partition("\n")[0]]
     return f"Spark: {': '.join(dict.fromkeys((causes[0], causes[-1])))}"

@@ -1,4 +1,4 @@
-"""Kafka by Spark's own source: exactly the offsets that a snapshot names."""
+"""Reads Kafka through Spark's own source: exactly a snapshot's offsets."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ def stored_in_kafka(spark: Any, dc: str, datacentre: Datacentre, columns: Sequen
         .option("endingOffsets", _offsets(ranges, "end"))
         .option("includeHeaders", str(not _FROM_HEADERS.isdisjoint(columns)).lower())
         .option("maxRecordsPerPartition", TASK_RECORDS)
-        # A range that is not whole any more is a failure, not a shorter answer.
+        # An incomplete range is a failure, not a shorter result.
         .option("failOnDataLoss", "true")
         .load()
     )
@@ -39,9 +39,9 @@ def stored_in_kafka(spark: Any, dc: str, datacentre: Datacentre, columns: Sequen
 
 
 def client_options(log: KafkaLog) -> list[tuple[str, str]]:
-    """The options of Kafka's client, those of its file of properties among them.
+    """The options of Kafka's client, including those in its properties file.
 
-    Raises SourceFailed for a file that cannot be read.
+    Raises SourceFailed if the file cannot be read.
     """
     options = {"bootstrap.servers": log.bootstrap_servers}
     if log.client_properties:
@@ -55,8 +55,8 @@ def client_options(log: KafkaLog) -> list[tuple[str, str]]:
 
 
 def properties(text: str) -> dict[str, str]:
-    """Read a file of Java properties: `name=value` lines, `#` comments, lines that go on after a
-    backslash. Raises ValueError for a line without a name or value, whose text is not told.
+    """Parse Java properties: `name=value` lines, `#` comments, backslash continuations. Raises
+    ValueError for a line without name or value; the error does not contain its text.
     """
     found = {}
     lines = iter(enumerate(text.splitlines(), start=1))

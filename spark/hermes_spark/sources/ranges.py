@@ -1,4 +1,4 @@
-"""Which offsets a read needs, and how they are cut into tasks. Pure."""
+"""Which offsets a read needs, and their division into tasks. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from msgspec import Struct
 from hermes_spark.snapshot import PartitionRange
 
 TASK_RECORDS = 250_000
-"""What one task reads: enough that what each costs to begin is little beside it."""
+"""Records per task: enough that a task's overhead hardly matters."""
 
 NUMBERS = ("partition", "offset", "timestamp_ms")
 TEXTS = ("dc", "topic")
@@ -24,7 +24,7 @@ class Piece(Struct, frozen=True):
 
 
 class Condition(NamedTuple):
-    """A column, compared with a value: `=`, `in` (any of a tuple), `<`, `<=`, `>` or `>=`."""
+    """A column compared with a value by `=`, `in` (any of a tuple), `<`, `<=`, `>` or `>=`."""
 
     column: str
     comparison: str
@@ -48,8 +48,8 @@ def narrowed(
 ) -> list[Piece]:
     """The non-empty ranges that may have records for which all conditions hold.
 
-    Those on `dc`, `topic`, `partition` and `offset` then hold for every record of them; others are
-    passed over.
+    Conditions on `dc`, `topic`, `partition` and `offset` then hold for all their records; other
+    conditions are ignored.
     """
     conditions = list(conditions)
     pieces = []
@@ -68,7 +68,7 @@ def narrowed(
 
 
 def _offsets(start: int, end: int, conditions: list[Condition]) -> list[tuple[int, int]]:
-    """The ranges within [start, end) that the conditions on the offset leave."""
+    """The ranges within [start, end) that fulfil the conditions on the offset."""
     single: set[int] | None = None
     for column, comparison, value in conditions:
         if column != "offset":
@@ -86,7 +86,7 @@ def _offsets(start: int, end: int, conditions: list[Condition]) -> list[tuple[in
 
 
 def earliest_ms(conditions: Iterable[Condition]) -> int | None:
-    """The lowest timestamp that the conditions let pass; None where they name no lower bound."""
+    """The lowest timestamp that the conditions allow; None without a lower bound."""
     bounds = [
         condition.value + (condition.comparison == ">")
         for condition in conditions
@@ -96,7 +96,7 @@ def earliest_ms(conditions: Iterable[Condition]) -> int | None:
 
 
 def tasks(pieces: Iterable[Piece], records: int = TASK_RECORDS) -> Iterator[Piece]:
-    """The same offsets in pieces of at most so many, as equal as can be."""
+    """The same offsets in pieces of at most so many, as equal as possible."""
     for piece in pieces:
         count = -(-(piece.end - piece.start) // records)
         for at in range(count):

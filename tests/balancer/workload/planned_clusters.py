@@ -1,4 +1,4 @@
-"""Clusters to plan for: made up, drawn by hypothesis, and as they are after a plan."""
+"""Clusters to plan for: synthetic, drawn by hypothesis, and after a plan."""
 
 import random
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def heavy_tailed(
 
 
 def scattered(problem: Problem, seed: int) -> Problem:
-    """Everything already owned, by nodes picked blindly."""
+    """Everything is owned already, by randomly chosen nodes."""
     rng = random.Random(seed)
     boots = [node.boot for node in problem.nodes]
 
@@ -54,7 +54,7 @@ def scattered(problem: Problem, seed: int) -> Problem:
 
 
 def after(problem: Problem, planned: Planned) -> Problem:
-    """The cluster when all that was planned has been done."""
+    """The cluster after the plan was carried out."""
     changed = {each.subscription: each for each in planned.assignments}
     assert len(changed) == len(planned.assignments)
 
@@ -70,7 +70,7 @@ def after(problem: Problem, planned: Planned) -> Problem:
 
 
 def loads(problem: Problem) -> dict[str, float]:
-    """What each node carries, summed up from who owns what; nodes that may own something."""
+    """The load of each node that may own something, summed up from the owners."""
     sums = {node.boot: 0.0 for node in problem.nodes if not node.is_draining}
     for work in problem.works:
         for owner in work.owners:
@@ -81,8 +81,8 @@ def loads(problem: Problem) -> dict[str, float]:
 
 
 def unevenness(problem: Problem) -> float:
-    """The greatest load for its capacity, in parts of the ideal: the mean, or the heaviest task on
-    the largest node if that is more.
+    """The greatest load relative to capacity, over the ideal: the mean, or the heaviest task on the
+    largest node if that is more.
     """
     capacity = {node.boot: node.capacity * node.speed for node in problem.nodes}
     sums = loads(problem)
@@ -110,8 +110,8 @@ def _work(name: str, boots: Sequence[str], rng: random.Random) -> Work:
     picked = rng.sample(boots, rng.randint(0, min(4, partitions, len(boots))))
     owners: list[PlannedOwner] = []
     if picked:
-        # Evenly as a planner has it, or each partition at any of them or at none: as it was for
-        # another number of partitions.
+        # Evenly, as planned; or each partition at any owner or at none, as after a change of the
+        # number of partitions.
         is_even = rng.random() < 0.6
         holders = [
             number % len(picked) if is_even else rng.randint(0, len(picked))
@@ -149,9 +149,9 @@ def _any_cluster(seed: int, count: int, works: int) -> Problem:
 
 
 def problems() -> st.SearchStrategy[Problem]:
-    """Any small cluster: draining nodes, owners that are gone, no room, nothing to do.
+    """Any small cluster: draining nodes, lost owners, no room, nothing to do.
 
-    Few choices are hypothesis' own, so that making them is no slower than planning.
+    Hypothesis makes only a few of the choices, so that drawing is no slower than planning.
     """
     return st.builds(
         _any_cluster,

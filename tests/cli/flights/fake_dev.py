@@ -1,4 +1,4 @@
-"""A stand-in for `hermes dev`: two DCs in one process that take, keep and push, and no more.
+"""A stand-in for `hermes dev`: two datacentres in one process that accept, keep and push messages.
 
     python fake_dev.py MODE --json --publish-port 0 --management-port 0 --data DIR
 
@@ -24,14 +24,14 @@ PUSHES_MAX = 32
 
 
 class Shared:
-    """What both DCs know: the subscriptions, by name."""
+    """What both datacentres share: the subscriptions, by name."""
 
     def __init__(self):
         self.endpoints = {}
 
 
 class Dc:
-    """One DC: what was published here is pushed from here."""
+    """One datacentre; it pushes what was published to it."""
 
     def __init__(self, shared):
         self.shared = shared

@@ -1,4 +1,4 @@
-"""A spool over a disk in memory, its actors, and logs that they replay to."""
+"""A spool over a disk in memory, its actors, and logs to replay to."""
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -72,7 +72,7 @@ class Spooling:
         self.crashes: list[Crash] = []
 
     def offer(self, *entries: SpoolEntry, is_sent: bool = False) -> Offer | None:
-        """Offer these together; what becomes of them is in `answers`."""
+        """Offer these together; the result goes into `answers`."""
         name = entries[0].message.body.decode()
 
         def done(error: SpoolUnavailable | None) -> None:
@@ -90,7 +90,7 @@ class Spooling:
             ),
         )
 
-    # What the replayer asks of the metadata.
+    # What the replayer uses of the metadata.
 
     @property
     def catalog(self) -> SimpleNamespace:
@@ -113,7 +113,7 @@ class Spooling:
         return [body for bodies in (await self.stored(log, topic)).values() for body in bodies]
 
     def shown(self, name: str) -> float:
-        """A metric's value; 0 when it is not shown."""
+        """A metric's value; 0 if it is not shown."""
         for line in render([self.metrics]).decode().splitlines():
             if line.startswith(f"hermes_frontend_spool_{name} "):
                 return float(line.rpartition(" ")[2])
@@ -128,7 +128,7 @@ class Spooling:
 async def _open_spooling(
     disk: SimulatedDisk, *, ahead_ms: int = 0, **settings: int | bool
 ) -> AsyncIterator[Spooling]:
-    """A life of the spool on this disk, which ends as a killed one does unless it was closed."""
+    """A life of the spool on this disk, which ends as if killed unless it was closed."""
     clock, metrics = SimulatedClock(ahead_ms), Metrics("hermes_frontend")
     config = SpoolConfig(**settings)  # type: ignore[arg-type]
     mounted = Mount(disk)

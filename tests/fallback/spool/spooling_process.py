@@ -1,6 +1,6 @@
-"""A process that offers to a spool until it is killed, and prints the number of each that is kept.
+"""A process that offers messages to a spool until killed, and prints the number of each kept one.
 
-Arguments: the spool's folder. A line is a number, or `open` once it may be killed.
+Argument: the spool's folder. A line is a number, or `open` once it may be killed.
 """
 
 import random

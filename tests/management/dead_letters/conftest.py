@@ -1,4 +1,4 @@
-"""The subscription whose letters they are."""
+"""The subscription with dead letters."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The subscription that nodes tell of."""
+"""The subscription in the nodes' status records."""
 
 import pytest
 

@@ -24,7 +24,7 @@ LIMIT_S = 0.5
 
 
 class Message:
-    """What a publisher waits for."""
+    """A message that a publisher waits for."""
 
     count = 1
     keeps = False
@@ -51,7 +51,7 @@ class Message:
 
 
 def route_of(chaos: Chaos | None = None, name: str = TOPIC) -> SimpleNamespace:
-    """As much of a route as a hedge needs."""
+    """The parts of a route that a hedge needs."""
     topic = SimpleNamespace(ack=Ack.LEADER, chaos=chaos or Chaos())
     return SimpleNamespace(name=name, log_topic=TOPIC, topic=topic, answered=lambda *_told: None)
 
@@ -146,19 +146,19 @@ class World:
         return made
 
     async def send(self, count: int = 1, partition: int = 0, key: bytes | None = None):
-        """One batch, and wait as its producer does."""
+        """Send one batch and wait as its producer does."""
         batch = self.make(count, key)
         await self.hedge.append(batch, partition)
         return batch
 
     def begin(self, count: int = 1, partition: int = 0, key: bytes | None = None):
-        """One batch that nobody waits for."""
+        """Start one batch without waiting."""
         batch = self.make(count, key)
         self.nursery.start_soon(self.hedge.append, batch, partition)
         return batch
 
     async def warm(self, latency_s: float = 0.005) -> None:
-        """Enough ordinary appends for the hedge delay to be the least."""
+        """Send enough ordinary appends for the minimum hedge delay."""
         self.log.faults.delay_s = (latency_s, latency_s)
         for _ in range(20):
             await self.send(10)
@@ -166,7 +166,7 @@ class World:
         await trio.sleep(0.1)
 
     def counted(self, name: str, **labels: str) -> float:
-        """A metric as scraped; 0 when it was never counted."""
+        """A metric as scraped; 0 if it was never counted."""
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         total = 0.0
         for line in render([self.metrics]).decode().splitlines():

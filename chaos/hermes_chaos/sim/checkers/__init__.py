@@ -1,1 +1,1 @@
-"""Checkers: each judges one promise of the product from what the edges tell."""
+"""Checkers. Each judges one promise of the product from what is seen at its edges."""

@@ -1,4 +1,4 @@
-"""Checks times to live: a message's counts from its publication, through all attempts."""
+"""Checks times to live, which count from publication or from the first attempt."""
 
 from hermes_actors.model.dead_letter import DiscardReason, Letter
 from hermes_chaos.sim.checkers.checker import Checker
@@ -9,15 +9,15 @@ from hermes_chaos.sim.workload.subject import Audience, Subject
 
 _SHORT_S = 60.0
 _BACKOFFS_S = 0.2
-"""A message is given up when its next attempt would come too late: that much before its time."""
+"""A message is given up if its next attempt would come too late, so up to this much earlier."""
 _ROUNDED_S = 0.005
 
 
 class TimeToLiveIsKept(Checker):
-    """A message older than its time to live when an attempt fails is not attempted again, by that
-    life of a node; where the age counts from publication, what is too old by then is not attempted
-    at all; and nothing is given up for its age before its age says so. The age counts from
-    publication, by the wall clocks of publisher and consumer, or from the first attempt.
+    """A message whose attempt fails after its time to live is not attempted again by that life of a
+    node. If its age counts from publication, it is not attempted at all once it is too old. And no
+    message is given up for its age too early. The age counts from publication, by the wall clocks
+    of publisher and consumer, or from the first attempt.
     """
 
     name = "times to live are kept"
@@ -34,8 +34,8 @@ class TimeToLiveIsKept(Checker):
         self._stored_ms: dict[tuple[str, str], list[int]] = {}
         self._skew_ms: dict[str, int] = {}
         self._skewed_s: dict[str, float] = {}
-        # When it was attempted first: by this consumer of it at the latest, by one before, in the
-        # same life of the node, at the earliest.
+        # Bounds of the first attempt: the latest is this consumer's first, the earliest that of a
+        # previous consumer in the same life of the node.
         self._first_s: dict[tuple[str, str, str], float] = {}
         self._earliest_s: dict[tuple[str, str, str], float] = {}
         self._failed: dict[tuple[str, str, str], Ended] = {}
@@ -43,7 +43,7 @@ class TimeToLiveIsKept(Checker):
         self._lettered: set[tuple[str, str]] = set()
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored(place, _, message_id) if event.topic in self._topics:
                 self._stored_ms.setdefault((place[0], message_id), []).append(event.timestamp_ms)
@@ -103,7 +103,7 @@ class TimeToLiveIsKept(Checker):
     def _age_s(
         self, key: tuple[str, str, str], firsts: dict[tuple[str, str, str], float], at_s: float
     ) -> float | None:
-        """The message's age as the subscription counts it; None if that cannot be told."""
+        """The message's age as the subscription counts it; None if unknown."""
         life, name, message_id = key
         if not self._audiences[name].is_ttl_from_publication:
             first_s = firsts.get(key)
@@ -137,6 +137,6 @@ class TimeToLiveIsKept(Checker):
             )
 
     def _is_plain(self, dc: str, name: str, message_id: str) -> bool:
-        """True when that log has it once and it was not given up before; no other can be judged."""
+        """True if that log has it once and it was not given up before. Others cannot be judged."""
         copies = self._stored_ms.get((dc, message_id), [])
         return len(copies) == 1 and (name, message_id) not in self._lettered

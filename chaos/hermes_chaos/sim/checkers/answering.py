@@ -1,4 +1,4 @@
-"""Promises to publishers about answers: one in time, as long as something works."""
+"""Promises to publishers: an answer in time, as long as something works."""
 
 import math
 from collections import defaultdict
@@ -17,24 +17,25 @@ from hermes_chaos.sim.history.troubles import DISK, LOG, NODE, READINESS, Troubl
 from hermes_chaos.sim.workload.subject import Subject
 
 _PROMPT_WITHIN_S = 0.4
-"""The cap of the hedge delay (0.25 s), and what a working log may need then."""
+"""The cap of the hedge delay (0.25 s), plus what a working log may need then."""
 _KEPT_WHILE_S = 0.1
-"""So long after a trouble a message may be kept that met it on its way."""
+"""How long after a trouble a message that met it may still be spooled."""
 _SPOOL_REPLAY_S = 5.0
-"""So long after both logs were away, and after a node has started that had kept messages before,
-messages with keys may still queue in a spool.
+"""How long messages with keys may still go through a spool, after both logs were away, or after a
+node has restarted that had spooled messages.
 """
 _JOINED_WITHIN_S = 3.0
-"""So long a spool may need to send a message to the log that works: its own append is given up
-after a second, the own log is asked first, for another second, then the next one after a pause."""
+"""How long a spool may need to send a message to the working log: its own append is given up after
+a second, the own log is tried for another second, then the next log after a pause.
+"""
 
 
 class Answering(Checker):
-    """The common part of both promises about answers: the publishes, what was broken, who was in
-    the way.
+    """The common part of both promises: publishes, troubles, and other publishes that were in the
+    way.
 
-    `waiting_max`: how many messages of a topic may wait in a node before more are refused;
-    `batch_max`: how many of them go to a log at a time, one batch after the other.
+    `waiting_max`: how many messages of a topic may wait in a node before more are refused.
+    `batch_max`: how many of them go to a log at once, one batch after the other.
     """
 
     def __init__(self, subject: Subject, waiting_max: int, batch_max: int) -> None:
@@ -44,12 +45,12 @@ class Answering(Checker):
         self._batch_max = batch_max
         self._published: list[Published] = []
         self._at: dict[tuple[str, str], list[Published]] = defaultdict(list)
-        # Node → each of its lives that was asked, in their order, and when that was first.
+        # By node, its lives in order, each with the time of its first request.
         self._lives: dict[str, dict[str, float]] = defaultdict(dict)
         self.troubles = Troubles()
 
     def watch(self, event: Event) -> None:
-        """Take note; judged is at the end."""
+        """Note the event; `finish` judges."""
         match event:
             case Published() if event.topic in self._subject.acks and event.node != event.dc:
                 self._published.append(event)
@@ -61,7 +62,9 @@ class Answering(Checker):
                 pass
 
     def _is_log_away(self, published: Published, dc: str, aftermath_s: float = 0.0) -> bool:
-        """Whether the log of that DC was broken, or not to be used, while this was published."""
+        """True if that datacentre's log was broken, or not allowed for fallback, during the
+        publish.
+        """
         began_s, ended_s = published.began_s - aftermath_s, published.ended_s
         return self.troubles.met(dc, LOG, began_s, ended_s) or (
             dc != published.dc and self.troubles.met(readiness_of(dc), READINESS, began_s, ended_s)
@@ -78,8 +81,8 @@ class Answering(Checker):
         )
 
     def _is_crowded(self, published: Published) -> bool:
-        """True when it was refused at once, and rightly, because too many wait already, or had to
-        wait for a batch before it, in which the time of a log that is away passed.
+        """True if it was rightly refused because too many others wait, or had to wait behind a full
+        batch to a log that is away.
         """
         if published.code == "OTHER":
             return self._others(published, published.ended_s) >= self._waiting_max
@@ -87,8 +90,8 @@ class Answering(Checker):
         return is_away and self._others(published, published.began_s) >= self._batch_max
 
     def _is_behind(self, published: Published) -> bool:
-        """True when it may have been refused because older messages of its key wait in a spool that
-        takes no more; a disk that fails may have taken it all the same, as its code says then.
+        """True if it may have been refused because older messages of its key wait in a spool that
+        accepts no more. A failing disk may have stored it all the same, as its code says then.
         """
         is_spooled = published.topic in self._subject.spooled
         is_broken = self._is_disk_broken(published)
@@ -98,7 +101,7 @@ class Answering(Checker):
         return is_refused and bool(published.key) and (is_broken or not is_spooled)
 
     def _others(self, published: Published, at_s: float) -> int:
-        """How many others for the topic were under way on its node at that time."""
+        """How many other publishes to the topic were under way on its node at that time."""
         return sum(
             other.began_s <= at_s <= other.ended_s
             for other in self._at[published.node, published.topic]
@@ -107,12 +110,12 @@ class Answering(Checker):
 
 
 class PublishesAreAnswered(Answering):
-    """No publish runs into its time limit, or into another 5xx, or is only kept, without a cause.
+    """No publish times out, gets another 5xx, or is only spooled, without a cause.
 
-    A cause is the end of the node or a crash of the topic's producer, during the publish or shortly
-    before; as many other publishes under way as may wait; that no log that the topic may use worked
-    and the node's disk did not either; or that older messages of the key wait where no more can.
-    What is examined are the publishes without a cause.
+    A cause is: the node's end or a crash of the topic's producer, during the publish or shortly
+    before; as many other publishes under way as may wait; no working log that the topic may use and
+    a broken disk; or older messages of the key in a spool that is full. Examined are publishes
+    without a cause.
     """
 
     name = "publishes are answered in time"
@@ -133,9 +136,7 @@ class PublishesAreAnswered(Answering):
                 )
 
     def _is_kept_in_vain(self, published: Published) -> bool:
-        """True when it was kept on the disk, though its log worked, and nothing of its key waited
-        there.
-        """
+        """True if it was spooled although its log worked and the spool held nothing of its key."""
         aftermath_s = _SPOOL_REPLAY_S if published.key else _KEPT_WHILE_S
         return (
             published.status == 202
@@ -145,8 +146,8 @@ class PublishesAreAnswered(Answering):
         )
 
     def _has_just_come_back(self, published: Published) -> bool:
-        """True when its node had started again shortly before: an earlier life of it may have kept
-        messages, however long ago.
+        """True if its node had restarted shortly before: an earlier life may have spooled messages
+        at any time.
         """
         first, *_ = lives = self._lives[published.node]
         since_s = lives[published.life]
@@ -164,10 +165,10 @@ class PublishesAreAnswered(Answering):
 
 
 class OtherDatacentreServes(Answering):
-    """While its own datacentre's log is broken and another's works, a publish to a topic that may
-    fall back is answered 201, and within the hedge delay's cap and a little.
+    """While its own datacentre's log is broken and another's works, a publish to a fallback topic
+    is answered 201 within the cap of the hedge delay plus a little.
 
-    What is examined are such publishes.
+    Examined are such publishes.
     """
 
     name = "another datacentre serves"
@@ -194,16 +195,15 @@ class OtherDatacentreServes(Answering):
                 )
 
     def watch(self, event: Event) -> None:
-        """Take note; judged is at the end."""
+        """Note the event; `finish` judges."""
         super().watch(event)
         if isinstance(event, Told):
             for message_id in event.stored:
                 self._known_s.setdefault((event.life, message_id), event.at_s)
 
     def _joins(self, published: Published) -> bool:
-        """True when it was kept behind an older message of its key, which had a cause of its own
-        and has waited for no log for long, and of which this life of the node did not know that one
-        has it.
+        """True if it was spooled behind an older message of its key, which was spooled for a reason
+        of its own, did not wait long, and was not known to be in a log in this life of the node.
         """
         return published.status == 202 and any(
             other.status == 202
@@ -214,7 +214,7 @@ class OtherDatacentreServes(Answering):
         )
 
     def _is_concerned(self, published: Published) -> bool:
-        """A well-formed first request, whose own log alone was away."""
+        """True for a valid first request while only its own log was away."""
         if published.topic not in self._subject.falls_back or published.is_repeat:
             return False
         if published.status is not None and 400 <= published.status < 500:

@@ -1,5 +1,5 @@
-"""All checkers of a run. Each promise is judged from the edges: what publishers were answered, what
-logs hold, what subscribers got.
+"""All checkers of a run. Each judges from the edges: publishers' answers, the logs' records, and
+subscribers' messages.
 """
 
 from collections.abc import Callable
@@ -47,39 +47,39 @@ _ROOMY_BATCH_BYTES = 500_000
 
 
 class Settling(Checker):
-    """After the last fault is healed everything settles within a bound. Told by the world."""
+    """Everything settles within a bound after the last fault is healed. The world reports it."""
 
     name = "everything settles"
 
     def settled(self, subscriptions: int) -> None:
-        """All is quiet: that many subscriptions are owed nothing and lag behind nowhere."""
+        """Everything has settled: that many subscriptions are owed nothing and have no lag."""
         self.examined += subscriptions
 
     def failed(self, why: str) -> None:
-        """The bound has passed, or the world could not be set up at all."""
+        """The bound has passed, or the world could not be set up."""
         self.examined += 1
         self.violations.append(why)
 
 
 class NothingFailsUnasked(Checker):
-    """No actor fails unless the nemesis made it fail. Told by the world."""
+    """No actor fails unless the nemesis made it fail. The world reports it."""
 
     name = "nothing fails unasked"
 
     def started(self) -> None:
-        """A node has begun a life that is watched."""
+        """A node has begun a watched life."""
         self.examined += 1
 
     def failed(self, what: str) -> None:
-        """The product reported a failure that nobody injected."""
+        """The product reported a failure that was not injected."""
         self.violations.append(what)
 
 
 class Checks:
-    """The checkers, and the events told to all of them.
+    """The checkers, and the events passed to all of them.
 
-    `config` is what all nodes share. `keeps` (node, message id): whether a crash now would leave
-    the message on that node's disk. `end_of`: up to where a partition may be read now.
+    `config` is shared by all nodes. `keeps` (node, message id): True if a crash now would leave the
+    message on that node's disk. `end_of`: the offset up to which a partition can be read now.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Checks:
         end_of: Callable[[Place], int],
     ) -> None:
         frontend, fallback = config.frontend, config.fallback
-        # Messages may be larger than a small batch.
+        # A message may be larger than a small batch.
         is_small = frontend.batch_bytes_max < _ROOMY_BATCH_BYTES
         limits = frontend.waiting_per_topic_max, 1 if is_small else frontend.batch_records_max
         self.stored = AcknowledgedAreStored(subject, keeps)
@@ -148,21 +148,23 @@ class Checks:
         )
 
     def creating(self, name: str) -> None:
-        """Note that the product is about to be asked for a subscription."""
+        """A subscription is about to be requested."""
         self.newcomers.creating(name)
 
     def created(self, name: str, is_exact: bool) -> None:
-        """Begin with one that the product has confirmed. `is_exact`: it knows its topic's ends."""
+        """A subscription was confirmed; start watching it. `is_exact`: it knows its
+        topic's ends.
+        """
         self.newcomers.created(name, is_exact)
         self.delivered.created(name)
 
     def removing(self, name: str) -> None:
-        """End with one that the product is about to be asked to remove."""
+        """A subscription's removal is about to be requested; stop watching it."""
         self.newcomers.removing(name)
         self.delivered.removing(name)
 
     def watch(self, event: Event) -> None:
-        """Show the event to every checker."""
+        """Pass the event to every checker."""
         self.ledgers.watch(event)
         for checker in self.all:
             checker.watch(event)

@@ -1,4 +1,4 @@
-"""Checks commits: a message that was settled stays settled for the next owner."""
+"""Checks commits: a settled message stays settled for the next owner."""
 
 from collections import defaultdict
 
@@ -29,7 +29,7 @@ from hermes_chaos.sim.workload.subject import Subject
 
 _HEARD_WITHIN_S = 2.0
 _STOPS_WITHIN_S = 4.5
-"""A hand-over's grace for what is under way, and a commit's time limit."""
+"""The grace of a hand-over for pushes under way, plus a commit's time limit."""
 
 
 def _covers(progress: Progress, offset: int) -> bool:
@@ -39,14 +39,14 @@ def _covers(progress: Progress, offset: int) -> bool:
 
 
 class SettledStaySettled(Checker):
-    """A new consumer pushes nothing that the commit which it finds there says is settled; one that
-    hands partitions over, or stops in good order, has committed before all that it has delivered.
+    """A new consumer pushes nothing that the commit which it finds lists as settled. A consumer
+    that hands partitions over, or stops in good order, has committed everything that it delivered.
     So an orderly hand-over repeats nothing, and a restart only what was not committed.
 
-    Not judged: what was retransmitted, given up, lost by the log, or stored twice; and hand-overs
-    with trouble in the log or the coordination of that datacentre, which may have kept the last
-    commit away; and commits that name a record as read last which the log has lost since: who
-    begins with one sees by that record that it is of another log.
+    Not judged: messages that were retransmitted, given up, lost by the log, or stored twice;
+    hand-overs with trouble in that datacentre's log or coordination, which may have prevented the
+    last commit; and commits whose last-read record the log has lost, because a new owner detects
+    that by the record.
     """
 
     name = "settled stay settled"
@@ -54,7 +54,8 @@ class SettledStaySettled(Checker):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__()
-        # Others are removed and made again: the commit of a life before says nothing.
+        # Late subscriptions are removed and created again, so commits of an earlier life prove
+        # nothing.
         lasting = [each for each in subject.audiences if not each.is_late]
         self._by_group = {each.group: each.name for each in lasting}
         self._by_name = {each.name: each for each in lasting}
@@ -74,7 +75,7 @@ class SettledStaySettled(Checker):
         self._lost: set[tuple[Place, LastRead]] = set()
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored(place, offset, message_id):
                 self._where[place[0], message_id].append((place, offset))
@@ -116,7 +117,8 @@ class SettledStaySettled(Checker):
         name, progress = self._by_group[event.group], decode(event.commit)
         owner, sought = progress.ownership, self._sought.get((event.place[0], name))
         if owner is not None and sought is not None and owner.seek < sought.number:
-            # Of who was stopping already when the retransmission came: nobody begins with it.
+            # Made by an owner that was already stopping when the retransmission came: nobody starts
+            # with it.
             self._commits.pop((name, event.place), None)
             return
         if progress.last_read is not None:
@@ -126,7 +128,7 @@ class SettledStaySettled(Checker):
             self._read[event.place].add(progress.last_read)
         before = self._commits.get((name, event.place))
         if before is not None and progress.position < before.position:
-            # Who comes may have found the one or the other.
+            # A new owner may have found either of them.
             for (life, other), found in self._found.items():
                 if other == name and life.startswith(event.place[0]):
                     found.pop(event.place, None)
@@ -135,7 +137,7 @@ class SettledStaySettled(Checker):
     def _adopt(self, life: str, name: str) -> None:
         dc = life.partition("-")[0]
         if dc in self._stale:
-            # A change of the subscription is told of as an adoption too, and reads no commits.
+            # A change of the subscription is reported as an adoption, too, and reads no commits.
             self._misled.add((life, name))
         if (life, name) in self._misled:
             self._found.pop((life, name), None)
@@ -147,7 +149,7 @@ class SettledStaySettled(Checker):
                 continue
             epoch = -1 if progress.ownership is None else progress.ownership.epoch
             known = self._epochs.setdefault((life, name, place), epoch)
-            # One that came while it consumed, of somebody else's, it has not begun with.
+            # It did not start with another owner's commit that came while it was consuming.
             if epoch >= known:
                 found[place] = progress
             elif place in before:
@@ -171,7 +173,7 @@ class SettledStaySettled(Checker):
                 )
 
     def _place(self, dc: str, name: str, message_id: str) -> tuple[Place, int] | None:
-        """Where the message is; None when that cannot be told, or it may be pushed once more."""
+        """The place of the message; None if it is unknown, or the message may be pushed again."""
         places = self._where.get((dc, message_id), [])
         is_plain = len(places) == 1 and (name, message_id) not in self._lettered
         return places[0] if is_plain else None
@@ -194,7 +196,7 @@ class SettledStaySettled(Checker):
             found.pop(place, None)
 
     def _lose(self, place: Place, end: int) -> None:
-        # What a message's offset says from now on is another's.
+        # From now on the message's offset may belong to another.
         for key, places in self._where.items():
             if any(at == place and offset >= end for at, offset in places):
                 self._where[key] = []
@@ -242,9 +244,8 @@ class SettledStaySettled(Checker):
 
 
 class LateCommitsAreMended(Checker):
-    """A commit of a former owner's that lands late, over its successor's, is not the last word:
-    what is there at the end says no less than was said before it came. Examined are those that
-    said less.
+    """A former owner's late commit over its successor's is mended: the commit at the end covers at
+    least what the one before the late commit covered. Examined are late commits that cover less.
     """
 
     name = "late commits are mended"
@@ -258,7 +259,7 @@ class LateCommitsAreMended(Checker):
         self._overtaken: dict[tuple[str, Place], tuple[Commit, Commit]] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note; judged is at the end."""
+        """Note the event; `finish` judges."""
         match event:
             case Committed(place, group, commit):
                 key = group, place
@@ -274,7 +275,7 @@ class LateCommitsAreMended(Checker):
                 pass
 
     def _cut(self, place: Place, end: int) -> None:
-        """Forget what was committed of lost records: it need not be said again."""
+        """Forget commits of lost records, which need not be repeated."""
         for key in [key for key in self._overtaken if key[1] == place]:
             del self._overtaken[key]
         for key, last in self._last.items():
@@ -284,7 +285,7 @@ class LateCommitsAreMended(Checker):
     def _overtake(self, key: tuple[str, Place], late: Commit) -> None:
         before = self._before[key]
         owners = [decode(each).ownership for each in (before, late)]
-        # Of another life of the subscription: nothing to compare.
+        # Of another incarnation of the subscription: not comparable.
         lives = [each and each.incarnation for each in owners]
         if lives[0] == lives[1] and _says(late) < _says(before):
             self._overtaken[key] = before, late
@@ -294,7 +295,7 @@ class LateCommitsAreMended(Checker):
             del self._overtaken[key]
 
     def unmended(self) -> list[str]:
-        """Return, in words, the commits that say less now than before a late one came over them."""
+        """Descriptions of the commits that cover less now than before a late one overwrote them."""
         return [
             f"{group}: a late commit of {late.position} came over {before.position} in "
             f"{place}, and at the end it says {self._last[group, place].position}"
@@ -309,6 +310,6 @@ class LateCommitsAreMended(Checker):
 
 
 def _says(commit: Commit) -> tuple[int, int]:
-    """How much a commit says: a position of a later retransmission more than any before it."""
+    """How much a commit covers. A later retransmission counts more than any position."""
     owner = decode(commit).ownership
     return (0 if owner is None else owner.seek), commit.position

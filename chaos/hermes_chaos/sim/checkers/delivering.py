@@ -1,4 +1,6 @@
-"""Promises to subscriptions: all of it, unaltered, and nothing settled before its time."""
+"""Promises to subscriptions: every message arrives, unaltered, and no offset is settled
+too early.
+"""
 
 from collections.abc import Mapping
 
@@ -26,11 +28,12 @@ from hermes_chaos.sim.workload.subject import Audience, Subject
 
 
 class AcknowledgedAreDelivered(Checker):
-    """Each acknowledged message reaches each subscription, or is a dead letter at the end, or is
-    refused for good where nobody keeps it, or is filtered out, or skipped by a retransmission.
+    """Each acknowledged message reaches each subscription, or is a dead letter at the end, or was
+    refused for good where no dead letters are kept, or was filtered out or skipped by a
+    retransmission.
 
-    `stored` says which messages an allowed leader change took. What a log stored where it had lost
-    its end is owed to all but those who began there with an earlier commit.
+    `stored` knows the messages that an allowed leader change dropped. Records stored where the log
+    had lost its end are not owed to consumers that started there with an earlier commit.
     """
 
     name = "acknowledged are delivered"
@@ -58,7 +61,7 @@ class AcknowledgedAreDelivered(Checker):
         self.violations: list[str] = []
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Published() if event.is_acknowledged:
                 for name, owed in self._owed.items():
@@ -92,9 +95,7 @@ class AcknowledgedAreDelivered(Checker):
         return self._audiences[name].recipients == 1
 
     def _skip(self, sought: Sought) -> None:
-        """Record that what lies before the place that a subscription is taken to is not owed any
-        more.
-        """
+        """Messages before the target of a retransmission are not owed any more."""
         name, positions = sought.subscription, sought.positions
         for each in self._records.get(self._audiences[name].topic, ()):
             if each.place[0] != sought.dc:
@@ -107,8 +108,8 @@ class AcknowledgedAreDelivered(Checker):
                 self._done[name].add(each.message_id)
 
     def _begin(self, event: Committed, name: str) -> None:
-        """The first commit after a retransmission by time says where it went. What a spool kept
-        from before that time may have come into the log in between, and is skipped too.
+        """The first commit after a retransmission by time shows its target. Older messages that a
+        spool stored in the meantime are skipped, too.
         """
         place, progress = event.place, decode(event.commit)
         number = progress.ownership.seek if progress.ownership is not None else 0
@@ -128,19 +129,19 @@ class AcknowledgedAreDelivered(Checker):
         self._kept = {name: letters.get(name, set()) for name in self._audiences}
 
     def created(self, name: str) -> None:
-        """Begin with a late subscription: whatever is acknowledged from now on is owed to it, but
-        for what the log of the datacentre where it is created holds already.
+        """A late subscription begins: messages acknowledged from now on are owed to it, except
+        those already in the log of the datacentre where it is created.
         """
         self._owed[name] = {}
         records = self._records.get(self._audiences[name].topic, ())
         self._before[name] = {each.message_id for each in records if each.place[0] == self._home}
 
     def removing(self, name: str) -> None:
-        """End with a subscription that is about to be removed: nothing is owed to it any more."""
+        """A subscription is about to be removed: nothing is owed to it any more."""
         self.examined += len(self._owed.pop(name, {}))
 
     def pending(self) -> dict[str, list[int]]:
-        """Return, for each subscription that is still owed messages, their serials."""
+        """For each subscription that is still owed messages, their serials."""
         pending: dict[str, list[int]] = {}
         for name, owed in self._owed.items():
             letters = self._lettered if self._kept is None else self._kept
@@ -160,17 +161,17 @@ class AcknowledgedAreDelivered(Checker):
 
 
 class CommitsPassOnlySettled(Checker):
-    """At every commit, each offset below its position or in its intervals has been settled: every
-    recipient took it, its dead letter is stored, or a filter leaves it out.
+    """At every commit, each offset below its position or in its intervals is settled: every
+    recipient took it, its dead letter is stored, or a filter rejects it.
 
-    What retention has removed counts as settled. A commit after a retransmission carries its number
-    and counts from where that went: what lies above has been settled again since. In the end every
-    commit carries the last one's number.
+    Records removed by retention count as settled. A commit after a retransmission carries its
+    number and counts from its target, above which everything must be settled again. In the end
+    every commit carries the last number.
 
-    A commit speaks of the log that held the record which it names as read last. When the log has
-    lost its end, a dead owner's may land once more, and a new owner says again, in its own name
-    and before it has read anything, what it found: who begins with either sees by that record
-    that this log is another one.
+    A commit refers to the log that held its last-read record. When the log has lost its end, a dead
+    owner's commit may arrive late, and a new owner may repeat, in its own name and before it has
+    read anything, the commit that it found. A consumer that starts with either detects by that
+    record that the log has changed.
     """
 
     name = "commits pass only settled offsets"
@@ -191,7 +192,7 @@ class CommitsPassOnlySettled(Checker):
         self._said: set[tuple[tuple[str, int, int, Place], Progress]] = set()
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Dropped(place, end):
                 for key, proven in self._proven.items():
@@ -219,7 +220,7 @@ class CommitsPassOnlySettled(Checker):
         ids = self._ids.get(place, {})
         owner = progress.ownership
         life, number = (0, 0) if owner is None else (owner.incarnation, owner.seek)
-        # Where a late subscription begins is for the product to say; it is owed what comes after.
+        # The product decides where a late subscription begins; messages after that are owed.
         first, since_s = progress.position if audience.is_late else 0, 0.0
         if sought := self._seeks.find(place[0], audience.name, number):
             positions, since_s = sought.positions, sought.at_s
@@ -269,8 +270,8 @@ class CommitsPassOnlySettled(Checker):
         return self._settlements.at_s(dc, name, message_id) >= since_s
 
     def finish(self) -> None:
-        """Judge that in the end each place that was moved is committed in the name of the last
-        move.
+        """In the end each moved partition must be committed with the number of its last
+        retransmission.
         """
         numbers = {(s.dc, s.subscription): s.number for s in self._seeks.last()}
         for (name, place), number in self._last.items():
@@ -283,8 +284,8 @@ class CommitsPassOnlySettled(Checker):
 
 
 class PayloadsAreIntact(Checker):
-    """A log holds what was published: the bytes, the key, the trace context, the publisher's DC,
-    whichever way it took. A subscriber gets these bytes, under the message's id, on its own topic.
+    """A log holds what was published: body, key, trace context and the publisher's datacentre,
+    whatever the route. A subscriber gets the same body, with the message's id, on its topic.
     """
 
     name = "payloads are intact"
@@ -296,11 +297,11 @@ class PayloadsAreIntact(Checker):
         self._stored_ids: dict[int, set[str]] = {}
 
     def begin(self, published: Published) -> None:
-        """Note a request that is about to be sent: from now on its message may appear."""
+        """A request is about to be sent: from now on its message may appear."""
         self._published[published.serial] = published
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored(body=body, message_id=message_id):
                 serial = serial_of(body)

@@ -1,4 +1,4 @@
-"""Promises about duplicates: each has a cause that the product allows itself, and counts."""
+"""Promises about duplicates: each has an allowed cause, and is counted."""
 
 from collections import Counter, defaultdict
 
@@ -13,11 +13,11 @@ _HEDGE = "hedge"
 
 
 class DuplicatesHaveCauses(Checker):
-    """Once a node knows that a log has a message, it hands it to no log any more.
+    """Once a node knows that a log has a message, it hands it to no log again.
 
-    What it hands to a second log before that it counts, when both turn out to have it. Only topics
-    that fall back are handed to another datacentre's log. Examined are messages that were handed to
-    logs more than once.
+    If it had handed it to a second log before, and both turn out to have it, it counts the
+    duplicate. Only messages of fallback topics are handed to another datacentre's log. Examined are
+    messages that were handed to logs more than once.
     """
 
     name = "duplicates have causes"
@@ -33,7 +33,7 @@ class DuplicatesHaveCauses(Checker):
         self._repeated: set[str] = set()
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Handed():
                 self._hand(event)
@@ -59,11 +59,11 @@ class DuplicatesHaveCauses(Checker):
             self._ways[life, dc, message_id] = via
             self._handed[life, message_id] += 1
             if self._handed[life, message_id] == 1 or message_id in self._repeated:
-                # What was not acknowledged may be stored again under its idempotency key.
+                # An unacknowledged message may be stored again under its idempotency key.
                 continue
             self.examined += 1
             known_s = self._known.get((life, message_id))
-            # Handed and known at the same moment: neither came first.
+            # Both at the same moment: neither came first.
             if known_s is not None and known_s < handed.at_s:
                 self.violations.append(
                     f"{life} handed {message_id} of {handed.topic} to {dc} by {via} at "
@@ -71,10 +71,10 @@ class DuplicatesHaveCauses(Checker):
                 )
 
     def _compare(self, counted: Counted) -> None:
-        """Compare the duplicates that the life counted with those that it was told of."""
+        """Compare the duplicates that the life counted with those that logs reported to it."""
         times = Counter(message_id for message_id, _ in self._stored[counted.life])
         found = sum(count - 1 for each, count in times.items() if each not in self._repeated)
-        # Of what was published twice under one id, each time may have been stored twice.
+        # A message published twice under one id may have been stored twice each time.
         unsure = sum(
             count
             for (each, _), count in self._stored[counted.life].items()
@@ -89,8 +89,8 @@ class DuplicatesHaveCauses(Checker):
 
 
 class HedgesAreFew(Checker):
-    """Of the messages of each topic, a life of a node hedges at most the budget's share, and the
-    burst beside. Judged by what it has counted. Examined are the messages to topics that fall back.
+    """A life of a node hedges at most the budget's share of each topic's messages, plus the burst.
+    Judged by its counters. Examined are the messages to fallback topics.
     """
 
     name = "hedges are few"
@@ -103,7 +103,7 @@ class HedgesAreFew(Checker):
         self._handed: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Handed(life, _, topic, ids) if topic in self._subject.falls_back:
                 self.examined += len(ids)

@@ -1,5 +1,5 @@
-"""The promise of a lease: a node that has not read a heartbeat of its own for 2 s does nothing that
-others could see. Told by heartbeats alone, and stricter than that others own it by then.
+"""The promise of a lease: a node that has not read its own heartbeat for 2 s does nothing visible
+to others. Judged from heartbeats alone, so it is stricter than ownership.
 """
 
 from bisect import bisect_right
@@ -16,10 +16,10 @@ _ROUNDED_S = 0.002
 
 
 class FencesAreKept(Checker):
-    """A life of a node pushes, commits, gives up and keeps dead letters only within 2 s from the
-    sending of the last heartbeat of its own that it has read in the coordination log. A message is
-    given up at the time that its dead letter tells. Examined is what was done after more than half
-    of that.
+    """A life of a node pushes, commits, gives up and keeps dead letters only within 2 s after
+    sending the last of its heartbeats that it has read in the coordination log. The time in the
+    dead letter counts as the time of giving up. Examined are actions after more than half of that
+    time.
     """
 
     name = "fences are kept"
@@ -27,15 +27,15 @@ class FencesAreKept(Checker):
 
     def __init__(self) -> None:
         super().__init__()
-        # Of each life: when it read a heartbeat, and until when that lets it act.
+        # By life: when it read a heartbeat, and until when that lets it act.
         self._read_s: dict[str, list[float]] = defaultdict(list)
         self._until_s: dict[str, list[float]] = defaultdict(list)
-        # Of each node: from when on its wall clock was off by how much.
+        # By node: from when its wall clock was off, and by how much.
         self._skews: dict[str, list[Skewed]] = defaultdict(list)
         self._letters: set[tuple[str, str, int]] = set()
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Renewed(life, sent_s, at_s):
                 until_s = self._until_s[life]
@@ -82,13 +82,13 @@ class FencesAreKept(Checker):
             )
 
     def _lasts_until(self, life: str, at_s: float) -> float:
-        """Return until when the heartbeats that it has read by then let it act; -inf for none."""
+        """Until when the heartbeats read so far let the life act; -inf without any."""
         at = bisect_right(self._read_s[life], at_s) - 1
         return self._until_s[life][at] if at >= 0 else float("-inf")
 
 
 def _shown(wall_ms: int, skews: Iterable[Skewed], before_s: float) -> Iterator[float]:
-    """When a clock showed that time: more than once where it was set meanwhile."""
+    """When a clock showed that time: several times if it was set meanwhile."""
     since_s, skew_ms = float("-inf"), 0
     for each in (*skews, Skewed("", 0, before_s)):
         at_s = (wall_ms - skew_ms - EPOCH_MS) / 1_000

@@ -1,4 +1,4 @@
-"""Checks folds: all nodes make the same of what they have read, however they came by it."""
+"""Checks folds: all nodes compute the same state from a log, however they read it."""
 
 from collections import defaultdict
 
@@ -10,24 +10,23 @@ _METADATA = "metadata"
 
 
 class FoldsAgree(Checker):
-    """Two nodes' folds of a datacentre's coordination, or of its metadata, are the same at the same
-    place of the log, at any time: whether one has read all of it, or has begun with a snapshot.
-    Examined are folds at a place at which another life has been.
+    """Two nodes' folds of a datacentre's coordination or metadata are equal at equal log positions,
+    whether a node read everything or started with a snapshot. Examined are folds at a position
+    where another life has been.
     """
 
     name = "folds agree"
 
     def __init__(self) -> None:
         super().__init__()
-        # By datacentre and kind: position → what the first one there made of it.
+        # By datacentre and kind: position → the first fold there.
         self._known: dict[tuple[str, str], dict[int, Folded]] = defaultdict(dict)
-        # Who has folded a log of which nothing is left, or which is read anew; and how often those
-        # had begun.
+        # Folds of a log that was emptied or is read anew, with their `begun`.
         self._past: dict[tuple[str, str], set[tuple[str, int]]] = defaultdict(set)
         self._present: dict[tuple[str, str], set[tuple[str, int]]] = defaultdict(set)
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Folded():
                 self._check(event)
@@ -55,8 +54,8 @@ class FoldsAgree(Checker):
 
 
 class RegistersConverge(Checker):
-    """Nothing older overwrites a register, in whatever order changes come; and at rest all nodes of
-    all datacentres hold the same registers. A log that is read anew begins anew.
+    """No register is overwritten by an older value, whatever the order of changes. At rest all
+    nodes of all datacentres hold the same registers. A log that is read anew starts anew.
     """
 
     name = "registers converge"
@@ -67,7 +66,7 @@ class RegistersConverge(Checker):
         self._is_at_rest = False
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Folded(kind="metadata"):
                 before = self._last.get(event.life.partition("#")[0])

@@ -1,4 +1,4 @@
-"""Promises to owners about what is given up: a cause, and that it is kept until delivered."""
+"""Promises about given-up messages: there is a cause, and the letter is kept until delivered."""
 
 from itertools import repeat
 from math import inf
@@ -12,7 +12,7 @@ from hermes_chaos.sim.workload.subject import Subject
 
 
 class LettersHaveCauses(Checker):
-    """A message is given up for what its subscription's policy says, and what was answered."""
+    """A message is given up only for a reason in its subscription's policy and answers."""
 
     name = "dead letters have causes"
     is_rare = True
@@ -23,7 +23,7 @@ class LettersHaveCauses(Checker):
         self._answers: set[tuple[str, str, str, int]] = set()
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Answer(dc, name, message_id, status):
                 self._answers.add((dc, name, message_id, status))
@@ -52,7 +52,7 @@ class LettersHaveCauses(Checker):
                 return ""
             case DiscardReason.ATTEMPTS if letter.attempts == audience.attempts_max:
                 return ""
-            # Longer than a run lasts.
+            # Longer than a run.
             case DiscardReason.EXPIRED if audience.ttl_s < 60:
                 return ""
             case DiscardReason.TOO_LARGE if audience.batch is not None:
@@ -62,10 +62,10 @@ class LettersHaveCauses(Checker):
 
 
 class LettersCloseByDelivery(Checker):
-    """A dead letter is closed as re-driven only when its message has been delivered since it was
-    given up last. A letter whose storing was not acknowledged is stored again, as it is: such a
-    copy, which may come after the delivery, gives nothing up; a letter that differs does.
-    What is given up later than a mark tells of stays open.
+    """A dead letter is closed as re-driven only if its message was delivered after it was last
+    given up. If storing a letter was not acknowledged, it is stored again unchanged. Such a copy,
+    which may follow the delivery, does not count as giving up; a different letter does. A message
+    given up later than a mark's time stays open.
     """
 
     name = "dead letters close by delivery"
@@ -74,14 +74,14 @@ class LettersCloseByDelivery(Checker):
     def __init__(self, subject: Subject) -> None:
         super().__init__()
         self._settlements = Settlements(subject)
-        # By id, the first of the last ones that are the same.
+        # By id, the first of the latest equal letters.
         self._letters: dict[tuple[str, str, str], Lettered] = {}
         self._known: set[Letter] = set()
-        # When each was handed to the log first: it was given up by then.
+        # When each letter was first handed to the log; it had been given up by then.
         self._handed_s: dict[Letter, float] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Lettering(letter=letter, at_s=at_s):
                 self._handed_s.setdefault(letter, at_s)

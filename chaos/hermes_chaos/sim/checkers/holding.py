@@ -1,5 +1,5 @@
-"""Promises to subscribers about what they do not get: what they filter out, what comes too often,
-too late, or in too large a piece.
+"""Promises to subscribers about pushes that they do not get: filtered messages, and pushes that are
+too many, too late, or too large.
 """
 
 from collections import defaultdict
@@ -20,18 +20,20 @@ from hermes_chaos.sim.workload.subject import Subject
 
 _HALTED_WITHIN_S = 1.0
 _MANY = 3
-"""Several owners of a subscription each meet a part of what fails."""
+"""Several owners of a subscription each see a part of the failures."""
 _SURELY_FALLEN = 30
-"""Ten failures more than successes in a round show it; those of the round before may not count."""
+"""Ten failures more than successes in a round show it; those of the previous round may
+not count.
+"""
 _UNTIL_SURE_S = 0.5
-"""For so long nothing must have been taken before failures are an outage; it goes on until then."""
+"""Failures are an outage only if nothing was accepted for this long."""
 _UNTIL_COUNTED_AGAIN_S = 3.5
-"""A message that had failed before others were taken may itself be what is wrong, for so long."""
+"""For this long, a message that had failed before others succeeded may itself be the cause."""
 _AT_ONCE_S = 0.1
 
 
 class FilteredStayAway(Checker):
-    """A message that a subscription's filter leaves out never reaches its subscriber."""
+    """A message that a subscription's filter rejects never reaches its subscriber."""
 
     name = "filtered stay away"
     is_rare = True
@@ -41,7 +43,7 @@ class FilteredStayAway(Checker):
         self._filtering = {each.name: each for each in subject.audiences if each.wants_even}
 
     def watch(self, event: Event) -> None:
-        """Check."""
+        """Check the event."""
         if isinstance(event, Delivery) and event.subscription in self._filtering:
             self.examined += 1
             if not self._filtering[event.subscription].wants(event.body):
@@ -53,7 +55,7 @@ class FilteredStayAway(Checker):
 
 class AttemptsAreFew(Checker):
     """No message is attempted more often than `attemptsMax`, unless it is re-driven or its consumer
-    is another one.
+    was replaced.
     """
 
     name = "attempts are few"
@@ -71,7 +73,7 @@ class AttemptsAreFew(Checker):
         self._copies: dict[tuple[str, str], int] = defaultdict(int)
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored(place, _, message_id):
                 self._copies[place[0], message_id] += 1
@@ -80,8 +82,8 @@ class AttemptsAreFew(Checker):
                 if event.retries == 0:
                     self._made[event.lane] = 0
                 limit = self._limits[name]
-                # After a crash a message may be read again while its letter is re-driven; and of
-                # two copies in a log nobody can tell which one is attempted.
+                # After a crash a message may be read again while its letter is re-driven. And of
+                # two copies in a log it is unclear which one is attempted.
                 is_single = (
                     event.dc,
                     name,
@@ -96,15 +98,15 @@ class AttemptsAreFew(Checker):
             case Lettered(dc, letter):
                 self._lettered.add((dc, letter.subscription, letter.message_id))
             case Ended(attempt=attempt, status=status) if attempt.subscription in self._limits:
-                # One that ended without an answer may not have been sent.
+                # An attempt without an answer may not have been sent.
                 self._made[attempt.lane] += status > 0
             case _:
                 pass
 
 
 class SuspensionHalts(Checker):
-    """A second after a node has heard that a subscription is suspended it attempts nothing more,
-    until it hears that it is not.
+    """A second after a node has heard of a subscription's suspension it attempts nothing more,
+    until it hears that the subscription is resumed.
     """
 
     name = "a suspension halts"
@@ -115,7 +117,7 @@ class SuspensionHalts(Checker):
         self._since_s: dict[tuple[str, str], float] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Halted(node, name, is_suspended, at_s):
                 if is_suspended:
@@ -135,7 +137,7 @@ class SuspensionHalts(Checker):
 
 
 class BatchesAreBounded(Checker):
-    """No batch holds more messages or bytes than asked for, and one of the same id is the same."""
+    """No batch exceeds the configured messages or bytes, and equal batch ids mean equal batches."""
 
     name = "batches are bounded"
     is_rare = True
@@ -146,7 +148,7 @@ class BatchesAreBounded(Checker):
         self._bodies: dict[str, bytes] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         if not isinstance(event, Attempted) or event.subscription not in self._limits:
             return
         self.examined += 1
@@ -162,10 +164,10 @@ class BatchesAreBounded(Checker):
 
 
 class DeadEndpointsRest(Checker):
-    """Half a second after the first failure at an endpoint at which nothing has come of anything
-    else since, few more messages are attempted there, and one a second beside; until its consumer
-    begins anew or hears of a change. Judged where failures come at once. Messages that had failed
-    before count three seconds later.
+    """Half a second after an endpoint has begun to fail without any success, only a few more
+    messages are attempted there, plus one a second, until its consumer restarts or hears of a
+    change. Judged if failures come at once. Messages that had failed before count three seconds
+    later.
     """
 
     name = "dead endpoints rest"
@@ -173,17 +175,17 @@ class DeadEndpointsRest(Checker):
 
     def __init__(self, subject: Subject) -> None:
         super().__init__()
-        # A batch waits for the one before it; of several recipients each may be dead.
+        # A batch waits for the previous one; of several recipients each may fail on its own.
         self._audiences = {
             e.name: e for e in subject.audiences if e.batch is None and e.recipients == 1
         }
-        # Since when only failures, and which messages were attempted since.
+        # Since when there are only failures, and the messages attempted since.
         self._failing: dict[tuple[str, str], tuple[float, dict[str, None]]] = {}
-        # When each message failed first.
+        # When each message first failed.
         self._failed_s: dict[tuple[str, str, str], float] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Adopted(node, name):
                 self._failing.pop((node, name), None)
@@ -203,7 +205,7 @@ class DeadEndpointsRest(Checker):
                 pass
 
     def _is_failure(self, ended: Ended) -> bool:
-        """True for what says that the endpoint is not well, whatever the message is."""
+        """True if the answer shows that the endpoint is failing, whatever the message."""
         if ended.status == 0:
             return True
         is_refused = self._audiences[ended.attempt.subscription].ends(ended.status)

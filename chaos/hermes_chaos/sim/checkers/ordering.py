@@ -1,4 +1,4 @@
-"""Promises to publishers with keys about a spool: nothing overtakes what waits in it."""
+"""Promises to publishers about the order of keys: nothing overtakes a spooled message."""
 
 import math
 from collections import defaultdict
@@ -8,13 +8,12 @@ from hermes_chaos.sim.history.events import Dropped, Event, Place, Published, St
 
 
 class SpoolKeepsOrder(Checker):
-    """Of messages of one key that a node acknowledged one after the other, the first with 202, the
-    second is in no log before the first is in that log, unless another log had told the node that
-    it has the first.
+    """If a node acknowledged two messages of one key one after the other, the first with 202, the
+    second is in no log before the first is in that log, unless another log had confirmed the first
+    to the node.
 
-    What comes after that is a copy, made by a crash with which what was sent was forgotten, or by
-    an append that was late: no disorder. Judged by where each first appears in a log. Examined are
-    pairs that follow each other.
+    Later copies, caused by a crash that forgot what was sent or by a late append, are no disorder.
+    Judged by where each message first appears in a log. Examined are pairs in sequence.
     """
 
     name = "the spool keeps the order"
@@ -24,13 +23,13 @@ class SpoolKeepsOrder(Checker):
         super().__init__()
         self._published: dict[tuple[str, str, str], list[Published]] = defaultdict(list)
         self._first: dict[str, dict[Place, int]] = defaultdict(dict)
-        # After how many events the first of a message was at a place, and a node knew of one.
+        # After how many events the message first appeared at a place, and a node first knew of it.
         self._order: dict[str, dict[Place, int]] = defaultdict(dict)
         self._known: dict[tuple[str, str], int] = {}
         self._events = 0
 
     def watch(self, event: Event) -> None:
-        """Take note; judged is at the end."""
+        """Note the event; `finish` judges."""
         self._events += 1
         match event:
             case Stored(place, offset, message_id):
@@ -76,10 +75,10 @@ class SpoolKeepsOrder(Checker):
 
 
 class KeysKeepTheirOrder(Checker):
-    """Messages of one key that a node was sent one after the other, and acknowledged with 201,
-    stand in that order in each log that has them, whichever way each took. Judged by where each
-    first appears. Examined are pairs that follow each other; one by an idempotency key may have
-    been sent before, and is none of them.
+    """Messages of one key that were sent to a node one after the other and answered 201 are in that
+    order in each log that has them, whatever their routes. Judged by where each first appears.
+    Examined are pairs in sequence, without messages that have an idempotency key, which may have
+    been sent before.
     """
 
     name = "keys keep their order"
@@ -90,7 +89,7 @@ class KeysKeepTheirOrder(Checker):
         self._first: dict[str, dict[Place, int]] = defaultdict(dict)
 
     def watch(self, event: Event) -> None:
-        """Take note; judged is at the end."""
+        """Note the event; `finish` judges."""
         match event:
             case Stored(place, offset, message_id):
                 self._first[message_id].setdefault(place, offset)

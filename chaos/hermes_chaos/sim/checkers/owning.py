@@ -1,4 +1,4 @@
-"""Promises of the coordination: one owner at a time, soon found, and left alone after that."""
+"""Promises of the coordination: one owner at a time, found soon, and not moved without need."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -28,19 +28,19 @@ UNOWNED_MAX_MS = 6_000
 """A lease of 3 s, a claim, a plan and a hand-over, in log time."""
 OWNED_WITHIN_S = 10.0
 FORGOTTEN_S = 15.0
-"""Longer, where a node that was asleep has spoken in a log that forgot: others wait 10 s for it."""
+"""Longer if a paused node has written to a log that was emptied: the others wait 10 s for it."""
 _LETTERS_PARTITION = 0
 
 
 class Ledgers:
-    """A ledger of each datacentre, and which life of a node is behind which boot."""
+    """A ledger for each datacentre, and the life behind each boot."""
 
     def __init__(self) -> None:
         self.of: dict[str, Ledger] = defaultdict(Ledger)
         self._lives: dict[str, str] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note."""
+        """Note the event."""
         match event:
             case Coordinated():
                 self.of[event.dc].fold(event)
@@ -52,15 +52,17 @@ class Ledgers:
                 pass
 
     def owner(self, dc: str, subscription: str, partition: int) -> tuple[str, int]:
-        """The life of a node that owns it now, and its epoch; "" and -1 when nobody does."""
+        """The life that owns the partition now, and its epoch. An empty string and -1 if nobody
+        does.
+        """
         holding = self.of[dc].holding(subscription, partition)
         return ("", -1) if holding is None else (self._lives.get(holding.boot, ""), holding.epoch)
 
 
 class OneOwner(Checker):
-    """Nothing is pushed and nothing is committed but by the life of a node that owns the message's
-    partition at that moment, by its datacentre's coordination log; commits in the name of that very
-    grant. What a former owner has under way may end: `ended_late` counts it.
+    """Only the life of a node that owns a message's partition at that moment, by its datacentre's
+    coordination log, pushes it or commits, and it commits under exactly that grant. A former
+    owner's pushes under way may end; `ended_late` counts them.
     """
 
     name = "there is one owner"
@@ -74,7 +76,7 @@ class OneOwner(Checker):
         self.ended_late = 0
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored(place, _, message_id):
                 self._where.setdefault((place[0], message_id), []).append(place[2])
@@ -95,8 +97,8 @@ class OneOwner(Checker):
                 pass
 
     def _places(self, attempt: Attempted) -> list[int]:
-        """Return the partitions that it may be about: of several copies nobody can tell which it
-        is.
+        """The partitions that the attempt may belong to; of several copies it is unclear which one
+        it is.
         """
         if attempt.sequence is not None:
             return [attempt.sequence[0]]
@@ -104,7 +106,7 @@ class OneOwner(Checker):
         for message_id in attempt.ids or (attempt.message_id,):
             found.update(self._where.get((dc, message_id), ()))
             if (dc, attempt.subscription, message_id) in self._lettered:
-                # Letters are re-driven by one owner alone.
+                # One owner re-drives all letters.
                 found.add(_LETTERS_PARTITION)
         return sorted(found)
 
@@ -133,8 +135,8 @@ class OneOwner(Checker):
 
 
 class PartsAreOfOne(Checker):
-    """The parts that all owners of a subscription in a datacentre take of its rate are together
-    never more than the rate, whoever has read how much of the log.
+    """The rate shares that all owners of a subscription use in a datacentre never exceed its rate
+    in total, however much of the log each has read.
     """
 
     name = "parts of a rate are of one"
@@ -145,7 +147,7 @@ class PartsAreOfOne(Checker):
         self._rates = {each.name: each.rate for each in subject.audiences}
 
     def watch(self, event: Event) -> None:
-        """Check."""
+        """Check the event."""
         if isinstance(event, Allowed):
             self.examined += 1
             rate = self._rates[event.subscription]
@@ -157,9 +159,9 @@ class PartsAreOfOne(Checker):
 
 
 class OwnersAreFound(Checker):
-    """No partition of a subscription that was planned once is without an owner for more than 6 s
-    of log time while a node is a member and nothing is broken in that datacentre; and 10 s after
-    the last fault all are owned, 25 s where all that was coordinated was forgotten.
+    """No partition of a planned subscription is without an owner for more than 6 s of log time
+    while a node is a member and nothing is broken in that datacentre. 10 s after the last fault all
+    partitions are owned, 25 s if the coordination log was emptied.
     """
 
     name = "owners are found"
@@ -179,7 +181,7 @@ class OwnersAreFound(Checker):
         self._judged: set[str] = set()
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Troubled(where, fault, at_s, lasts_s):
                 for dc in self._ledgers.of:
@@ -246,10 +248,9 @@ class OwnersAreFound(Checker):
 
 
 class BalancerSettles(Checker):
-    """Once all has come to rest nothing is moved any more, and no node carries much more than
-    others: half more than the mean at most, and the heaviest task. Each task counts as what it
-    costs by the nodes' measures, the least as idle ones do. Weights follow the measures for
-    minutes, so one plan may still move what they lead to.
+    """At rest nothing is moved any more, and no node carries much more than others: at most half
+    more than the mean, plus the heaviest task. Tasks cost what nodes measured, at least the cost of
+    an idle one. Weights follow the measurements for minutes, so one more plan may move something.
     """
 
     name = "the balancer settles"
@@ -261,13 +262,13 @@ class BalancerSettles(Checker):
         self._weights: Mapping[str, Mapping[str, float]] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note."""
+        """Note the event."""
         if isinstance(event, Rested):
             self._moves = {dc: len(ledger.moves) for dc, ledger in self._ledgers.of.items()}
             self._weights = event.weights
 
     def finish(self) -> None:
-        """Judge what has become of it."""
+        """Judge what is only known at the end."""
         for dc, count in self._moves.items():
             self.examined += 1
             ledger = self._ledgers.of[dc]

@@ -1,4 +1,4 @@
-"""The promise to publishers: an answer that is true of the logs."""
+"""Promises to publishers: an answer is true of the logs."""
 
 from collections.abc import Callable
 
@@ -19,11 +19,11 @@ from hermes_chaos.sim.workload.subject import Subject
 
 
 class AcknowledgedAreStored(Checker):
-    """A 201 comes after its message is in some log, a 202 after it is there or safely on its node's
-    disk, from where it gets into a log; and nothing that was promised leaves the log.
+    """A 201 comes after its message is in some log; a 202 after it is in a log or safely on its
+    node's disk, from where it reaches a log. And no promised message leaves the log.
 
-    A leader change may drop what was acknowledged at LEADER, as in Kafka; nothing at ALL. What
-    retention has taken is `lost` to those who have not read it.
+    A leader change may drop messages acknowledged at LEADER, as in Kafka, but none at ALL. Messages
+    removed by retention are `lost` to subscriptions that have not read them.
     """
 
     name = "acknowledged are stored"
@@ -41,7 +41,7 @@ class AcknowledgedAreStored(Checker):
         self._left: set[str] = set()
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored(place, offset, message_id):
                 self._copies.setdefault(message_id, set()).add((place, offset))
@@ -49,7 +49,7 @@ class AcknowledgedAreStored(Checker):
                 self._left.discard(message_id)
             case Told():
                 self._told.update(event.stored)
-                # A paused node hears of a copy that a leader change has taken meanwhile.
+                # A paused node may hear late of a copy that a leader change has dropped.
                 self._dropped.update(self._left.intersection(event.stored))
             case Dropped(place, end):
                 self._drop(place, end)
@@ -70,7 +70,7 @@ class AcknowledgedAreStored(Checker):
                 pass
 
     def finish(self) -> None:
-        """Judge that what was answered 202 has been in a log by now."""
+        """Judge that every message answered 202 has been in a log by now."""
         for message_id, event in self._acknowledged.items():
             if event.status != 202 or self._copies.get(message_id):
                 continue
@@ -103,7 +103,7 @@ class AcknowledgedAreStored(Checker):
                 )
 
     def _is_kept(self, published: Published | None) -> bool:
-        """True when it was answered 202, and its node's disk has it."""
+        """True if it was answered 202 and is on its node's disk."""
         return (
             published is not None
             and published.status == 202
@@ -111,7 +111,7 @@ class AcknowledgedAreStored(Checker):
         )
 
     def _may_be_lost(self, published: Published) -> bool:
-        """True when a leader change took it, and was allowed to."""
+        """True if an allowed leader change dropped it."""
         is_all = self._subject.acks[published.topic] is Ack.ALL
         return published.message_id in self._dropped and not is_all
 
@@ -119,7 +119,7 @@ class AcknowledgedAreStored(Checker):
 class RefusedAreNowhere(Checker):
     """A message that was answered 4xx is in no log and reaches nobody.
 
-    But for one that was sent before: a refusal of the second request says nothing of the first.
+    Except for a repeated message: refusing the second request says nothing about the first.
     """
 
     name = "refused are nowhere"
@@ -130,7 +130,7 @@ class RefusedAreNowhere(Checker):
         self._seen: dict[int, str] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Published() if event.is_refused and not event.is_repeat:
                 self._refused[event.serial] = event

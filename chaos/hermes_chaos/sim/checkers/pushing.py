@@ -1,4 +1,4 @@
-"""Promises to subscribers about pushes: no more than they asked for, and none too early."""
+"""Promises to subscribers about pushes: not more than configured, and none too early."""
 
 from collections import Counter, deque
 
@@ -23,9 +23,9 @@ _AWAY_AFTERMATH_S = 2.0
 class RateIsKept(Checker):
     """In no second do all nodes of a datacentre together push more than the subscription's rate.
 
-    Also when owners are others than a moment before: one that begins counts as having pushed all of
-    its share just now. A share is seldom a whole number of messages a second, and each owner's last
-    one may come a little early: so for each owner but one there may be one more.
+    This holds also when owners change, because a new owner counts its whole share as just used. A
+    share is seldom a whole number of messages a second, and each owner's last message may come
+    slightly early, so one more is allowed for each owner but one.
     """
 
     name = "the rate is kept"
@@ -36,11 +36,11 @@ class RateIsKept(Checker):
         self._recent: dict[tuple[str, str, str], deque[tuple[float, str]]] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Attempted(node=node, subscription=subscription, at_s=at_s):
                 self.examined += 1
-                # A message to several counts once.
+                # A message to several recipients counts once.
                 recent = self._recent.setdefault((event.dc, subscription, event.host), deque())
                 recent.extend([(at_s, node.partition("#")[0])] * max(1, len(event.ids)))
                 while recent[0][0] <= at_s - 1.0 + _TOLERANCE_S:
@@ -56,9 +56,9 @@ class RateIsKept(Checker):
 
 
 class InflightIsKept(Checker):
-    """Never are more pushes of a subscription under way than its window holds.
+    """No more pushes of a subscription are under way than its window allows.
 
-    After a restart the pushes of the life before are nobody's any more.
+    After a restart the pushes of the previous life do not count.
     """
 
     name = "the window is kept"
@@ -69,7 +69,7 @@ class InflightIsKept(Checker):
         self._under_way: dict[tuple[str, str], dict[str, set[int]]] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Attempted(node=node, subscription=subscription, number=number):
                 self.examined += 1
@@ -94,10 +94,10 @@ class InflightIsKept(Checker):
 
 
 class RetriesWait(Checker):
-    """A retry comes after the backoff, and after what Retry-After asked for.
+    """A retry comes after the backoff, and after the pause that Retry-After asked for.
 
-    A node that was away or cut off makes nothing of what ended without an answer then: it is the
-    same attempt once more, and no wait is due. Of several recipients some may have answered.
+    If an attempt ended without an answer while its node was paused or cut off, the same attempt is
+    repeated, without a wait. Of several recipients some may have answered.
     """
 
     name = "retries wait"
@@ -109,16 +109,16 @@ class RetriesWait(Checker):
         self._last: dict[tuple[str, str, str, str], Ended] = {}
         self._copies: Counter[tuple[str, str]] = Counter()
         self._lettered: set[tuple[str, str, str]] = set()
-        # Nodes and datacentres: until when something may have kept them from the coordination.
+        # By node and datacentre: until when the coordination may have been unreachable.
         self._away_until_s: dict[str, float] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored(place, _, message_id):
                 self._copies[place[0], message_id] += 1
             case Lettered(dc, letter):
-                # After a crash it may be read again while its letter is re-driven.
+                # After a crash a message may be read again while its letter is re-driven.
                 self._lettered.add((dc, letter.subscription, letter.message_id))
             case Troubled(where, _, at_s, lasts_s):
                 self._away_until_s[where] = max(
@@ -127,7 +127,7 @@ class RetriesWait(Checker):
             case Calmed(where, at_s):
                 self._away_until_s[where] = at_s + _AWAY_AFTERMATH_S
             case Attempted() if self._is_doubled(event):
-                # Of two copies nobody can tell whose attempt it is.
+                # Of two copies it is unclear which one is attempted.
                 pass
             case Attempted(number=number):
                 last = self._last.get(event.lane)
@@ -136,14 +136,14 @@ class RetriesWait(Checker):
                     self._check(event, last)
                 self._latest[event.lane] = number
             case Ended(attempt=attempt):
-                # An attempt of a life that was crashed may end while its successor is at work.
+                # An attempt of a crashed life may end while its successor is at work.
                 if self._latest.get(attempt.lane) == attempt.number:
                     self._last[attempt.lane] = event
             case _:
                 pass
 
     def _is_same(self, attempt: Attempted, last: Ended) -> bool:
-        """Whether nothing was made of the last one, because its node was away."""
+        """True if the last attempt does not count, because its node was away."""
         dc = attempt.dc
         places = attempt.node.partition("#")[0], dc, coordination_of(dc)
         is_answered = last.status > 0 and self._audiences[attempt.subscription].recipients == 1
@@ -154,7 +154,7 @@ class RetriesWait(Checker):
         )
 
     def _is_doubled(self, attempt: Attempted) -> bool:
-        """Whether the datacentre's log holds the message more than once, or a letter beside it."""
+        """True if the datacentre's log holds the message more than once, or a letter of it."""
         dc, message_id = attempt.dc, attempt.message_id
         is_lettered = (dc, attempt.subscription, message_id) in self._lettered
         return is_lettered or self._copies[dc, message_id] > 1

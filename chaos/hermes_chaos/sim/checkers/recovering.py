@@ -21,20 +21,19 @@ from hermes_chaos.sim.workload.subject import Subject
 
 _NOTICED_WITHIN_S = 1.0
 _SILENT_S = 0.27
-"""The cap of the hedge delay (0.25 s), when silence is looked for, and a little."""
+"""The cap of the hedge delay (0.25 s), when silence is checked, plus a little."""
 _SILENT_MESSAGES = 8
 _FAILURES = 5
 _ENOUGH = 10
 _PROBES = 4
 _PROBES_PERCENT = 10
-"""Probes come at an eighth of a second, then seldomer, each a whole batch."""
+"""Probes begin after an eighth of a second and become rarer; each is a whole batch."""
 _BACK_WITHIN_S = 2.5
 
 
 @dataclass
 class _Silence:
-    """The appends that a life of a node has handed to its own log, which has acknowledged nothing
-    since.
+    """The appends that a life of a node has handed to its own log since the last acknowledgement.
 
     `noticed_s`: since when the node must know that the log is away.
     """
@@ -44,7 +43,7 @@ class _Silence:
     noticed_s: float | None = None
 
     def hand(self, handed: Handed) -> None:
-        """Add an append; if those of long ago are many, they must have been noticed by now."""
+        """Add an append. If many have waited long, the node must have noticed."""
         overdue_s = handed.at_s - _SILENT_S
         messages = sum(len(each.ids) for each in self.unanswered if each.at_s <= overdue_s)
         if messages >= _SILENT_MESSAGES and self.noticed_s is None:
@@ -52,7 +51,7 @@ class _Silence:
         self.unanswered.append(handed)
 
     def fail(self, told: Told) -> None:
-        """Record a failed append; one from before the last acknowledgement is no matter."""
+        """Record a failed append. One from before the last acknowledgement does not count."""
         for each in self.unanswered:
             if each.ids == told.ids:
                 self.unanswered.remove(each)
@@ -63,14 +62,14 @@ class _Silence:
 
 
 class LostLogsAreSpared(Checker):
-    """A log that is known to be away gets a batch now and then, not all of them.
+    """A log known to be away gets a batch now and then, not all of them.
 
-    A node knows it when eight messages have waited there for the cap of the hedge delay, or when
-    five appends in a row have failed, until one is acknowledged. Judged of each life of a node,
-    while another datacentre's log works, of messages to topics that fall back and of what the node
-    begins with after it knows, where there is enough of it to tell. The batches are examined, not
-    their messages: what waits behind a probe of its partition may be the next one together. What
-    the spool sends again is not among them: that waits longer with each failure.
+    A node knows it when eight messages have waited for the cap of the hedge delay, or five appends
+    in a row have failed, until one is acknowledged. Judged for each life of a node while another
+    datacentre's log works, for messages to fallback topics that are first handed over after the
+    node knows, if there are enough. Batches are counted, not messages, because messages waiting
+    behind a probe may form the next batch. The spool's repeated attempts do not count, because
+    their interval grows with each failure.
     """
 
     name = "lost logs are spared"
@@ -85,7 +84,7 @@ class LostLogsAreSpared(Checker):
         self._judged: dict[tuple[str, float], dict[str, bool]] = defaultdict(dict)
 
     def watch(self, event: Event) -> None:
-        """Take note; judged is at the end."""
+        """Note the event; `finish` judges."""
         match event:
             case Handed() if event.topic in self._subject.falls_back:
                 if Via.SPOOL.value not in event.vias:
@@ -111,7 +110,7 @@ class LostLogsAreSpared(Checker):
             return
         judged = self._judged[handed.life, silence.noticed_s]
         if self._works_elsewhere(own, handed.at_s):
-            # A batch goes by the first of its messages.
+            # Identify a batch by its first message.
             judged.update(dict.fromkeys(new[:1], False))
         if handed.dc == own:
             judged.update({each: True for each in handed.ids if each in judged})
@@ -142,8 +141,8 @@ class LostLogsAreSpared(Checker):
 
 
 class OwnDatacentreServesAgain(Checker):
-    """Some time after the last fault is healed each message goes to its own datacentre, and there
-    alone. Examined are those to topics that fall back.
+    """Some time after the last fault is healed each message goes to its own datacentre, and only
+    there. Examined are messages to fallback topics.
     """
 
     name = "the own datacentre serves again"
@@ -156,7 +155,7 @@ class OwnDatacentreServesAgain(Checker):
         self._late: list[Published] = []
 
     def watch(self, event: Event) -> None:
-        """Take note; judged is at the end."""
+        """Note the event; `finish` judges."""
         match event:
             case Healed(at_s):
                 self._healed_s = at_s

@@ -1,4 +1,4 @@
-"""The promise to publishers with an idempotency key."""
+"""Promises to publishers with an idempotency key."""
 
 from collections import defaultdict
 from itertools import combinations
@@ -10,11 +10,11 @@ _OTHER_PAYLOAD = 422
 
 
 class IdempotencyIsKept(Checker):
-    """One key and topic are one message id, on every node and after restarts.
+    """One key and topic give one message id, on every node and after restarts.
 
-    Within one life of a node a repeat of what was acknowledged is acknowledged too, another message
-    under its key is 422, and 409 is only for a request while the first is under way. What is
-    examined are pairs of requests under one key of which one of these is claimed.
+    Within one life of a node, repeating an acknowledged message is acknowledged too; another
+    message under its key gets 422; and 409 comes only while the first request is under way.
+    Examined are pairs of requests under one key to which one of these rules applies.
     """
 
     name = "idempotency is kept"
@@ -24,7 +24,7 @@ class IdempotencyIsKept(Checker):
         self._by_key: dict[tuple[str, str], list[Published]] = defaultdict(list)
 
     def watch(self, event: Event) -> None:
-        """Take note; judged is at the end."""
+        """Note the event; `finish` judges."""
         match event:
             case Published() if event.idempotency_key and event.status is not None:
                 self._by_key[event.topic, event.idempotency_key].append(event)
@@ -46,7 +46,7 @@ class IdempotencyIsKept(Checker):
         assert status is not None, "those without an answer were left out"
         is_alike = first.body == second.body
         if first.life != second.life:
-            # It knows nothing of the first, but its id.
+            # The new life knows nothing of the first request except its id.
             self.examined += first.is_acknowledged and second.is_acknowledged
             return
         if first.ended_s >= second.began_s:

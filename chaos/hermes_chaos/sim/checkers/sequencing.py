@@ -1,4 +1,4 @@
-"""Promises to subscribers about order: nothing is pushed before what it has to wait for."""
+"""Promises to subscribers about order: nothing is pushed before what must come first."""
 
 from collections import defaultdict
 
@@ -24,7 +24,7 @@ ENVELOPE_BYTES = 500
 
 
 class _Line:
-    """The records of one partition (and key) in order, and what of them is settled."""
+    """The records of one partition (and key) in order, and which are settled."""
 
     def __init__(self) -> None:
         self.records: list[tuple[int, str]] = []
@@ -33,12 +33,12 @@ class _Line:
 
 
 class OrderIsKept(Checker):
-    """An ordered subscription's message is pushed only when all earlier ones of its key, in its
-    partition of that log, are settled; and, while its consumer lives, never after a later one. A
-    batch is pushed when all earlier messages of its partitions are settled, or in it.
+    """An ordered subscription's message is pushed only when all earlier ones of its key in its
+    partition are settled, and never after a later one by the same consumer. A batch is pushed when
+    all earlier messages of its partitions are settled or in it.
 
-    A retransmission begins a new order, for which what lies above its place is settled anew; a node
-    that has not heard of it yet, and pushes still, pushes in none.
+    A retransmission starts a new order, in which records above its target are settled anew. Pushes
+    of a node that has not heard of it yet are not judged.
     """
 
     name = "order is kept"
@@ -61,12 +61,12 @@ class OrderIsKept(Checker):
         self._refused: set[tuple[str, str, str]] = set()
         self._sought: dict[tuple[str, str], float] = {}
         self._seeks: dict[tuple[str, str], int] = defaultdict(int)
-        # By life and subscription: the last retransmission heard of, when, and the last beginning.
+        # By life and subscription: the last known retransmission, its time, and the last start.
         self._heard: dict[tuple[str, str], tuple[int, float]] = {}
         self._adopted_s: dict[tuple[str, str], float] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored() if event.topic in self._of_topic:
                 for audience in self._of_topic[event.topic]:
@@ -77,7 +77,7 @@ class OrderIsKept(Checker):
                     # The next batch does not wait until the letters of this one are stored.
                     self._refused.add((event.dc, name, event.message_id))
             case Lettering(dc=dc, letter=letter) if letter.subscription in self._names:
-                # Nor until that of a message is stored which was given up unread.
+                # Nor for the letter of a message that was given up unread.
                 if self._by_name[letter.subscription].batch is not None:
                     self._refused.add((dc, letter.subscription, letter.message_id))
             case Lettered(letter=letter) if letter.subscription in self._names:
@@ -88,7 +88,7 @@ class OrderIsKept(Checker):
                 self._expire(place, start)
             case Sought(subscription=name) if name in self._names:
                 self._heard[event.node, name] = event.number, event.at_s
-                # A node that starts again hears of old ones too; they have begun nothing new.
+                # A restarted node hears of old retransmissions, too; they start nothing new.
                 if event.number > self._seeks[event.dc, name]:
                     self._seeks[event.dc, name] = event.number
                     self._sought[event.dc, name] = event.at_s
@@ -105,16 +105,16 @@ class OrderIsKept(Checker):
         dc, _, partition = stored.place
         key = stored.key if audience.is_ordered else ""
         if audience.is_ordered and not key:
-            # Another record may have been at that offset, and gone with its leader.
+            # The offset may have belonged to another record, which a leader change dropped.
             self._key_at.pop((dc, audience.name, partition, stored.offset), None)
             return
         if audience.batch is not None and len(stored.body) > audience.batch[1] - ENVELOPE_BYTES:
-            # It fits into no batch, and the others go on without it.
+            # It fits into no batch, and the others do not wait for it.
             return
         name, offset = audience.name, stored.offset
         self._lines[dc, name, partition, key].records.append((offset, stored.message_id))
         at = dc, name, stored.message_id
-        # Of two copies nobody can tell which one is in a batch.
+        # Of two copies it is unclear which one is in a batch.
         self._where[at] = None if at in self._where else (partition, offset, key)
         self._key_at[dc, name, partition, offset] = key
 
@@ -137,22 +137,22 @@ class OrderIsKept(Checker):
         return (place[0], place[2]) == (dc, partition) and log_topic.startswith(topic)
 
     def _renew(self, sought: Sought) -> None:
-        """Begin anew at the place sought: above it only what was settled since counts; below it,
-        all does.
+        """Start anew at the retransmission's target: above it only later settlements count, below
+        it everything counts as settled.
         """
         for (dc, name, partition, _), line in self._lines.items():
             if (dc, name) == (sought.dc, sought.subscription):
                 positions = sought.positions
                 at = dc, name, partition
-                # Without positions nobody knows from where on: nothing more is claimed.
+                # Without positions the target is unknown, so nothing more is claimed.
                 target = 2**62 if positions is None else positions.get(partition, 0)
                 self._starts[at] = max(self._starts[at], target) if positions is None else target
                 self._since_s[at] = float("inf")
                 line.settled = 0
 
     def _begin_anew(self, dc: str, name: str) -> None:
-        """Begin the lines of a consumer anew that has begun, or has taken a new version; what was
-        sought begins with it.
+        """Start a consumer's lines anew after a start or a new version. A retransmission takes
+        effect then.
         """
         for (line_dc, line_name, partition, _), line in self._lines.items():
             if (line_dc, line_name) == (dc, name):
@@ -161,7 +161,7 @@ class OrderIsKept(Checker):
                     self._since_s[dc, name, partition] = self._sought[dc, name]
 
     def _has_heard(self, life: str, dc: str, name: str) -> bool:
-        """Whether it consumes as the last retransmission says."""
+        """True if the life consumes as of the last retransmission."""
         last = self._seeks[dc, name]
         number, at_s = self._heard.get((life, name), (0, 0.0))
         return not last or (number >= last and self._adopted_s.get((life, name), -1.0) >= at_s)

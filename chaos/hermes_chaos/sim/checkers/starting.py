@@ -1,4 +1,4 @@
-"""The promise to subscriptions that are created: nothing of before, where they are created."""
+"""The promise to new subscriptions: no older messages, in the datacentre where they are created."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -9,18 +9,20 @@ from hermes_chaos.sim.workload.subject import Subject
 
 
 class NothingOfBeforeIsHanded(Checker):
-    """A new subscription is handed nothing that the log of the datacentre where it is created held
-    before anybody asked for it, and let be read: not what its followers had not copied yet.
+    """A new subscription gets no message that could be read in the log of its datacentre before the
+    first request to create it. Records that were not replicated yet do not count.
 
-    Told by the world of its first life only: of a later one nobody could tell what the one before
-    had under way. A log that has lost its end may give what is older.
+    Judged only for its first life, because a later one may get what the previous one had under way.
+    A log that has lost its end may return older messages.
     """
 
     name = "nothing of before a subscription is handed to it"
     is_rare = True
 
     def __init__(self, subject: Subject, dc: str, end_of: Callable[[Place], int]) -> None:
-        """`dc` is where they are created, `end_of` up to where a log lets be read now."""
+        """`dc` is where subscriptions are created; `end_of` is the offset up to which a log can be
+        read.
+        """
         super().__init__()
         self._dc = dc
         self._end_of = end_of
@@ -33,7 +35,7 @@ class NothingOfBeforeIsHanded(Checker):
         self._ended: set[str] = set()
 
     def creating(self, name: str) -> None:
-        """Note that the product is about to be asked for it, perhaps not for the first time."""
+        """The subscription is about to be requested, perhaps repeatedly."""
         if name not in self._before:
             self._before[name] = {
                 message_id
@@ -42,25 +44,25 @@ class NothingOfBeforeIsHanded(Checker):
             }
 
     def created(self, name: str, is_exact: bool) -> None:
-        """Begin. `is_exact`: it was created while the log told its ends."""
+        """The subscription was created. `is_exact`: while the log told its ends."""
         is_judged = name not in self._ended and self._topic_of[name] not in self._lost
         if is_exact and is_judged and self._before[name]:
             self._watched.add(name)
 
     def removing(self, name: str) -> None:
-        """End with a subscription that is about to be removed."""
+        """The subscription is about to be removed."""
         self._watched.discard(name)
         self._ended.add(name)
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored(place=(self._dc, _, _)):
                 copies = self._held[event.topic].setdefault(event.message_id, [])
                 copies.append((event.place, event.offset))
                 for name, before in self._before.items():
                     if self._topic_of[name] == event.topic:
-                        # Stored once more, it is one of after.
+                        # A copy stored now counts as new.
                         before.discard(event.message_id)
             case Dropped(place=(self._dc, topic, _)):
                 self._lost.add(topic)

@@ -1,4 +1,4 @@
-"""Promises to a topic of AVRO, whose schema changes while it is published to."""
+"""Promises about the Avro topic, whose schema changes while it is published to."""
 
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.history.events import Delivery, Event, Healed, Published, Stored
@@ -9,9 +9,9 @@ _USED_WITHIN_S = 2.5
 
 
 class WrittenVersionsAreRead(Checker):
-    """A message is stored in a version that somebody has saved, and whoever gets it, as JSON or as
-    Avro, gets it as that version has it. Once all is healed, what is published 2.5 s after a
-    version was saved is stored in that one, or in a later one, in each datacentre.
+    """A message is stored in a saved version, and every subscriber gets it, as JSON or as Avro, by
+    that version. After healing, messages published 2.5 s after a version was saved are stored in it
+    or a later one, in each datacentre.
     """
 
     name = "written versions are read"
@@ -26,15 +26,15 @@ class WrittenVersionsAreRead(Checker):
         self._versions: dict[str, set[int]] = {}
 
     def saving(self, version: int) -> None:
-        """Note that the product is about to be asked to save it, perhaps not for the first time."""
+        """A version is about to be saved, perhaps repeatedly."""
         self._asked = max(self._asked, version)
 
     def saved(self, version: int, at_s: float) -> None:
-        """Note that the product has confirmed it."""
+        """Saving a version was confirmed."""
         self._saved.append((at_s, version))
 
     def watch(self, event: Event) -> None:
-        """Take note, and check."""
+        """Note and check the event."""
         match event:
             case Stored(topic=VISITS.name, message_id=message_id, version=version):
                 self._versions.setdefault(message_id, set()).add(version)

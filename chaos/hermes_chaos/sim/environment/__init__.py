@@ -1,1 +1,1 @@
-"""The environment of production nodes in a run: clocks, disks, logs, connections, subscribers."""
+"""The simulated environment of production nodes: clocks, disks, logs, connections, subscribers."""

@@ -1,4 +1,4 @@
-"""A node's clocks in virtual time: the wall clock may be skewed, the monotonic one never steps."""
+"""A node's clocks in virtual time. The wall clock may be skewed, the monotonic one never steps."""
 
 import trio
 
@@ -8,7 +8,9 @@ DAY_MS = 86_400_000
 
 
 class SimulatedClock:
-    """Satisfies `Clock`. `skew_ms` is how far this node's wall clock is off; set it at any time."""
+    """Satisfies `Clock`. `skew_ms` is the error of this node's wall clock; it may change at any
+    time.
+    """
 
     __slots__ = ("_booted_s", "skew_ms")
 
@@ -26,7 +28,7 @@ class SimulatedClock:
         return trio.current_time()
 
     def boottime_s(self) -> float:
-        """Virtual seconds since the machine was booted; each machine's own. It is never suspended:
-        a node that is stopped is so while its machine goes on.
+        """Virtual seconds since the machine was booted. A paused node's machine goes on, so this
+        never stops.
         """
         return self._booted_s + trio.current_time()

@@ -1,7 +1,7 @@
-"""A node's way to its datacentre's coordination log: its own connection, with faults of its own.
+"""A node's connection to its datacentre's coordination log, which has its own faults.
 
-The records that it carries reach the log in their order, perhaps late, and perhaps after the node
-has given them up or is dead: they lay in a socket.
+Records reach the log in order, but perhaps late, even after the node has given them up or has died,
+as if they had been in a socket.
 """
 
 import random
@@ -25,7 +25,7 @@ _REFUSED_RATE = 0.5
 
 
 class CoordinationWay:
-    """Set the attributes at any time; as made it is a good one."""
+    """Initially without faults; the attributes may be changed at any time."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -33,21 +33,21 @@ class CoordinationWay:
         self.calm()
 
     def calm(self) -> None:
-        """No fault any more; what is under way still takes its time."""
+        """End all faults. What is under way still takes its time."""
         self.append_s = 0.0
-        """So much later what is appended reaches the log."""
+        """Delay of appends, in seconds."""
         self.read_s = 0.0
-        """So much later what the log holds reaches the node."""
+        """Delay of reads, in seconds."""
         self.is_cut = False
         """Appends and reads are refused."""
         self.loses_acknowledgements = False
-        """What is stored is not confirmed."""
+        """Stored records are not confirmed."""
         self.failing_rate = 0.0
-        """Of what is appended, so much is refused, or stored and not confirmed."""
+        """The share of appends that is refused, or stored and not confirmed."""
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way."""
+        """True if nothing is under way."""
         return self._busy_until_s <= trio.current_time()
 
     async def append(
@@ -89,13 +89,13 @@ class CoordinationWay:
             outcomes.extend(await log.append(topic, partition, batch, ack))
             is_answered.set()
 
-        # A system task: it goes on when the node has given up, is stopped or dies.
+        # A system task, because it must go on when the node gives up, is paused or dies.
         trio.lowlevel.spawn_system_task(carry)
         await is_answered.wait()
         return outcomes
 
     async def gate(self) -> None:
-        """Wait for what the faults of reading say. Raises LogUnavailable."""
+        """Wait as the read faults demand. Raises LogUnavailable."""
         if self.is_cut:
             await trio.sleep(_REFUSAL_S)
             raise LogUnavailable("the log cannot be reached")
@@ -104,7 +104,7 @@ class CoordinationWay:
 
 
 class LateReader:
-    """Satisfies `Reader`: what it reads comes over that way, and is told before it is handed on."""
+    """Satisfies `Reader` over such a connection; records are reported before they are handed on."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""A node's disk: what was synced outlives the node, what was not may be lost or torn with it.
+"""A node's disk: synced bytes outlive the node, others may be lost or torn.
 
-It implements the seam below the spool's segments, so that their format, their recovery and their
-order are the production ones.
+It implements the seam below the spool's segments, so that their format, recovery and order are the
+production code's.
 """
 
 import errno
@@ -23,14 +23,14 @@ _TORN_RATE = 0.3
 
 
 class _Ended(Exception):
-    """The process that made a change has ended in the middle of it."""
+    """The process that made a change has died in the middle of it."""
 
 
 class SimulatedDisk(SpoolDisk):
-    """Keeps its files from one life of a node to the next, in memory.
+    """Keeps its files in memory from one life of a node to the next.
 
-    A write and a read take a time within these bounds. `is_full`, `is_failing` and `slow_s` (what a
-    write takes at least) are for a nemesis to set.
+    Writes and reads take a time within these bounds. The nemesis sets `is_full`, `is_failing` and
+    `slow_s`, the minimum duration of a write.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SimulatedDisk(SpoolDisk):
         self.slow_s = 0.0
 
     def holds(self, message_id: str) -> bool:
-        """Whether a crash at this moment would leave a message of that id here."""
+        """True if a crash at this moment would leave a message with that id on the disk."""
         sought = message_id.encode()
         return any(
             sought in file[: self._synced[name]]
@@ -66,7 +66,7 @@ class SimulatedDisk(SpoolDisk):
         )
 
     def lose_power(self) -> None:
-        """Lose what was not synced, from some byte on, and undo marks, from some mark on."""
+        """Lose unsynced bytes from some byte on, and undo marks from some mark on."""
         for name, file in self.files.items():
             del file[self._rng.randint(self._synced[name], len(file)) :]
             self._synced[name] = len(file)
@@ -77,7 +77,9 @@ class SimulatedDisk(SpoolDisk):
         self._marked.clear()
 
     def tear(self, change: Callable[[], Any]) -> None:
-        """Apply a change that was under way when its process ended: whole, half, or not at all."""
+        """Apply a change that was under way when its process ended: entirely, in part, or not at
+        all.
+        """
         drawn = self._rng.random()
         if drawn < _LATE_RATE + _TORN_RATE:
             self._tears = drawn < _TORN_RATE
@@ -86,7 +88,7 @@ class SimulatedDisk(SpoolDisk):
             self._tears = False
 
     async def wait(self, bounds_s: tuple[float, float], least_s: float = 0.0) -> None:
-        """Sleep a random time within the bounds, in seconds, but `least_s` at least."""
+        """Sleep a random time within the bounds, in seconds, but at least `least_s`."""
         await trio.sleep(max(least_s, self._rng.uniform(*bounds_s)))
 
     def sizes(self) -> dict[str, int]:
@@ -94,7 +96,7 @@ class SimulatedDisk(SpoolDisk):
         return {name: len(self.files[name]) for name in sorted(self.files)}
 
     def write(self, name: str, at: int, content: bytes, *, syncs: bool = True) -> None:
-        """As `SpoolDisk.write`. What fails may leave a part of it."""
+        """As `SpoolDisk.write`. A failed write may leave a part."""
         if at:
             self._file(name)
         file = self.files.setdefault(name, bytearray())
@@ -109,7 +111,7 @@ class SimulatedDisk(SpoolDisk):
             self._synced[name] = len(file)
 
     def mark(self, name: str, places: Sequence[int], content: bytes) -> None:
-        """As `SpoolDisk.mark`: a full disk has room for it."""
+        """As `SpoolDisk.mark`. Works on a full disk."""
         if self.is_failing:
             self._check()
         file = self.files.get(name, bytearray())
@@ -120,7 +122,7 @@ class SimulatedDisk(SpoolDisk):
             file[at : at + len(content)] = content
 
     def truncate(self, name: str, size_bytes: int) -> None:
-        """As `SpoolDisk.truncate`; also on a full disk."""
+        """As `SpoolDisk.truncate`. Works on a full disk."""
         if self.is_failing:
             self._check()
         del self._file(name)[size_bytes:]
@@ -132,7 +134,7 @@ class SimulatedDisk(SpoolDisk):
         return bytes(file[at:] if size_bytes < 0 else file[at : at + size_bytes])
 
     def delete(self, name: str) -> None:
-        """As `SpoolDisk.delete`; also on a full disk."""
+        """As `SpoolDisk.delete`. Works on a full disk."""
         if self.is_failing:
             self._check()
         self.files.pop(name, None)
@@ -155,7 +157,7 @@ class SimulatedDisk(SpoolDisk):
 
 
 class Mount:
-    """The disk as one life of a node has it: nothing of a dead one gets there."""
+    """The disk as one life of a node sees it. After the life's end nothing reaches the disk."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
@@ -163,12 +165,12 @@ class Mount:
         self._is_dead = False
 
     def die(self) -> None:
-        """Cut the node off from its disk, which loses its power."""
+        """Cut the node off from its disk, which loses power."""
         self._is_dead = True
         self.disk.lose_power()
 
     async def write(self, change: Callable[[], Any]) -> Any:
-        """Make a change, one at a time. Cancelled, it may be made all the same, or half of it."""
+        """Make a change, one at a time. If cancelled, it may still be made, entirely or in part."""
         async with self._turn:
             self._check_alive()
             try:
@@ -180,7 +182,7 @@ class Mount:
             return change()
 
     async def read(self, look: Callable[[], Any]) -> Any:
-        """Look after a moment."""
+        """Read after a moment."""
         await self.disk.wait(self.disk.read_s)
         return look()
 

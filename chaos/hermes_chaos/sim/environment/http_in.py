@@ -1,4 +1,4 @@
-"""Publishers' HTTP/1.1 connections to a node, in process: the production edge without sockets."""
+"""Publishers' HTTP/1.1 connections to a node in process: the production edge without sockets."""
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,7 +14,7 @@ from hermes_actors.publisher.edges.publishing import PublishEdge
 
 
 class Response(Struct, frozen=True):
-    """The answer that came. `message_id` and an error's `code` are "" where it names none."""
+    """An answer. `message_id` and an error's `code` are empty strings if absent."""
 
     status: int
     message_id: str
@@ -22,13 +22,13 @@ class Response(Struct, frozen=True):
 
 
 class TrioHost:
-    """The loop of connections, in trio. What they begin runs in `nursery`."""
+    """Runs connections on trio. Their tasks run in `nursery`."""
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
 
     def soon(self, callback: Callable[[], None]) -> None:
-        """Call when those who run now wait."""
+        """Call after the running code has returned."""
 
         async def call() -> None:
             callback()
@@ -38,7 +38,7 @@ class TrioHost:
     def spawn(
         self, task: Coroutine[Any, Any, None], on_failure: Callable[[], None]
     ) -> Callable[[], None]:
-        """Run it beside; what is returned cancels it. A failure ends the run."""
+        """Run the task concurrently. The returned function cancels it. A failure ends the run."""
         scope = trio.CancelScope()
 
         async def run() -> None:
@@ -50,10 +50,10 @@ class TrioHost:
 
 
 class Line:
-    """A client's end of one connection, and the wire that the node's end writes to.
+    """The client's end of a connection, and the wire that the node's end writes to.
 
-    What is sent while the node does not read waits in `unread`. While `may_write` is not set, the
-    client reads nothing.
+    Bytes sent while the node does not read wait in `unread`. The client reads nothing while
+    `may_write` is not set.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Line:
             self.connection.lost()
 
     def read_on(self) -> None:
-        """The client reads again."""
+        """Let the client read again."""
         self.may_write.set()
         self.answered += self._unsent
         self._unsent.clear()
@@ -142,24 +142,24 @@ class Line:
 
 
 class Exchange:
-    """One request on a connection of its own, and what has been answered so far."""
+    """One request on its own connection, and what was answered so far."""
 
     def __init__(self, path: str, headers: Sequence[tuple[str, str]], body: bytes) -> None:
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
         head = f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode()
-        # In two pieces where there are two: an edge must not count on one read.
+        # In two pieces if possible: an edge must not rely on one read.
         half = len(body) // 2 if len(body) > 1_024 else len(body)
         self._pieces = [head, body[:half], body[half:]]
         self.response: Response | None = None
 
     async def run(self, edge: PublishEdge) -> None:
-        """Send the request, wait for its answer."""
+        """Send the request and wait for its answer."""
         line = Line(edge)
         try:
             for piece in filter(None, self._pieces):
                 await trio.lowlevel.checkpoint()
                 line.send(piece)
-            # A node that leaves closes the connection together with its answer.
+            # A stopping node closes the connection together with its answer.
             while (response := _response_in(bytes(line.answered))) is None and not line.is_closed:
                 await line.changed.wait()
             self.response = response
@@ -168,7 +168,7 @@ class Exchange:
 
 
 def _response_in(answered: bytes) -> Response | None:
-    """The answer, once all of it is there."""
+    """The answer, once it is complete."""
     head, separator, body = answered.partition(b"\r\n\r\n")
     if not separator:
         return None

@@ -1,7 +1,7 @@
-"""A log as one node reaches it: when the node is killed, nothing more of it gets through.
+"""A log as one node reaches it: when the node is killed, nothing more gets through.
 
-Cancelling a node lets its `finally` blocks run, which a killed process does not do; behind this,
-what they try has no effect.
+Cancelling a node runs its `finally` blocks, which a killed process does not run. Behind this log
+they have no effect.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -34,11 +34,11 @@ from hermes_chaos.sim.workload.plans import GROUP
 _LETTERS = dlq_topic(GROUP)
 _KIND_BYTES = 24
 _UNDER_WAY_S = 2.0
-"""A commit older than this has been answered for, or was given up: it lies in no socket."""
+"""A commit older than this was answered or given up, so it cannot be in a socket."""
 
 
 class MortalLog:
-    """Satisfies `Log`: the cluster's log until `die`, unreachable ever after."""
+    """Satisfies `Log`: the cluster's log until `die`, unreachable from then on."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class MortalLog:
         history: History,
         way: CoordinationWay,
     ) -> None:
-        """`life` reaches it; of the log's `topics` what it is handed, and what it says, is told.
-        Coordination goes another `way`.
+        """The log as `life` reaches it. What it is handed of the log's `topics`, and what it
+        answers, is reported. Coordination takes another `way`.
         """
         self._way = way
         self._log = log
@@ -57,14 +57,14 @@ class MortalLog:
         self._topics = topics
         self._history = history
         self._is_dead = False
-        # When each heartbeat was begun to be sent, until it is read: boot and number.
+        # By boot and number: when each unread heartbeat was sent.
         self._beats: dict[tuple[str, int], float] = {}
-        # When each was begun, its group, topic and what it said; of those that may be under way.
+        # For each commit that may be under way: when it began, its group, topic and content.
         self._commits: list[tuple[float, str, str, Mapping[int, Commit]]] = []
 
     def die(self, commits_after_s: float | None = None) -> None:
-        """The node behind this is gone. With a time, its last commits reach the log once more then:
-        they lay in a socket.
+        """The node is gone. With a time, its last commits reach the log again then, as if they had
+        been in a socket.
         """
         self._is_dead = True
         late: dict[tuple[str, str], dict[int, Commit]] = {}

@@ -1,7 +1,7 @@
-"""The network between a node and the subscribers: connections in virtual time, no sockets.
+"""The network between a node and the subscribers: connections in virtual time, without sockets.
 
-It implements the seam below the HTTP/1.1 sender, so that its pools and its codec are the production
-ones; the subscribers' side parses the bytes with a server's parser.
+It implements the seam below the HTTP/1.1 sender, so that pools and codec are the production code's.
+The subscribers' side parses the bytes with a server's parser.
 """
 
 import math
@@ -29,7 +29,7 @@ class SimulatedNet:
         rng: random.Random,
         process: Context,
     ) -> None:
-        """Make the node's network: what the node hears, it hears in its `process`."""
+        """The node's callbacks run in its `process`."""
         self._here = _Timers(nursery, process)
         self._beyond = _Timers(nursery, inside(""))
         self._endpoints = endpoints
@@ -37,7 +37,7 @@ class SimulatedNet:
         self.dc = dc
 
     def die(self) -> None:
-        """End the node's network: nothing is called, sent or heard any more."""
+        """End the node's network: nothing is called, sent or received any more."""
         self._here.end()
         self._beyond.end()
 
@@ -50,15 +50,15 @@ class SimulatedNet:
         self.later(0.0, callback)
 
     def later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Call once, after the delay; never when the node dies first, later when it is stopped."""
+        """Call once, after the delay. Never if the node dies first; later if it is paused."""
         self._here.add(delay_s, callback)
 
     def beyond(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """The same of what happens at the other end, whether the node is stopped or not."""
+        """As `later`, for the other end, whether the node is paused or not."""
         self._beyond.add(delay_s, callback)
 
     def dial(self, connection: PooledConnection, origin: Origin) -> None:
-        """Begin to connect."""
+        """Start to connect."""
         endpoint = self._endpoints.get(origin.host)
 
         def connected() -> None:
@@ -71,8 +71,8 @@ class SimulatedNet:
 
 
 class _Timers:
-    """Calls of one process's, each at its time: one task for all, which costs less than one each.
-    Of the same moment the earlier is called first.
+    """Timed callbacks of one process. One task serves all, which is cheaper than a task for each.
+    Callbacks due at the same moment run in order of arrival.
     """
 
     def __init__(self, nursery: trio.Nursery, process: Context) -> None:
@@ -83,14 +83,14 @@ class _Timers:
         process.run(nursery.start_soon, self._run)
 
     def add(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Call it once, so much later."""
+        """Call once, after the delay."""
         at_s = trio.current_time() + delay_s
         self._count += 1
         heappush(self._waiting, (at_s, self._count, callback))
         self._pause.deadline = min(self._pause.deadline, at_s)
 
     def end(self) -> None:
-        """Call nothing any more."""
+        """Drop all calls; make no more."""
         self._is_over = True
         self._pause.cancel()
 
@@ -125,15 +125,16 @@ class _Link:
         self._net.beyond(0.0005, lambda: self._arrive(data))
 
     def abort(self) -> None:
-        """Closed on our side: whatever the subscriber still sends is not heard."""
+        """Close our side and ignore what the subscriber still sends."""
         self._is_closed = True
 
     def is_closing(self) -> bool:
-        """True once it has been closed by either side and we know of it."""
+        """True once either side has closed and we know of it."""
         return self._is_closed
 
     def _arrive(self, data: bytes) -> None:
-        # Also after an abort, since the bytes were on their way; but not once the subscriber left.
+        # Also after an abort, because the bytes were under way; but not once the subscriber has
+        # left.
         if not self._is_left:
             self._server.feed(data)
 
@@ -151,7 +152,7 @@ class _Link:
             def arrive() -> None:
                 if self._is_closed:
                     return
-                # The head decides; it is told before the sender acts on it.
+                # The head decides the outcome; report it before the sender acts on it.
                 if b"\r\n\r\n" in sent + piece and b"\r\n\r\n" not in sent:
                     self._endpoint.answered(self._net.dc, messages, int((sent + piece)[9:12]))
                 self._send(plan, number + 1, sent + piece, messages)

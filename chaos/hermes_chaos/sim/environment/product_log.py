@@ -1,4 +1,4 @@
-"""The product's own log lines in a run: failures nobody asked for are findings."""
+"""The product's log lines in a run. Failures that no fault explains are findings."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ _INJECTED = (
     "spool's disk",
     f"messages of {TOPIC.name} set aside: topic_gone",
 )
-"""What is done to it is told of too: to actors, to disks, to a topic that is removed."""
+"""Failures that were injected: crashed actors, disk faults, a removed topic."""
 
 
 class _Listener(logging.Handler):
@@ -31,8 +31,8 @@ class _Listener(logging.Handler):
 
 @contextmanager
 def heard(on_line: Callable[[str], None], on_failure: Callable[[str], None]) -> Iterator[None]:
-    """Give each warning and error of the block to `on_line`, unasked-for failures to `on_failure`
-    too.
+    """Pass each warning and error in the block to `on_line`, and unexplained failures to
+    `on_failure`, too.
     """
     logger = logging.getLogger(_PRODUCT)
     listener = _Listener(on_line, on_failure)

@@ -1,7 +1,7 @@
 """Subscribers as HTTP/1.1 servers in virtual time: they succeed, fail, dawdle and hang up.
 
-What an endpoint does with a request is drawn when the request is complete; while a nemesis holds it
-in a mood, most draws follow the mood. Every behaviour has been seen in production somewhere.
+An endpoint's behaviour is drawn when a request is complete. While the nemesis sets its mood, most
+draws follow that mood. Every behaviour has been seen in production somewhere.
 """
 
 import random
@@ -23,7 +23,7 @@ _MOOD_RATE = 0.7
 
 
 class Behaviour(StrEnum):
-    """The ways in which a subscriber treats one request."""
+    """How a subscriber treats one request."""
 
     OK = "ok"
     ERROR = "500"
@@ -31,18 +31,18 @@ class Behaviour(StrEnum):
     TOO_MANY = "429"
     REFUSES = "400"
     SILENT = "silent"  # processes, never answers
-    SLOW = "slow"  # processes, answers about when the sender's time is over
-    CUT_BEFORE = "cut-before"  # closes the connection without having processed
+    SLOW = "slow"  # processes, and answers about when the sender's time-out ends
+    CUT_BEFORE = "cut-before"  # closes the connection without processing
     CUT_AFTER = "cut-after"  # processes, then closes without an answer
     CLOSES = "closes"  # answers, and closes the kept-alive connection a moment later
-    GONE = "410"  # is no more; as a mood only
-    DOWN = "down"  # takes no connections; as a mood only
+    GONE = "410"  # is gone for good; as a mood only
+    DOWN = "down"  # accepts no connections; as a mood only
 
 
 FAULTS = tuple(each for each in Behaviour if each is not Behaviour.OK)
 _OWN_FAULTS = tuple(each for each in FAULTS if each not in (Behaviour.GONE, Behaviour.DOWN))
 DEATHS = (Behaviour.ERROR, Behaviour.CUT_BEFORE, Behaviour.DOWN)
-"""The moods of one that nothing reaches."""
+"""The moods in which nothing is delivered."""
 
 _PROCESSES = frozenset(
     (Behaviour.OK, Behaviour.SILENT, Behaviour.SLOW, Behaviour.CUT_AFTER, Behaviour.CLOSES)
@@ -61,7 +61,7 @@ _HEADS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The answer to be sent: pieces with the wait before each, then whether to close."""
+    """A planned answer: pieces with the wait before each, and whether to close afterwards."""
 
     behaviour: Behaviour
     pieces: tuple[tuple[float, bytes], ...]
@@ -69,8 +69,8 @@ class Plan:
 
 
 class Endpoint:
-    """One subscriber, by its host name. `timeout_s` is how long its senders wait for an answer,
-    `fault_rate` the share of requests that go wrong by themselves.
+    """One subscriber, by its host name. `timeout_s` is how long its senders wait for an answer;
+    `fault_rate` is the share of requests that fail by themselves.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Endpoint:
         return self.mood is Behaviour.DOWN
 
     def calm(self) -> None:
-        """End the mood; now and then a request goes wrong all the same."""
+        """End the mood; a share of requests still fails."""
         self.mood = Behaviour.OK
         self.is_dead = False
 
@@ -112,7 +112,7 @@ class Endpoint:
         self._own_fault_rate = 0.0
 
     def receive(self, dc: str, messages: Sequence[tuple[str, bytes]]) -> Plan:
-        """Note a whole request, with one message or a batch; return what goes back."""
+        """Handle a complete request, with one message or a batch; return the answer's plan."""
         behaviour = self._draw()
         is_processed = behaviour in _PROCESSES
         if behaviour is not Behaviour.OK:
@@ -128,7 +128,7 @@ class Endpoint:
         return self._plan(behaviour)
 
     def answered(self, dc: str, messages: Sequence[tuple[str, bytes]], status: int) -> None:
-        """Record that the answer's head has reached the sender."""
+        """Report that the answer's head has reached the sender."""
         at_s = trio.current_time()
         for message_id, _ in messages:
             self._history.tell(Answer(dc, self.subscription, message_id, status, self.host, at_s))
@@ -170,7 +170,7 @@ class Endpoint:
 
 
 class RequestParser:
-    """One connection's server side: request bytes in, `on_request` with the messages of each."""
+    """The server side of a connection. Calls `on_request` with the messages of each request."""
 
     def __init__(self, on_request: Callable[[Sequence[tuple[str, bytes]]], None]) -> None:
         self._on_request = on_request
@@ -180,28 +180,30 @@ class RequestParser:
         self._body = b""
 
     def feed(self, data: bytes) -> None:
-        """Take a client's bytes. Raises httptools.HttpParserError: our sender wrote nonsense."""
+        """Parse a client's bytes. Raises httptools.HttpParserError if our sender wrote an invalid
+        request.
+        """
         self._parser.feed_data(data)
 
     def on_message_begin(self) -> None:
-        """The next request."""
+        """Start the next request."""
         self._message_id = ""
         self._schema_id = 0
         self._body = b""
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """The headers that matter here."""
+        """Note the relevant headers."""
         if name.lower() == b"hermes-message-id":
             self._message_id = value.decode("latin-1")
         elif name.lower() == b"schema-id":
             self._schema_id = int(value)
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Collect a piece of the body."""
         self._body += body
 
     def on_message_complete(self) -> None:
-        """Hand the messages of the complete request to `on_request`; one in Avro as its JSON."""
+        """Pass the request's messages to `on_request`; one in Avro as its JSON."""
         if self._message_id:
             written_with = self._schema_id
             body = read_avro(self._body, written_with) if written_with else self._body
@@ -223,5 +225,5 @@ _envelopes = msgspec.json.Decoder(list[_Envelope]).decode
 
 
 def messages_of(batch: bytes) -> list[tuple[str, bytes]]:
-    """The messages of a batch of envelopes: their ids and bodies. Raises msgspec.DecodeError."""
+    """The ids and bodies of the messages in a batch of envelopes. Raises msgspec.DecodeError."""
     return [(each.metadata.id, bytes(each.message)) for each in _envelopes(batch)]

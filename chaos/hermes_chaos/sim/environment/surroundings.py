@@ -1,4 +1,4 @@
-"""The surroundings of a whole node in memory, where nothing goes wrong by itself."""
+"""A whole node's environment in memory, without faults."""
 
 import random
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ from hermes_chaos.wanted import subscription_body, topic_body
 
 
 class _Nobody(Sender):
-    """Where nothing may be pushed."""
+    """A sender that must not be used."""
 
     def send(self, push: Push, done: Done) -> None:
         raise AssertionError(f"there is nobody to take a push of {push.route.subscription}")
@@ -27,9 +27,9 @@ class _Nobody(Sender):
 def surroundings(
     clock: Clock, log: Log, *remotes: Log, seed: int = 1, sender: Sender | None = None
 ) -> NodeEnvironment:
-    """A node's with that log of its own datacentre and those of the others.
+    """The environment of a node with this log of its datacentre and those of the others.
 
-    All that it pushes goes to the one sender; without one it must have nothing to push.
+    All pushes go to `sender`; without one the node must have nothing to push.
     """
 
     @asynccontextmanager
@@ -50,7 +50,7 @@ def surroundings(
 
 
 async def create_shop(administration: Administration, endpoint: str, **fields: Any) -> None:
-    """Group shop, topic shop.orders and its subscription billing, which has these fields more."""
+    """Create group shop, topic shop.orders and its subscription billing with these fields."""
     caller = Anonymous()
     await administration.groups.create(caller, {"groupName": "shop"})
     await administration.topics.create(caller, topic_body("shop.orders"))

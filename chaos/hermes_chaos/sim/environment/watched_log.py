@@ -1,4 +1,4 @@
-"""One DC's log with its truth told: what it stores, drops and commits, when it does."""
+"""One datacentre's log, which reports what it stores, drops and commits, when it happens."""
 
 import random
 from collections.abc import Container, Mapping, Sequence
@@ -40,18 +40,19 @@ _APPEND_TIMEOUT_S = 1.0
 _APPEND_S = (0.0005, 0.004)
 _READ_S = (0.0, 0.002)
 _STALL_RATE = 0.3
-# Above what a producer calls slow (20 ms), below what it takes until a message is kept (50 ms).
+# Above what a producer calls slow (20 ms), below the time until a message is kept (50 ms).
 _STALL_S = (0.02, 0.04)
 _LETTERS = dlq_topic(GROUP)
 _UNEVEN = frozenset(topic.name for topic in KEYLESS_TOPICS)
 
 
 class WatchedLog(MemoryLog):
-    """A log on a disk that stalls now and then, for the topics without keys: that is no fault.
+    """A log whose disk stalls now and then, for topics without keys. That does not count as a
+    fault.
 
-    One publisher at a time writes to these, so that each append has the time limit to itself.
-    Its `clock`, which stamps what is coordinated, may be set, forwards and back: another broker may
-    be off by so much.
+    Only one publisher at a time writes to these topics, so each append has the whole time limit.
+    `clock`, which stamps coordination records, may be set forwards and back, as if another broker's
+    were off.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class WatchedLog(MemoryLog):
         return await super().append(topic, partition, batch, ack)
 
     def expire(self, now_ms: int) -> None:
-        """As `MemoryLog.expire`; of what is coordinated all goes that is older than the last
-        snapshot. What comes after one is never as old as that in life: there is one each 30 s.
+        """As `MemoryLog.expire`. Of the coordination log only records before the last snapshot
+        expire: with a snapshot each 30 s, later ones never get old enough in production.
         """
         known = self.topics.by_name.get(COORDINATION_TOPIC)
         if known is not None:
@@ -88,8 +89,8 @@ class WatchedLog(MemoryLog):
             partition.start = start
 
     def forget_coordination(self) -> bool:
-        """As if nothing had been coordinated for longer than retention. False: a leader change is
-        under way, or appends are, which would not have taken so long, or there is nothing yet.
+        """Forget the coordination log, as if it had expired. False if a leader change or appends
+        are under way, which would not have taken so long, or if it is empty.
         """
         known = self.topics.by_name.get(COORDINATION_TOPIC)
         if known is None or self.faults.replication_stopped or known.partitions[0].requests:
@@ -100,10 +101,9 @@ class WatchedLog(MemoryLog):
         return True
 
     def lose_end(self, names: Container[str], records_max: int) -> bool:
-        """A broker leads that had not copied the last records of the topics of those names: an
-        unclean change of leader, with which also goes what was read already. Their offsets are
-        given again. Only where all readers are at the end, and wait there. False: there was none,
-        or there is other trouble.
+        """Lose the last records of these topics, read or not, and reuse their offsets, as after an
+        unclean leader election. Only if all readers wait at the end. False if nothing was lost, or
+        there is another fault.
         """
         if not _is_calm(self.faults):
             return False
@@ -123,13 +123,13 @@ class WatchedLog(MemoryLog):
         return is_any
 
     def _is_read(self, log_topic: str, number: int, end: int) -> bool:
-        """Whether all who read it have said that they are done with all of it."""
+        """True if all consumer groups have committed everything."""
         kept = self.topics.known(log_topic).commits.values()
         return all(each[number][0].position == end for each in kept if number in each)
 
     def grow(self, name: str, partitions_max: int) -> bool:
-        """Add a partition to the topic of that name, as people do with Kafka's tools. False: it has
-        so many already.
+        """Add a partition to the topic with that name, as people do with Kafka's tools. False if it
+        already has the maximum.
         """
         log_topic = next((each for each, own in self._names.items() if own == name), "")
         known = self.topics.by_name.get(log_topic)
@@ -142,13 +142,13 @@ class WatchedLog(MemoryLog):
 
     def _store_one(self, topic: str, known: MemoryTopic, number: int, record: Record) -> int:
         if topic == COORDINATION_TOPIC:
-            # As Kafka does: the time of the broker that leads now, also when it is an earlier one.
+            # Like Kafka: the time of the current leader, even if it is earlier.
             known.partitions[number].high_ms = 0
         return super()._store_one(topic, known, number, record)
 
 
 class _Coordination:
-    """Tells what can be read of the coordination log, as soon as it can."""
+    """Reports coordination records as soon as they can be read."""
 
     def __init__(self, log: MemoryLog, history: History) -> None:
         self._log = log
@@ -156,18 +156,16 @@ class _Coordination:
         self._pending: list[StoredRecord] = []
 
     def on_append(self, record: StoredRecord) -> None:
-        """Note a record that is on the leader, perhaps there alone; tell of it once it is
-        replicated.
-        """
+        """Note a record on the leader; report it once it is replicated."""
         self._pending.append(record)
         self.tell()
 
     def on_drop(self, end: int) -> None:
-        """Forget the records from offset `end` on that wait to be told: they are lost."""
+        """Forget unreported records from offset `end` on: they are lost."""
         self._pending = [record for record in self._pending if record.offset < end]
 
     def tell(self) -> None:
-        """Tell of all that is replicated."""
+        """Report everything that is replicated."""
         if self._log.faults.replication_stopped:
             return
         pending, self._pending = self._pending, []
@@ -186,7 +184,7 @@ def _said(record: StoredRecord) -> Said | None:
 
 
 def _entry(dc: str, record: StoredRecord) -> Lettered | Closed:
-    """Return the letter or the closing that a record of the dead-letter topic holds."""
+    """The letter or the mark in a record of the dead-letter topic."""
     entry = read_entry(record)
     if isinstance(entry, Letter):
         return Lettered(dc, entry, trio.current_time())
@@ -198,7 +196,7 @@ def _entry(dc: str, record: StoredRecord) -> Lettered | Closed:
 def watched_log(
     dc: str, seed: int, message_topics: Mapping[str, str], history: History, trace: Trace
 ) -> WatchedLog:
-    """A healthy log. Of `message_topics` (read as they are at each moment) everything is told."""
+    """A healthy log. Everything about `message_topics` is reported; the mapping may grow."""
     faults = Faults(rng_of(seed, f"log {dc}"))
     log = WatchedLog(dc, rng_of(seed, f"disk {dc}"), message_topics, faults)
     calm(log)
@@ -254,7 +252,9 @@ def _is_calm(faults: Faults) -> bool:
 
 
 def calm(log: MemoryLog) -> None:
-    """End all faults; a healthy log still takes its time, so that what overlaps in life does."""
+    """End all faults. A healthy log still takes some time, so that operations overlap as in
+    production.
+    """
     log.faults.heal()
     log.faults.delay_s = _APPEND_S
     log.faults.read_delay_s = _READ_S

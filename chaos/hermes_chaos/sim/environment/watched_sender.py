@@ -1,4 +1,4 @@
-"""The sender of a node, watched: each push ends exactly once, and never from inside `send`."""
+"""The watched sender of a node. Each push must end exactly once, and never inside `send`."""
 
 from itertools import count
 
@@ -18,9 +18,7 @@ from hermes_chaos.sim.history.events import Attempted, Ended, History
 
 
 class WatchedSender(Sender):
-    """Pushes as `sender` does, and tells the history; `node` names the life of the node whose
-    pushes these are.
-    """
+    """Pushes through `sender`, and reports to the history; `node` names the life of the node."""
 
     def __init__(self, sender: Sender, node: str, history: History) -> None:
         self._sender = sender
@@ -30,13 +28,13 @@ class WatchedSender(Sender):
         self._is_dead = False
 
     def die(self) -> None:
-        """The node is gone: what its tasks hand over in the moment of its death, or when one that
-        was asleep is woken to die, is not pushed.
+        """The node is gone. Nothing is pushed for tasks that still run at its death, or that wake
+        up only to die.
         """
         self._is_dead = True
 
     def send(self, push: Push, done: Done) -> None:
-        """As `Sender.send`. Asserts the seam's promise on `done`."""
+        """As `Sender.send`. Asserts the contract of `done`."""
         if self._is_dead:
             return
         headers = {name.lower(): value for name, value in parse_lines(push.lines)}
@@ -71,7 +69,7 @@ class WatchedSender(Sender):
         has_returned = True
 
     def probe(self, route: PushRoute, done: Probed) -> bool:
-        """As `Sender.probe`; no push, so no part of the history."""
+        """As `Sender.probe`. Not a push, so not part of the history."""
         return self._sender.probe(route, done)
 
     def forget(self, lane: str) -> None:

@@ -1,1 +1,1 @@
-"""The faults of a run, and their times."""
+"""The faults of a run."""

@@ -1,4 +1,4 @@
-"""How each fault of a log begins, and how it is lifted."""
+"""How each fault of a log begins and ends."""
 
 from collections.abc import Callable
 
@@ -6,13 +6,13 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_chaos.sim.environment.watched_log import calm
 from hermes_chaos.sim.faults.strikes import Fault, Strike
 
-# Of the datacentres that are lost: so many are gone, so many hang, the others are slow.
+# The shares of lost datacentres that are gone and that hang; the others are slow.
 _GONE_RATE = 0.3
 _HUNG_RATE = 0.5
 
 
 def strike_log(strike: Strike, log: MemoryLog) -> Callable[[], None]:
-    """Begin a fault of a log; how to lift it. Of two at once the first to be lifted ends both."""
+    """Begin a fault of a log; return what ends it. If two overlap, the first to end ends both."""
     faults, how = log.faults, strike.how
     match strike.fault:
         case Fault.LOG_SLOW:
@@ -31,7 +31,7 @@ def strike_log(strike: Strike, log: MemoryLog) -> Callable[[], None]:
             faults.late_store = how < _GONE_RATE + _HUNG_RATE / 2
             faults.silent = faults.reads_silent = True
         case Fault.DC_LOST | Fault.BLACKOUT:
-            # Slower than any publisher waits for.
+            # Slower than any publisher waits.
             faults.delay_s = (0.3, 0.9)
             faults.read_delay_s = (0.05, 0.2)
         case Fault.ACKS_LOST:

@@ -1,7 +1,7 @@
-"""The nemesis: carries out a plan of faults and times, drawn from the seed before the run.
+"""The nemesis: carries out a plan of faults, drawn from the seed before the run.
 
-Each strike begins, lasts, and is lifted; at the end everything is healed. The nemesis knows the
-world through a small seam, so that the same words can be spoken to other worlds.
+Each strike begins, lasts, and ends; in the end everything is healed. The nemesis reaches the world
+through a small seam, so that it can be used with other worlds.
 """
 
 import math
@@ -31,7 +31,7 @@ from hermes_chaos.sim.workload.plans import LEADER_TOPICS, LEDGER
 
 T = TypeVar("T")
 
-# The product allows for clocks that differ by 5 s.
+# The product tolerates clocks that differ by 5 s.
 _SKEW_SPAN_MS = 4_000
 _COORDINATION = frozenset(
     (
@@ -46,7 +46,7 @@ _READINESS_PAUSE_S = 0.3
 _SPOOLED_WITHIN_S = 4.0
 _SLOW_DISK_MAX_S = 0.6
 _CLOCK_STEPS_MS = (-3_600_000, -2_500, -600, 600, 2_500, 3_600_000)
-# A lease allows for one step of a log's clock.
+# A lease tolerates one step of a log's clock.
 _STEP_PAUSE_S = 4.0
 _COORDINATION_SLOW_MAX_S = 3.0
 _ONE_NODE_RATE = 0.6
@@ -57,46 +57,47 @@ _ROLLING_DOWN_S = 0.3
 _ROLLING_PAUSE_S = 0.7
 _FORGOTTEN_RATE = 0.5
 _ASLEEP_RATE = 0.3
-# Longer than a lease may be open; in life it would be hours.
+# Longer than a lease may be open; in production it would be hours.
 _FENCED_S = 2.5
-# A fence is 2 s, a lease 3 s: in between only the fence keeps a node from what is another's.
+# The fence is 2 s, the lease 3 s. In between, only the fence stops a node from using partitions of
+# another.
 _EDGE_BEFORE_S = 1.0
 _EDGE_LEAST_S = 0.8
 _EDGE_SPAN_S = 1.6
 _EDGE_STEP_MS = 1_000
-# The next owner has begun, and looks whether a late commit lies over its own.
+# By then the next owner has started, and checks whether a late commit overwrites its own.
 _LATE_LEAST_S = 3.5
 _LATE_MAX_S = 8.0
 _LOST_MAX = 5
 _READ_WITHIN_S = 4.0
 _DYING_S = 0.001
-# Longer than the log of coordination is kept.
+# Longer than the coordination log's retention.
 _AWAY_MS = 7 * 3_600_000
 _FAILING_LEAST = 0.3
 _PARTITIONS_MAX = 5
 
 
 class Nemesis:
-    """Carries out a plan. `strike` begins a fault, `heal` ends all of them for good."""
+    """Carries out a plan. `strike` begins a fault; `heal` ends all of them for good."""
 
     def __init__(self, victims: Victims, history: History, trace: Trace) -> None:
         self._victims = victims
         self._history = history
         self._trace = trace
         self._is_over = False
-        # By datacentre: when its log's clock was set forward last; inf while it is off.
+        # By datacentre: when its log's clock was last set forward; inf while it is off.
         self._stepped_s: dict[str, float] = {}
-        # Datacentres whose logs' clocks stay ahead: the hours in which they forgot have passed.
+        # Datacentres whose logs' clocks stay ahead, because hours have passed in which they forgot.
         self._forgetful: list[str] = []
 
     async def run(self, plan: Sequence[Strike]) -> None:
-        """Strike as planned; returns when the last fault has been lifted."""
+        """Carry out the plan; returns when the last fault has ended."""
         async with trio.open_nursery() as nursery:
             for strike in plan:
                 nursery.start_soon(self._carry_out, strike)
 
     def heal(self) -> None:
-        """Lift every fault; nodes that are down come back on their own."""
+        """End every fault. Nodes that are down come back by themselves."""
         self._is_over = True
         for log in self._victims.logs:
             calm(log)
@@ -147,7 +148,7 @@ class Nemesis:
             self._trace.note("nemesis", f"lifted {strike.fault.value}")
 
     def _strike(self, strike: Strike) -> Callable[[], None] | None:
-        """Begin the fault; how to lift it, or None when there is nothing to lift."""
+        """Begin the fault; return what ends it, or None if nothing has to be ended."""
         match strike.fault:
             case Fault.ACTOR_CRASH:
                 self._crash(strike)
@@ -168,7 +169,7 @@ class Nemesis:
             case Fault.RETENTION:
                 log = _pick(self._victims.logs, strike.where)
                 self._note(strike.fault, log.dc)
-                # As if what is older than this had reached its topics' one day.
+                # As if older records had reached their topics' retention of one day.
                 log.expire(EPOCH_MS + int((trio.current_time() - strike.how * 2) * 1_000) + DAY_MS)
                 return None
             case Fault.SUBSCRIBER:
@@ -211,8 +212,8 @@ class Nemesis:
         return lift_all
 
     async def _pause(self, strike: Strike) -> None:
-        """Stop a node, and let it go on. Half of them are machines that were stopped, whose wall
-        clocks are behind then, until they are set.
+        """Pause a node for a while. In half of the cases the whole machine is suspended, so its
+        wall clock is behind afterwards until it is set.
         """
         node = _pick(self._victims.node_names, strike.where)
         if not self._victims.pause(node):
@@ -233,9 +234,9 @@ class Nemesis:
             self._victims.skew(node, 0)
 
     async def _hold_to_the_edge(self, strike: Strike) -> None:
-        """Keep a node from the coordination log for about as long as its lease lasts; its wall
-        clock is off, and the clock that stamps the log is as far ahead as a lease allows for. It
-        reaches all else, and has work.
+        """Cut a node off from the coordination log for about the length of its lease. Its wall
+        clock is off, and the log's clock is ahead by as much as a lease tolerates. The node reaches
+        everything else, and has work.
         """
         node, now_s = _pick(self._victims.node_names, strike.where), trio.current_time()
         dc = node.partition("-")[0]
@@ -261,7 +262,7 @@ class Nemesis:
         self._stepped_s[dc] = now_s + _EDGE_BEFORE_S
 
     def _set_clock(self, strike: Strike) -> Callable[[], None] | None:
-        """Put the clock that stamps what is coordinated off, and then right again."""
+        """Set the clock that stamps coordination records wrong, and later right again."""
         log, now_s = _pick(self._victims.logs, strike.where), trio.current_time()
         if now_s - self._stepped_s.get(log.dc, 0.0) < _STEP_PAUSE_S:
             return None
@@ -277,15 +278,15 @@ class Nemesis:
         return lift
 
     def _cut_off(self, strike: Strike) -> Callable[[], None]:
-        """Make the coordination log hard to reach for one node, or for all of a datacentre; return
-        what lifts that. They reach all else.
+        """Make the coordination log hard to reach for one node or all nodes of a datacentre. Return
+        what ends that. The nodes reach everything else.
         """
         node = _pick(self._victims.node_names, strike.where)
         dc = node.partition("-")[0]
         is_alone = strike.how < _ONE_NODE_RATE
         nodes = [node] if is_alone else [n for n in self._victims.node_names if n.startswith(dc)]
         ways = [self._victims.way(each) for each in nodes]
-        # What is left of the number is uniform again.
+        # The rest of the number is uniform again.
         span = _ONE_NODE_RATE if is_alone else 1 - _ONE_NODE_RATE
         how = (strike.how - (0.0 if is_alone else _ONE_NODE_RATE)) / span
         for way in ways:
@@ -311,9 +312,9 @@ class Nemesis:
         return lift
 
     async def _kill_all(self, strike: Strike) -> None:
-        """All nodes of a datacentre at once. In half of the cases, if none is starting just then,
-        they were away for longer than retention: nothing of what was coordinated is left. One of
-        them may have been asleep for so long, and go on.
+        """Kill all nodes of a datacentre at once. In half of the cases, unless a node is just
+        starting, they stay away longer than retention, so that the coordination log is empty. One
+        of them may have been paused meanwhile, and go on.
         """
         log = _pick(self._victims.logs, strike.where)
         nodes = [node for node in self._victims.node_names if node.startswith(log.dc)]
@@ -326,7 +327,8 @@ class Nemesis:
         killed = [self._victims.kill(node, down_s) for node in nodes if node != sleeper]
         if any(killed):
             self._note(strike.fault, log.dc)
-        # What was about to run in the moment of the kill may push, hours before all is forgotten.
+        # Tasks that were about to run at the kill may still push, hours before everything is
+        # forgotten.
         await trio.sleep(_DYING_S)
         is_idle = all(self._victims.way(node).is_idle for node in nodes)
         if is_long and all(killed) and is_idle and log.forget_coordination():
@@ -337,12 +339,12 @@ class Nemesis:
             self._history.faults["coordination forgotten"] += 1
             self._trace.note("nemesis", f"{log.dc} forgets what was coordinated {sleeper}")
         if sleeper:
-            # Before the others, or after them.
+            # Before the others start, or after.
             await trio.sleep(_FENCED_S + strike.lasts_s * 2 * strike.how / _ASLEEP_RATE)
             self._victims.go_on(sleeper)
 
     async def _restart_all(self, strike: Strike) -> None:
-        """The nodes of a datacentre, one after the other, in good order."""
+        """Restart a datacentre's nodes in good order, one after the other."""
         dc = _pick(self._victims.logs, strike.where).dc
         self._note(strike.fault, dc)
         for node in self._victims.node_names:
@@ -351,7 +353,7 @@ class Nemesis:
                 await trio.sleep(_ROLLING_DOWN_S + _ROLLING_PAUSE_S)
 
     def _spoil(self, strike: Strike) -> Callable[[], None]:
-        """Fill, break or slow a node's disk; return what lifts that."""
+        """Fill, break or slow down a node's disk; return what ends that."""
         node = _pick(self._victims.node_names, strike.where)
         disk = self._victims.disk(node)
         if strike.fault is Fault.DISK_FULL:
@@ -370,8 +372,8 @@ class Nemesis:
         return lift
 
     async def _forbid(self, strike: Strike) -> None:
-        """Make a datacentre not ready, so that nobody falls back to it; who hears of it when, is
-        open.
+        """Make a datacentre not ready, so that nobody falls back to it. When each node hears of it
+        is open.
         """
         dc = _pick(self._victims.logs, strike.where).dc
         self._note(strike.fault, dc)
@@ -382,7 +384,7 @@ class Nemesis:
             await trio.sleep(_READINESS_PAUSE_S)
 
     async def _lose_end(self, strike: Strike) -> None:
-        """A log loses its end as soon as all have read it, and nothing else is wrong with it."""
+        """Let a log lose its end as soon as everyone has read it and it has no other fault."""
         log = _pick(self._victims.logs, strike.where)
         with trio.move_on_after(_READ_WITHIN_S):
             while not self._is_over:
@@ -392,7 +394,7 @@ class Nemesis:
                 await trio.sleep(_POLL_S)
 
     async def _kill_with_a_spool(self, strike: Strike) -> None:
-        """Kill a node as soon as its disk keeps something; none, when that does not come about."""
+        """Kill a node as soon as its spool holds something; none, if that does not happen."""
         names = self._victims.node_names
         with trio.move_on_after(_SPOOLED_WITHIN_S):
             while True:
@@ -425,7 +427,7 @@ class Nemesis:
         return endpoint.calm
 
     def _deaden(self, strike: Strike) -> Callable[[], None]:
-        """All subscribers of the topics that get bursts are dead."""
+        """Make all subscribers of the burst topics fail; return what ends that."""
         mood = _pick(DEATHS, strike.how)
         busy = self._victims.busy_endpoints
         for endpoint in busy:

@@ -1,4 +1,4 @@
-"""The kinds of faults, and a plan of them: what goes wrong, when and for how long."""
+"""The kinds of faults, and plans: what goes wrong, when and for how long."""
 
 import random
 from collections.abc import Collection
@@ -99,13 +99,13 @@ _LONG = frozenset(
         Fault.COORDINATION_FAILING,
     )
 )
-# A datacentre is lost for longer than a broker stumbles.
+# Losing a datacentre lasts longer than other faults.
 _LONGER = 2.0
 
 
 @dataclass(frozen=True)
 class Strike:
-    """One fault: when, for how long, and a number in [0, 1) that picks where and how hard."""
+    """One fault: when, for how long, and numbers in [0, 1) that choose where and how hard."""
 
     at_s: float
     lasts_s: float
@@ -123,7 +123,7 @@ def draw_plan(
     end_s: float,
     faults: Collection[Fault] = frozenset(Fault),
 ) -> list[Strike]:
-    """Draw `strikes` of these faults between the two times, in order, each lifted in time. Pure."""
+    """Draw `strikes` of these faults between the two times, in order, each ending in time. Pure."""
     kinds = [fault for fault in _WEIGHTS if fault in faults]
     weights = [_WEIGHTS[fault] for fault in kinds]
     plan = []

@@ -1,4 +1,4 @@
-"""The world as the nemesis sees it: what it can break, and how it is mended."""
+"""The world as the nemesis sees it: what it can break, and how to mend it."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,22 +14,24 @@ class Victims(Protocol):
 
     @property
     def logs(self) -> Sequence[WatchedLog]:
-        """Each DC's log."""
+        """Each datacentre's log."""
 
     def way(self, node: str) -> CoordinationWay:
-        """The node's way to the coordination log."""
+        """The node's connection to the coordination log."""
 
     def pause(self, node: str) -> bool:
-        """Stop the node's process as SIGSTOP does. False: it is down or stopped already."""
+        """Pause the node's process as SIGSTOP does. False if it is down or already paused."""
 
     def go_on(self, node: str) -> None:
-        """As SIGCONT; nothing for one that is not stopped."""
+        """Resume a paused node as SIGCONT does."""
 
     async def set_ready(self, dc: str, is_ready: bool) -> bool:
-        """Tell all datacentres whether this one may be fallen back to. False: it failed."""
+        """Set in all datacentres whether this one may be used for fallback. False if
+        that failed.
+        """
 
     def spooled(self, node: str) -> int:
-        """How many messages wait in the spool of the node; 0 while it is down."""
+        """The number of messages in the node's spool; 0 while it is down."""
 
     def disk(self, node: str) -> SimulatedDisk:
         """The disk of the node's spool; it outlives the node."""
@@ -44,19 +46,21 @@ class Victims(Protocol):
 
     @property
     def node_names(self) -> Sequence[str]:
-        """All nodes, up or not."""
+        """All nodes, running or not."""
 
     def kill(self, node: str, down_s: float, commits_after_s: float | None = None) -> bool:
-        """Kill a node; another of that name starts after `down_s`. False: it is down already.
+        """Kill a node; its next life starts after `down_s`. False if it is already down.
 
-        With `commits_after_s` its last commits reach the log once more, so much later.
+        With `commits_after_s`, its last commits reach the log a second time, that much later.
         """
 
     def stop(self, node: str, down_s: float) -> bool:
-        """Stop a node in good order; another starts `down_s` later. False: it is down already."""
+        """Stop a node in good order; its next life starts `down_s` later. False if it is already
+        down.
+        """
 
     def crash_actor(self, node: str, where: float) -> str | None:
-        """Crash one running actor of the node; its name, or None when there is none."""
+        """Crash one running actor of the node. Return its name, or None if there is none."""
 
     def skew(self, node: str, skew_ms: int) -> None:
-        """Set how far the node's wall clock is off."""
+        """Set the error of the node's wall clock."""

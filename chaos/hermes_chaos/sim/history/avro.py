@@ -1,7 +1,7 @@
-"""The topic of AVRO: its schemas, one version after the other, and its messages as they were
-published, whichever version they are stored in.
+"""The Avro topic: the versions of its schema, and its messages as published, whatever version they
+are stored in.
 
-What is stored is read by fastavro, not by the product's own reader.
+Stored messages are read by fastavro, not by the product's reader.
 """
 
 import io
@@ -12,15 +12,15 @@ import fastavro
 from hermes_actors.model.schema import Schema, SchemaKind, schema_id
 
 VERSIONS = 4
-"""Of the schema, by the end of a run."""
+"""The number of schema versions by the end of a run."""
 
 _METADATA = "__metadata"
-# New fields come first, so that nothing is read right by another version than it is written in.
+# New fields come first, so that reading with the wrong version gives wrong values.
 _ADDED = {f"added{version}": version for version in range(VERSIONS, 1, -1)}
 
 
 def schema_of(version: int) -> str:
-    """The text of a version, from 1: each but the first has a field more, with a default."""
+    """The text of a version, from 1. Each later version adds a field with a default."""
     metadata = {
         "name": _METADATA,
         "type": ["null", {"type": "map", "values": "string"}],
@@ -42,8 +42,8 @@ _WRITTEN = {
 
 
 def read_avro(body: bytes, written_with: int) -> bytes:
-    """The JSON that a body in Avro says by the schema of that id; the body itself, which is no
-    JSON, when it cannot be read.
+    """The JSON of an Avro body written with this schema id. If it cannot be read, the body itself,
+    which is not JSON.
     """
     stored = io.BytesIO(body)
     try:
@@ -56,8 +56,8 @@ def read_avro(body: bytes, written_with: int) -> bytes:
 
 
 def as_published(body: bytes) -> tuple[bytes, int]:
-    """A message's JSON without the defaults that the broker has filled in, and the version that has
-    all its fields; 0 and the body as it is, when it is of none.
+    """A message's JSON without the defaults that the broker filled in, and the version that has all
+    its fields. If there is none, the unchanged body and 0.
     """
     try:
         document = json.loads(body)

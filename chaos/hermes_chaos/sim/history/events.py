@@ -1,7 +1,7 @@
-"""The events that the simulated world knows to be true, for the checkers: asked, answered, stored,
-delivered.
+"""Events that are known to be true in the simulated world, for the checkers: requests, answers,
+records, deliveries.
 
-Taken at the edges of the production code (publishers, logs, subscribers), never from inside it.
+They are recorded at the edges of the production code (publishers, logs, subscribers), never inside.
 """
 
 import json
@@ -24,12 +24,12 @@ Place = tuple[str, str, int]
 
 @dataclass
 class Published:
-    """One request of a publisher. `status` None: no answer came, so nothing is known of it.
+    """One request of a publisher. `status` None: no answer came, so the result is unknown.
 
-    `node` is the DC's name when no node was up to take it, `life` that life of it that took it.
-    `code` is an error answer's. `key` and `trace` are its partition key and trace context, "" for
-    none. `idempotency_key`: "" for none; with one, `is_repeat` says that the same message was sent
-    under it before. `is_cut`: its body is shorter than its request says.
+    `node` is the node that took it, or the datacentre's name if none was running; `life` is that
+    node's life. `code` is that of an error answer. `key`, `trace` and `idempotency_key` are empty
+    strings if absent; `is_repeat`: the same message was sent before under its idempotency key.
+    `is_cut`: the body is shorter than its Content-Length.
     """
 
     serial: int
@@ -51,24 +51,24 @@ class Published:
 
     @property
     def lasted_s(self) -> float:
-        """The seconds from the request to its answer, or to when nobody waited any more."""
+        """Seconds from the request to its answer, or until the client gave up."""
         return self.ended_s - self.began_s
 
     @property
     def is_acknowledged(self) -> bool:
-        """True when the publisher was told that it is safe."""
+        """True if the publisher was told that the message is safe."""
         return self.status in (201, 202)
 
     @property
     def is_refused(self) -> bool:
-        """True when the publisher was told that it is certainly not stored."""
+        """True if the publisher was told that the message is certainly not stored."""
         return self.status is not None and 400 <= self.status < 500
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """One message that reached a subscriber's code. `subscription` is its full name, `version` that
-    of the schema which the message is read by, 0 without one.
+    """One message that reached a subscriber's code. `subscription` is its full name. `version` is
+    that of the schema with which the message was read, 0 without one.
     """
 
     dc: str
@@ -81,7 +81,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer for one message, when it reached the pushing node. `host` answered."""
+    """`host` answered for one message, and the answer reached the pushing node."""
 
     dc: str
     subscription: str
@@ -93,11 +93,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Stored:
-    """One record of a topic of messages, at the moment when its log stored it.
+    """One record of a topic of messages, when its log stored it.
 
-    `topic` is the topic's own name; `dc` is the publisher's datacentre and `via` the way that the
-    message took, both as the record says. What is stored in Avro has the body as it was published,
-    and the `version` of its schema, else 0.
+    `topic` is the topic's name. `dc` is the publisher's datacentre and `via` the route of the
+    message, both as the record says. An Avro record has its body as published and the schema's
+    `version`, else 0.
     """
 
     place: Place
@@ -115,7 +115,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Handed:
-    """A life of a node has handed messages to a log: their ids, and the way that each takes."""
+    """A life of a node has handed messages to a log: their ids and routes."""
 
     life: str
     dc: str
@@ -127,7 +127,7 @@ class Handed:
 
 @dataclass(frozen=True)
 class Told:
-    """A log has told that life which of the messages it was handed, `ids`, it has stored."""
+    """A log has told that life which of its messages, `ids`, are stored."""
 
     life: str
     dc: str
@@ -139,9 +139,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Counted:
-    """The counts of a life of a node by its end: samples by name, with their labels.
+    """The final counters of a life of a node: samples by name, with their labels.
 
-    `is_whole`: it was neither killed nor stopped, so nothing that it did is missing.
+    `is_whole`: it was neither killed nor stopped, so nothing is missing.
     """
 
     life: str
@@ -151,7 +151,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Committed:
-    """One commit of a consumer group, at the moment when its log stored it."""
+    """One commit of a consumer group, when its log stored it."""
 
     place: Place
     group: str
@@ -160,7 +160,7 @@ class Committed:
 
 @dataclass(frozen=True)
 class Committing:
-    """That life of a node begins to commit: partition → commit."""
+    """That life of a node starts a commit: partition → commit."""
 
     life: str
     dc: str
@@ -171,7 +171,7 @@ class Committing:
 
 @dataclass(frozen=True)
 class Overtaken:
-    """A commit that a life had made before it was killed has reached the log now, over others."""
+    """A late commit of a killed life has reached the log now, over newer ones."""
 
     place: Place
     group: str
@@ -180,7 +180,7 @@ class Overtaken:
 
 @dataclass(frozen=True)
 class Lettering:
-    """That life of a node hands a dead letter to its log, perhaps not for the first time."""
+    """That life of a node hands a dead letter to its log, perhaps repeatedly."""
 
     life: str
     dc: str
@@ -190,8 +190,8 @@ class Lettering:
 
 @dataclass(frozen=True)
 class Allowed:
-    """The parts of a subscription's rate that the nodes of a datacentre take for theirs at this
-    moment: life → messages a second. Only of those that may act.
+    """The shares of a subscription's rate that a datacentre's nodes use at this moment: life →
+    messages a second. Only nodes with an open lease.
     """
 
     dc: str
@@ -202,9 +202,9 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Rested:
-    """Everything has settled, and was left alone for some rounds of the balancer's.
+    """Everything has settled, and was left alone for some rounds of the balancer.
 
-    `weights`: what each subscription costs in a datacentre, as its nodes have measured it.
+    `weights`: the cost of each subscription in a datacentre, as its nodes have measured it.
     """
 
     at_s: float
@@ -213,7 +213,7 @@ class Rested:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A leader change: what the partition held from `end` on is gone."""
+    """A leader change: the partition lost its records from `end` on."""
 
     place: Place
     end: int
@@ -221,7 +221,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Expired:
-    """Retention: what the partition held below `start` is gone."""
+    """Retention removed the partition's records below `start`."""
 
     place: Place
     start: int
@@ -229,10 +229,10 @@ class Expired:
 
 @dataclass(frozen=True)
 class Attempted:
-    """A consumer handed a push to its sender, as that sender's `number`; `node` is one life.
+    """A consumer handed a push to its sender, with that sender's `number`; `node` is one life.
 
     A batch has its own id, and the `ids` of its messages. `sequence` is the partition and the
-    offset that an ordered push names.
+    offset in an ordered push.
     """
 
     node: str
@@ -248,18 +248,18 @@ class Attempted:
 
     @property
     def dc(self) -> str:
-        """The datacentre of the node."""
+        """The node's datacentre."""
         return self.node.partition("-")[0]
 
     @property
     def lane(self) -> tuple[str, str, str, str]:
-        """The key that tells the attempts at one message, at one address, from all others."""
+        """Identifies the attempts at one message at one address."""
         return self.node, self.subscription, self.host, self.message_id
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The sender told the consumer what became of an attempt; `status` 0: no answer."""
+    """The sender reported the outcome of an attempt; `status` 0: no answer."""
 
     attempt: Attempted
     status: int
@@ -269,9 +269,9 @@ class Ended:
 
 @dataclass(frozen=True)
 class Adopted:
-    """A consumer in this life of a node began, or took a new version of its subscription.
+    """A consumer in this life of a node started, or took a new version of its subscription.
 
-    One that began knows nothing of what its predecessor pushed.
+    A consumer that started knows nothing of its predecessor's pushes.
     """
 
     node: str
@@ -281,7 +281,7 @@ class Adopted:
 
 @dataclass(frozen=True)
 class Lettered:
-    """A dead letter has been stored in that datacentre's log."""
+    """A dead letter was stored in that datacentre's log."""
 
     dc: str
     letter: Letter
@@ -290,7 +290,7 @@ class Lettered:
 
 @dataclass(frozen=True)
 class Closed:
-    """A mark that closes dead letters has been stored in that datacentre's log."""
+    """A mark that closes dead letters was stored in that datacentre's log."""
 
     dc: str
     subscription: str
@@ -302,7 +302,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Halted:
-    """That life of a node has heard that the subscription is suspended, or is not any more."""
+    """That life of a node has heard that the subscription was suspended or resumed."""
 
     node: str
     subscription: str
@@ -312,9 +312,9 @@ class Halted:
 
 @dataclass(frozen=True)
 class Sought:
-    """A node of that datacentre has heard of a retransmission: partition → offset to go on at.
+    """A node of that datacentre has heard of a retransmission: partition → target offset.
 
-    `positions` None: at the first record that is not older than `time_ms`.
+    `positions` None: the target is the first record not older than `time_ms`.
     """
 
     node: str
@@ -326,28 +326,29 @@ class Sought:
 
     @property
     def dc(self) -> str:
-        """The datacentre of the node."""
+        """The node's datacentre."""
         return self.node.partition("-")[0]
 
 
 def disk_of(node: str) -> str:
-    """Where a node's disk is, for troubles."""
+    """The name of a node's disk in troubles."""
     return f"the disk of {node}"
 
 
 def readiness_of(dc: str) -> str:
-    """Where it is said whether a DC may be fallen back to, for troubles."""
+    """The name of a datacentre's readiness in troubles."""
     return f"the readiness of {dc}"
 
 
 def coordination_of(dc: str) -> str:
-    """Where a DC's nodes agree on who owns what, for troubles of theirs alone."""
+    """The name of a datacentre's coordination in troubles that affect only that."""
     return f"the coordination of {dc}"
 
 
 @dataclass(frozen=True)
 class Troubled:
-    """A fault has begun, in a DC's log, in a node or in its disk. `topic` "": of all topics.
+    """A fault has begun in a datacentre's log, a node or its disk. An empty `topic` means all
+    topics.
 
     It lasts `lasts_s`, or until the place is `Calmed`.
     """
@@ -361,7 +362,7 @@ class Troubled:
 
 @dataclass(frozen=True)
 class Calmed:
-    """All faults of a DC's log, or of a node's disk, have been lifted."""
+    """All faults of a datacentre's log, or of a node's disk, have ended."""
 
     where: str
     at_s: float
@@ -369,7 +370,9 @@ class Calmed:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Retention has taken all of that datacentre's coordination, and none of its nodes lives."""
+    """Retention has removed all of that datacentre's coordination, and none of its
+    nodes is alive.
+    """
 
     dc: str
     at_s: float
@@ -377,7 +380,7 @@ class Forgotten:
 
 @dataclass(frozen=True)
 class Healed:
-    """The last fault of the run has been lifted."""
+    """The last fault of the run has ended."""
 
     at_s: float
 
@@ -419,7 +422,7 @@ Event = (
 
 @dataclass
 class History:
-    """Tells each event to whoever watches, at the moment when it happens."""
+    """Passes each event to all watchers when it happens."""
 
     watchers: list[Callable[[Event], None]] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
@@ -431,7 +434,7 @@ class History:
 
 
 def stored(place: Place, topic: str, record: StoredRecord) -> Stored:
-    """Return a record as Stored, by what it says of itself, in Hermes' headers or in ours."""
+    """A record as Stored, from its headers in Hermes' form or ours."""
     written_with = int.from_bytes(dict(record.headers).get(_SCHEMA_ID, b""), "big")
     headers = {name: value.decode(errors="replace") for name, value in record.headers}
     body, version = record.value, 0
@@ -453,7 +456,7 @@ def stored(place: Place, topic: str, record: StoredRecord) -> Stored:
 
 
 def serial_of(body: bytes) -> int | None:
-    """The publisher's serial number in a message's body; None when it is not a publisher's body."""
+    """The publisher's serial number in a message's body; None for any other body."""
     try:
         document = json.loads(body)
     except ValueError:

@@ -1,7 +1,7 @@
-"""The owners in a datacentre, by the rules and the log alone: written anew, for the checkers.
+"""The owners of partitions in a datacentre, computed independently from the log for the checkers.
 
-It shares no code with the product's fold, so that a fold that is wrong in the same way on all nodes
-is found too. It keeps what checkers ask for, not shares or loads.
+It shares no code with the product's fold, so that an error which all nodes make alike is found too.
+It keeps only what checkers need, without shares and loads.
 """
 
 from collections.abc import Mapping
@@ -37,13 +37,13 @@ class Ledger:
 
     def __init__(self, clock_ms: int = 0) -> None:
         self.clock_ms = clock_ms
-        """Log time; what went before may have been forgotten."""
+        """Log time, which may start after forgotten records."""
         self.members: dict[str, str] = {}
-        """The living: boot → node."""
+        """The living members: boot → node."""
         self.holdings: dict[str, list[Holding]] = {}
         """By subscription."""
         self.moves: list[int] = []
-        """The offsets of the plans that have changed who is to own something."""
+        """The offsets of the plans that changed an intended owner."""
         self._heard_ms: dict[str, int] = {}
         self._gone: set[str] = set()
         self._stopping: set[str] = set()
@@ -54,7 +54,7 @@ class Ledger:
         self._targets: dict[str, dict[str, frozenset[int]]] = {}
 
     def fold(self, record: Coordinated) -> None:
-        """Take the next record."""
+        """Fold the next record."""
         if self._last_ms is not None:
             self.clock_ms += min(_STEP_MAX_MS, max(0, record.timestamp_ms - self._last_ms))
         self._last_ms = record.timestamp_ms
@@ -62,7 +62,7 @@ class Ledger:
         for boot in expired:
             self._forget(boot)
         if expired:
-            # What is free goes to whom it is meant for, before the record may say otherwise.
+            # Free partitions go to their targets before the record can change these.
             self._grant(record.offset)
         match record.said:
             case Join(boot=boot, node=node) if boot not in self.members and boot not in self._gone:
@@ -93,7 +93,7 @@ class Ledger:
         self._grant(record.offset)
 
     def holding(self, subscription: str, partition: int) -> Holding | None:
-        """Return who owns the partition now, and since when; None when nobody does."""
+        """The owner of the partition and its epoch; None if nobody owns it."""
         for each in self.holdings.get(subscription, ()):
             if partition in each.partitions:
                 return each
@@ -101,12 +101,12 @@ class Ledger:
 
     @property
     def planned(self) -> list[str]:
-        """The subscriptions that are to have owners."""
+        """The subscriptions that should have owners."""
         return [name for name, targets in self._targets.items() if targets]
 
     def tasks(self, weights: Mapping[str, float]) -> dict[str, list[float]]:
-        """Return the costs of the subscriptions that each living boot owns something of: each is
-        its part of the subscription's weight, but no less than an idle one.
+        """By living boot, the costs of the subscriptions that it owns parts of: its part of the
+        subscription's weight, but at least the cost of an idle one.
         """
         found: dict[str, list[float]] = {boot: [] for boot in self.members}
         for name, some in self.holdings.items():
@@ -142,7 +142,9 @@ class Ledger:
             self.moves.append(offset)
 
     def _grant(self, offset: int) -> None:
-        """A target of a member that does not stop becomes its own once nobody holds any of it."""
+        """Grant a target to a member that is not stopping, once nobody holds any of its
+        partitions.
+        """
         for name, targets in self._targets.items():
             before = self.holdings.setdefault(name, [])
             if len(before) == len(targets) and all(

@@ -1,5 +1,5 @@
-"""The ends of messages and the places of subscriptions as checkers know them: by answers, dead
-letters and retransmissions alone.
+"""The ends of messages and the retransmissions of subscriptions, as checkers know them from
+answers, dead letters and events alone.
 """
 
 from collections import defaultdict
@@ -11,8 +11,8 @@ NEVER_S = float("-inf")
 
 
 class Settlements:
-    """When a message was settled last in a datacentre, for a subscription: every recipient has
-    answered so that nothing more is owed, or its dead letter is stored.
+    """When a message was last settled for a subscription in a datacentre: every recipient has given
+    a final answer, or the dead letter is stored.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -21,7 +21,7 @@ class Settlements:
         self._lettered: dict[tuple[str, str, str], float] = {}
 
     def watch(self, event: Event) -> None:
-        """Take note."""
+        """Note the event."""
         match event:
             case Answer(dc, name, message_id, status):
                 if self._by_name[name].settles(status):
@@ -32,7 +32,7 @@ class Settlements:
                 pass
 
     def at_s(self, dc: str, name: str, message_id: str) -> float:
-        """The time, `NEVER_S` when it was not."""
+        """The time of settling; `NEVER_S` if it was not settled."""
         return max(self.delivered_s(dc, name, message_id), self.lettered_s(dc, name, message_id))
 
     def delivered_s(self, dc: str, name: str, message_id: str) -> float:
@@ -43,25 +43,25 @@ class Settlements:
         return min(answers.values())
 
     def lettered_s(self, dc: str, name: str, message_id: str) -> float:
-        """When a dead letter of it was stored."""
+        """When its dead letter was stored."""
         return self._lettered.get((dc, name, message_id), NEVER_S)
 
 
 class Seeks:
-    """The retransmissions of each subscription, as each datacentre has heard of them first."""
+    """The retransmissions of each subscription, as each datacentre first heard of them."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], dict[int, Sought]] = defaultdict(dict)
 
     def watch(self, event: Event) -> None:
-        """Take note."""
+        """Note the event."""
         if isinstance(event, Sought):
             self._known[event.dc, event.subscription].setdefault(event.number, event)
 
     def find(self, dc: str, name: str, number: int) -> Sought | None:
-        """The one of that number; None when there is none."""
+        """The retransmission with that number; None if there is none."""
         return self._known[dc, name].get(number)
 
     def last(self) -> list[Sought]:
-        """Return the last one of each subscription and datacentre."""
+        """The last retransmission of each subscription and datacentre."""
         return [each[max(each)] for each in self._known.values() if each]

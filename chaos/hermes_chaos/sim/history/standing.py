@@ -1,4 +1,4 @@
-"""Where nodes stand, for the checkers: heartbeats, clocks, folds, and the coordination log."""
+"""Events about the state of nodes: heartbeats, clocks, folds, and the coordination log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from hermes_actors.coordination.state import CoordinationState
 
 @dataclass(frozen=True)
 class Renewed:
-    """That life of a node has read a heartbeat of its own, which it began to send at `sent_s`."""
+    """That life of a node has read its own heartbeat, which it started to send at `sent_s`."""
 
     life: str
     sent_s: float
@@ -20,7 +20,7 @@ class Renewed:
 
 @dataclass(frozen=True)
 class Skewed:
-    """A node's wall clock is off by so much from now on."""
+    """A node's wall clock is off by this much from now on."""
 
     node: str
     skew_ms: int
@@ -29,9 +29,9 @@ class Skewed:
 
 @dataclass(frozen=True)
 class Folded:
-    """The fold that a life of a node has made of a datacentre's log `kind` before `position`;
-    `content` is all of it. `begun` counts how often it began anew. `registers` are the metadata's:
-    key → the incarnation, stamp, datacentre and body.
+    """A life's fold of a datacentre's log `kind` before `position`. `content` is the whole state.
+    `begun` counts how often it started over. `registers` are the metadata's: key → incarnation,
+    stamp, datacentre and body.
     """
 
     life: str
@@ -46,7 +46,7 @@ class Folded:
 
 @dataclass(frozen=True)
 class Named:
-    """A life of a node is about to say who it is in the coordination log: `boot`."""
+    """A life of a node is about to announce itself in the coordination log as `boot`."""
 
     life: str
     boot: str
@@ -54,7 +54,9 @@ class Named:
 
 @dataclass(frozen=True)
 class Coordinated:
-    """A record of a datacentre's coordination log can be read. `said` None: not by this version."""
+    """A record of a datacentre's coordination log has become readable. `said` None: unknown to this
+    version.
+    """
 
     dc: str
     offset: int
@@ -64,7 +66,7 @@ class Coordinated:
 
 
 def content_of(state: CoordinationState) -> bytes:
-    """All that a state says, as whoever asks it sees it: no snapshot, which might forget."""
+    """The whole observable state. Not a snapshot, because a snapshot might leave something out."""
     return msgspec.msgpack.encode(
         (
             (state.position, state.clock_ms, state.timestamp_ms, state.term, state.leader),

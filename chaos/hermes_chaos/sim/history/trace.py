@@ -1,4 +1,4 @@
-"""The trace of a run, line by line, and its digest: two runs with one digest had one history."""
+"""The trace of a run, line by line, and its digest. Runs with equal digests had equal histories."""
 
 import hashlib
 from collections import deque
@@ -10,7 +10,7 @@ KEPT_LINES = 50
 
 
 class Trace:
-    """Events of one run in order. Keeps the last lines; `sink` gets all of them as they come."""
+    """The events of one run in order. Keeps the last lines; `sink` gets every line at once."""
 
     def __init__(
         self, sink: Callable[[str], None] | None = None, lines_kept: int = KEPT_LINES
@@ -30,7 +30,7 @@ class Trace:
             self._sink(line)
 
     def remark(self, where: str, what: str) -> None:
-        """Add a line for people, which does not count as part of the history."""
+        """Add a line for people, which is not part of the digest."""
         line = f"{trio.current_time():10.6f} {where:<12} {what}"
         self._last.append(line)
         if self._sink is not None:

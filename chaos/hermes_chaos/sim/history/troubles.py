@@ -1,14 +1,14 @@
-"""The times when something was broken: for checkers whose promises hold only while it works."""
+"""When something was broken, for checkers whose promises hold only while it works."""
 
 from hermes_chaos.sim.faults.strikes import Fault
 from hermes_chaos.sim.history.events import Calmed, Event, Troubled
 
 _AFTERMATH_S = 0.1
-"""So long after a trouble has ended it still explains: what has queued up is stored first."""
+"""How long after its end a trouble is still an explanation, because queued work is stored first."""
 _SLOW_AFTERMATH_S = 0.35
-"""The same for a slow log, whose last slow append takes up to 0.32 s and goes on."""
+"""The same for a slow log, whose last slow append takes up to 0.32 s."""
 _LOOKUP_AFTERMATH_S = 1.1
-"""The same where reads failed: a producer that has just started looks again after a second."""
+"""The same if reads failed: a producer that has just started tries again after a second."""
 
 LOG = {
     Fault.LOG_SLOW: _SLOW_AFTERMATH_S,
@@ -22,11 +22,11 @@ LOG = {
     Fault.DC_LOST: _LOOKUP_AFTERMATH_S,
     Fault.BLACKOUT: _LOOKUP_AFTERMATH_S,
 }
-"""Faults of a log on the way of a publish, and how long after their end they still explain."""
+"""Faults of a log that a publish may meet, and how long after their end they still explain."""
 NODE = {Fault.ACTOR_CRASH: _AFTERMATH_S, Fault.NODE_KILL: 0.0, Fault.NODE_PAUSE: _AFTERMATH_S}
-"""The same of a node. An orderly stop fails nobody."""
+"""The same for a node. An orderly stop must not cause failures."""
 _DISK_AFTERMATH_S = 1.2
-"""The same of a disk: after a failure it is left alone for a second."""
+"""The same for a disk: after a failure it is not used for a second."""
 
 DISK = {
     Fault.DISK_FULL: _DISK_AFTERMATH_S,
@@ -34,15 +34,18 @@ DISK = {
     Fault.DISK_SLOW: _DISK_AFTERMATH_S,
     Fault.ACTOR_CRASH: _AFTERMATH_S,
 }
-"""The same of a node's disk, and of the actor that writes to it."""
+"""The same for a node's disk, and for the actor that writes to it."""
 READINESS = {Fault.NOT_READY: 2.5}
-"""The same of a datacentre that others are told not to use: nodes look at it now and then."""
+"""The same for a datacentre that must not be used for fallback: nodes check that only
+now and then.
+"""
 
 _ALL = {**LOG, **NODE, **DISK, **READINESS}
 
 
 class Troubles:
-    """The troubles of a run. Commits, retention, subscribers and wall clocks are none of a publish.
+    """The troubles of a run that a publish can meet: not those of commits, retention, subscribers
+    and wall clocks.
 
     `where` is a datacentre, a node, its disk or a datacentre's readiness.
     """
@@ -52,7 +55,7 @@ class Troubles:
         self._ends_s: list[float] = []
 
     def watch(self, event: Event) -> None:
-        """Take note."""
+        """Note the event."""
         match event:
             case Troubled() if event.fault in _ALL:
                 self._troubles.append(event)
@@ -73,7 +76,9 @@ class Troubles:
         *,
         topic: str = "",
     ) -> bool:
-        """Whether one of the faults there, for that topic, was on or explained things then."""
+        """True if one of the faults at this place, for this topic, was active in that time or
+        shortly before.
+        """
         return any(
             trouble.where == where
             and trouble.fault in faults

@@ -1,1 +1,1 @@
-"""Seeded bugs: each is planted for a run, and some checker must catch it."""
+"""Seeded bugs. Each is planted for a run, and some checker must catch it."""

@@ -1,4 +1,4 @@
-"""All seeded bugs, which the checkers must catch."""
+"""The list of all seeded bugs."""
 
 from hermes_chaos.sim.mutants.delivering import DELIVERING
 from hermes_chaos.sim.mutants.folding import FOLDING

@@ -1,4 +1,4 @@
-"""Seeded bugs of delivering: commits, retries, rates, order, filters, batches, dead letters,
+"""Seeded bugs of delivery: commits, retries, rates, order, filters, batches, dead letters,
 retransmission, the rate control.
 """
 

@@ -1,4 +1,4 @@
-"""Seeded bugs of what nodes make of their logs: snapshots that forget, registers that go back."""
+"""Seeded bugs of folds: incomplete snapshots, registers that go back."""
 
 from collections.abc import Callable, Generator
 
@@ -41,7 +41,7 @@ def _copy_no_deletion(self: Replicator, record: StoredRecord) -> list[Copy]:
     return [copy for copy in _fold(self, record) if copy.body is not None]
 
 
-# One for what a node acts on, one for what it measures: `folds agree` compares whole states.
+# One mutant for state that a node acts on, one for measurements: `folds agree` compares all of it.
 FOLDING = (
     Mutant(
         "snapshot-forgets-leader",

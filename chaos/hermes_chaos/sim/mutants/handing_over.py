@@ -1,5 +1,5 @@
-"""Seeded bugs of handing over: fences, last and late commits, what the next owner begins with, and
-logs that lose their end.
+"""Seeded bugs of hand-overs: fences, last and late commits, the next owner's start, and truncated
+logs.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The form of a seeded bug: small, explicit patches of production classes."""
+"""The form of a seeded bug: small patches of production classes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,15 +9,14 @@ from typing import Any
 from hermes_chaos.sim.world import Shape
 
 SHORT = Shape(messages_per_publisher=5, load_s=1.0, settle_max_s=10.0, strikes=3, rest_rounds=1)
-"""Long enough for most bugs to show, at half the work of a whole run."""
+"""Long enough to show most bugs, at half the cost of a whole run."""
 WHOLE = Shape()
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One bug: `patches` are (class or module, attribute, what it becomes). A run of that
-    `shape` with that `seed` finds it; when the product changes, `hermes chaos mutants --find` finds
-    another seed.
+    """One bug. `patches` are (class or module, attribute, replacement). A run with that `shape` and
+    `seed` finds it. If the product changes, `hermes chaos mutants --find` finds another seed.
     """
 
     name: str
@@ -28,7 +27,7 @@ class Mutant:
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """Plant the bug in the product for the length of the block."""
+        """Plant the bug in the product for the duration of the block."""
         before = [(owner, name, owner.__dict__[name]) for owner, name, _ in self.patches]
         try:
             for owner, name, patch in self.patches:

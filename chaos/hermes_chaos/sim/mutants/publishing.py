@@ -33,7 +33,7 @@ _start = Hedge._start
 
 async def _acknowledge_then_append(self: TopicProducer, batch: PartitionBatch[Pending]) -> None:
     for pending in batch.items:
-        # `settle` lets go of the messages, which the append still needs.
+        # `settle` drops the messages, which the append still needs.
         messages = pending.messages
         pending.settle(Stored(0))
         pending.messages = messages
@@ -50,7 +50,7 @@ async def _lead_and_leave_the_watcher(
 
 
 async def _wait_beside_another(self: Inbox[Any]) -> bool:
-    # The assertion that an inbox has one reader would stop the producer before the bug shows.
+    # Otherwise the assertion that an inbox has one reader would stop the producer too early.
     if self._mailbox.items or self._mailbox.closed:
         await trio.lowlevel.checkpoint()
     while not self._mailbox.items:

@@ -1,4 +1,4 @@
-"""Seeded bugs of topics of AVRO: the versions that messages are written in, and read by."""
+"""Seeded bugs of Avro topics: the versions in which messages are written and read."""
 
 from hermes_actors.consumer.delivery import bodies
 from hermes_actors.model.schema import WriterSchema

@@ -1,1 +1,1 @@
-"""The work of a run's cluster: asked for by publishers, and by the people who administer it."""
+"""The workload of a run: publishers, and people who administer the cluster."""

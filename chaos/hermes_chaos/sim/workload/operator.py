@@ -1,7 +1,7 @@
-"""People who administer a cluster under load and faults: create, remove, change, suspend, resume,
-retransmit, and re-drive dead letters.
+"""People who administer a cluster under load and faults: they create, remove, change, suspend,
+resume, retransmit, and re-drive dead letters.
 
-What fails is tried again, also on the other datacentre; afterwards `tidy` brings everything to the
+Failed actions are retried, also on the other datacentre. Afterwards `tidy` brings everything into a
 state in which it can settle.
 """
 
@@ -48,9 +48,9 @@ Act = Callable[[Administration], Awaitable[None]]
 class Operator:
     """One run's operator.
 
-    `administrations` gives each DC's, None while its node is down. `told` hears of each new
-    subscription before the product is asked for it and as soon as it is confirmed, and before the
-    product is asked to remove it.
+    `administrations` returns each datacentre's, None while its node is down. `told` hears of each
+    new subscription before the request and at its confirmation, and of each removal before the
+    request.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Operator:
         self._version = 1
 
     async def run(self, acts: int, *, begin_s: float, end_s: float) -> None:
-        """Do that many things between the two times."""
+        """Do that many actions between the two times."""
         moments = sorted(self._rng.uniform(begin_s, end_s) for _ in range(acts))
         for moment in moments:
             await trio.sleep_until(moment)
@@ -90,7 +90,7 @@ class Operator:
                 await self._clash(self._rng.choice(ALL_TOPICS).name)
 
     async def evolve(self, rng: random.Random, *, begin_s: float, end_s: float) -> None:
-        """Save the versions of the schema of the topic of AVRO, between the two times."""
+        """Save the versions of the Avro topic's schema, between the two times."""
         for moment in sorted(rng.uniform(begin_s, end_s) for _ in range(VERSIONS - 1)):
             await trio.sleep_until(moment)
             await self._save_next()
@@ -108,8 +108,8 @@ class Operator:
             self._version = version
 
     async def _clash(self, topic: str) -> None:
-        """Change it in all datacentres at the same time, in each to something else. Nothing changes
-        it afterwards.
+        """Change the topic in all datacentres at once, in each to something else. It is not changed
+        again.
         """
         text = f"at once, {self._rng.randrange(1_000)}"
 
@@ -125,7 +125,9 @@ class Operator:
                     nursery.start_soon(change, number, each)
 
     async def tidy(self) -> None:
-        """Create and save what was not, resume what is suspended. Only when all is healed."""
+        """Create and save what is missing, and resume suspended subscriptions. Only when all is
+        healed.
+        """
         while self._to_create:
             await self._create(_ATTEMPTS_MAX)
         while self._version < VERSIONS:
@@ -134,21 +136,23 @@ class Operator:
             for plan in ALL_SUBSCRIPTIONS:
                 await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)
             await self._try(f"re-drive {STRICT.name}", _redrive, 1, at_home=True)
-            # A suspension that another datacentre has made, or that had no answer, may still come.
+            # A suspension made by another datacentre, or one without an answer, may still arrive.
             await trio.sleep(_CONVERGENCE_S)
             if not self._suspended():
                 return
 
     async def keep_active(self) -> None:
-        """Resume, after `tidy`, what the broker suspends late, for an answer of old, for ever."""
+        """After `tidy`, keep resuming subscriptions that the broker suspends late for an old
+        answer.
+        """
         while True:
             await trio.sleep(_CONVERGENCE_S)
             for plan in self._suspended():
                 await self._try(f"resume {plan.name}", _set_state(plan, "ACTIVE"), 1, at_home=True)
 
     def _suspended(self) -> list[SubscriptionPlan]:
-        """Return the subscriptions that some datacentre takes for suspended; all, while one cannot
-        be asked.
+        """The subscriptions that some datacentre regards as suspended; all, if one
+        cannot be asked.
         """
         administrations = self._administrations()
         return [
@@ -171,7 +175,7 @@ class Operator:
         if drawn == 1:
             return f"resume {plan.name}", _set_state(plan, "ACTIVE")
         text = f"changed {self._rng.randrange(1_000)} times"
-        # Another time-out touches consumers in their work and breaks no checker's expectation.
+        # Another time-out affects running consumers and no checker's expectation.
         timeout = {"socketTimeout": 60_000 + drawn}
         if "deliveryType" in plan.more:
             timeout = {"requestTimeout": 450 + drawn}
@@ -181,7 +185,9 @@ class Operator:
         )
 
     def _draw_seek(self, is_end: bool) -> tuple[str, Act]:
-        """A retransmission, in one of four cases to the end; it is not waited for for long."""
+        """Draw a retransmission, in one of four cases to the end. The operator does not wait long
+        for it.
+        """
         plan = self._rng.choice(SOUGHT_SUBSCRIPTIONS)
         back_s = self._rng.uniform(0.2, 4.0)
         at_ms = EPOCH_MS + int((trio.current_time() - back_s) * 1_000)
@@ -208,7 +214,7 @@ class Operator:
             try:
                 await administration.subscriptions.create(_CALLER, plan.topic, plan.wire())
             except HermesError as error:
-                # An earlier attempt, whose outcome was unknown, has made it.
+                # An earlier attempt with an unknown outcome has created it.
                 if error.code is not ErrorCode.SUBSCRIPTION_ALREADY_EXISTS:
                     raise
             made = administration.subscriptions.live(plan.topic, plan.name)
@@ -230,15 +236,15 @@ class Operator:
                 if error.code is not ErrorCode.SUBSCRIPTION_NOT_EXISTS:
                     raise
 
-        # A removal without an answer may be done late; only after a confirmed one does "exists
-        # already" mean the subscription that is wanted.
+        # A removal without an answer may take effect late. Only after a confirmed one does "exists
+        # already" mean the new subscription.
         while not await self._try(f"remove {plan.name}", remove, _ATTEMPTS_MAX, at_home=True):
             pass
         self._to_create.append(plan)
 
     async def _try(self, what: str, act: Act, attempts_max: int, *, at_home: bool = False) -> bool:
-        """True when it was confirmed. `at_home`: in the first DC only, since what one DC has
-        removed still exists in the other for a while.
+        """True if the action was confirmed. `at_home`: in the first datacentre only, because what
+        one removed still exists in the other for a while.
         """
         for _ in range(attempts_max):
             administrations = self._administrations()
@@ -257,7 +263,7 @@ class Operator:
 
 
 async def _interrupt(administration: Administration) -> None:
-    """Suspend, and resume at once, the one that always pushes as much as it may."""
+    """Suspend the subscription that always pushes at its limit, and resume it at once."""
     for state in ("SUSPENDED", "ACTIVE"):
         await administration.subscriptions.set_state(_CALLER, SLOWPOKE.topic, SLOWPOKE.name, state)
 

@@ -1,7 +1,7 @@
-"""A topic that is removed under load and made again by the same name, with its subscription.
+"""A topic that is removed under load and created again under the same name, with its subscription.
 
-No checker is told of its messages: what a topic has lost with its end is nobody's promise. It is
-there for what its lives leave behind in the broker, which all other promises would show.
+No checker gets its messages, because nothing is promised for a removed topic. But if its lives
+leave something behind in the broker, the other promises break.
 """
 
 import random
@@ -37,16 +37,18 @@ _DONE = frozenset(
         ErrorCode.SUBSCRIPTION_ALREADY_EXISTS,
     )
 )
-"""An attempt before, whose outcome was unknown, has done it."""
+"""An earlier attempt with an unknown outcome has succeeded."""
 
 
 def passing_endpoint(rng: random.Random, trace: Trace) -> Endpoint:
-    """Its subscriber, of whom no checker hears."""
+    """The topic's subscriber, which no checker watches."""
     return Endpoint(SUBSCRIPTION.full_name, HOST, 1.0, 0.0, rng, History(), trace)
 
 
 class Passing:
-    """The first of the `administrations` makes and removes it; None while its node is down."""
+    """Creates and removes the topic through the first of the `administrations`; None while its node
+    is down.
+    """
 
     def __init__(
         self,
@@ -65,7 +67,9 @@ class Passing:
         self._trace = trace
 
     async def run(self, begin_s: float, end_s: float) -> None:
-        """Make it, publish to it in each datacentre, remove it, and again: between these times."""
+        """Create the topic, publish to it in each datacentre, remove it, and repeat, between these
+        times.
+        """
         await trio.sleep_until(begin_s)
         async with trio.open_nursery() as nursery:
             for dc in self._dcs:
@@ -101,7 +105,7 @@ class Passing:
             await trio.sleep(_PAUSE_S)
 
     async def _publish(self, dc: str) -> None:
-        """A message now and then, whether the topic is there or not."""
+        """Publish a message now and then, whether the topic exists or not."""
         body = b'{"serial": 0}'
         headers = [
             ("Host", "hermes.test"),

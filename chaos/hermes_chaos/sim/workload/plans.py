@@ -1,4 +1,4 @@
-"""The topics and the subscriptions that a run's cluster has."""
+"""The topics and subscriptions of a run's cluster."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,8 +19,8 @@ GROUP = "sim"
 class TopicPlan:
     """One topic of the workload; `name` is the full name.
 
-    `falls_back`: it may be published to another datacentre when its own does not take it. `schema`
-    is the first version's, of a topic of AVRO.
+    `falls_back`: it may be published to another datacentre if its own fails. `schema` is the first
+    version of an Avro topic's schema.
     """
 
     name: str
@@ -29,7 +29,7 @@ class TopicPlan:
     schema: str = ""
 
     def wire(self) -> dict[str, Any]:
-        """Return the body that is posted to create it."""
+        """The request body that creates it."""
         of_avro = {"contentType": "AVRO", "schema": self.schema} if self.schema else {}
         return {
             "name": self.name,
@@ -48,8 +48,8 @@ class TopicPlan:
 class SubscriptionPlan:
     """One subscription of the workload. `is_late`: it is created while messages are published.
 
-    `more` is what else is posted to create it; it has an endpoint on each of its hosts, at which
-    that share of the requests goes wrong by itself.
+    `more` has further fields of the request. It has an endpoint on each of its hosts, where
+    `fault_rate` of the requests fail by themselves.
     """
 
     topic: str
@@ -72,7 +72,7 @@ class SubscriptionPlan:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Where its endpoints listen."""
+        """The hosts of its endpoints."""
         domain = f"{self.name}.{self.topic.partition('.')[2]}.test"
         if self.hosts_count == 1:
             return (domain,)
@@ -90,7 +90,7 @@ class SubscriptionPlan:
         return self._policy.request_timeout / 1_000
 
     def audience(self, config: ConsumersConfig) -> Audience:
-        """Return the subscription as the checkers know it."""
+        """The subscription as the checkers know it."""
         policy = self._policy
         return replace(
             self._of_kind(policy, config),
@@ -124,7 +124,7 @@ class SubscriptionPlan:
         )
 
     def wire(self) -> dict[str, Any]:
-        """Return the body that is posted to create it."""
+        """The request body that creates it."""
         return {
             "topicName": self.topic,
             "name": self.name,
@@ -148,18 +148,18 @@ FALLBACK_TOPICS = (
 LEADER_TOPICS = frozenset(
     topic.name for topic in TOPICS + FALLBACK_TOPICS if topic.ack is not Ack.ALL
 )
-"""Those that may lose their end with a leader."""
+"""Topics that may lose their end with a leader."""
 VISITS = TopicPlan(f"{GROUP}.visits", Ack.ALL, falls_back=True, schema=schema_of(1))
-"""The one of AVRO, whose schema gets more versions meanwhile."""
+"""The Avro topic, whose schema gets new versions during the run."""
 KEYED_TOPICS = (*TOPICS, *FALLBACK_TOPICS, VISITS)
-"""Messages with keys and without, from many publishers at a time."""
+"""Messages with and without keys, from many publishers at once."""
 LEDGER = TopicPlan(f"{GROUP}.ledger", Ack.ALL)
-"""The one that gets more partitions meanwhile: without keys, nobody is promised an order."""
+"""The topic that gets more partitions during the run. Without keys, no order is promised."""
 KEYLESS_TOPICS = (
     LEDGER,
     TopicPlan(f"{GROUP}.ticks", Ack.LEADER),
 )
-"""Only messages without keys, from one publisher at a time in each DC (see `run_in_turn`)."""
+"""Only messages without keys, from one publisher at a time in each datacentre (`run_in_turn`)."""
 ALL_TOPICS = KEYED_TOPICS + KEYLESS_TOPICS
 SLOWPOKE = SubscriptionPlan(
     f"{GROUP}.audit",
@@ -167,14 +167,14 @@ SLOWPOKE = SubscriptionPlan(
     {"rate": 6, "requestTimeout": 300},
     more={"deadLettersEnabled": False},
 )
-"""The one that lags behind: it is pushed as much as its rate allows all the time."""
+"""The subscription that lags: its rate limit is reached all the time."""
 STRICT = SubscriptionPlan(
     f"{GROUP}.payments",
     "strict",
     {"attemptsMax": 3, "discardOn": [500], "retryOn": [400], "messageBackoff": 50},
     fault_rate=0.25,
 )
-"""The one that gives up soon; its dead letters are re-driven."""
+"""The subscription that gives up soon; its dead letters are re-driven."""
 SUBSCRIPTIONS = (
     SubscriptionPlan(f"{GROUP}.orders", "billing", {"messageBackoff": 50, "requestTimeout": 400}),
     SubscriptionPlan(
@@ -242,5 +242,6 @@ LATE_SUBSCRIPTIONS = (
 )
 ALL_SUBSCRIPTIONS = SUBSCRIPTIONS + LATE_SUBSCRIPTIONS
 SOUGHT_SUBSCRIPTIONS = tuple(plan for plan in SUBSCRIPTIONS if plan is not STRICT)
-"""Those that are retransmitted. Of one whose letters are re-driven at the same time nobody could
-tell which attempt is which."""
+"""Subscriptions that are retransmitted. If one were re-driven at the same time, its attempts could
+not be told apart.
+"""

@@ -1,4 +1,4 @@
-"""Publishers and what they publish: seeded traffic over HTTP to whichever node is up."""
+"""Publishers: seeded traffic over HTTP to whichever node is running."""
 
 import json
 import random
@@ -21,7 +21,7 @@ from hermes_chaos.sim.workload.plans import (
 )
 
 _UNKNOWN_TOPIC = f"{GROUP}.nobody-made-it"
-# The one with the slow subscription twice: it is to lag behind.
+# The topic of the slow subscription twice, so that it lags.
 _MIX = (*KEYED_TOPICS, TOPICS[2], TOPICS[2])
 _SIZES = (20, 20, 20, 200, 200, 2_000, 20_000)
 _KEYLESS_RATE = 0.7
@@ -34,22 +34,25 @@ _STEADY_PAUSE_S = 0.2
 
 
 class Frontends(Protocol):
-    """The broker as publishers see it: nodes of their DC behind a load balancer."""
+    """The broker as publishers see it: a datacentre's nodes behind a load balancer."""
 
     def choose(self, dc: str) -> str:
-        """The name of a node of the DC that is up; "" when none is."""
+        """The name of a running node of the datacentre. Empty string if there is none."""
 
     async def publish(
         self, dc: str, topic: str, headers: Sequence[tuple[str, str]], body: bytes, prefers: str
     ) -> tuple[str, str, Response | None]:
-        """Post to a node that is up, to `prefers` if that is one: its name, its life, its answer.
+        """Post to a running node, if possible to `prefers`. Return its name, its life, and the
+        answer.
 
-        The answer is None when the node died, and the name is the DC's when no node is up.
+        The answer is None if the node died; the name is the datacentre's if no node is running.
         """
 
 
 class Publisher:
-    """One publisher of one DC; posts its share spread over time, or each after the last answer."""
+    """One publisher in one datacentre. Posts its messages spread over time, or each after the
+    previous answer.
+    """
 
     def __init__(
         self,
@@ -72,7 +75,7 @@ class Publisher:
         self._trace = trace
 
     async def run(self, messages: int, *, begin_s: float, end_s: float) -> None:
-        """Publish that many messages, spread over the time between the two."""
+        """Publish that many messages, spread between the two times."""
         rng = self._rng
         moments = sorted(rng.uniform(begin_s, end_s) for _ in range(messages))
         async with trio.open_nursery() as nursery:
@@ -86,8 +89,8 @@ class Publisher:
     ) -> None:
         """Publish in phases, each of that many messages to one topic over one connection.
 
-        The next message follows right after the last one's answer, so nothing that comes later
-        wakes a broker that has forgotten one.
+        Each message follows right after the previous answer, so no later message wakes a broker
+        that has forgotten one.
         """
         rng = self._rng
         for moment in sorted(rng.uniform(begin_s, end_s) for _ in range(phases)):
@@ -100,9 +103,9 @@ class Publisher:
                 node = await self._publish(self._draw(topic, is_keyed), prefers=node)
 
     async def run_in_bursts(self, bursts: Sequence[tuple[float, int]], pause_max_s: float) -> None:
-        """At each moment publish a burst of so many messages to a topic that falls back: enough at
-        a time for a broker to notice at once that a log or a subscriber does not answer, and to
-        show what it does then. Between two messages of a burst is a pause.
+        """At each moment, publish a burst of so many messages to a fallback topic: enough for a
+        broker to notice at once that a log or a subscriber does not answer, and to show its
+        reaction. There is a pause between two messages of a burst.
         """
         rng = self._rng
         async with trio.open_nursery() as nursery:
@@ -115,7 +118,7 @@ class Publisher:
                     await trio.sleep(rng.uniform(0, pause_max_s))
 
     async def run_steadily(self, until_s: float) -> None:
-        """Publish a message now and then to all topics that fall back, also to the one of AVRO, on
+        """Publish a message now and then to all fallback topics and the Avro topic, on
         all nodes.
         """
         async with trio.open_nursery() as nursery:
@@ -127,9 +130,9 @@ class Publisher:
                 await trio.sleep(_STEADY_PAUSE_S)
 
     async def run_repeating(self, rounds: int, *, begin_s: float, end_s: float) -> None:
-        """Publish that many messages with an idempotency key, each of them more than once.
+        """Publish that many messages with an idempotency key, each more than once.
 
-        After the answer, at the same time, a while later, or with another message under the key.
+        The repetition comes after the answer, at the same time, later, or with another message.
         """
         rng = self._rng
         moments = sorted(rng.uniform(begin_s, end_s) for _ in range(rounds))
@@ -170,12 +173,12 @@ class Publisher:
             published.key = f"key-{rng.randrange(8)}"
         if rng.random() < _TRACE_RATE:
             published.trace = f"00-{rng.getrandbits(128):032x}-{rng.getrandbits(64):016x}-01"
-        # A broken client: it must be refused, and its message be nowhere.
+        # A broken client: the request must be refused, and its message stored nowhere.
         published.is_cut = rng.random() < 0.02
         return published
 
     async def _publish(self, published: Published, prefers: str = "") -> str:
-        """Publish it; the name of the node that took it."""
+        """Publish it; return the name of the node that took it."""
         self._on_begin(published)
         published.began_s = trio.current_time()
         node, life, response = await self._frontends.publish(

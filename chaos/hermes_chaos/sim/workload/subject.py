@@ -1,4 +1,6 @@
-"""The subject of a run, as its checkers know it before: topics, and who is owed what of them."""
+"""The subject of a run, as its checkers know it beforehand: topics, and the messages owed to each
+subscription.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +9,7 @@ from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.history.events import serial_of
 
 GONE = 410
-"""The answer of an endpoint that is no more: its subscription is suspended."""
+"""The answer of an endpoint that is gone: its subscription is suspended."""
 
 
 @dataclass(frozen=True)
@@ -15,9 +17,9 @@ class Audience:
     """One subscription as the checkers know it. `group` is its consumer group in the log.
 
     `is_late`: it is created during the run, and owed only what is acknowledged after that.
-    `keeps_letters`: what it does not get is kept as a dead letter, and settles only then.
-    `wants_even`: its filter lets even serials pass. `batch` is the most messages and the most bytes
-    of one push. `recipients`: so many get each message.
+    `keeps_letters`: messages that it does not get are kept as dead letters, and settle only then.
+    `wants_even`: its filter passes even serials only. `batch`: the maximum messages and bytes of
+    one push. `recipients`: how many recipients get each message.
     """
 
     name: str
@@ -40,13 +42,13 @@ class Audience:
     is_ttl_from_publication: bool = False
 
     def settles(self, status: int) -> bool:
-        """True when an answer ends a message: delivered, or given up and nobody keeps it."""
+        """True if an answer settles a message: delivered, or given up without a dead letter."""
         if 200 <= status < 300:
             return True
         return not self.keeps_letters and self.ends(status)
 
     def ends(self, status: int) -> bool:
-        """True when the subscriber has refused a message for good."""
+        """True if the subscriber has refused a message for good."""
         if status in self.discard_on:
             return True
         if status in self.retry_on or (status == GONE and self.recipients == 1):
@@ -54,17 +56,17 @@ class Audience:
         return 400 <= status < 500 and not self.retries_client_errors
 
     def wants(self, body: bytes) -> bool:
-        """True when its filters let the message pass."""
+        """True if its filters pass the message."""
         serial = serial_of(body)
         return not self.wants_even or serial is None or serial % 2 == 0
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of a run: topics with their ack levels, subscriptions.
+    """The subject of a run: topics with their ack levels, and subscriptions.
 
-    `falls_back` are the topics that may be published to another datacentre, `spooled` those whose
-    messages a node's disk keeps when no log takes them, as long as it works.
+    `falls_back` are the topics that may be published to another datacentre. `spooled` are those
+    whose messages a node's disk keeps if no log takes them, as long as the disk works.
     """
 
     acks: Mapping[str, Ack]

@@ -1,37 +1,41 @@
-"""One connection of a pool: a request goes out piece by piece, its answer ends it once. And the
-count of connections to one origin over all pools, with the turns of pools when none is left.
+"""One connection of a pool, which writes a request in pieces and ends it once with its answer. Also
+the limit of connections to one origin, shared fairly by all pools.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from hermes_actors.consumer.senders.http1.wire import Exchange, request_bytes, request_head_bytes
-from hermes_actors.consumer.senders.sender import Done, Failure, Origin, Probed, Push, SendOutcome
+from hermes_actors.consumer.senders.sender import Done, Failure, Origin, Probed, Push
+
+if TYPE_CHECKING:
+    from hermes_actors.consumer.senders.http1.pool import ConnectionPool
 
 PIECE_BYTES = 131_072
-"""A longer request is written in such pieces, each when the one before has gone: a peer that does
-not read holds no more than this in our buffers."""
+"""A longer request is written in pieces of this size, each when the previous one is sent. So a peer
+that does not read holds no more than this in our buffers.
+"""
 
 _LOOKED_AT_MAX = 4
-"""How many of the pools that wait are looked at for each connection that comes free."""
+"""Maximum number of waiting pools checked for each free connection."""
 
 
 class Wire(Protocol):
-    """An open connection's way out."""
+    """The write side of an open connection."""
 
     def write(self, data: bytes) -> None:
-        """Send these bytes; buffers what does not go at once.
+        """Send these bytes; buffers what cannot be sent at once.
 
         May call `paused`, then `resumed` later.
         """
 
     def abort(self) -> None:
-        """Close without waiting. May call `PooledConnection.ended`, now or later, or not."""
+        """Close without waiting. May call `PooledConnection.ended`, now or later, or not at all."""
 
     def is_closing(self) -> bool:
-        """True when nothing written from now on would arrive."""
+        """True if nothing written from now on would arrive."""
 
 
 class Net(Protocol):
@@ -47,11 +51,11 @@ class Net(Protocol):
         """Call `callback` once, after the delay."""
 
     def dial(self, connection: "PooledConnection", origin: Origin) -> None:
-        """Begin to connect. Later exactly one of `connection.opened` and `.dial_failed` follows."""
+        """Start to connect. Later calls exactly one of `connection.opened` and `.dial_failed`."""
 
 
 class PushRequest(Struct, eq=False):
-    """A push that has not ended. `socket_timeout_s` 0: there is none."""
+    """A push that has not ended. `socket_timeout_s` 0 means none."""
 
     push: Push
     done: Done
@@ -60,53 +64,13 @@ class PushRequest(Struct, eq=False):
     is_second_try: bool = False
 
 
-class ConnectionPool(Protocol):
-    """The pool of one subscription, as its connections and the share of its origin see it."""
-
-    @property
-    def net(self) -> Net:
-        """The loop and its network."""
-
-    def on_opened(self, connection: "PooledConnection") -> None:
-        """Note that the connection stands."""
-
-    def on_dial_failed(self, connection: "PooledConnection", failure: Failure, detail: str) -> None:
-        """Note that the connection could not be made."""
-
-    def on_outcome(self, connection: "PooledConnection", outcome: SendOutcome) -> None:
-        """Take the outcome of its request, which has ended."""
-
-    def on_stale(self, connection: "PooledConnection") -> None:
-        """Note that the peer had closed the connection before the request came."""
-
-    def drop(self, connection: "PooledConnection") -> None:
-        """Drop the connection, which has ended without a request."""
-
-    @property
-    def size(self) -> int:
-        """How many connections the pool has, those being made included."""
-
-    @property
-    def wants(self) -> bool:
-        """True when one more connection would be used at once."""
-
-    def dial_one(self) -> None:
-        """Make a connection; its place has been taken."""
-
-    def adopt(self, connection: "PooledConnection") -> None:
-        """Use this connection, which stands and has no request."""
-
-    def give_idle(self) -> "PooledConnection | None":
-        """Part with a usable connection that has no request."""
-
-
 class OriginShare:
-    """The connections to one origin over all its pools: at most `limit`. `hungry` are the pools
-    that wait for one.
+    """The connections to one origin over all pools: at most `limit`. `hungry` are the pools that
+    wait for one.
 
-    A connection that a pool has no use for, or has more of than another that waits, goes over to
-    the pool that waits; pools take turns. So thousands of subscriptions to one host share what it
-    can bear.
+    A free connection goes to a waiting pool if its own pool has no use for it or has more
+    connections; waiting pools take turns. So thousands of subscriptions share what one host can
+    bear.
     """
 
     def __init__(self, limit: int) -> None:
@@ -119,18 +83,18 @@ class OriginShare:
         self._is_closed = False
 
     def take(self) -> bool:
-        """Take a place for a connection to be made; False when none is left."""
+        """Reserve a place for a new connection; False if none is left."""
         if self.open >= self.limit:
             return False
         self.open += 1
         return True
 
     def on_opened(self) -> None:
-        """Count one more connection that stands."""
+        """Count one more open connection."""
         self.standing += 1
 
     def give_back(self, *, was_open: bool) -> None:
-        """Free the place of a connection that is gone: it is the next pool's."""
+        """Free the place of a closed connection, for the next waiting pool."""
         self.open -= 1
         self.standing -= was_open
         while self.hungry and self.open < self.limit and not self._is_closed:
@@ -142,31 +106,32 @@ class OriginShare:
                 if pool.wants:
                     self.hungry[pool] = None
 
-    def wait(self, pool: ConnectionPool) -> None:
-        """Put the pool in line for a connection that comes free."""
+    def wait(self, pool: "ConnectionPool") -> None:
+        """Queue the pool for the next free connection."""
         self.hungry[pool] = None
 
-    def note_idle(self, pool: ConnectionPool) -> None:
-        """Note that the pool has a connection without a request."""
+    def note_idle(self, pool: "ConnectionPool") -> None:
+        """Note that the pool has an idle connection."""
         self._with_idle[pool] = None
 
     def take_idle(self) -> "PooledConnection | None":
-        """Take a connection that some pool has no use for at the moment."""
+        """Take an idle connection from any pool."""
         while self._with_idle:
             pool = next(iter(self._with_idle))
             connection = pool.give_idle()
             if connection is not None:
                 return connection
-            # It says so again when it has one.
+            # The pool reports its next idle connection again.
             self._with_idle.pop(pool, None)
         return None
 
     def hand_over(
-        self, connection: "PooledConnection", pool: ConnectionPool, size: int, needs: bool
+        self, connection: "PooledConnection", pool: "ConnectionPool", size: int, needs: bool
     ) -> bool:
-        """Give a pool's connection that came free to one that waits; False when it keeps it.
+        """Give a pool's free connection to a waiting pool; False if the pool keeps it.
 
-        `size` is how many the pool has with this one, `needs`: it would use it at once.
+        `size` is the number of connections of the pool, this one included; `needs`: the pool would
+        use it at once.
         """
         for _ in range(min(_LOOKED_AT_MAX, len(self.hungry))):
             other = next(iter(self.hungry))
@@ -182,14 +147,14 @@ class OriginShare:
             return True
         return False
 
-    def forget(self, pool: ConnectionPool) -> None:
-        """Forget a pool whose pool is gone."""
+    def forget(self, pool: "ConnectionPool") -> None:
+        """Forget a closed pool."""
         self.pools -= 1
         self.hungry.pop(pool, None)
         self._with_idle.pop(pool, None)
 
     def close(self) -> None:
-        """Give no pool another connection from now on."""
+        """Give no more connections to pools."""
         self._is_closed = True
         self.hungry.clear()
 
@@ -200,7 +165,9 @@ class PooledConnection:
     The network calls `opened` or `dial_failed`, then `received`, `paused`, `resumed`, `ended`.
     """
 
-    def __init__(self, owner: ConnectionPool, share: OriginShare, response_bytes_max: int) -> None:
+    def __init__(
+        self, owner: "ConnectionPool", share: OriginShare, response_bytes_max: int
+    ) -> None:
         self.owner = owner
         self._share = share
         self._is_counted = True
@@ -216,18 +183,18 @@ class PooledConnection:
         self.heard_s = 0.0
 
     def opened(self, wire: Wire) -> None:
-        """Take the wire: the connection stands."""
+        """The connection is open, and writes to `wire`."""
         self._wire = wire
         if self._is_counted:
             self._share.on_opened()
         self.owner.on_opened(self)
 
     def dial_failed(self, detail: str, failure: Failure = Failure.CONNECT) -> None:
-        """Tell the owner that the connection could not be made."""
+        """The connection could not be made."""
         self.owner.on_dial_failed(self, failure, detail)
 
     def received(self, data: bytes) -> None:
-        """Take in bytes of the peer."""
+        """Handle bytes from the peer."""
         exchange = self.exchange
         outcome = exchange.receive(data)
         if outcome is not None:
@@ -241,11 +208,11 @@ class PooledConnection:
             self.heard_s = self.owner.net.now_s()
 
     def paused(self) -> None:
-        """Write no more for now: the peer takes no more."""
+        """Stop writing: the peer reads too slowly."""
         self._is_paused = True
 
     def resumed(self) -> None:
-        """Write on: the peer has taken what was written."""
+        """Write on: the peer has read what was written."""
         self._is_paused = False
         if self.request is not None:
             if self.request.socket_timeout_s:
@@ -253,7 +220,7 @@ class PooledConnection:
             self._write_on()
 
     def ended(self, why: str = "") -> None:
-        """Note that the peer closed, or the connection broke. Only the first call counts."""
+        """The peer closed, or the connection broke. Only the first call has an effect."""
         exchange, request = self.exchange, self.request
         is_stale = (
             request is not None
@@ -262,8 +229,8 @@ class PooledConnection:
             and not request.is_second_try
         )
         if is_stale:
-            # The peer closed an idle connection while we wrote to it, as a rule. It may as well
-            # have taken the push and died, which nobody can tell from here; so once more at most.
+            # Usually the peer closed an idle connection while we wrote to it. But it may also have
+            # taken the push and died, which cannot be told apart; so repeat at most once.
             self.owner.on_stale(self)
             return
         outcome = exchange.end_of_stream(why)
@@ -288,21 +255,21 @@ class PooledConnection:
 
     @property
     def is_writing(self) -> bool:
-        """True while the peer has not taken the whole request."""
+        """True until the peer has taken the whole request."""
         return self._is_paused
 
     def is_usable(self) -> bool:
-        """True when a request may be written now."""
+        """True if a request may be written now."""
         return (
             self._wire is not None
             and self.exchange.is_reusable
-            # An answer that came before the whole request was out leaves the rest to be sent.
+            # If the answer came before the whole request was sent, the rest is still being sent.
             and not self._is_paused
             and not self._wire.is_closing()
         )
 
     def close(self) -> None:
-        """Close the connection; whatever the peer still says is not heard."""
+        """Close the connection and ignore what the peer still sends."""
         self.exchange.is_reusable = False
         self._rest = b""
         was_open = self._wire is not None
@@ -313,7 +280,7 @@ class PooledConnection:
             self._share.give_back(was_open=was_open)
 
     def _is_goodbye(self) -> bool:
-        """True for a 408 with which the peer ends a connection that was idle for too long.
+        """True for a 408 by which the peer closes a connection that was idle too long.
 
         It crosses the request on the way and is no answer to it (RFC 9110, section 15.5.9).
         """

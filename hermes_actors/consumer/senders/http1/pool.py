@@ -1,8 +1,8 @@
-"""Pushes over pooled HTTP/1.1 connections: a pool for each subscription and origin, bounded, swept.
+"""Pushes over pooled HTTP/1.1 connections: a bounded pool for each subscription and origin.
 
-No task and no timer for each push: a connection's callback ends one push and starts the next that
-waits; one timer sweeps all pools for what has run out of time. Knows the network through a seam
-(`Net`), so that a simulation runs the same code over connections of its own.
+There is no task and no timer for each push. A connection's callback ends one push and starts the
+next one waiting; a single timer sweeps all pools for time-outs. The network is behind a seam
+(`Net`), so that a simulation runs the same code over its own connections.
 """
 
 from collections import deque
@@ -31,14 +31,14 @@ from hermes_actors.consumer.senders.sender import (
 )
 
 SWEEP_INTERVAL_S = 0.025
-"""How late a time-out may be noticed."""
+"""The longest delay until a time-out is noticed."""
 
 
 class PoolLimits(Struct, frozen=True):
-    """Bounds of each pool; `connections_per_host_max` of all pools to one host and port.
+    """Bounds of each pool; `connections_per_host_max` bounds all pools to one host and port.
 
-    `waiting_max` pushes may wait for a connection, the next one fails. With `repeats_stale` a push
-    whose connection the peer has closed in the meantime is written once more, to another one.
+    At most `waiting_max` pushes wait for a connection; a further one fails. With `repeats_stale`, a
+    push whose connection the peer had closed is sent once more, over another one.
     """
 
     connections_max: int = 100
@@ -49,7 +49,7 @@ class PoolLimits(Struct, frozen=True):
     repeats_stale: bool = True
 
 
-class _Pool:
+class ConnectionPool:
     """The connections of one subscription to one origin, and the pushes that wait for one."""
 
     def __init__(self, net: Net, origin: Origin, limits: PoolLimits, share: OriginShare) -> None:
@@ -60,14 +60,14 @@ class _Pool:
         self.idle: list[PooledConnection] = []
         self.is_known_idle = False
         self.busy: dict[PooledConnection, None] = {}
-        # Of those that are busy: the one whose outcome is being told, free for the next push.
+        # The busy connection whose outcome is being reported; it is free for the next push.
         self.freed: PooledConnection | None = None
         self.dialing: dict[PooledConnection, None] = {}
         self.waiting: deque[PushRequest] = deque()
         self.next_deadline_s = float("inf")
 
     def submit(self, request: PushRequest, now_s: float) -> bool:
-        """Start the request or let it wait; False when too many wait."""
+        """Start the request or queue it; False if too many wait."""
         if request.socket_timeout_s or request.deadline_s < self.next_deadline_s:
             self._note_deadline(request, now_s)
         connection = self.freed
@@ -88,7 +88,9 @@ class _Pool:
         return True
 
     def probe(self, done: Probed, now_s: float) -> None:
-        """Make a connection and say whether it could be; at a bound an idle one will do."""
+        """Try to connect and report the result. If no connection is allowed, an idle one is proof
+        enough.
+        """
         if self._is_full or not self.share.take():
             found = self.give_idle()
             if found is not None:
@@ -102,9 +104,10 @@ class _Pool:
         connection.probe_deadline_s = now_s + PROBE_TIMEOUT_S
         self.next_deadline_s = min(self.next_deadline_s, connection.probe_deadline_s)
 
-    # What the connections tell.
+    # Calls from the connections.
 
     def on_opened(self, connection: PooledConnection) -> None:
+        """The connection is open."""
         if connection not in self.dialing:
             connection.close()
             return
@@ -115,11 +118,12 @@ class _Pool:
             probed(None)
 
     def on_dial_failed(self, connection: PooledConnection, failure: Failure, detail: str) -> None:
+        """The connection could not be made."""
         if connection not in self.dialing:
             return
         del self.dialing[connection]
-        # Each failure ends the one that has waited longest, so a dead origin ends them all; but
-        # for a probe's, which ends the probe.
+        # Each failure ends the oldest waiting push, so a dead origin ends them all. A probe's
+        # failure ends only the probe.
         probed, connection.probe = connection.probe, None
         request = self.waiting.popleft() if self.waiting and probed is None else None
         connection.close()
@@ -130,6 +134,7 @@ class _Pool:
             request.done(SendOutcome(0, "", failure, detail))
 
     def on_outcome(self, connection: PooledConnection, outcome: SendOutcome) -> None:
+        """The connection's request has ended with this outcome."""
         request = connection.request
         assert request is not None, "an outcome belongs to a request"
         connection.request = None
@@ -143,13 +148,13 @@ class _Pool:
         else:
             self._tell(connection, request, outcome)
             return
-        # Last: it may send again, and finds this connection free.
+        # Last, because it may send again, and should find this connection free.
         request.done(outcome)
 
     def _tell(
         self, connection: PooledConnection, request: PushRequest, outcome: SendOutcome
     ) -> None:
-        """Tell the outcome; as a rule the next push is sent at once, on the same connection."""
+        """Report the outcome. Usually the next push is sent at once on the same connection."""
         self.freed = connection
         try:
             request.done(outcome)
@@ -160,6 +165,7 @@ class _Pool:
                 self._free(connection)
 
     def on_stale(self, connection: PooledConnection) -> None:
+        """The peer had closed the connection before the request arrived."""
         request = connection.request
         assert request is not None, "only a request can find its connection stale"
         connection.request = None
@@ -171,29 +177,34 @@ class _Pool:
         self._connect()
 
     def drop(self, connection: PooledConnection) -> None:
-        """Forget a connection without a request."""
+        """Drop a connection without a request."""
         if connection in self.idle:
             self.idle.remove(connection)
         connection.close()
 
-    # What the share of the origin's connections asks for.
+    # Calls from the origin's share.
 
     @property
     def size(self) -> int:
+        """The number of connections, including those being made."""
         return len(self.dialing) + len(self.busy) + len(self.idle)
 
     @property
     def wants(self) -> bool:
+        """True if one more connection would be used at once."""
         return len(self.dialing) < len(self.waiting) and not self._is_full
 
     def dial_one(self) -> None:
+        """Make a connection; its place in the share is already taken."""
         self._dial()
 
     def adopt(self, connection: PooledConnection) -> None:
+        """Use this open connection, which has no request."""
         connection.owner = self
         self._next(connection)
 
     def give_idle(self) -> PooledConnection | None:
+        """Give away a usable connection that has no request."""
         while self.idle:
             connection = self.idle.pop()
             if connection.is_usable():
@@ -205,7 +216,7 @@ class _Pool:
     # Time.
 
     def sweep(self, now_s: float) -> None:
-        """End what has run out of time; close what has been idle for too long."""
+        """End what has timed out; close connections that were idle too long."""
         while self.idle and self.idle[0].idle_since_s + self.limits.idle_s <= now_s:
             self.idle.pop(0).close()
         if now_s < self.next_deadline_s:
@@ -226,7 +237,7 @@ class _Pool:
                 request.done(outcome)
 
     def forget(self) -> None:
-        """End all pushes, and the connections of those that are on their way."""
+        """End all pushes, and close the connections of those in flight."""
         waiting, self.waiting = self.waiting, deque()
         for request in waiting:
             request.done(SendOutcome(0, "", Failure.CLOSED))
@@ -234,7 +245,7 @@ class _Pool:
             self._give_up(connection, Failure.CLOSED, "")
 
     def close(self) -> None:
-        """End all pushes, and close all connections."""
+        """End all pushes and close all connections."""
         self.forget()
         idle, self.idle = self.idle, []
         dialing, self.dialing = self.dialing, {}
@@ -250,6 +261,7 @@ class _Pool:
 
     @property
     def is_empty(self) -> bool:
+        """True without connections and pushes."""
         return not (self.busy or self.waiting or self.idle or self.dialing)
 
     @property
@@ -257,9 +269,9 @@ class _Pool:
         return self.size >= self.limits.connections_max
 
     def _no_connection(self) -> SendOutcome:
-        """Return the outcome of pushes that no connection was there for in time.
+        """The outcome of pushes that got no connection in time.
 
-        Only an endpoint that does not let us in is to blame for what could not be sent.
+        A failure of the endpoint only if it did not accept connections.
         """
         if self.dialing or not self.share.standing:
             return SendOutcome(0, "", Failure.TIMEOUT, "no connection was opened in time")
@@ -290,7 +302,7 @@ class _Pool:
         if probed is None:
             return
         if connection.probe_deadline_s <= now_s:
-            # The connection may still be made, for the next push.
+            # The connection may still be completed, for the next push.
             connection.probe = None
             probed(Failure.TIMEOUT)
         else:
@@ -314,7 +326,7 @@ class _Pool:
         connection.start(request, now_s)
 
     def _free(self, connection: PooledConnection) -> None:
-        """Use a connection that came free: for a push of this subscription, or another's."""
+        """Use a free connection: for a push of this subscription, or of another."""
         needs = bool(self.waiting)
         if not self.share.hand_over(connection, self, self.size + 1, needs):
             self._next(connection)
@@ -335,7 +347,7 @@ class _Pool:
                 self.share.note_idle(self)
 
     def _pop_waiting(self) -> PushRequest | None:
-        """The push that has waited longest and may still begin."""
+        """The oldest waiting push that may still begin."""
         while self.waiting:
             request = self.waiting.popleft()
             if may_begin(request.push):
@@ -344,7 +356,7 @@ class _Pool:
         return None
 
     def _connect(self) -> None:
-        """Get the connections that the waiting pushes want, as far as the bounds allow."""
+        """Get the connections that the waiting pushes need, within the bounds."""
         while self.wants:
             if self.share.take():
                 self._dial()
@@ -368,13 +380,13 @@ class Http1Sender(Sender):
     def __init__(self, net: Net, limits: PoolLimits) -> None:
         self._net = net
         self._limits = limits
-        self._pools: dict[tuple[str, Origin], _Pool] = {}
+        self._pools: dict[tuple[str, Origin], ConnectionPool] = {}
         self._shares: dict[Origin, OriginShare] = {}
         self._is_swept = False
         self._is_closed = False
 
     def send(self, push: Push, done: Done) -> None:
-        """Start the push; `done` is called exactly once, later."""
+        """Start the push. `done` is called exactly once, later."""
         if self._is_closed:
             self._net.soon(lambda: done(SendOutcome(0, "", Failure.CLOSED)))
             return
@@ -393,7 +405,9 @@ class Http1Sender(Sender):
             self._net.soon(lambda: done(outcome))
 
     def probe(self, route: PushRoute, done: Probed) -> bool:
-        """Connect to the route's origin; its subscription's next push has the connection."""
+        """Connect to the route's origin. The connection is kept for the subscription's
+        next push.
+        """
         if self._is_closed:
             self._net.soon(lambda: done(Failure.CLOSED))
             return True
@@ -402,12 +416,14 @@ class Http1Sender(Sender):
         return True
 
     def forget(self, subscription: str) -> None:
-        """End all pushes of the subscription with CLOSED, and the connections that they are on."""
+        """End all pushes of the subscription with CLOSED, and close their connections."""
         for pool in [pool for key, pool in self._pools.items() if key[0] == subscription]:
             pool.forget()
 
     def close(self) -> None:
-        """End all pushes with CLOSED and close all connections; later pushes end likewise."""
+        """End all pushes with CLOSED and close all connections. Later pushes end with
+        CLOSED, too.
+        """
         self._is_closed = True
         for share in self._shares.values():
             share.close()
@@ -424,13 +440,13 @@ class Http1Sender(Sender):
             sum(len(pool.waiting) for pool in pools),
         )
 
-    def _open_pool(self, route: PushRoute) -> _Pool:
+    def _open_pool(self, route: PushRoute) -> ConnectionPool:
         origin = route.origin
         share = self._shares.get(origin)
         if share is None:
             share = self._shares[origin] = OriginShare(self._limits.connections_per_host_max)
         share.pools += 1
-        pool = _Pool(self._net, origin, self._limits, share)
+        pool = ConnectionPool(self._net, origin, self._limits, share)
         self._pools[route.subscription, origin] = pool
         if not self._is_swept:
             self._is_swept = True

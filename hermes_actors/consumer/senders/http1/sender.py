@@ -1,7 +1,7 @@
-"""The HTTP/1.1 sender's network: asyncio connections on the host loop, TLS included.
+"""The HTTP/1.1 sender's network: asyncio connections on the host loop, with TLS.
 
-Each connection goes to an address that the guard has allowed, after the look-up and with no other
-look-up behind it, while Host, SNI and the certificate's name stay the endpoint's.
+Each connection goes to an IP address that the guard has allowed, without a second look-up. Host,
+SNI and the certificate's name stay the endpoint's.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from hermes_actors.security.address_guard import AddressGuard
 
 
 class AsyncioNet:
-    """Connections of the running asyncio (or uvloop) loop. Make it on the loop's thread."""
+    """Connections on the running asyncio (or uvloop) loop. Create it on the loop's thread."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class AsyncioNet:
         settings: TlsSettings = PUSHES,
         resolver: Resolver | None = None,
     ) -> None:
-        """`guard` None: any address is connected to. `tls` serves https origins; None: the
-        machine's trust store, host names verified. `settings` are named where TLS fails.
+        """Without a `guard`, any address is allowed. `tls` is for https origins; None means the
+        machine's trust store with verified host names. `settings` are named in TLS errors.
         """
         self._loop = asyncio.get_running_loop()
         self._guard = guard
@@ -58,14 +58,14 @@ class AsyncioNet:
         self._loop.call_later(delay_s, callback)
 
     def dial(self, connection: PooledConnection, origin: Origin) -> None:
-        """Begin to connect."""
+        """Start to connect."""
         task = self._loop.create_task(self._connect(connection, origin))
-        # The loop keeps weak references only.
+        # The loop keeps only weak references to tasks.
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
 
     def close(self) -> None:
-        """Break off connections that are being made."""
+        """Cancel connections being made."""
         for task in list(self._dials):
             task.cancel()
 
@@ -82,16 +82,16 @@ class AsyncioNet:
             connection.dial_failed(str(error), Failure.FORBIDDEN)
         except TimeoutError:
             connection.dial_failed(f"{origin}: {missing} within {self._connect_timeout_s:g} s")
-        # ValueError: names that cannot be encoded, certificates that cannot be read.
+        # ValueError: names that cannot be encoded, certificates that cannot be parsed.
         except (OSError, ValueError) as error:
             connection.dial_failed(f"{origin}: {tls_cause(error, self.settings) or error}")
 
     async def _to(self, race: "_Race", origin: Origin, address: str) -> None:
         is_tls = origin.scheme == "https"
         try:
-            # By address and not by a socket of ours: uvloop closes the file under a socket object
-            # without telling it when a write fails, and the object would close whoever has the
-            # file's number by then.
+            # Connect by address, not by a socket of ours: after a failed write uvloop closes the
+            # file under a socket object without telling it, and the object would later close
+            # whatever got that file descriptor.
             await self._loop.create_connection(
                 lambda: _Socket(race),
                 address,
@@ -113,7 +113,7 @@ class AsyncioNet:
 
 
 class _Race:
-    """Attempts at one connection, of which the first that stands is taken."""
+    """Parallel attempts at one connection; the first to succeed wins."""
 
     def __init__(self, connection: PooledConnection, settings: TlsSettings) -> None:
         self.connection = connection
@@ -122,13 +122,13 @@ class _Race:
 
 
 class _Socket(asyncio.Protocol):
-    """Turns the loop's callbacks into the connection's."""
+    """Forwards the loop's callbacks to the connection."""
 
     def __init__(self, race: _Race) -> None:
         self._race = race
         self._connection: PooledConnection | None = None
-        # Straight to the connection: these are called for each answer and long request. uvloop
-        # looks them up before the connection stands; one that lost the race hears nothing.
+        # Bound directly for speed: called for each answer and long request. uvloop looks them up
+        # before the connection is made; a loser of the race gets no calls.
         self.data_received = race.connection.received  # type: ignore[method-assign]
         self.pause_writing = race.connection.paused  # type: ignore[method-assign]
         self.resume_writing = race.connection.resumed  # type: ignore[method-assign]
@@ -162,8 +162,8 @@ async def open_http1_sender(
     settings: TlsSettings = PUSHES,
     resolver: Resolver | None = None,
 ) -> AsyncIterator[Http1Sender]:
-    """A sender on the running host loop (also from trio as its guest), closed after the block; the
-    rest is as for `AsyncioNet`.
+    """A sender on the running host loop (also from trio as its guest), closed after the block. The
+    arguments are those of `AsyncioNet`.
     """
     net = AsyncioNet(
         guard=guard,

@@ -1,9 +1,8 @@
-"""One HTTP/1.1 client connection without I/O: request bytes out, answer bytes in, one result.
+"""One HTTP/1.1 client connection without I/O: request bytes out, answer bytes in, one outcome.
 
-The head of an answer decides: once its status has been received, that is the outcome, and what
-goes wrong in the body costs the connection only. Bodies are counted and dropped, but for what
-a witness of the push keeps. Knows no socket and no clock, so a simulation drives it like a real
-connection does.
+The outcome is known when an answer's status is received; a later error in the body costs only the
+connection. Bodies are counted and dropped, unless a witness keeps them. Uses no socket and no
+clock, so a simulation drives it like a real connection.
 """
 
 import httptools
@@ -12,10 +11,10 @@ from hermes_actors.consumer.senders.sender import Failure, Push, SendOutcome, Wi
 from hermes_actors.runtime.network_causes import not_http_cause
 
 HEAD_BYTES_MAX = 65_536
-"""The most that an answer's head may have, interim answers included; longer is malformed."""
+"""The limit of an answer's head, including interim answers; a longer one is malformed."""
 
 HEADERS_MAX = 256
-"""The most header lines that an answer may have, interim answers included."""
+"""The limit of an answer's header lines, including those of interim answers."""
 
 _INTERIMS_MAX = 100
 _LEARNED_BYTES_MAX = 1_024
@@ -39,16 +38,16 @@ def request_head_bytes(push: Push) -> bytes:
 
 
 class Exchange:
-    """One connection's side of request and answer. Use for one request after the other.
+    """The request and answer of one connection, reused for one request after the other.
 
-    `begin` before each request, then feed `receive` and `end_of_stream` until one of them returns
-    an outcome. After it, `is_reusable` says whether the connection may carry another request;
-    if not, the caller closes it.
+    Call `begin` before each request, then `receive` and `end_of_stream` until one of them returns
+    an outcome. Then `is_reusable` says whether the connection may carry another request; if not,
+    the caller closes it.
     """
 
     def __init__(self, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
-        # Chunks' sizes and trailers are in neither the head nor the body.
+        # Chunk sizes and trailers count neither as head nor as body.
         self._bytes_max = HEAD_BYTES_MAX + 2 * body_bytes_max
         self._parser = httptools.HttpResponseParser(self)
         self.is_busy = False
@@ -58,14 +57,14 @@ class Exchange:
         self._surplus = False
         self.is_answered = False
         self._status = 0
-        # The last answer that came in one piece, whole and between two others: after it the parser
-        # stood as before it, so the same bytes again need not be parsed.
+        # The last answer that came complete in one piece. It left the parser in the same state, so
+        # an identical answer need not be parsed again.
         self._learned: bytes | None = None
         self._learned_outcome = _OK
         self._witness: Witness | None = None
 
     def begin(self, witness: Witness | None = None) -> None:
-        """A request is about to be written; `witness` gets its answer."""
+        """Start a request; `witness` records its answer."""
         assert self.is_reusable, "this connection must be closed"
         assert not self.is_busy, "one request at a time"
         self.is_busy = True
@@ -76,9 +75,11 @@ class Exchange:
             witness.begin()
 
     def receive(self, data: bytes) -> SendOutcome | None:
-        """Bytes from the peer; the outcome as soon as the answer is complete. Never raises."""
+        """Handle bytes from the peer. Returns the outcome when the answer is complete. Never
+        raises.
+        """
         if not self.is_busy:
-            # Bytes that nobody asked for (a 408 before closing, a smuggled second answer).
+            # Unsolicited bytes: a 408 before closing, or a smuggled second answer.
             self.is_reusable = False
             return None
         if not self.is_answered:
@@ -100,7 +101,7 @@ class Exchange:
             return self._malformed(self._problem or not_http_cause(data, said))
         if self._problem:
             return self._malformed(self._problem)
-        # The first comparison is for speed: what is less than a body may be is no excess.
+        # The first comparison is a cheap pre-check.
         if self._bytes > self._body_bytes_max and self._is_excessive():
             self.is_reusable = False
             if self._witness is not None:
@@ -115,21 +116,21 @@ class Exchange:
         return outcome
 
     def _expect(self) -> None:
-        """The first bytes of an answer are about to be parsed."""
+        """Prepare for the first bytes of an answer."""
         self._retry_after = ""
         self._bytes = 0
         self._body_bytes = 0
         self._headers = 0
         self._interims = 0
         self._is_complete = False
-        # A problem or a surplus stays: nothing follows it on this connection.
+        # `_problem` and `_surplus` stay: the connection is not used again.
 
     def _is_excessive(self) -> bool:
         is_long = self._body_bytes > self._body_bytes_max or self._bytes > self._bytes_max
         return is_long and bool(self._status)
 
     def _receive_long(self, data: bytes) -> SendOutcome | None:
-        """As `receive`; the bound of the head holds wherever the network cuts the answer."""
+        """As `receive`, for an answer's head near its limit, wherever the network splits it."""
         room = HEAD_BYTES_MAX - self._bytes
         outcome = self.receive(data[:room]) if room else None
         if outcome is not None:
@@ -140,7 +141,7 @@ class Exchange:
         return self.receive(data[room:])
 
     def end_of_stream(self, why: str = "") -> SendOutcome | None:
-        """The peer closed or the connection broke; the outcome, if one was awaited."""
+        """The peer closed or the connection broke. Returns the outcome if one was pending."""
         self.is_reusable = False
         if not self.is_busy:
             return None
@@ -149,7 +150,7 @@ class Exchange:
         return self.fail(Failure.RESET, why or "the connection was closed before an answer")
 
     def give_up(self, failure: Failure, detail: str) -> SendOutcome | None:
-        """The caller waits no longer: the status when the head was there, else this failure."""
+        """Stop waiting. Returns the status if the head has arrived, else this failure."""
         if not self.is_busy:
             return None
         self.is_reusable = False
@@ -161,15 +162,15 @@ class Exchange:
         self.is_reusable = False
         return SendOutcome(0, "", failure, detail)
 
-    # The parser's callbacks. They run inside feed_data and only take notes.
+    # The parser's callbacks. They run inside feed_data and only record.
 
     def on_message_begin(self) -> None:
-        """A (further) answer begins; one after the final one is surplus."""
+        """A (further) answer begins. One after the final answer is surplus."""
         if self._is_complete:
             self._surplus = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """The one header that matters to a sender, and all of them to a witness."""
+        """Record Retry-After; a witness gets all headers."""
         self._headers += 1
         if self._headers > HEADERS_MAX:
             self._problem = f"an answer with more than {HEADERS_MAX} header lines"
@@ -180,7 +181,7 @@ class Exchange:
                 self._witness.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head is there: 1xx is only noted, anything else is the status."""
+        """The head is complete: 1xx is counted, anything else is the status."""
         if self._surplus or self._problem:
             return
         status = self._parser.get_status_code()
@@ -199,16 +200,16 @@ class Exchange:
             self._problem = "too many interim answers"
 
     def on_body(self, body: bytes) -> None:
-        """Count a piece of the body and drop it, but for a witness."""
+        """Count a piece of the body and drop it, unless there is a witness."""
         self._body_bytes += len(body)
         if self._witness is not None:
             self._witness.hear(body)
 
     def on_message_complete(self) -> None:
-        """The end of an answer, if it was not an interim one."""
+        """The end of an answer. Ignored for an interim one."""
         if self._status and not self._is_complete:
             self._is_complete = True
-            # Without a stated length the body ends with the connection.
+            # Without a length the body ends with the connection.
             if not self._parser.should_keep_alive():
                 self.is_reusable = False
 

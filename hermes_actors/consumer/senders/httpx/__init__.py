@@ -1,1 +1,1 @@
-"""HTTP/2 and proxies, on a library."""
+"""The sender for HTTP/2 and proxies, on httpcore."""

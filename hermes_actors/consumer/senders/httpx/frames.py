@@ -1,6 +1,6 @@
-"""HTTP/2 frames as they pass between a connection and httpcore: a graceful GOAWAY ends no open
-stream, an endpoint that names no limit gets streams side by side, and a peer cannot make us read
-frames without end. Pure.
+"""Filters HTTP/2 frames between a connection and httpcore: a graceful GOAWAY ends no open stream,
+an endpoint that announces no limit gets parallel streams, and a peer cannot make us read endless
+frames. Pure.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,11 @@ FRAMES_MAX = 10_000
 FRAMES_AT_FIRST = 1_000
 FRAMES_OF_A_REQUEST = 100
 """How many frames a peer may send: some at first, and more for each frame of a request, up to a
-bound."""
+maximum.
+"""
 
 STREAMS_MAX = 100
-"""How many streams a peer gets at once that names no limit."""
+"""The number of parallel streams to a peer that announces no limit."""
 
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _GOAWAY = 0, 1, 3, 4, 7
 _END_STREAM = 1
@@ -28,18 +29,18 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 class TooManyFrames(Exception):
-    """The peer sends more frames than requests account for."""
+    """The peer sends more frames than its answers need."""
 
 
 class FrameFilter:
     """The frames of one client connection.
 
     httpcore fails all streams of a connection at its first GOAWAY, and h2 reads nothing after it.
-    So a GOAWAY without an error is taken out of what they read. Streams up to its last one go on;
-    a RST_STREAM that says "refused" takes its place for each later one. `on_goaway` is called.
+    So a GOAWAY without an error is hidden from them. Streams up to its last one go on; each later
+    stream gets a RST_STREAM with "refused" instead. `on_goaway` is called.
 
-    httpcore opens one stream at a time until the peer names its limit, which it need not. So a
-    limit is added to its first settings.
+    httpcore opens one stream at a time until the peer announces its limit, which it need not do. So
+    a limit is added to the peer's first settings.
     """
 
     def __init__(self, on_goaway: Callable[[], None]) -> None:
@@ -51,7 +52,7 @@ class FrameFilter:
         self._frames_left = FRAMES_AT_FIRST
 
     def sent(self, data: bytes) -> None:
-        """Note the requests in these bytes of ours, which are whole frames."""
+        """Note the requests in these outgoing bytes, which are whole frames."""
         at = len(_PREFACE) if data.startswith(_PREFACE) else 0
         while at + _HEAD_BYTES <= len(data):
             kind = data[at + 3]
@@ -62,7 +63,7 @@ class FrameFilter:
             at += _HEAD_BYTES + int.from_bytes(data[at : at + 3], "big")
 
     def received(self, data: bytes) -> bytes:
-        """Return what httpcore is to read of these bytes, perhaps nothing. Raises TooManyFrames."""
+        """The bytes that httpcore should read instead, possibly none. Raises TooManyFrames."""
         data, self._pending = self._pending + data, b""
         kept: list[bytes] = []
         at = 0
@@ -97,7 +98,7 @@ class FrameFilter:
             self._open.discard(_stream_id(head, 0))
 
     def _is_changed(self, head: bytes, size_bytes: int) -> bool:
-        """True for a frame that `_change` has to see whole."""
+        """True for a frame that `_change` needs whole."""
         kind = head[3:4]
         is_first_settings = kind == bytes([_SETTINGS]) and not self._has_settings
         is_of_them = is_first_settings or kind == bytes([_GOAWAY])
@@ -114,7 +115,7 @@ class FrameFilter:
             settings = SettingsFrame(0)
             settings.parse_body(body)
         except HyperframeError:
-            # h2 says what is wrong with it.
+            # h2 reports what is wrong with it.
             return frame
         settings.settings.setdefault(SettingsFrame.MAX_CONCURRENT_STREAMS, STREAMS_MAX)
         return settings.serialize()

@@ -1,5 +1,5 @@
-"""Connections of httpcore: each goes to an address that the guard has allowed, with no other
-look-up behind it, while Host, SNI and the certificate's name stay the endpoint's.
+"""httpcore's connections: each goes to an IP address that the guard has allowed, without a second
+look-up. Host, SNI and the certificate's name stay the endpoint's.
 """
 
 import re
@@ -30,11 +30,11 @@ from hermes_actors.consumer.senders.sender import Failure, Origin
 from hermes_actors.runtime.network_causes import PUSHES, tls_cause
 from hermes_actors.security.address_guard import AddressGuard
 
-# What one read brings is parsed without a pause.
+# The bytes of one read are parsed without yielding.
 _READ_BYTES_MAX = 4_096
 _HTTP2_BEGINS = b"PRI "
 _SAID_CHARACTERS_MAX = 200
-# httpcore's parser quotes the line that it cannot read, and a peer may have sent a secret.
+# httpcore's parser quotes the line that it cannot parse, which may contain a peer's secret.
 _QUOTED = re.compile(r":? *(bytearray\(|b['\"]).*", re.DOTALL)
 
 ERRORS: tuple[type[Exception], ...] = (
@@ -44,7 +44,7 @@ ERRORS: tuple[type[Exception], ...] = (
     httpcore.ProxyError,
     httpcore.UnsupportedProtocol,
     httpcore.ConnectionNotAvailable,
-    # httpcore lets these through: of sockets and TLS, of trio's streams, and of the protocols.
+    # httpcore does not wrap these errors of sockets and TLS, trio's streams, and the protocols.
     OSError,
     trio.BrokenResourceError,
     trio.ClosedResourceError,
@@ -53,11 +53,11 @@ ERRORS: tuple[type[Exception], ...] = (
     TooManyFrames,
     ValueError,
 )
-"""The errors of a failed request. Any other is a defect."""
+"""The errors of a failed request. Any other is a bug."""
 
 
 def failure_of(error: Exception) -> Failure:
-    """The failure that one of the ERRORS means."""
+    """The failure that corresponds to one of the ERRORS."""
     match error:
         case ForbiddenAddress():
             return Failure.FORBIDDEN
@@ -66,10 +66,10 @@ def failure_of(error: Exception) -> Failure:
         case httpcore.TimeoutException():
             return Failure.IDLE
         case httpcore.LocalProtocolError(args=(h2.exceptions.StreamClosedError(),)):
-            # The peer has reset the stream before the whole request was sent.
+            # The peer reset the stream before the whole request was sent.
             return Failure.RESET
         case httpcore.RemoteProtocolError():
-            # The end of a stream or of the connection, or an answer without sense.
+            # The end of a stream or of the connection, or an invalid answer.
             is_end = "disconnect" in str(error) or _peer_error(error) is not None
             return Failure.RESET if is_end else Failure.MALFORMED
         case (
@@ -84,8 +84,8 @@ def failure_of(error: Exception) -> Failure:
 
 
 def was_unprocessed(error: Exception) -> bool:
-    """True when the endpoint has not processed the push, which may be sent again."""
-    # No stream was opened, or the request was not sent in whole.
+    """True if the endpoint certainly has not processed the push, so that it may be sent again."""
+    # No stream was opened, or the request was not sent completely.
     unsent = (h2.exceptions.StreamClosedError, h2.exceptions.TooManyStreamsError)
     is_local = isinstance(error, httpcore.LocalProtocolError)
     is_unsent = is_local and isinstance(error.args[0], unsent)
@@ -104,7 +104,7 @@ def _peer_error(error: Exception) -> int | None:
 
 
 def said(error: BaseException) -> str:
-    """The error's text, or that of its cause; without bytes that a peer has sent."""
+    """The error's text, or that of its cause, without bytes from the peer."""
     if cause := tls_cause(error, PUSHES):
         return cause
     match error.args:
@@ -121,9 +121,9 @@ def said(error: BaseException) -> str:
 
 
 class HttpxNet(Struct, frozen=True):
-    """How connections are made. `tls` is this client's alone: httpcore sets its ALPN.
+    """How connections are made. `tls` belongs to this client alone, because httpcore sets its ALPN.
 
-    `proxy` None: straight to all endpoints. `response_bytes_max` bounds what is read of an answer.
+    `proxy` None: connect directly. `response_bytes_max` bounds what is read of an answer.
     """
 
     guard: AddressGuard
@@ -136,16 +136,16 @@ class HttpxNet(Struct, frozen=True):
     response_bytes_max: int = 65_536
 
     def is_proxied(self, origin: Origin) -> bool:
-        """True when the proxy looks the origin up and connects to it in our place."""
+        """True if the proxy looks the origin up and connects to it for us."""
         return self.proxy is not None and self.proxy.is_for(origin.host)
 
     def open_pool(
         self, origin: Origin, *, http2: bool, retire: Callable[[], None]
     ) -> httpcore.AsyncConnectionPool:
-        """Return a pool of connections to the origin, through the proxy if there is one for it.
+        """A pool of connections to the origin, through the proxy if the origin is proxied.
 
-        With `http2` that is spoken over plain http, and over TLS where ALPN agrees on it. A proxy
-        takes plain http as HTTP/1.1 only.
+        With `http2`, plain http uses HTTP/2, and TLS does if ALPN selects it. A proxy gets plain
+        http as HTTP/1.1 only.
         """
         shared: dict[str, Any] = {
             "ssl_context": self.tls,
@@ -166,7 +166,7 @@ class HttpxNet(Struct, frozen=True):
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    """Makes TCP connections to one origin, or to the proxy before it, whatever host it is told."""
+    """Makes TCP connections to one origin, or to its proxy, whatever host httpcore passes."""
 
     def __init__(self, net: HttpxNet, origin: Origin, retire: Callable[[], None]) -> None:
         self._net = net
@@ -206,7 +206,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
 
 class EndpointStream(httpcore.AsyncNetworkStream):
-    """A stream that is read in small pieces, and whose HTTP/2 frames go through a FrameFilter.
+    """A stream that is read in small pieces, and whose HTTP/2 frames pass a FrameFilter.
 
     `retire` is called when no further request may begin on it.
     """
@@ -234,7 +234,7 @@ class EndpointStream(httpcore.AsyncNetworkStream):
         buffer: bytes,
         timeout: float | None = None,  # noqa: ASYNC109 -- httpcore's signature
     ) -> None:
-        """Write. The first bytes say which protocol is spoken."""
+        """Write. The first bytes show which protocol is used."""
         if self._frames is None and buffer.startswith(_HTTP2_BEGINS):
             self._frames = FrameFilter(self._retire)
         if self._frames is not None:
@@ -245,7 +245,8 @@ class EndpointStream(httpcore.AsyncNetworkStream):
             is_whole = True
         finally:
             if not is_whole and self._frames is not None:
-                # The peer lacks frames that h2 has written: later ones make no sense to it.
+                # The peer lacks frames that h2 has counted as written, so later ones would be
+                # invalid.
                 self._retire()
 
     async def aclose(self) -> None:
@@ -258,10 +259,10 @@ class EndpointStream(httpcore.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 -- httpcore's signature
     ) -> httpcore.AsyncNetworkStream:
-        """Return the same stream within TLS."""
+        """The same stream inside TLS."""
         secured = await self._stream.start_tls(ssl_context, server_hostname, timeout)
         return EndpointStream(secured, self._retire)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return the stream's info of this name."""
+        """The stream's info of this name."""
         return self._stream.get_extra_info(info)

@@ -1,5 +1,5 @@
-"""Pushes over httpcore, httpx' transport: HTTP/2, and whatever goes through a proxy. One trio task
-for each push, bounded.
+"""Pushes over httpcore, httpx' transport: HTTP/2 and everything that goes through a proxy. One trio
+task per push, bounded.
 """
 
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ from hermes_actors.consumer.senders.sender import (
 PUSHES_MAX = 1_000
 
 LANES_MAX = 1_000
-"""With so many lanes the idle ones are closed at once."""
+"""When so many lanes exist, idle ones are closed at once."""
 
 _REFUSALS_MAX = 3
 # HTTP/2 forbids these in a request.
@@ -47,8 +47,8 @@ _PROXY_ASKS_FOR_CREDENTIALS = 407
 
 
 class _Lane:
-    """The connections of one subscription to one origin. A retired lane takes no new pushes, and is
-    closed after its last one.
+    """The connections of one subscription to one origin. A retired lane accepts no new pushes, and
+    closes after its last one.
     """
 
     def __init__(self, net: HttpxNet, origin: Origin, *, http2: bool) -> None:
@@ -66,12 +66,12 @@ class _Lane:
 
 
 Lanes = dict[tuple[str, Origin], _Lane]
-"""The lanes of a sender. A retired one that has been replaced closes itself after its last push."""
+"""A sender's lanes. A retired one that was replaced closes itself after its last push."""
 
 
 class _Unsent(Exception):
-    """The endpoint has not processed the push, which may be sent again. `refusal` is the outcome
-    when the endpoint refused it; None when nothing was sent.
+    """The endpoint has not processed the push, which may be sent again. `refusal` is the outcome if
+    the endpoint refused it; None if nothing was sent.
     """
 
     def __init__(self, refusal: SendOutcome | None = None) -> None:
@@ -80,9 +80,7 @@ class _Unsent(Exception):
 
 
 class _Progress:
-    """How far a push has come; httpcore's trace calls it. `answer` is there with the answer's
-    head.
-    """
+    """A push's progress, updated by httpcore's trace. `answer` is set with the answer's head."""
 
     def __init__(self, push: Push) -> None:
         self._push = push
@@ -91,17 +89,17 @@ class _Progress:
         self.answer: SendOutcome | None = None
 
     async def __call__(self, event: str, _info: Any) -> None:
-        # Nothing here may wait: two requests would get the same stream.
+        # Must not wait, or two requests would get the same stream.
         self.is_begun = True
         is_late = self.lane is not None and self.lane.is_retired
-        # It may have waited for a connection.
+        # The push may have waited for a connection.
         if event.endswith(_BEGINS) and (is_late or not may_begin(self._push)):
             raise _Unsent
 
 
 class _Body:
-    """A request's body in one piece. A generator would be left in its middle by a connection that
-    breaks, and trio complains of those.
+    """A request's body in one piece. Not a generator, because a broken connection would abandon it
+    half-way, which trio warns about.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -111,7 +109,7 @@ class _Body:
         return self
 
     async def __anext__(self) -> bytes:
-        """Give the piece, once."""
+        """Return the piece, once."""
         if not self._left:
             raise StopAsyncIteration
         return self._left.pop()
@@ -127,7 +125,7 @@ class HttpxSender(Sender):
         self._http2 = http2
 
     def send(self, push: Push, done: Done) -> None:
-        """Start the push; `done` is called exactly once, later."""
+        """Start the push. `done` is called exactly once, later."""
         self._tasks.start(push.route.subscription, partial(self._push, push), done)
 
     def forget(self, subscription: str) -> None:
@@ -135,11 +133,11 @@ class HttpxSender(Sender):
         self._tasks.forget(subscription)
 
     async def close_idle(self, idle_s: float) -> None:
-        """Close the connections that no push has used for so long."""
+        """Close the connections that no push has used for this long."""
         now_s = trio.current_time()
         for key, lane in list(self._lanes.items()):
             is_idle = not lane.pushes and now_s - lane.free_since_s >= idle_s
-            # Asked again: others go on while one is being closed.
+            # Checked again, because closing a lane yields to other tasks.
             if is_idle and self._lanes.get(key) is lane:
                 del self._lanes[key]
                 await lane.close()
@@ -147,7 +145,7 @@ class HttpxSender(Sender):
     async def _push(self, push: Push) -> SendOutcome:
         origin = push.route.origin
         is_proxied = self._net.is_proxied(origin)
-        # The proxy would go there in our place.
+        # Check here, because the proxy would connect in our place.
         if is_proxied and (refusal := self._net.guard.refusal_of_host(origin.host)):
             return _failure(Failure.FORBIDDEN, refusal)
         timeout_s = push.request_timeout_ms / 1_000
@@ -155,14 +153,14 @@ class HttpxSender(Sender):
         outcome: SendOutcome | None = None
         with trio.move_on_after(timeout_s):
             outcome = await self._send_until_processed(push, progress)
-        # As in the plain sender the head decides, whatever becomes of the body.
+        # As in the plain sender, the head decides, whatever happens to the body.
         outcome = progress.answer or outcome
         if outcome is None and not progress.is_begun:
             return _failure(Failure.OVERLOADED, f"no connection was free within {timeout_s:g} s")
         if outcome is None:
             return _failure(Failure.TIMEOUT, f"no answer within {timeout_s:g} s")
         if is_proxied and outcome.status == _PROXY_ASKS_FOR_CREDENTIALS:
-            # Not the endpoint's answer: it must not give the message up.
+            # Not the endpoint's answer, so the message must not be given up.
             return _failure(Failure.CONNECT, "the proxy asks for credentials (HTTP 407)")
         return outcome
 
@@ -200,7 +198,7 @@ class HttpxSender(Sender):
             return outcome
         finally:
             if self._http2 and not is_ended:
-                # httpcore does not reset the stream, which counts against the server's limit.
+                # httpcore does not reset the stream, so it counts against the server's limit.
                 lane.retire()
             await self._give_back(push.route, lane)
 
@@ -258,10 +256,11 @@ class HttpxSender(Sender):
         )
 
     async def _read_body(self, response: httpcore.Response, witness: Witness | None) -> bool:
-        """Read no more of the body than its bound; False when there is more."""
+        """Read the body up to its bound; False if there is more."""
         seen = 0
         try:
-            # Cancelled rather than left: otherwise httpcore's nested generators would not close.
+            # Cancelled instead of left, because otherwise httpcore's nested generators would stay
+            # open.
             with trio.CancelScope() as scope:
                 async for piece in response.aiter_stream():
                     # Thousands of tiny chunks cost more than their bytes.
@@ -270,7 +269,7 @@ class HttpxSender(Sender):
                         witness.hear(piece)
                     if seen > self._net.response_bytes_max:
                         scope.cancel()
-                    # httpcore gives what has come already without a checkpoint.
+                    # httpcore returns buffered data without a checkpoint.
                     await trio.lowlevel.cancel_shielded_checkpoint()
         finally:
             with trio.CancelScope(shield=True):
@@ -296,7 +295,7 @@ def _failure(failure: Failure, detail: str) -> SendOutcome:
 async def open_httpx_sender(
     net: HttpxNet, *, http2: bool = True, pushes_max: int = PUSHES_MAX
 ) -> AsyncIterator[HttpxSender]:
-    """A sender for the length of the block; pushes under way at its end end with CLOSED."""
+    """A sender for the duration of the block. Pushes under way at its end get CLOSED."""
     lanes: Lanes = {}
     try:
         async with trio.open_nursery() as nursery:

@@ -1,1 +1,1 @@
-"""Tokens for endpoints that ask for them."""
+"""OAuth tokens for pushes."""

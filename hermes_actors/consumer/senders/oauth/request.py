@@ -1,5 +1,5 @@
-"""A token request (RFC 6749, sections 4.3, 4.4 and 5): authlib writes it and reads the answer, the
-guarded sender carries it.
+"""A token request (RFC 6749, sections 4.3, 4.4 and 5). authlib builds it and parses the answer; the
+guarded sender sends it.
 """
 
 import re
@@ -42,7 +42,9 @@ _LINES = (
 
 
 class OAuthCredentials(Struct, frozen=True):
-    """All that a token depends on. Subscriptions with equal credentials share their token."""
+    """Everything that a token depends on. Subscriptions with equal credentials share
+    their token.
+    """
 
     provider: OAuthProvider
     policy: OAuthPolicy
@@ -63,7 +65,7 @@ class OAuthCredentials(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """A token, and how long it is good; infinity when the provider does not say."""
+    """A token and its lifetime; infinite if the provider does not say."""
 
     access_token: str
     lifetime_s: float = float("inf")
@@ -73,7 +75,7 @@ class Grant(Struct, frozen=True):
 
 
 class TokenDenied(Exception):
-    """No token. The message is for people and repeats nothing that may be a secret."""
+    """No token. The message is for people and contains no secret."""
 
 
 async def request_token(sender: Sender, credentials: OAuthCredentials) -> Grant:
@@ -122,8 +124,8 @@ async def pushed(sender: Sender, push: Push) -> SendOutcome:
 
 
 def read_answer(status: int, body: bytes) -> Grant:
-    """Read the provider's answer. Raises TokenDenied."""
-    # Without the request, which httpx' errors would quote.
+    """Parse the provider's answer. Raises TokenDenied."""
+    # A dummy request, because httpx' errors would quote the real one.
     response = httpx.Response(status, content=body, request=httpx.Request("POST", "http://-"))
     try:
         said = OAuth2Client(None).parse_response_token(response)
@@ -132,7 +134,7 @@ def read_answer(status: int, body: bytes) -> Grant:
         is_code = isinstance(code, str) and _ERROR_CODE.fullmatch(code)
         shown = f": {code}" if is_code else ""
         raise TokenDenied(f"HTTP {status}{shown}") from None
-    # Whatever a provider answers, it must not take a consumer down.
+    # A provider's answer must never end a consumer.
     except (httpx.HTTPError, ValueError, TypeError, ArithmeticError, RecursionError):
         raise TokenDenied(f"HTTP {status} without a token in JSON") from None
     token = said.get("access_token")
@@ -144,7 +146,7 @@ def read_answer(status: int, body: bytes) -> Grant:
 
 
 def _lifetime_s(expires_in: object) -> float:
-    """Seconds, perhaps written as text. 0 or less means that the token does not expire."""
+    """Seconds, possibly as text. 0 or less means that the token does not expire."""
     try:
         lifetime_s = min(int(expires_in), LIFETIME_S_MAX)  # type: ignore[call-overload]
     except (ValueError, TypeError, ArithmeticError):

@@ -1,11 +1,12 @@
-"""Pushes with `Authorization: Bearer` of the subscription's oAuthPolicy, over any sender.
+"""Adds `Authorization: Bearer` by the subscription's oAuthPolicy to pushes over any sender.
 
-A push without a token waits for one within its own time-out, and then fails as a failure of the
-node's own. After a 401 it goes out once more, with the next token.
+A push without a token waits for one within its own time-out, then fails as a local failure. After a
+401 it is sent once more, with the next token.
 
-A token is renewed while the one before is still good, so no push waits for it and none carries an
-expired one. After a request without a token, or a token that the endpoint refused, the next request
-waits for the provider's delay, which doubles up to its maximum until the endpoint accepts a token.
+A token is renewed while the previous one is still valid, so no push waits for the renewal and none
+carries an expired token. After a failed request, or a token that the endpoint refused, the next
+request waits for the provider's delay, which doubles up to its maximum until the endpoint accepts a
+token.
 """
 
 import logging
@@ -42,7 +43,7 @@ from hermes_actors.telemetry.metrics import Metrics
 UNAUTHORIZED = 401
 MARGIN_SHARE = 0.2
 MARGIN_S_MAX = 60.0
-"""A token is renewed when a fifth of its life is left, at most a minute."""
+"""A token is renewed when a fifth of its life is left, but at most a minute before its end."""
 
 DELAY_S_MIN = 0.1
 _PROVIDER_LOOKED_FOR_S = 1.0
@@ -54,8 +55,8 @@ ProviderOf = Callable[[str], OAuthProvider | None]
 
 
 class TokenRequests(Struct, frozen=True):
-    """The means to get tokens. `provider_of` finds a provider by its name, `ask` makes a request
-    within the provider's time-outs. `tasks` bounds the requests and the pushes that wait for them.
+    """How to get tokens. `provider_of` finds a provider by its name; `ask` makes a request within
+    the provider's time-outs; `tasks` bounds the requests and the pushes that wait for them.
     """
 
     provider_of: ProviderOf
@@ -77,9 +78,9 @@ class _Token(Struct, frozen=True):
 
 
 class OAuthSender(Sender):
-    """Keeps `Sender`'s promise over `inner`. One for each version of a subscription.
+    """Keeps `Sender`'s contract over `inner`. One for each version of a subscription.
 
-    A push with credentials of its endpoint goes out as it is.
+    A push that already has the endpoint's credentials is sent unchanged.
     """
 
     def __init__(self, inner: Sender, policy: OAuthPolicy, requests: TokenRequests) -> None:
@@ -92,7 +93,7 @@ class OAuthSender(Sender):
         self._adopt(None)
 
     def _adopt(self, provider: OAuthProvider | None) -> None:
-        """Begin anew with a provider that has been made or changed."""
+        """Start afresh with a provider that was created or changed."""
         self._provider = provider
         self._token: _Token | None = None
         self._problem = ""
@@ -102,7 +103,7 @@ class OAuthSender(Sender):
 
     @property
     def trouble(self) -> str:
-        """Why there is no token now; "" when there is one, or nobody has asked yet."""
+        """Why there is no token now. Empty string if there is one, or none was needed yet."""
         name, token = self._policy.provider_name, self._current()
         if self._provider is None:
             return f"OAuth provider {name} does not exist"
@@ -130,7 +131,7 @@ class OAuthSender(Sender):
         self._inner.send(_with(token, push, push.request_timeout_ms), on_outcome)
 
     def forget(self, subscription: str) -> None:
-        """End all pushes of the subscription with CLOSED, those that wait for a token too."""
+        """End all pushes of the subscription with CLOSED, also those that wait for a token."""
         self._tasks.forget(subscription)
         self._inner.forget(subscription)
 
@@ -148,7 +149,7 @@ class OAuthSender(Sender):
 
     def _wait(self, push: Push, deadline_s: float, first: SendOutcome | None, done: Done) -> None:
         if self._current() is None:
-            # Before the push: pushes that wait leave no place for the request.
+            # Request first, because waiting pushes may use up the task limit.
             self._ask()
         work = partial(self._push_with_a_new_token, push, deadline_s, first)
         self._tasks.start(push.route.subscription, work, done)
@@ -156,12 +157,12 @@ class OAuthSender(Sender):
     async def _push_with_a_new_token(
         self, push: Push, deadline_s: float, first: SendOutcome | None
     ) -> SendOutcome:
-        """`first` is the 401 that the push has got before."""
+        """`first` is the 401 that the push got before."""
         token: _Token | None = None
         with trio.move_on_at(deadline_s):
             while (token := self._current()) is None:
                 self._ask()
-                # Looked for again: the provider may be made, or changed, meanwhile.
+                # Checked again, because the provider may have been created or changed.
                 with trio.move_on_after(_PROVIDER_LOOKED_FOR_S):
                     await self._changed.wait()
         left_ms = int((deadline_s - trio.current_time()) * 1_000)
@@ -176,7 +177,7 @@ class OAuthSender(Sender):
         return outcome
 
     def _is_refused_by(self, outcome: SendOutcome, token: _Token) -> bool:
-        """Note what the endpoint made of the token; True if it refused it."""
+        """Note what the endpoint answered to the token; True if it refused it."""
         is_refused = outcome.status == UNAUTHORIZED
         if token is not self._token:
             return is_refused
@@ -188,7 +189,7 @@ class OAuthSender(Sender):
         return is_refused
 
     def _current(self) -> _Token | None:
-        """The token to use now, if there is one of the provider as it is now."""
+        """The token to use now, if there is one from the provider's current version."""
         provider = self._requests.provider_of(self._policy.provider_name)
         if provider is not self._provider:
             self._adopt(provider)
@@ -243,10 +244,10 @@ class OAuthSender(Sender):
     def _on_end(self, outcome: SendOutcome) -> None:
         self._is_asking = False
         if outcome.failure is not None and self._provider is not None:
-            # A defect, or too many other requests are under way.
+            # A bug, or too many other requests are under way.
             self._problem = outcome.reason()
             self._defer(trio.current_time())
-            return  # A push that waits asks again in a second.
+            return  # A waiting push requests it again in a second.
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 

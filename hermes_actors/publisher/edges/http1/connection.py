@@ -1,8 +1,8 @@
-"""One HTTP/1.1 connection, without I/O: bytes in, answers out, one request after the other.
+"""One HTTP/1.1 connection, without I/O: bytes in, answers out, one request after another.
 
-A publish needs no task, no future and no timer: its pending goes to the topic's producer while its
-bytes are being read, the producer's outcome calls back, and one sweep looks after the times of all
-connections. A request that is sent ahead begins when the one before it is answered.
+A publish needs no task, future or timer: its pending goes to the topic's producer while its bytes
+are read, the producer's outcome calls back, and one sweep checks the time limits of all
+connections. A pipelined request begins when the one before it has been answered.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,15 +18,16 @@ from hermes_actors.publisher.pending import Pending
 from hermes_actors.security.account import ClientCertificate
 
 TURN_STEPS = 32
-"""Requests, or pieces of a body, that are taken in one turn of the loop: a read may bring many."""
+"""Requests, or pieces of a body, processed in one turn of the loop; one read may contain many."""
 _LINGER_S = 1.0
-"""How long is read, and dropped, what a client still sends after the last answer: a connection
-that is closed with unread bytes is reset, and the client may lose that answer."""
+"""How long to keep reading, and dropping, what a client still sends after the last answer. A
+connection that is closed with unread bytes is reset, and the client may lose that answer.
+"""
 
 
 class ConnectionState(Enum):
-    """The states of a connection, which waits for a request, for the rest of a head, for the rest
-    of a body that nobody wants, or for the node itself.
+    """What a connection waits for: a request, the rest of a head, the rest of a body that is not
+    needed, or the node.
     """
 
     IDLE = 0
@@ -36,16 +37,18 @@ class ConnectionState(Enum):
 
 
 _FREE = 0
-# Why nothing is taken from what has come, each a bit.
-_LATER = 1  # a page or the account of a publisher is waited for
-_TURN = 2  # the request has been read, and is not answered
+# Reasons to process nothing for now, one bit each.
+_LATER = 1  # a page is being rendered, or a publisher identified
+_TURN = 2  # the request has been read but not answered
 _UNREAD = 4  # the client does not read its answers
 _ROOM = 8  # the exchange takes no more for now
-_OTHERS = 16  # others have their turn of the loop
+_OTHERS = 16  # other tasks have their turn of the loop
 
 
 class Http1Connection:
-    """The network calls `received`, `ended`, `lost`, `paused` and `resumed`; the sweep `sweep`."""
+    """The network calls `received`, `ended`, `lost`, `paused` and `resumed`; the server's sweep
+    calls `sweep`.
+    """
 
     __slots__ = (
         "_body", "_cancel", "_close_at_s", "_edge", "_exchange", "_expects", "_has_ended", "_head",
@@ -67,31 +70,31 @@ class Http1Connection:
         self.certificate = certificate
         self.address = address
         self._reader = RequestReader(edge.heads)
-        # The publish that is to be answered.
+        # The publish to be answered.
         self._owed: Pending | None = None
-        # Whose body is being read; None when nobody wants it.
+        # The receiver of the body; None if the body is dropped.
         self._body: Body | None = None
-        # The exchange whose turn it is; its body may have been read.
+        # The current exchange; its body may have been read.
         self._exchange: Exchange | None = None
-        # Its request, the head of its answer while that waits for the first piece, and whether that
-        # comes in chunks, or must not come.
+        # Its request; the head of its answer until the first piece is written; and whether the body
+        # is chunked, or left out.
         self._request: Request | None = None
         self._head = b""
         self._is_chunked = self._is_bare = False
         self._cancel: Callable[[], None] | None = None
         self._holds = _FREE
-        # No further request is begun; what came was no HTTP; the connection ends without a word.
+        # No further request begins; the input was not HTTP; the connection ends without an answer.
         self._is_last = self._is_refused = self._is_silent = False
         self._is_lost = self._has_ended = self._stopped_reading = False
         self._is_taking = False
-        # The client may wait to be asked for its body.
+        # The client may be waiting for 100 Continue.
         self._expects = False
         self._close_at_s = self._leaves_at_s = 0.0
         self.due_s = 0.0
-        """The sweep need not look at it before; 0.0 whenever something has happened."""
-        # How many requests have begun, and how much may still be taken in this turn.
+        """The sweep can skip it until then; 0.0 after any event."""
+        # Number of requests begun, and steps left in this turn.
         self._served = self._steps_left = 0
-        # What a sweep has seen, and since when: a request costs nothing for its times.
+        # What the last sweep saw, and since when. So a request need not record times.
         self._seen = (ConnectionState.IDLE, 0)
         self._since_s = self._unsent_since_s = edge.now_s
         self._unsent_bytes = 0
@@ -110,12 +113,12 @@ class Http1Connection:
         self._take()
 
     def ended(self) -> None:
-        """The client sends no more; what it has sent is still answered."""
+        """The client sends no more; the requests received are still answered."""
         self._has_ended = True
         self._take()
 
     def lost(self) -> None:
-        """Drop everything under way: the connection is gone."""
+        """The connection is gone: drop everything under way."""
         self._is_lost = self._is_last = True
         if self._cancel is not None:
             self._cancel()
@@ -123,12 +126,12 @@ class Http1Connection:
         self._owed = None
 
     def paused(self) -> None:
-        """Begin no more requests of a client that does not read its answers, until it does."""
+        """The client does not read its answers: begin no more requests until it does."""
         self._holds |= _UNREAD
 
     def resumed(self) -> None:
-        """Go on: all that was written has gone."""
-        # What will wait for the client next is timed anew, however many bytes it is.
+        """Everything written has been sent: continue."""
+        # Restart the timing for later writes, even if they have the same size.
         self._unsent_bytes = 0
         if self._exchange is not None:
             self._exchange.sent()
@@ -137,7 +140,9 @@ class Http1Connection:
     # The listener.
 
     def sweep(self, now_s: float) -> None:
-        """Close what idles, whose head or unwanted body does not end, or which is not read."""
+        """Close the connection if it idles, if a head or an unneeded body does not end, or if
+        answers are not read.
+        """
         if self._holds & _UNREAD and self._is_stuck(now_s):
             self._wire.abort()
         elif self._close_at_s:
@@ -153,7 +158,7 @@ class Http1Connection:
                 self.due_s = ends_s
 
     def _is_stuck(self, now_s: float) -> bool:
-        """Whether bytes have waited for the client for `unread_s`, and not one of them went."""
+        """True if written bytes have waited for `unread_s` without any of them being sent."""
         unsent_bytes = self._wire.get_write_buffer_size()
         if unsent_bytes != self._unsent_bytes:
             self._unsent_bytes, self._unsent_since_s = unsent_bytes, now_s
@@ -161,8 +166,8 @@ class Http1Connection:
         return now_s > self._unsent_since_s + self._edge.unread_s
 
     def _ends_s(self, now_s: float) -> float:
-        """The end of the client's time: its idle time for a request to begin, the head's time
-        limit for its head, and for a body that is only dropped; 0.0 while it is the node's turn.
+        """The end of the time that the client has: the idle time to begin a request, the head
+        timeout for its head or for a body that is dropped. 0.0 while the node has to act.
         """
         state = self._state()
         if self._seen != (state, self._served):
@@ -174,8 +179,8 @@ class Http1Connection:
         return self._since_s + self._edge.head_timeout_s
 
     def leave(self, now_s: float) -> None:
-        """Prepare for the listener's end: one more request is begun, if it comes soon. It may be on
-        its way, and a client could not tell what became of it.
+        """Prepare for the listener's end: one more request is served if it arrives soon. It may
+        already be on its way, and its client could not know what became of it.
         """
         self._leaves_at_s = now_s + LEAVE_S
         self.due_s = 0.0
@@ -184,7 +189,7 @@ class Http1Connection:
         """Close at once, whatever is under way."""
         self._wire.abort()
 
-    # The exchange whose turn it is.
+    # The current exchange.
 
     @property
     def is_paused(self) -> bool:
@@ -197,7 +202,7 @@ class Http1Connection:
         return self._wire.get_write_buffer_size()
 
     def begin(self, status: int, fields: Fields) -> None:
-        """As `Line.begin`; the head goes out with the first piece, or the end."""
+        """As `Line.begin`; the head is sent with the first piece, or at the end."""
         request = self._request
         assert request is not None, "an exchange has one"
         if (b"connection", b"close") in fields:
@@ -226,7 +231,7 @@ class Http1Connection:
             self.write(b"")
         self._exchange = self._body = None
         if self._reader.is_in_body:
-            # It was ended early; the client may still be sending.
+            # The answer ended early; the client may still be sending.
             self._is_last = True
         self._release(_ROOM | _TURN)
 
@@ -241,7 +246,7 @@ class Http1Connection:
     # Requests.
 
     def _take(self) -> None:
-        """Begin and go on with what has come, as far as may be, and write what is due."""
+        """Process the bytes received as far as possible, and write what is due."""
         if self._is_taking or self._is_lost:
             return
         self._is_taking = True
@@ -261,7 +266,7 @@ class Http1Connection:
             self._wire.write(CONTINUE)
         if self._is_last and not (self._owed or self._exchange or self._holds & _LATER):
             self._close()
-        # Not before: what is read while something is left would pile up.
+        # Only now: otherwise input would pile up while some is unprocessed.
         if self._stopped_reading and not (self._holds or self._is_lost):
             self._stopped_reading = False
             self._wire.resume_reading()
@@ -289,8 +294,7 @@ class Http1Connection:
                     if self._body is not None:
                         self._body.data(event)
         except Malformed as error:
-            # In a body that nobody waits for, or whose answer may have begun, it is enough to
-            # close.
+            # If nobody waits for the body, or its answer may have begun, closing is enough.
             body = self._body
             is_owed = body.owes_answer if body is not None else not reader.is_in_body
             self._leave_body()
@@ -360,11 +364,11 @@ class Http1Connection:
         self._owed = None
         body, self._body = self._body, None
         if isinstance(body, MessageBody):
-            # It is answered before its body has come.
+            # The answer comes before the end of the body.
             self._is_last = True
             self._is_silent = not body.has_begun
         if self._is_silent:
-            # Not a byte of it came: the connection ends without a word, as Hermes has it.
+            # No byte of the body arrived: the connection ends without an answer, as in Hermes.
             self._close_at_s = self._edge.now_s + self._edge.silence_s
         else:
             self._is_last |= self._edge.is_leaving
@@ -375,7 +379,7 @@ class Http1Connection:
         """As `Line.answer`."""
         reader = self._reader
         is_unread = reader.is_in_body and reader.whole_body() is None
-        # A client that waits to be asked for its body may send it or not: nobody can know.
+        # A client that waits for 100 Continue may or may not send its body; that cannot be known.
         is_leaving = is_of_publish and self._edge.is_leaving
         if answer.closes or is_leaving or (is_unread and self._expects):
             self._is_last = True
@@ -397,7 +401,7 @@ class Http1Connection:
             if self._wire.can_write_eof():
                 self._wire.write_eof()
 
-    # Inside.
+    # Internals.
 
     def _release(self, hold: int) -> None:
         self._holds &= ~hold
@@ -405,14 +409,14 @@ class Http1Connection:
             self._take()
 
     def _leave_body(self) -> None:
-        """Leave the body that is being read: the rest of it will not come."""
+        """Abandon the body that is being read: the rest of it will not come."""
         body, self._body = self._body or self._exchange, None
         self._exchange = self._owed = None
         if body is not None:
             body.gone()
 
     def _end(self) -> None:
-        """Close now; what the client has not read is dropped, since it may never read it."""
+        """Close now. Unread answers are dropped, since the client may never read them."""
         if self._wire.get_write_buffer_size():
             self._wire.abort()
         else:

@@ -1,10 +1,11 @@
-"""The bytes of one HTTP/1.1 connection, taken apart into requests and pieces of their bodies; and
+"""Parses the bytes of one HTTP/1.1 connection into requests and pieces of their bodies, and renders
 answers as bytes. Pure: no socket, no clock.
 
-llhttp reads header lines and chunks. What it takes beyond RFC 9112 is refused before it is asked
-(spaces and control characters in the request line, other protocols, empty lines before a request)
-or after it (a second Host, a coding other than chunks). It is never given more than one message: no
-two readers of a connection can then see the end of a request at different places.
+llhttp parses header lines and chunks. Input that llhttp accepts beyond RFC 9112 is refused before
+it is called (spaces and control characters in the request line, other protocols, empty lines before
+a request) or after it (a second Host, a transfer coding other than chunked). llhttp never gets more
+than one message at a time, so that two parsers of a connection cannot disagree about the end of a
+request.
 """
 
 import re
@@ -29,7 +30,7 @@ _ANY_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/[0-9
 _PART_OF_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+(?: (?:[!-~]+(?: (?:[!-~]+\r?)?)?)?)?")
 _BARE_ENDS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)")
 _LINE_BYTES = 32
-"""The most that a request line has beside its target, or a header line beside name and value."""
+"""Overhead of a request line besides its target, and of a header line besides name and value."""
 
 _KNOWN_MAX = 1_024
 _KNOWN_BYTES_MAX = 1_024
@@ -38,11 +39,11 @@ BAD_REQUEST, URI_TOO_LONG, TOO_LARGE, NOT_IMPLEMENTED, VERSION_NOT_SUPPORTED = (
     400, 414, 431, 501, 505,
 )  # fmt: skip
 _PARTS_MAX = 32
-"""A body of nothing but empty lines has a part for each four bytes."""
+"""Maximum parts per call; a body of empty lines has a part for each four bytes."""
 _PART_BYTES, _PART_BYTES_MAX = 2_048, 65_536
-"""Large chunks are parsed in longer parts; of chunks of one byte each the shortest part has 341."""
+"""Large chunks are parsed in longer parts; the shortest part holds 341 chunks of one byte."""
 _PIECES_MAX = 32
-"""After these the caller has its say."""
+"""After this many pieces the caller gets control back."""
 _CHUNKED_REQUEST = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -55,7 +56,9 @@ _LINES = {
 
 
 class Malformed(Exception):
-    """No request, or one that nobody may read: `status` is the answer, and nothing follows it."""
+    """The input is not a request, or not one that is served. `status` is the answer; the connection
+    then closes.
+    """
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
@@ -63,14 +66,14 @@ class Malformed(Exception):
 
 
 def _request(raw: bytes, config: FrontendConfig) -> Request:
-    """Return the request of a whole head with the empty line at its end. Raises Malformed."""
+    """Parse a whole head, including the empty line at its end. Raises Malformed."""
     line = _REQUEST_LINE.match(raw)
     if line is None:
         raise Malformed(_status_of(raw))
     parsed = _Fields(raw)
     pairs = parsed.pairs
     if b" \r\n" in raw or b"\t\r\n" in raw:
-        # The parser leaves what blanks stand behind a value.
+        # The parser keeps trailing blanks of values.
         pairs = [(name, value.rstrip(b" \t")) for name, value in pairs]
     fields = {name.lower(): value for name, value in pairs}
     version = f"1.{line[3].decode()}"
@@ -102,7 +105,8 @@ def _check_repeated(pairs: list[tuple[bytes, bytes]]) -> None:
 
 def _is_chunked(fields: Mapping[bytes, bytes], version: str) -> bool:
     if version == "1.0" or b"content-length" in fields:
-        # Another reader may see the request's end elsewhere, and a second request after it.
+        # Another parser might see the end of the request elsewhere, and a second request after it
+        # (request smuggling).
         raise Malformed(BAD_REQUEST)
     if fields[b"transfer-encoding"].lower() != b"chunked":
         raise Malformed(NOT_IMPLEMENTED)
@@ -110,7 +114,7 @@ def _is_chunked(fields: Mapping[bytes, bytes], version: str) -> bool:
 
 
 class _Fields:
-    """The fields of one head as the parser finds them; `problem`: it cannot read them."""
+    """The header fields of one head as llhttp finds them. `problem`: it cannot parse them."""
 
     __slots__ = ("_parser", "keeps_alive", "pairs", "problem")
 
@@ -121,7 +125,7 @@ class _Fields:
         try:
             self._parser.feed_data(raw)
         except httptools.HttpParserUpgrade:
-            # Nothing is switched to: the request is answered as it stands.
+            # The protocol is not switched: the request is answered as it is.
             pass
         except httptools.HttpParserError:
             self.problem = True
@@ -135,9 +139,8 @@ class _Fields:
 
 
 class Heads:
-    """The requests that connections begin with, each distinct head of late taken apart once.
-
-    Publishers send the same head again and again, on many connections.
+    """Parses the heads of requests, and remembers recent ones, because publishers send the same
+    head again and again on many connections.
     """
 
     def __init__(self, config: FrontendConfig) -> None:
@@ -147,10 +150,10 @@ class Heads:
         self.bytes_max = (
             self._line_bytes_max + config.header_bytes_max + _LINE_BYTES * config.headers_max
         )
-        """More than a head has that is within the limits."""
+        """Larger than any head within the limits."""
 
     def request(self, raw: bytes) -> Request:
-        """Return the request that has this head. Raises Malformed."""
+        """Return the request with this head. Raises Malformed."""
         request = self._known.get(raw)
         if request is None:
             if len(raw) > self.bytes_max:
@@ -163,7 +166,7 @@ class Heads:
         return request
 
     def check_part(self, part: bytes) -> None:
-        """Refuse at once what cannot become a head."""
+        """Raise Malformed at once for the beginning of a head that cannot become valid."""
         if b"\r\n" in part:
             if _REQUEST_LINE.match(part) is None:
                 raise Malformed(_status_of(part))
@@ -178,14 +181,14 @@ class Heads:
 
 
 class Chunks:
-    """One chunked body, decoded; what follows it is not touched."""
+    """Decodes one chunked body; bytes after it are not touched."""
 
     __slots__ = ("_overhead_bytes", "_overhead_bytes_max", "_parser", "_part_bytes", "_pieces",
                  "_tail", "is_complete")  # fmt: skip
 
     def __init__(self, overhead_bytes_max: int) -> None:
-        """Allow `overhead_bytes_max` bytes of sizes, extensions and trailers without a byte of the
-        body.
+        """Allow at most `overhead_bytes_max` consecutive bytes of chunk sizes, extensions and
+        trailers without a byte of the body.
         """
         self._overhead_bytes_max = overhead_bytes_max
         self._overhead_bytes = 0
@@ -197,9 +200,10 @@ class Chunks:
         self._parser.feed_data(_CHUNKED_REQUEST)
 
     def take(self, data: bytes, at: int) -> tuple[bytes, int]:
-        """The decoded bytes of `data` from `at` on, and where it went on to. Raises Malformed.
+        """Decode `data` from `at` on. Returns decoded bytes and the position reached. Raises
+        Malformed.
 
-        Ends at the body's end, which `is_complete` tells, or with a piece of it.
+        Returns early with a piece of the body, or at its end, when `is_complete` is True.
         """
         parts = 0
         while at < len(data) and not self.is_complete:
@@ -225,8 +229,8 @@ class Chunks:
         return (pieces[0] if len(pieces) == 1 else b"".join(pieces)), at
 
     def _end_of_part(self, data: bytes, at: int) -> int:
-        """A body ends with an empty line. The parser is given no byte beyond the next one, since it
-        would not tell where it has found the end.
+        """The end of the next part to parse. A body ends with an empty line; the parser gets no
+        byte beyond the next one, since it does not report where it found the end.
         """
         seam = self._tail + data[at : at + 3]
         found = seam.find(END_OF_HEAD)
@@ -247,23 +251,25 @@ class Chunks:
     # The parser's callbacks.
 
     def on_body(self, piece: bytes) -> None:
-        """Take a piece of a chunk."""
+        """Collect a piece of a chunk."""
         self._pieces.append(piece)
 
     def on_message_complete(self) -> None:
-        """Take the last chunk, and the trailers after it."""
+        """The last chunk and its trailers are complete."""
         self.is_complete = True
 
 
 class End:
-    """The end of a body whose pieces came one by one."""
+    """The end of a body that was read in pieces."""
 
 
 END = End()
 
 
 class RequestReader:
-    """One connection's requests: `receive` what comes, then ask `next` until it gives None."""
+    """Reads one connection's requests: pass bytes to `receive`, then call `next` until it returns
+    None.
+    """
 
     __slots__ = ("_at", "_chunks", "_data", "_heads", "_left_bytes", "_scanned", "is_in_body")
 
@@ -274,11 +280,11 @@ class RequestReader:
         self._left_bytes = 0
         self._chunks: Chunks | None = None
         self.is_in_body = False
-        """A request has been given, and not all of its body."""
+        """True while a request has been returned without all of its body."""
 
     @property
     def has_bytes(self) -> bool:
-        """True when something has come that has not been taken."""
+        """True if received bytes have not been processed."""
         return self._at < len(self._data)
 
     def receive(self, data: bytes) -> None:
@@ -287,18 +293,18 @@ class RequestReader:
         self._at = 0
 
     def next(self) -> Request | bytes | End | None:
-        """Return the next request, a piece of its body, or the body's END; None: not here yet.
+        """Return the next request, a piece of its body, or END; None if more bytes are needed.
 
-        After a request whose body `whole_body` gave, the next request follows. Raises Malformed;
-        nothing may be asked after that.
+        If `whole_body` returned the body, the next request follows. Raises Malformed; the reader
+        cannot be used after that.
         """
         if self.is_in_body:
             return self._next_piece()
         return self._next_request() if self._at < len(self._data) else None
 
     def whole_body(self) -> bytes | None:
-        """The body of the request that `next` has just given; None when not all of it is here, or
-        it comes in chunks.
+        """The body of the request that `next` has just returned. None if it is incomplete or
+        chunked.
         """
         if self._chunks is not None:
             return None
@@ -316,7 +322,7 @@ class RequestReader:
         end = data.find(END_OF_HEAD, at + self._scanned)
         if end < 0:
             self._heads.check_part(data[at:] if at else data)
-            # The empty line may have begun.
+            # The last bytes may be the beginning of the empty line.
             self._scanned = max(0, len(data) - at - 3)
             return None
         self._scanned = 0
@@ -348,7 +354,7 @@ class RequestReader:
 
 
 def _status_of(head: bytes) -> int:
-    """Return the status for what does not begin like a request that is served."""
+    """Return the status for input that does not begin like a supported request."""
     line = _ANY_REQUEST_LINE.match(head)
     if line is None:
         return BAD_REQUEST
@@ -369,7 +375,7 @@ class Renderer:
         self._date = self._stored = b""
 
     def tick(self, now_ms: int) -> None:
-        """Set the time by the wall clock, which answers are dated with."""
+        """Set the wall-clock time, which becomes the Date of answers."""
         now_s = now_ms // 1_000
         if now_s != self._date_s:
             self._date_s = now_s
@@ -381,7 +387,7 @@ class Renderer:
             )
 
     def stored(self, message_id: str, *, closes: bool) -> bytes:
-        """The 201 of a message."""
+        """The 201 for a stored message."""
         return b"%b%b\r\n%b\r\n" % (
             self._stored,
             message_id.encode(),
@@ -389,7 +395,7 @@ class Renderer:
         )
 
     def answer(self, answer: Answer, *, is_of_publish: bool, closes: bool) -> bytes:
-        """A whole answer; one to a publish tells of the connection as the configuration wants."""
+        """A whole answer. If it is to a publish, the configured Keep-Alive header is added."""
         keep_alive = self._keep_alive if is_of_publish else b""
         return b"%b%b%b%b\r\n%b" % (
             _LINES[answer.status],
@@ -402,8 +408,8 @@ class Renderer:
     def head(
         self, status: int, fields: Sequence[tuple[bytes, bytes]], *, is_chunked: bool, closes: bool
     ) -> bytes:
-        """The beginning of an answer that comes in pieces; it ends with the connection if neither
-        in chunks nor with its length.
+        """The head of an answer that is sent in pieces. Without chunks and without a length, the
+        end of the connection ends it.
         """
         return b"%b%b%b%b%b\r\n" % (
             _LINES[status],
@@ -415,7 +421,7 @@ class Renderer:
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of an answer; one of nothing is its end."""
+    """One chunk of an answer; an empty one ends the body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 

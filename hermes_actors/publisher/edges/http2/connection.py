@@ -1,5 +1,5 @@
-"""One HTTP/2 connection, without I/O: hypercorn's protocol between a wire and the edge, without a
-task for each request.
+"""One HTTP/2 connection, without I/O: hypercorn's protocol between a transport and the edge,
+without a task for each request.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -30,8 +30,8 @@ from hermes_actors.security.account import ClientCertificate
 
 
 class Http2Connection:
-    """The network calls `received`, `ended`, `lost`, `paused` and `resumed`; the sweep `sweep`;
-    hypercorn `spawn` and `spawn_app`.
+    """The network calls `received`, `ended`, `lost`, `paused` and `resumed`; the server's sweep
+    calls `sweep`; hypercorn calls `spawn` and `spawn_app`.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class Http2Connection:
         self.certificate = certificate
         self.address = address
         self.streams: dict[int, Stream] = {}
-        """Those whose answers have not gone to their end."""
+        """The streams whose answers are not completely sent."""
         self.is_paused = self.is_lost = False
         self.due_s = 0.0
-        """The sweep need not look at it before."""
+        """The sweep can skip it until then."""
         self._since_s = self._unsent_since_s = edge.now_s
         self._unsent = (0, 0)
         self._leaves_at_s = 0.0
-        # The stream of the page that took its time last.
+        # The stream of the last page that took time to render.
         self._page_id = 0
-        # The request that hypercorn begins now.
+        # The request that hypercorn is about to begin.
         self._begun: RequestReceived | None = None
         self._coroutines = Coroutines()
         self._is_running = self._runs_soon = False
@@ -86,34 +86,34 @@ class Http2Connection:
             self._take()
 
     def ended(self) -> None:
-        """The client sends no more: it is gone."""
+        """The client has closed its side, so it is gone."""
         self.wire.close()
 
     def lost(self) -> None:
-        """Drop everything under way: the connection is gone."""
+        """The connection is gone: drop everything under way."""
         if not self.is_lost:
             self.is_lost = True
             self._coroutines.add(self.protocol.handle(Closed()))
             self._run()
 
     def paused(self) -> None:
-        """Read nothing more of a client that does not read its answers, until it does."""
+        """The client does not read its answers: read nothing from it until it does."""
         self.is_paused = True
         self.wire.pause_reading()
 
     def resumed(self) -> None:
-        """Go on: what was written has gone."""
+        """Everything written has been sent: continue."""
         self.is_paused = False
         self._coroutines.add(self.protocol.has_data.set())
         self._run()
         for stream in list(self.streams.values()):
             stream.resumed()
-        # What was written may have filled the wire again.
+        # Writing may have filled the transport again.
         if not (self._guard.is_full or self.is_paused):
             self.wire.resume_reading()
 
     def _take(self) -> None:
-        """Take what has come, as much as may be in one turn of the loop."""
+        """Process received bytes, as many as one turn of the loop allows."""
         try:
             data = self._guard.take()
         except TooMuch as much:
@@ -138,7 +138,7 @@ class Http2Connection:
             self.wire.resume_reading()
 
     def _leave(self) -> None:
-        """End a connection whose frames nobody can follow, or whose client has said goodbye."""
+        """Close the connection, because its frames are unusable or its client has said goodbye."""
         self._write()
         self.lost()
         self.wire.close()
@@ -146,7 +146,7 @@ class Http2Connection:
     # The listener.
 
     def sweep(self, now_s: float) -> None:
-        """Close what idles or is not read, and look after the exchanges."""
+        """Close the connection if it idles or its answers are not read, and check the exchanges."""
         unsent_bytes = self.wire.get_write_buffer_size()
         for stream in list(self.streams.values()):
             unsent_bytes += stream.waiting_bytes
@@ -163,13 +163,13 @@ class Http2Connection:
         elif not (unsent_bytes or self.is_lost):
             self.due_s = self._leaves_at_s or self._since_s + self.edge.idle_s
             if now_s > self.due_s:
-                # What comes after the stream that is named was not looked at: it may be sent again.
+                # Requests after the stream that is named were not processed and may be sent again.
                 self.wire.write(go_away(self.frames.highest_inbound_stream_id))
                 self._leave()
 
     def leave(self, now_s: float) -> None:
-        """Prepare for the listener's end: one more request is begun, if it comes soon. It may be on
-        its way, and a client could not tell what became of it.
+        """Prepare for the listener's end: one more request is served if it arrives soon. It may
+        already be on its way, and its client could not know what became of it.
         """
         self._leaves_at_s = now_s + LEAVE_S
         self.due_s = 0.0
@@ -182,7 +182,7 @@ class Http2Connection:
     # hypercorn.
 
     def start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run it, with what others begin in this turn of the loop."""
+        """Run the coroutine, together with others that start in this turn of the loop."""
         self._coroutines.add(coroutine)
         if not (self._is_running or self._runs_soon):
             self._runs_soon = True
@@ -214,7 +214,9 @@ class Http2Connection:
             self._leave()
 
     def _events(self, events: Iterable[FrameEvent]) -> Iterator[FrameEvent]:
-        """Pass on what hypercorn takes, and answer what it would stumble over."""
+        """Pass on the events that hypercorn handles, and deal with those that it does not handle
+        well.
+        """
         for event in events:
             if self.is_lost:
                 return
@@ -224,7 +226,8 @@ class Http2Connection:
                 self._begun = event
             elif isinstance(event, DataReceived):
                 if event.stream_id not in self.streams or not event.data:
-                    # The rest of what has been answered; or nothing, for which no room is needed.
+                    # The rest of a body that has been answered, or an empty piece; neither needs
+                    # room.
                     self.frames.acknowledge_received_data(
                         event.flow_controlled_length, event.stream_id
                     )
@@ -236,7 +239,7 @@ class Http2Connection:
                 self._coroutines.add(self.protocol.forget(event.stream_id))
 
     def _refuses(self, event: RequestReceived) -> bool:
-        """Answer what HTTP/1.1 could not ask for, either."""
+        """Refuse a method or path that HTTP/1.1 does not allow either. True if it was refused."""
         fields = dict(event.headers)
         is_method = fields[b":method"].decode("latin-1") in METHODS
         if is_method and TARGET.fullmatch(fields.get(b":path", b"")):
@@ -257,11 +260,11 @@ class Http2Connection:
         """Begin a request; as `hypercorn.typing.TaskGroup.spawn_app`."""
         self.due_s, self._since_s = 0.0, self.edge.now_s
         event, pairs = self._begun, scope["headers"]
-        assert event is not None, "hypercorn begins what it is given"
+        assert event is not None, "hypercorn begins only requests that it was given"
         fields = dict(pairs)
         expected_bytes = CHUNKED if event.stream_ended is None else ABSENT
         if b"content-length" in fields:
-            # h2 has seen that it is a number, and the same where it comes twice.
+            # h2 has checked that it is a number, and equal if it is repeated.
             expected_bytes = int(fields[b"content-length"])
         path, query = scope["raw_path"], scope["query_string"]
         target = (path + b"?" + query if query else path).decode("latin-1")
@@ -278,8 +281,9 @@ class Http2Connection:
     # Streams.
 
     def takes_page(self, stream_id: int) -> bool:
-        """Whether a page that takes its time may be begun: one of them has been read before the
-        next, or a client that reads none would have the node render and keep as many as streams.
+        """True if a page that takes time to render may begin: the client must have read the one
+        before. Otherwise a client that reads nothing could make the node render and keep one page
+        per stream.
         """
         if self._page_id in self.streams:
             return False

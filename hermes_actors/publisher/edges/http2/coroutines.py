@@ -1,6 +1,7 @@
-"""Coroutines without tasks: a queue of those that can go on, and the events that the others await.
+"""Runs coroutines without tasks: a queue of those that can continue, and the events that the others
+await.
 
-hypercorn's protocol is written with coroutines. A task for each would cost more than their work.
+hypercorn's protocol consists of coroutines. A task for each would cost more than their work.
 """
 
 from collections import deque
@@ -11,7 +12,7 @@ Waiting = Coroutine["Event", None, None]
 
 
 class Event:
-    """What coroutines wait for; as `hypercorn.typing.Event`."""
+    """An event that coroutines wait for; as `hypercorn.typing.Event`."""
 
     __slots__ = ("_is_set", "_ready", "_waiting")
 
@@ -21,22 +22,22 @@ class Event:
         self._waiting: list[Waiting] = []
 
     async def set(self) -> None:
-        """Let those who wait go on."""
+        """Set the event; coroutines that wait for it continue."""
         self._is_set = True
         if self._waiting:
             self._ready.extend(self._waiting)
             self._waiting = []
 
     async def clear(self) -> None:
-        """Let those who come next wait."""
+        """Clear the event; later calls of `wait` block."""
         self._is_set = False
 
     def is_set(self) -> bool:
-        """Whether `wait` returns at once."""
+        """True if the event is set."""
         return self._is_set
 
     async def wait(self) -> None:
-        """Return when it is set."""
+        """Wait until the event is set."""
         if not self._is_set:
             await self
 
@@ -44,22 +45,24 @@ class Event:
         yield self
 
     def resumes(self, coroutine: Waiting) -> None:
-        """Let this coroutine go on when it is set."""
+        """Continue this coroutine when the event is set."""
         self._waiting.append(coroutine)
 
 
 class Coroutines:
-    """The coroutines of one connection, which await each other and events of `event` only."""
+    """The coroutines of one connection. They may await only each other and events made by
+    `event`.
+    """
 
     def __init__(self) -> None:
         self._ready: deque[Waiting] = deque()
 
     def event(self) -> Event:
-        """A new event."""
+        """Make an event."""
         return Event(self._ready)
 
     def add(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Begin it in the next `run`."""
+        """Start it in the next `run`."""
         self._ready.append(coroutine)
 
     def run(self) -> None:

@@ -1,20 +1,22 @@
-"""What a client's frames may cost: how many, how large, and how much in one turn of the loop.
+"""Limits the frames of a client: how many, how large, and how much in one turn of the loop.
 
-Only the nine bytes before each frame are read here; h2 reads the frames.
+Only the nine bytes before each frame are parsed here; h2 parses the frames.
 """
 
 from h2.errors import ErrorCodes
 
 LAST_STREAM = 2**31 - 1
 TURN_FRAMES = 64
-"""What one turn of the loop takes. Two frames are a publish; a read may bring thousands."""
+"""Frames processed in one turn of the loop. A publish has two frames; one read may contain
+thousands.
+"""
 TURN_BYTES = 65_536
 _HEAD_BYTES_A_FRAME = 16
-"""So many bytes of a head count as a frame: a byte may stand for a whole field."""
+"""This many bytes of a head count as one frame, because a single byte may encode a whole field."""
 _FRAME_BYTES_MAX = 16_384
-"""The server announces no more (RFC 9113, 4.2)."""
+"""Maximum frame size that the server allows (RFC 9113, 4.2)."""
 _SETTINGS_MAX = 1_000
-"""Settings that one client may send in all; each costs as much as all its streams."""
+"""Settings that one client may send in total; each costs time for all of its streams."""
 
 _PREFACE_BYTES = 24
 _HEADERS, _SETTINGS, _GOAWAY, _CONTINUATION = 1, 4, 7, 9
@@ -22,7 +24,7 @@ _ACK = 1
 
 
 class TooMuch(Exception):
-    """The client's connection must end, with this error."""
+    """The connection must be closed with this error."""
 
     def __init__(self, error: ErrorCodes) -> None:
         super().__init__(error)
@@ -30,30 +32,30 @@ class TooMuch(Exception):
 
 
 class FrameGuard:
-    """The bytes that a client has sent and that nobody has taken yet."""
+    """Buffers the bytes of a client until they may be processed."""
 
     def __init__(self, head_bytes_max: int) -> None:
-        """`head_bytes_max` bounds the head of a request."""
+        """`head_bytes_max` limits the head of a request."""
         self._head_bytes_max = _FRAME_BYTES_MAX + head_bytes_max
         self._data = b""
-        # What is still to come of the frame that was taken last.
+        # The bytes still missing of the last frame taken.
         self._left_bytes = _PREFACE_BYTES
         self._head_bytes = 0
         self._settings_left = _SETTINGS_MAX
         self.is_full = False
-        """More has come than one turn may take."""
+        """True if more has been received than one turn may process."""
         self.is_leaving = False
-        """The client has said, without an error, that it asks for no more."""
+        """True if the client has announced, without an error, that it sends no more requests."""
 
     def receive(self, data: bytes) -> None:
         """Take bytes from the client."""
         self._data = self._data + data if self._data else data
 
     def take(self) -> bytes:
-        """Give what may be taken in this turn. Raises TooMuch.
+        """Return the bytes to process in this turn. Raises TooMuch.
 
-        A goodbye without an error is left out: the client still wants its answers (RFC 9113, 6.8),
-        and h2 would send none.
+        A GOAWAY without an error is left out: the client still wants its answers (RFC 9113, 6.8),
+        but h2 would stop sending.
         """
         data, at, cost = self._data, self._left_bytes, 0
         end = len(data)
@@ -78,7 +80,7 @@ class FrameGuard:
 
     def _cost_of(self, kind: int, flags: int, length: int) -> int:
         if length > _FRAME_BYTES_MAX:
-            # h2 would gather up to 16 MiB of it before it says so.
+            # h2 would buffer up to 16 MiB of it before raising an error.
             raise TooMuch(ErrorCodes.FRAME_SIZE_ERROR)
         if kind in (_HEADERS, _CONTINUATION):
             self._head_bytes = length + (self._head_bytes if kind == _CONTINUATION else 0)
@@ -93,7 +95,7 @@ class FrameGuard:
 
 
 def go_away(last_stream_id: int) -> bytes:
-    """The frame that no further request may be sent; those above the stream that it names were not
-    looked at, and LAST_STREAM is above all (RFC 9113, 6.8).
+    """A GOAWAY frame: no further request may be sent. Streams above `last_stream_id` were not
+    processed; LAST_STREAM is above all (RFC 9113, 6.8).
     """
     return b"\x00\x00\x08\x07\x00\x00\x00\x00\x00%b\x00\x00\x00\x00" % last_stream_id.to_bytes(4)

@@ -1,6 +1,6 @@
-"""HTTP/2 by hypercorn, with what a node needs beside it: fewer frames, and further bounds.
+"""hypercorn's HTTP/2 protocol with the changes that a node needs: fewer frames, and further limits.
 
-Each name of hypercorn that is used here or in `connection.py` has its test in
+Each name of hypercorn used here or in `connection.py` is tested in
 `tests/publisher/test_hypercorn_contract.py`.
 """
 
@@ -26,55 +26,55 @@ from hermes_actors.publisher.edges.http2.coroutines import Event
 STREAMS_MAX = 1_000
 FilterEvents = Callable[[Iterable[FrameEvent]], Iterator[FrameEvent]]
 _WRITE_BYTES = 65_536
-"""What is due is written once in a turn, and before it is more than this."""
+"""Output is written once per turn, or as soon as it exceeds this."""
 _TABLE_BYTES_MAX = 4_096
-"""HPACK's default. The table is searched for each header of each answer, whatever size a client
-asks for.
+"""HPACK's default, kept even if a client asks for more: the table is searched for each header of
+each answer.
 """
 
 
 class Frames(H2Connection):
-    """h2's connection of a server, as hypercorn's protocol uses it."""
+    """h2's server connection, as hypercorn's protocol uses it."""
 
     MAX_CLOSED_STREAMS = STREAMS_MAX
 
     def __init__(self, head_bytes_max: int, events: FilterEvents) -> None:
-        """`events` chooses those that hypercorn is given."""
+        """`events` filters the events that hypercorn gets."""
         config = H2Configuration(client_side=False, header_encoding=None)
         config.validate_outbound_headers = config.normalize_outbound_headers = False
         super().__init__(config)
         limits = {SettingCodes.MAX_CONCURRENT_STREAMS: STREAMS_MAX}
         limits[SettingCodes.MAX_HEADER_LIST_SIZE] = head_bytes_max
         self.local_settings = Settings(client=False, initial_values=limits)
-        # h2 does not tell it of initial values.
+        # h2 does not pass initial values on to the decoder.
         self.decoder.max_header_list_size = head_bytes_max
         self._events = events
-        # Streams whose clients get no more room for now, and how much they get later.
+        # Streams whose flow-control window is held, each with the bytes to acknowledge later.
         self._held: dict[int, int] = {}
         self._due_bytes = 0
         self.sent_bytes = 0
-        """Of bodies, in all."""
+        """Bytes of bodies sent so far."""
 
     def receive_data(self, data: bytes) -> Iterator[FrameEvent]:  # type: ignore[override]
-        """As h2's; an event is looked at when hypercorn has done with the one before."""
+        """As h2's, but lazy: an event is processed after hypercorn has finished the one before."""
         events = super().receive_data(data)
         if self.encoder.header_table_size > _TABLE_BYTES_MAX:
             self.encoder.header_table_size = _TABLE_BYTES_MAX
         return self._events(events)
 
     def acknowledge_received_data(self, size: int, stream_id: int) -> None:
-        """As h2's; the room of a stream that is held is given with its release."""
+        """As h2's; bytes of a held stream are acknowledged when it is released."""
         if stream_id in self._held:
             self._held[stream_id] += size
         elif size:
             super().acknowledge_received_data(size, stream_id)
 
     def hold(self, stream_id: int) -> None:
-        """Give a stream's client no more room."""
+        """Stop enlarging a stream's flow-control window."""
         self._held.setdefault(stream_id, 0)
 
     def release(self, stream_id: int) -> bool:
-        """Give it room again; True when there was any to give."""
+        """Enlarge the window again. True if there was anything to acknowledge."""
         size = self._held.pop(stream_id, 0)
         with suppress(ProtocolError):
             self.acknowledge_received_data(size, stream_id)
@@ -87,41 +87,41 @@ class Frames(H2Connection):
         self.sent_bytes += len(data)
 
     def data_to_send(self, amount: int | None = None) -> bytes:
-        """What is due, if it is much: hypercorn asks after each frame."""
+        """The output if it is large, else nothing: hypercorn asks after each frame."""
         return self.due() if self._due_bytes >= _WRITE_BYTES else b""
 
     def due(self) -> bytes:
-        """All that is due."""
+        """All pending output."""
         self._due_bytes = 0
         return super().data_to_send()
 
 
 class StreamQueue:
-    """Streams that have data to send, in turn. In place of `priority.PriorityTree`: RFC 9113 has no
-    priorities any more.
+    """Streams with data to send, round-robin. It replaces `priority.PriorityTree`, because RFC 9113
+    has dropped priorities.
     """
 
     def __init__(self, is_paused: Callable[[], bool]) -> None:
-        """Nothing has its turn while `is_paused`."""
+        """No stream gets a turn while `is_paused`."""
         self._is_paused = is_paused
         self._streams: set[int] = set()
         self._due: dict[int, None] = {}
 
     def insert_stream(self, stream_id: int) -> None:
-        """Know it from now on."""
+        """Register the stream."""
         self._streams.add(stream_id)
 
     def remove_stream(self, stream_id: int) -> None:
-        """Know it no more."""
+        """Unregister the stream."""
         self._streams.discard(stream_id)
         self._due.pop(stream_id, None)
 
     def block(self, stream_id: int) -> None:
-        """It has nothing to send, or may not."""
+        """Take the stream out of the rotation: it has nothing to send, or no window."""
         self._due.pop(stream_id, None)
 
     def unblock(self, stream_id: int) -> None:
-        """It has something to send. Raises MissingStreamError."""
+        """Put the stream into the rotation. Raises MissingStreamError."""
         if stream_id not in self._streams:
             raise MissingStreamError
         self._due[stream_id] = None
@@ -136,7 +136,7 @@ class StreamQueue:
 
 
 class EdgeConfig(Config):
-    """hypercorn's configuration: no logs, no end after so many requests, the edge's date."""
+    """hypercorn's configuration: no logs, no limit on requests per connection, the edge's date."""
 
     accesslog = None
     errorlog = None
@@ -151,21 +151,21 @@ class EdgeConfig(Config):
 
 
 class Context:
-    """As `hypercorn.typing.WorkerContext`, of which HTTP/2 asks this much."""
+    """As much of `hypercorn.typing.WorkerContext` as HTTP/2 needs."""
 
     def __init__(self, event_class: Callable[[], Event]) -> None:
         self.event_class = event_class
         self.terminated = event_class()
 
     async def mark_request(self) -> None:
-        """A request has begun; a node counts its own."""
+        """Do nothing: a node counts its requests itself."""
 
 
 class Protocol(H2Protocol):
-    """hypercorn's protocol; an answer without a body is one frame."""
+    """hypercorn's protocol, except that an answer without a body is sent as one frame."""
 
     _head: Response | None = None
-    """A head whose next event says whether a body follows; nothing comes between the two."""
+    """An answer's head, kept until the next event shows whether a body follows."""
 
     async def stream_send(self, event: StreamEvent) -> None:
         """As hypercorn's."""
@@ -184,22 +184,22 @@ class Protocol(H2Protocol):
         stream_id = head.stream_id
         fields = [(b":status", b"%d" % head.status_code), *head.headers]
         fields += self.config.response_headers("h2")
-        # Its client may have taken the request back.
+        # The client may have reset the stream.
         with suppress(ProtocolError):
             self.connection.send_headers(stream_id, fields, end_stream=True)
         self.stream_buffers.pop(stream_id, None)
         self.priority.remove_stream(stream_id)
 
     async def reset(self, stream_id: int) -> None:
-        """End one request whose answer cannot go on."""
+        """Reset a stream whose answer cannot continue."""
         with suppress(ProtocolError):
             self.connection.reset_stream(stream_id, ErrorCodes.INTERNAL_ERROR)
         await self.stream_send(StreamClosed(stream_id))
         await self.forget(stream_id)
 
     async def forget(self, stream_id: int) -> None:
-        """Drop what is left of a stream that was reset. hypercorn keeps it while there is nothing
-        to send, or no room.
+        """Drop the rest of a stream that was reset; hypercorn would keep it while there is nothing
+        to send or no window.
         """
         buffer = self.stream_buffers.pop(stream_id, None)
         self.priority.remove_stream(stream_id)

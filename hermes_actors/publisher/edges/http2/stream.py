@@ -20,7 +20,7 @@ _ONE_PAGE = error_answer(
 
 
 class Stream:
-    """The line of its request; hypercorn calls `put`."""
+    """The Line of one request; hypercorn calls `put`."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class Stream:
         self._buffer = connection.protocol.stream_buffers[stream_id]
         self._body: Body | None = None
         self._exchange: Exchange | None = None
-        # What of the body has come while who sends it is being found out.
+        # The part of the body that arrives while its sender is being identified.
         self._cancel: Callable[[], None] | None = None
         self._early = b""
-        # The head of the answer while that waits for the first piece.
+        # The head of the answer, until the first piece is written.
         self._head: dict[str, Any] | None = None
         self._unsent = b""
         self._has_ended = self._is_over = False
@@ -50,7 +50,7 @@ class Stream:
     # The connection.
 
     async def put(self, event: Any) -> None:
-        """Take what comes of the request."""
+        """Take the next event of the request."""
         if event["type"] != "http.request":
             del self._connection.streams[self._id]
             self._gone()
@@ -66,7 +66,7 @@ class Stream:
                 body.end()
 
     def _gone(self) -> None:
-        """The stream has ended; its client may have taken the request back."""
+        """The stream has ended; the client may have reset it."""
         if self._cancel is not None:
             self._cancel()
         body = self._body or self._exchange
@@ -82,17 +82,17 @@ class Stream:
             self._exchange.sweep(now_s)
 
     def resumed(self) -> None:
-        """Tell the exchange if all that it wrote has gone."""
+        """Notify the exchange if everything that it wrote has been sent."""
         if self._exchange is not None and not self.is_paused:
             self._exchange.sent()
 
     @property
     def waiting_bytes(self) -> int:
-        """How much of its answer waits for the client to give room."""
+        """How many bytes of its answer wait for the client's flow-control window."""
         return len(self._unsent) + len(self._buffer.buffer)
 
     async def _write_all(self) -> None:
-        """Send what is to be sent, until nothing is left; the last piece ends the stream."""
+        """Send pending output until none is left; the last piece ends the stream."""
         send = self._send
         while (self._unsent or self._is_finished) and not self._connection.is_lost:
             if self._head is not None:
@@ -108,7 +108,7 @@ class Stream:
             self.resumed()
         self._is_writing = False
 
-    # The line of its request.
+    # The Line.
 
     @property
     def is_paused(self) -> bool:
@@ -201,7 +201,7 @@ class Stream:
             self._connection.start(self._write_all())
 
     def hold(self) -> None:
-        """As `Line.hold`: the client is given no more room."""
+        """As `Line.hold`: the client's window is not enlarged."""
         self._connection.frames.hold(self._id)
 
     def release(self) -> None:
@@ -211,6 +211,6 @@ class Stream:
             connection.start(connection.protocol.has_data.set())
 
     def abort(self) -> None:
-        """As `Line.abort`, of this request alone."""
+        """As `Line.abort`, for this request alone."""
         if not self._is_over:
             self._connection.start(self._connection.protocol.reset(self._id))

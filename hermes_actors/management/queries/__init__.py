@@ -1,0 +1,1 @@
+"""Queries and search over groups, topics and subscriptions."""

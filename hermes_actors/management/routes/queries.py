@@ -1,0 +1,34 @@
+"""The routes of queries and search."""
+
+from litestar.handlers import HTTPRouteHandler
+
+from hermes_actors.management.administration import Administration
+from hermes_actors.management.routes.route import Add
+
+_ASKING = ("POST", "PUT")
+"""Hermes takes a query by both."""
+
+
+def query_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler]:
+    """/query, /search, and the queries below /topics."""
+    queries = parts.queries
+    calls = {
+        "/query/groups": queries.groups,
+        "/query/topics": queries.topics,
+        "/query/topics/metrics": queries.topic_metrics,
+        "/query/subscriptions/metrics": queries.subscription_metrics,
+    }
+    return [
+        *(add(f"{verb} {path}", call) for path, call in calls.items() for verb in _ASKING),
+        *(
+            add(f"{verb} /query/subscriptions", queries.subscriptions, is_for_guests=True)
+            for verb in _ASKING
+        ),
+        add("POST /topics/query", queries.topic_names),
+        add(
+            "POST /topics/{topic:str}/subscriptions/query",
+            queries.subscription_names,
+            is_for_guests=True,
+        ),
+        add("GET /search/query", queries.search),
+    ]
