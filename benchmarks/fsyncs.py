@@ -71,7 +71,7 @@ def measure(connections: int, messages: int) -> int:
 def dev(data: Path, trace: Path):  # type: ignore[no-untyped-def]  # noqa: ANN201
     """Run `hermes dev` with one datacentre under strace; yields its ready line."""
     command = ["strace", "-f", "-y", "-e", f"trace={CALLS}", "-s", "40", "-o", str(trace)]
-    command += [sys.executable, "-m", "hermes_actors.cli", "dev", "--json", "--dcs", "dc1"]
+    command += [sys.executable, "-m", "hermes_actors", "dev", "--json", "--dcs", "dc1"]
     command += ["--data", str(data)]
     command += ["--publish-port", "0", "--management-port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -14,12 +14,14 @@ from hermes_actors.node import Node, NodeEnvironment, open_node
 from hermes_actors.publisher.edges.asgi import AsgiServer
 from hermes_actors.publisher.edges.publishing import PagesEdge
 from hermes_actors.publisher.edges.server import FrontendServer, HttpServer
+from hermes_actors.publisher.edges.tls import CERTIFICATES
 from hermes_actors.publisher.status import Pages
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.bridge import open_bridge
 from hermes_actors.runtime.clock import Clock
+from hermes_actors.security.watched import watched_files
 from hermes_actors.status.dependencies import reasons
-from hermes_actors.telemetry.metrics import render_in_turns
+from hermes_actors.telemetry.metrics import Metrics, render_in_turns
 
 _HEADERS_MAX = 100
 _PATIENCE_S = 2.0
@@ -54,10 +56,12 @@ async def serve_node(
     """
     async with open_node(config, environment) as node, AsyncExitStack() as listeners:
         # The sockets are bound first, so that a port in use is known at once.
-        front = _Front(node, environment.clock)
+        certificates = Metrics("hermes_certificate", meanings=CERTIFICATES)
+        node.metrics.append(certificates)
+        front = _Front(node, environment.clock, certificates)
         listeners.push_async_callback(front.close)
         management, management_tls = await listeners.enter_async_context(
-            _open_management(node, environment.clock)
+            _open_management(node, environment.clock, certificates)
         )
         if await _wait_prepared(node, stop, front.listen):
             await front.open()
@@ -78,7 +82,7 @@ async def serve_node(
 class _Front:
     """A node's public listener: publishing, or its status pages alone."""
 
-    def __init__(self, node: Node, clock: Clock) -> None:
+    def __init__(self, node: Node, clock: Clock, certificates: Metrics) -> None:
         config = node.config
         self.publish = self.publish_tls = self.status = ""
         self._is_listening = False
@@ -86,9 +90,8 @@ class _Front:
         self.drain = node.drain
         if node.frontend is not None:
             self._server = FrontendServer(node.frontend)
-            self.publish = _url("http", config.frontend.host, self._server.port)
-            if self._server.tls_port is not None:
-                self.publish_tls = _url("https", config.frontend.host, self._server.tls_port)
+            self.publish, self.publish_tls = _urls(config.frontend.host, self._server)
+            _renew(node, self._server, "frontend", certificates)
             return
         listener = FrontendConfig(
             host=config.status.host, port=config.status.port, headers_max=_HEADERS_MAX
@@ -96,7 +99,7 @@ class _Front:
         pages = Pages(self.drain, lambda: render_in_turns(node.metrics), config.dc, config.node)
         make_edge = partial(PagesEdge, pages, listener)
         self._server = HttpServer(make_edge, listener, clock, field="status.port")
-        self.status = _url("http", config.status.host, self._server.port)
+        self.status, _ = _urls(config.status.host, self._server)
 
     async def listen(self) -> None:
         """Answer requests; publishes are refused until `open`."""
@@ -106,7 +109,7 @@ class _Front:
 
     async def open(self) -> None:
         """Do what the node is there for."""
-        if self.publish:
+        if not self.status:
             # Whoever finds the port open finds it answering publishes.
             self.drain.open()
             await self.listen()
@@ -149,7 +152,9 @@ async def _wait_prepared(
 
 
 @asynccontextmanager
-async def _open_management(node: Node, clock: Clock) -> AsyncIterator[tuple[str, str]]:
+async def _open_management(
+    node: Node, clock: Clock, certificates: Metrics
+) -> AsyncIterator[tuple[str, str]]:
     """Serve the management API for the length of the block; gives its URLs, plain and by TLS, each
     "" for what is not served.
     """
@@ -176,13 +181,10 @@ async def _open_management(node: Node, clock: Clock) -> AsyncIterator[tuple[str,
             field="management.port",
             idle_s=config.idle_connection_timeout_ms / 1_000,
         )
+        _renew(node, server, "management", certificates)
         await guest.call(server.start)
         try:
-            tls_port = server.tls_port
-            yield (
-                _url("http", config.host, server.port),
-                "" if tls_port is None else _url("https", config.host, tls_port),
-            )
+            yield _urls(config.host, server)
         finally:
             # Streams that are followed end with the bridge, so that the server need not wait.
             bridge.close()
@@ -190,5 +192,29 @@ async def _open_management(node: Node, clock: Clock) -> AsyncIterator[tuple[str,
                 await guest.call(server.stop)
 
 
-def _url(scheme: str, host: str, port: int) -> str:
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+def _renew(node: Node, server: HttpServer, listener: str, certificates: Metrics) -> None:
+    """Renew the listener's TLS when its files change."""
+    tls = server.tls
+    if tls is None:
+        return
+    certificate = watched_files(
+        f"{listener}.tls",
+        tls.files,
+        tls.renewed,
+        tls.expires_s,
+        node.environment.clock,
+        node.config.security.file_check_interval_ms / 1_000,
+    )
+    node.follow(certificate)
+    certificates.gauge("expires_timestamp_seconds", lambda: certificate.value, listener=listener)
+    node.control.start_task(f"certificate {listener}", lambda _stop: certificate.run())
+
+
+def _urls(host: str, server: HttpServer) -> tuple[str, str]:
+    """Its URLs, plain and by TLS, each "" for what is not served."""
+    shown = f"[{host}]" if ":" in host else host
+    plain, tls = server.port, server.tls_port
+    return (
+        "" if plain is None else f"http://{shown}:{plain}",
+        "" if tls is None else f"https://{shown}:{tls}",
+    )

@@ -107,13 +107,14 @@ class Cluster:
         while TOPIC not in await self.log.topics.names():  # noqa: ASYNC110 -- the log tells no event
             await trio.sleep(0.01)
 
-    async def publish(self, *numbers):
+    async def publish(self, *numbers, partition=None):
         now_ms = SimulatedClock().now_ms()
         for number in numbers:
             message = Message(
                 id=f"m{number}", body=b"%d" % number, published_at_ms=now_ms, dc="dc1"
             )
-            (outcome,) = await self.log.append(TOPIC, number % 10, [to_record(message)], Ack.LEADER)
+            place = number % 10 if partition is None else partition
+            (outcome,) = await self.log.append(TOPIC, place, [to_record(message)], Ack.LEADER)
             assert isinstance(outcome, Stored)
 
     def pushed(self, since=0):

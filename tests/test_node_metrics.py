@@ -5,6 +5,7 @@ import re
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -87,6 +88,39 @@ async def test_a_dead_endpoint_shows_as_lag_age_level_and_rate(autojump_clock):
         assert 0 < ill["rate_limit"] <= 1
         assert ill["waiting_retries"] + ill["inflight"] > 0
         assert ill["pending_offsets"] == 40 / Config().consumers.unsettled_span_max
+
+
+async def test_a_suspended_subscription_shows_what_waits_since_when_and_whose_it_is(
+    autojump_clock,
+):
+    async with running(Sink()) as (node, log):
+        await publish(log, b"{}")
+        await trio.sleep(20)
+        assert "suspended_timestamp_seconds" not in figures(node)
+        subscriptions, since_s = node.administration.subscriptions, SimulatedClock().now_ms() / 1e3
+        importance = {"monitoringDetails": {"severity": "CRITICAL"}}
+        await subscriptions.update(Anonymous(), "shop.orders", "billing", importance)
+        await subscriptions.set_state(Anonymous(), "shop.orders", "billing", "SUSPENDED")
+        await trio.sleep(5)
+        await publish(log, *[b"{}"] * 700)
+        await trio.sleep(60)
+        found = figures(node)
+        assert found["lag_messages"] == 700
+        assert 58 <= found["oldest_age_seconds"] <= 60
+        assert found["suspended_timestamp_seconds"] == pytest.approx(since_s, abs=1)
+        (info,) = [each for each in families(node) if each.name == f"{PREFIX}info"]
+        assert [(each.labels, each.value) for each in info.samples] == [
+            (
+                {
+                    "group": "shop",
+                    "topic": "orders",
+                    "subscription": "billing",
+                    "owner": "team",
+                    "severity": "critical",
+                },
+                1,
+            )
+        ]
 
 
 async def test_what_a_node_is_to_deliver_and_at_which_rate_has_hermes_names(autojump_clock):

@@ -2,12 +2,13 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 import trio
 
 from hermes_actors.security.account import Credentials
 from hermes_chaos.wanted import subscription_body, topic_body
-from tests.nodes_scene import NAMES, Cluster, once
+from tests.nodes_scene import NAMES, TOPIC, Cluster, once
 
 
 @pytest.fixture
@@ -55,6 +56,33 @@ async def test_a_node_that_joins_under_load_costs_no_message_and_no_copy(cluster
     await trio.sleep(5)
     assert cluster.pushed() == once(*range(1_000))
     assert {node for node, _ in cluster.pushers()} == {"a", "b"}
+
+
+async def test_partitions_that_others_add_show_in_lag_until_they_are_delivered_soon(
+    cluster, autojump_clock
+):
+    administration = cluster.nodes["a"].administration
+    await cluster.start("b")
+    await trio.sleep(5)
+    held = await cluster.log.topics.describe(TOPIC)
+    await cluster.log.topics.alter(TOPIC, msgspec.structs.replace(held, partitions=14))
+    added_s = trio.current_time()
+    for number in range(10, 14):
+        await cluster.publish(number, partition=number)
+    shown = []
+    while cluster.pushed() != once(*range(10, 14)):
+        await trio.sleep(0.5)
+        metrics = await administration.statuses.subscription_metrics(TOPIC, "mail")
+        why = await administration.statuses.why(TOPIC, "mail")
+        offsets = await administration.standings.lag(TOPIC, "mail")
+        shown.append((metrics["lag"], offsets["lag"], str(why)))
+    assert trio.current_time() - added_s < 15
+    lag, behind, why = next(each for each in shown if "were added" in each[-1])
+    assert (lag, behind) == ("4", 4)
+    assert "partitions 10, 11, 12, 13 were added to the topic and are not read yet" in why
+    await trio.sleep(3)
+    for name in NAMES:
+        assert sorted(sum(cluster.owners(name).values(), ())) == list(range(14))
 
 
 async def test_what_a_killed_node_had_is_delivered_elsewhere_within_five_seconds(
@@ -236,14 +264,18 @@ async def test_a_node_alone_that_stops_leaves_its_place_to_the_next_at_once(
 async def test_a_topic_that_the_log_does_not_answer_for_keeps_no_other_from_having_owners(
     cluster, autojump_clock, monkeypatch
 ):
-    ask = cluster.log.positions
+    ask, count = cluster.log.positions, cluster.log.topics.partitions
 
     async def positions(topic, at):
         if topic == "shop.silent":
             await trio.sleep_forever()
         return await ask(topic, at)
 
+    async def partitions(topics):
+        return await count([each for each in topics if each != "shop.silent"])
+
     monkeypatch.setattr(cluster.log, "positions", positions)
+    monkeypatch.setattr(cluster.log.topics, "partitions", partitions)
     administration = cluster.nodes["a"].administration
     caller = await administration.security.identify(Credentials())
     for name in ("shop.silent", "shop.other"):

@@ -4,6 +4,7 @@ from typing import Any
 
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.subscription import Subscription
 from hermes_actors.model.topic import ContentType, Owner, RetentionTime, Topic
 
@@ -33,3 +34,10 @@ def a_live_subscription(subscription: Subscription) -> LiveSubscription:
     """The subscription in its seventh incarnation, to its topic's first one."""
     name = SubscriptionName.parse(f"{subscription.topic_name}${subscription.name}")
     return LiveSubscription(name, subscription, 0, 7, 1)
+
+
+def stored(record: Record) -> StoredRecord:
+    """The record at the beginning of dc1's log of `shop.orders`."""
+    return StoredRecord(
+        0, 0, record.timestamp_ms, record.key, record.value, record.headers, "dc1:shop.orders"
+    )

@@ -102,7 +102,7 @@ class Node(Server):
             environment["HERMES_KAFKA_CLUSTERS_DC1_BOOTSTRAP_SERVERS"] = kafka_servers
         else:
             environment["HERMES_LOG_DIRECTORY"] = str(directory.resolve())
-        super().__init__(["-m", "hermes_actors.cli", "node", "--json"], environment)
+        super().__init__(["-m", "hermes_actors", "node", "--json"], environment)
 
     def first_answer(self) -> tuple[int, float]:
         """Status and time since the start of the first publish that gets any answer."""

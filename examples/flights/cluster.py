@@ -21,7 +21,7 @@ class DidNotStart(Exception):
     """A process ended, or was silent, before it was ready. The message has its last words."""
 
 
-DEV = (sys.executable, "-m", "hermes_actors.cli", "dev")
+DEV = (sys.executable, "-m", "hermes_actors", "dev")
 
 
 @dataclass

@@ -12,7 +12,7 @@ from examples.flights.publishing import Datacentre
 from hermes_actors.cli.publishing.publisher import Outcome
 from hermes_local.failures import LaunchFailed
 
-SPARK = (sys.executable, "-m", "hermes_actors.cli", "spark", "reconcile")
+SPARK = (sys.executable, "-m", "hermes_actors", "spark", "reconcile")
 _LOST = 1
 
 

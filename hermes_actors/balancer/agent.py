@@ -9,7 +9,7 @@ once.
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -31,6 +31,7 @@ from hermes_actors.coordination.commands import RateState
 from hermes_actors.coordination.lease import Lease
 from hermes_actors.coordination.owned import Owned, RateShare
 from hermes_actors.coordination.view import Coordination, CoordinationWatch
+from hermes_actors.metadata.bodies import Suspension
 from hermes_actors.metadata.catalog import (
     LiveSubscription,
     SubscriptionChanged,
@@ -39,7 +40,8 @@ from hermes_actors.metadata.catalog import (
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.clock import Clock
-from hermes_actors.status.reasons import Code, Reason, because
+from hermes_actors.status.lag import Reached
+from hermes_actors.status.reasons import Code, Reason, because, suspended
 from hermes_actors.status.record import SubscriptionFigures
 
 _logger = logging.getLogger(__name__)
@@ -115,8 +117,9 @@ class Agent:
         self._consumers: dict[str, PushConsumer] = {}
         # Why owned subscriptions do not run.
         self._refusals: dict[str, Reason] = {}
-        # The last figures of each owned subscription; they outlive its consumers.
+        # The last figures of each owned subscription, and how far it was; both outlive consumers.
         self._figures: dict[str, SubscriptionFigures] = {}
+        self._reached: dict[str, Reached] = {}
         self._crashes: dict[str, Reason] = {}
         self._moving: set[str] = set()
         self._moved = trio.Event()
@@ -162,7 +165,7 @@ class Agent:
         """
         refusal = self._refusals.get(subscription)
         if subscription not in self._running and refusal is None:
-            self._figures.pop(subscription, None)
+            self._forget_figures(subscription)
             return None
         stop = refusal or self._crashes.get(subscription)
         consumer = self._consumers.get(subscription)
@@ -170,23 +173,37 @@ class Agent:
             figures = consumer.figures()
         else:
             stop = stop or because(Code.STARTING)
+            age_ms = self.reached(subscription).oldest_age_ms(self._clock.now_ms())
             figures = replace(
                 self._figures.get(subscription, SubscriptionFigures()),
                 inflight=0,
                 waiting_retries=0,
                 level="",
                 rate_now=0.0,
-                oldest_age_ms=0,
+                oldest_age_ms=age_ms,
             )
         if stop is not None:
             figures = replace(figures, reasons=(stop,))
         self._figures[subscription] = figures
         return figures
 
-    def reached(self, subscription: str) -> tuple[str, Mapping[int, int]]:
-        """Return the log topic, and the settled position of each partition owned here."""
+    def reached(self, subscription: str) -> Reached:
+        """Return how far the subscription is here; while its consumer starts, how far it was."""
+        if subscription not in self._running:
+            return self._at_rest.reached(subscription)
         consumer = self._consumers.get(subscription)
-        return self._at_rest.reached(subscription) if consumer is None else consumer.reached()
+        if consumer is not None and (found := consumer.reached()).settled:
+            self._reached[subscription] = found
+        return self._reached.get(subscription, Reached())
+
+    def unplanned(self, subscription: str) -> int | None:
+        """Return from which partition on no plan gives them to anybody; None where another node
+        tells of these.
+        """
+        targets = self._coordination.state.targets_of(subscription)
+        if not self.has_first(subscription):
+            return None
+        return max((each for target in targets for each in target.partitions), default=-1) + 1
 
     def consumer(self, subscription: str) -> PushConsumer | None:
         """Return the consumer that runs here; None if there is none."""
@@ -194,7 +211,7 @@ class Agent:
 
     def suspend(self, live: LiveSubscription, reason: str) -> None:
         """Suspend a subscription that runs here, because its endpoint is gone. Does not wait."""
-        self._outbox.suspend(live, reason)
+        self._outbox.suspend(live, Suspension(self._clock.now_ms(), reason=reason))
 
     def crash(self, subscription: str) -> None:
         """Make a running consumer fail (fault injection); it is restarted."""
@@ -327,9 +344,7 @@ class Agent:
         if live is None or topic is None:
             return None
         if live.subscription.state is SubscriptionState.SUSPENDED:
-            reason = live.suspension
-            by_broker = because(Code.SUSPENDED_BY_BROKER, detail=reason)
-            self._refusals[name] = by_broker if reason else because(Code.SUSPENDED)
+            self._refusals[name] = suspended(live.suspension)
         elif refusal := self._factory.refusal(live, topic):
             self._refusals[name] = because(Code.NOT_CONSUMABLE, detail=refusal)
             _logger.warning("%s is not delivered: %s", name, refusal)
@@ -426,7 +441,7 @@ class Agent:
         """Report a subscription that ran here and has been deleted."""
         if name in self._metadata.catalog.subscriptions:
             return
-        self._figures.pop(name, None)
+        self._forget_figures(name)
         live = self._stopped.pop(name, None)
         if live is not None:
             self._on_gone(live)
@@ -459,6 +474,10 @@ class Agent:
         self._running.pop(name, None)
         self._consumers.pop(name, None)
         self._crashes.pop(name, None)
+
+    def _forget_figures(self, name: str) -> None:
+        self._figures.pop(name, None)
+        self._reached.pop(name, None)
 
     def _notify_moved(self) -> None:
         self._moved.set()

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.errors import HermesError
-from hermes_actors.metadata.bodies import activation_body, subscription_body
+from hermes_actors.metadata.bodies import Suspension, activation_body, subscription_body
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.metadata.commands import Alive, Change, Rejected, StampIs, put
 from hermes_actors.metadata.keys import activation_key, subscription_key
@@ -50,10 +50,11 @@ class Outbox:
         if self._metadata.dc not in live.active_in:
             self._want(f"active {live.name}", _Wanted(lambda: self._activation(live)))
 
-    def suspend(self, live: LiveSubscription, reason: str) -> None:
+    def suspend(self, live: LiveSubscription, suspension: Suspension) -> None:
         """Suspend this version of the subscription. Does not wait."""
-        done = f"{live.name} is suspended: {reason}"
-        self._want(f"suspended {live.name}", _Wanted(lambda: self._suspension(live, reason), done))
+        done = f"{live.name} is suspended: {suspension.reason}"
+        wanted = _Wanted(lambda: self._suspended(live, suspension), done)
+        self._want(f"suspended {live.name}", wanted)
 
     async def run(self) -> None:
         """Write the requested changes. Never returns."""
@@ -109,7 +110,7 @@ class Outbox:
         alive = Alive(subscription_key(live.name), live.incarnation)
         return put(activation_key(live.name, dc), activation_body(live.incarnation), alive)
 
-    def _suspension(self, live: LiveSubscription, reason: str) -> Change | None:
+    def _suspended(self, live: LiveSubscription, suspension: Suspension) -> Change | None:
         latest = self._latest(live)
         if latest is None or latest.subscription != live.subscription:
             # It has been changed since: its consumer tries the new version, and asks again if need
@@ -117,7 +118,7 @@ class Outbox:
             return None
         key = subscription_key(latest.name)
         suspended = replace(latest.subscription, state=SubscriptionState.SUSPENDED)
-        body = subscription_body(suspended, latest.topic_incarnation, reason, latest.creation)
+        body = subscription_body(suspended, latest.topic_incarnation, suspension, latest.creation)
         return put(key, body, StampIs(key, latest.stamp))
 
     def _latest(self, live: LiveSubscription) -> LiveSubscription | None:

@@ -1,8 +1,9 @@
 """The leader's workload: the datacentre's subscriptions, and the number of partitions of their
 topics.
 
-Only the log knows the partitions of a topic. Only the leader's node asks it, one topic after
-another. If a subscription already has owners, their partitions are used until then.
+Only the log knows the partitions of a topic. Only the leader's node asks it: all other nodes learn
+of added partitions from the plan. If a subscription already has owners, their partitions are used
+until then.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,17 +17,16 @@ from hermes_actors.balancer.presence import Presence
 from hermes_actors.coordination.room import drained
 from hermes_actors.coordination.state import CoordinationState
 from hermes_actors.coordination.view import Coordination
-from hermes_actors.log.base import EARLIEST, LogUnavailable, UnknownTopic
+from hermes_actors.log.base import LogUnavailable
 from hermes_actors.metadata.catalog import GroupChanged
 from hermes_actors.metadata.registry import Metadata
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.runtime.backoff import backoff_s
 
-_ROUND_S = 20.0
-"""How long it may take to notice added partitions, with few topics."""
-_PAUSE_MIN_S = 0.05
+_ROUND_S = 10.0
+"""How long it may take to notice added partitions."""
 _TROUBLE_PAUSE_MIN_S, _TROUBLE_PAUSE_MAX_S = 0.1, 5.0
-_ASKED_AT_ONCE = 16
+_ASKED_AT_ONCE = 100
 _ANSWER_TIMEOUT_S = 5.0
 
 
@@ -61,59 +61,51 @@ class Workloads:
                     self.on_change()
 
     async def _look_up(self) -> None:
-        """While this node leads, look up the partitions of each topic: new topics at once, all
-        others one after another.
+        """While this node leads, look up the partitions of each topic: new topics at once, all of
+        them in each round.
         """
-        failed = 0
+        failed, round_at_s = 0, 0.0
         while True:
             await self._coordination.until(lambda _state: self._leads)
             self._is_wanted = trio.Event()
-            topics = self._topics()
-            for log_topic in [each for each in self._partitions if each not in topics]:
-                del self._partitions[log_topic]
-            new = [each for each in topics if each not in self._partitions]
-            for at in range(0, len(new), _ASKED_AT_ONCE):
-                await self._ask_all(new[at : at + _ASKED_AT_ONCE])
-            if all(each in self._partitions for each in new):
-                failed = 0
-                wait_s = max(_PAUSE_MIN_S, _ROUND_S / max(1, len(topics)))
+            topics, known, now_s = self._topics(), self._partitions, trio.current_time()
+            self._partitions = {each: known[each] for each in topics if each in known}
+            wanted = topics
+            if now_s < round_at_s:
+                wanted = [each for each in topics if each not in known]
             else:
-                # The topic is being created, or the log is unavailable.
-                wait_s = backoff_s(failed, 0.5, _TROUBLE_PAUSE_MIN_S, _TROUBLE_PAUSE_MAX_S)
+                round_at_s = now_s + _ROUND_S
+            for at in range(0, len(wanted), _ASKED_AT_ONCE):
+                await self._ask(wanted[at : at + _ASKED_AT_ONCE])
+            wait_s = max(0.0, round_at_s - trio.current_time())
+            if len(self._partitions) < len(topics):
+                # A topic is being created, or the log is unavailable.
+                pause_s = backoff_s(failed, 0.5, _TROUBLE_PAUSE_MIN_S, _TROUBLE_PAUSE_MAX_S)
+                wait_s = min(wait_s, pause_s)
                 failed += 1
-            with trio.move_on_after(wait_s) as pause:
+            else:
+                failed = 0
+            with trio.move_on_after(wait_s):
                 await self._is_wanted.wait()
                 failed = 0
-            if pause.cancelled_caught and self._partitions:
-                # The topic that was looked up longest ago comes first.
-                await self._ask(next(iter(self._partitions)))
 
     @property
     def _leads(self) -> bool:
         return self._coordination.state.leader == self._presence.boot != ""
 
-    def _topics(self) -> dict[str, None]:
+    def _topics(self) -> list[str]:
         """The log topics of all live subscriptions, sorted."""
         catalog = self._metadata.catalog
         names = {str(live.name.topic) for live in catalog.subscriptions.values()}
         found = [catalog.topics[name].log_topic for name in names if name in catalog.topics]
-        return dict.fromkeys(sorted(found))
+        return sorted(set(found))
 
-    async def _ask_all(self, topics: list[str]) -> None:
-        async with trio.open_nursery() as nursery:
-            for log_topic in topics:
-                nursery.start_soon(self._ask, log_topic)
-
-    async def _ask(self, log_topic: str) -> None:
-        before = found = self._partitions.get(log_topic, 0)
-        # A topic without an answer must not keep the others from having owners.
-        with suppress(LogUnavailable, UnknownTopic), trio.move_on_after(_ANSWER_TIMEOUT_S):
-            found = len(await self._metadata.log.positions(log_topic, EARLIEST))
-        if found:
-            self._partitions.pop(log_topic, None)
-            self._partitions[log_topic] = found
-        if found != before:
-            self.on_change()
+    async def _ask(self, topics: list[str]) -> None:
+        with suppress(LogUnavailable), trio.move_on_after(_ANSWER_TIMEOUT_S):
+            found = await self._metadata.log.topics.partitions(topics)
+            if not found.items() <= self._partitions.items():
+                self._partitions |= found
+                self.on_change()
 
 
 def workload_of(

@@ -65,6 +65,11 @@ def check(config: Config) -> None:
             f"{section}.tls.certificate_file: goes together with {section}.tls.key_file; "
             "set both or neither",
         )
+        require(
+            bool(tls.certificate_file) or not tls.only,
+            f"{section}.tls.only: without a TLS listener nothing would be served; set "
+            f"{section}.tls.certificate_file and key_file",
+        )
     require(
         consumers.inflight_max <= consumers.unsettled_span_max,
         f"consumers.inflight_max: {consumers.inflight_max} is above consumers.unsettled_span_max "

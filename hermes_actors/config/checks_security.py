@@ -4,6 +4,7 @@ Each error names the field, the reason and what would be right.
 """
 
 import re
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from hermes_actors.config.checks_endpoints import HOST
@@ -73,6 +74,19 @@ def check_security(config: Config) -> None:
             f"management.subscribers_with_access_to_any_topic: '{text}' is not an owner and its "
             "protocols; write for example 'Plaintext:crawler http https'",
         )
+
+
+def exposures(config: Config) -> Iterator[str]:
+    """Plain listeners that other machines reach, where authentication and TLS are both on."""
+    for section, listener in (("frontend", config.frontend), ("management", config.management)):
+        tls = listener.tls
+        asks = section in config.roles and listener.authentication.enabled
+        if asks and tls.certificate_file and not (tls.only or is_loopback(listener.host)):
+            yield (
+                f"{section}.port: clients may send passwords and tokens in plain text to "
+                f"{listener.host} port {listener.port}; set {section}.tls.only to true, or block "
+                "that port for other machines"
+            )
 
 
 def _check_owners(config: Config) -> None:

@@ -6,6 +6,7 @@ from msgspec import Struct, field
 
 SecurityProtocol = typing.Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = typing.Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+Isolation = typing.Literal["read_committed", "read_uncommitted"]
 
 
 class KafkaClusterConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,3 +35,4 @@ class KafkaConfig(Struct, frozen=True, forbid_unknown_fields=True):
     reconnect_backoff_ms: int = 100
     fetch_wait_ms: int = 5_000
     fetch_bytes_max: int = 1_048_576
+    isolation: Isolation = "read_committed"

@@ -4,31 +4,33 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hermes_actors.config.tree import Config
+from hermes_actors.config.publishing import FrontendConfig
+from hermes_actors.config.tree import Config, ManagementConfig
 
 
 class Port(Struct, frozen=True):
-    """A port that a node would listen on. `is_main`: there it tells who it is."""
+    """A port that a node would listen on."""
 
     setting: str
     host: str
     number: int
-    is_main: bool = False
-    is_shared: bool = False
-    """Other processes may listen on it too (frontend.reuse_port)."""
+    certificate_file: str = ""
+    """Set if the port speaks TLS."""
 
 
 def ports(config: Config) -> Iterator[Port]:
-    """The ports of a node with this configuration, the one where it tells who it is first."""
-    frontend, management, status = config.frontend, config.management, config.status
+    """The ports of a node with this configuration; the first one serves its status pages."""
     if "frontend" in config.roles:
-        is_shared = frontend.reuse_port
-        yield Port("frontend.port", frontend.host, frontend.port, True, is_shared)
-        if frontend.tls.certificate_file:
-            yield Port("frontend.tls.port", frontend.host, frontend.tls.port, False, is_shared)
+        yield from _listener("frontend", config.frontend)
     else:
-        yield Port("status.port", status.host, status.port, is_main=True)
+        yield Port("status.port", config.status.host, config.status.port)
     if "management" in config.roles:
-        yield Port("management.port", management.host, management.port)
-        if management.tls.certificate_file:
-            yield Port("management.tls.port", management.host, management.tls.port)
+        yield from _listener("management", config.management)
+
+
+def _listener(section: str, config: FrontendConfig | ManagementConfig) -> Iterator[Port]:
+    tls = config.tls
+    if not tls.only:
+        yield Port(f"{section}.port", config.host, config.port)
+    if tls.certificate_file:
+        yield Port(f"{section}.tls.port", config.host, tls.port, tls.certificate_file)

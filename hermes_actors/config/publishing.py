@@ -40,7 +40,8 @@ class PropagationConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A TLS listener beside the plain one; HTTP/2 by ALPN. Off while `certificate_file` is "".
+    """A TLS listener beside the plain one, or instead of it (`only`); HTTP/2 by ALPN. Off while
+    `certificate_file` is "".
 
     `client_auth` is Hermes': whether clients are asked for certificates of `client_ca_file`.
     """
@@ -48,6 +49,7 @@ class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     certificate_file: str = ""
     key_file: str = ""
     port: int = 8443
+    only: bool = False
     client_auth: typing.Literal["not_requested", "requested", "required"] = "not_requested"
     client_ca_file: str = ""
 
@@ -58,6 +60,7 @@ class ManagementTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     certificate_file: str = ""
     key_file: str = ""
     port: int = 8453
+    only: bool = False
     client_auth: typing.Literal["not_requested", "requested", "required"] = "not_requested"
     client_ca_file: str = ""
 
@@ -68,6 +71,7 @@ class ManagementTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
             self.certificate_file,
             self.key_file,
             self.port,
+            self.only,
             self.client_auth,
             self.client_ca_file,
         )

@@ -35,6 +35,7 @@ from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.model.subscription import BatchPolicy, DeliveryType
 from hermes_actors.model.topic import ContentType
 from hermes_actors.runtime.wakeup import Wakeup
+from hermes_actors.status.lag import Reached
 from hermes_actors.status.reasons import Code, Reason, because
 from hermes_actors.status.record import SubscriptionFigures
 
@@ -201,21 +202,17 @@ class PushConsumer:
             last_success_at_ms=dispatch.last_success_ms,
             level=dispatch.pace.level.value,
             rate_now=dispatch.pace.rate_now,
-            oldest_age_ms=self._oldest_age_ms,
+            oldest_age_ms=self.reached().oldest_age_ms(self._clock.now_ms()),
             last_undelivered=dispatch.last_undelivered,
             last_attempts=dispatch.last_attempts,
             latency_ms=self._measures.recent_latency.ms(self._clock.monotonic_s()),
         )
 
-    def reached(self) -> tuple[str, dict[int, int]]:
-        """The log topic, and `PartitionOffsets.reached` of each partition."""
-        return self._log_topic, {p: o.reached for p, o in self._progress.partitions.items()}
-
-    @property
-    def _oldest_age_ms(self) -> int:
-        stored = [o.oldest_ms for o in self._progress.partitions.values()]
-        oldest_ms = min((each for each in stored if each is not None), default=None)
-        return 0 if oldest_ms is None else max(0, self._clock.now_ms() - oldest_ms)
+    def reached(self) -> Reached:
+        """Return how far it is. Of messages that are not read yet, none is the oldest."""
+        found = self._progress.partitions.values()
+        stored = [each.oldest_ms for each in found if each.oldest_ms is not None]
+        return Reached(self._log_topic, self._progress.reached(), min(stored, default=None))
 
     def _note_settled(self) -> None:
         if self._intake.lacks_bytes:

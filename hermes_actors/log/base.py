@@ -159,10 +159,15 @@ class Reader(Protocol):
         """Return at least one record, and at most the given number and bytes (but always one
         record).
 
-        Waits while there is none. Records of one partition are in order of offset; partitions may
-        be mixed. Raises OffsetOutOfRange if retention has removed a position (continue with
-        `seek`), UnknownTopic (also for a partition that does not exist), or LogUnavailable.
+        Waits while there is none. Returns none if only `position` has advanced, over what is not
+        for readers, such as the marks of transactions. Records of one partition are in order of
+        offset; partitions may be mixed. Raises OffsetOutOfRange if retention has removed a position
+        (continue with `seek`), UnknownTopic (also for a partition that does not exist), or
+        LogUnavailable.
         """
+
+    def position(self, partition: int) -> int:
+        """The next offset to read: all records below it have been returned."""
 
     def seek(self, partition: int, position: int) -> None:
         """Continue this partition at `position`, from the next `next_batch` on."""
@@ -191,6 +196,11 @@ class LogTopics(Protocol):
 
     async def names(self) -> list[str]:
         """The names of all topics, sorted."""
+
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """How many partitions each of these topics has, a hundred at a time at most; those that the
+        log has not are absent.
+        """
 
 
 class Log(Protocol):

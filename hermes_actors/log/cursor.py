@@ -32,6 +32,10 @@ class Cursor:
         _check_position(partition, position)
         self._positions[partition] = position
 
+    def position(self, partition: int) -> int:
+        """The next offset to read there."""
+        return self._positions[partition]
+
     def in_turn(self) -> Iterator[tuple[int, int]]:
         """Yield (partition, position) of all partitions, beginning with the one whose turn it
         is.

@@ -170,7 +170,13 @@ class MemoryLog:
             )
         partition.high_ms = max(partition.high_ms, timestamp_ms)
         stored = StoredRecord(
-            number, partition.end, timestamp_ms, record.key, record.value, record.headers
+            number,
+            partition.end,
+            timestamp_ms,
+            record.key,
+            record.value,
+            record.headers,
+            f"{self.dc}:{topic}",
         )
         partition.records.append(stored)
         for callback in self.on_append:
@@ -326,6 +332,12 @@ class MemoryTopics:
         await self._faults.reading(self._dc)
         return sorted(self.by_name)
 
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """As `LogTopics.partitions`."""
+        await self._faults.reading(self._dc)
+        held = self.by_name
+        return {topic: len(held[topic].partitions) for topic in topics if topic in held}
+
     async def _change_gate(self) -> None:
         await trio.lowlevel.checkpoint()
         if self._faults.draw(self._faults.unavailable_rate):
@@ -353,6 +365,9 @@ class _MemoryReader:
         return {
             number: partitions[number].cuts for number in self._numbers if number < len(partitions)
         }
+
+    def position(self, partition: int) -> int:
+        return self._cursor.position(partition)
 
     def seek(self, partition: int, position: int) -> None:
         self._cursor.seek(partition, position)

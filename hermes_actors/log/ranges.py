@@ -23,7 +23,7 @@ async def read_forwards(
     """Call `take` with the records from `start` to below `end`, in batches, until it returns False.
 
     Records that retention removes meanwhile are skipped. Raises LogUnavailable, UnknownTopic. Waits
-    for ever if the log has no records up to `end`, so set a timeout around it.
+    for ever if the log ends below `end`, so set a timeout around it.
     """
     position = start
     while position < end:
@@ -33,10 +33,10 @@ async def read_forwards(
                     batch = await reader.next_batch(
                         min(BATCH_RECORDS_MAX, end - position), BATCH_BYTES_MAX
                     )
-                    position = batch[-1].offset + 1
-                    if batch[-1].offset >= end:
+                    position = reader.position(partition)
+                    if position > end:
                         batch = [record for record in batch if record.offset < end]
-                    if not take(batch):
+                    if batch and not take(batch):
                         return
         except OffsetOutOfRange as error:
             if error.position >= error.start:

@@ -26,16 +26,26 @@ class UndecodableBody(Exception):
     """The body does not match its key's kind; the message names the field."""
 
 
+class Suspension(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """When a subscription was suspended, and by which account; `reason` is why the broker did it,
+    "" where it was a person.
+    """
+
+    at_ms: int
+    by: str = "[broker]"
+    reason: str = ""
+
+
 class SubscriptionBody(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A subscription, and the incarnation of the topic that it was created for.
 
-    `suspension` says why the broker has suspended it; empty string if it has not. `creation` has
-    the ends of the topic's partitions when it was created; None if unknown.
+    `suspended` None: it is not suspended, or since when is unknown. `creation` has the ends of the
+    topic's partitions when it was created; None if unknown.
     """
 
     subscription: Subscription
     topic_incarnation: int
-    suspension: str = ""
+    suspended: Suspension | None = None
     creation: Creation | None = None
 
 
@@ -50,7 +60,7 @@ class _Readiness(Struct, frozen=True, rename="camel"):
 class _RawSubscriptionBody(Struct, frozen=True, rename="camel"):
     subscription: dict[str, Any]
     topic_incarnation: int
-    suspension: str = ""
+    suspended: Suspension | None = None
     creation: Creation | None = None
 
 
@@ -80,14 +90,12 @@ def topic_body(topic: Topic) -> bytes:
 def subscription_body(
     subscription: Subscription,
     topic_incarnation: int,
-    suspension: str = "",
+    suspended: Suspension | None = None,
     creation: Creation | None = None,
 ) -> bytes:
-    """Encode a subscription to this incarnation of its topic; `suspension` is why the broker has
-    suspended it, if it has.
-    """
+    """Encode a subscription to this incarnation of its topic."""
     return msgspec.json.encode(
-        SubscriptionBody(subscription, topic_incarnation, suspension, creation)
+        SubscriptionBody(subscription, topic_incarnation, suspended, creation)
     )
 
 
@@ -129,7 +137,7 @@ def decode_subscription(body: bytes) -> SubscriptionBody:
     except (msgspec.ValidationError, RecursionError) as error:
         raise UndecodableBody(str(error)) from error
     plain = Subscription(**{name: getattr(decoded, name) for name in _FIELDS})
-    return SubscriptionBody(plain, raw.topic_incarnation, raw.suspension, raw.creation)
+    return SubscriptionBody(plain, raw.topic_incarnation, raw.suspended, raw.creation)
 
 
 def decode_activation(body: bytes) -> int:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_actors.metadata.bodies import (
+    Suspension,
     UndecodableBody,
     decode_activation,
     decode_group,
@@ -85,9 +86,9 @@ class LiveSubscription(Struct, frozen=True):
     """A subscription, and the datacentres, sorted, in which a consumer of this incarnation has
     started.
 
-    `seek` is its last retransmission, or None. `suspension` says why the broker has suspended it;
-    empty string if a person has, or if it is not suspended. `creation` has the ends of the topic's
-    partitions when it was created; None if unknown.
+    `seek` is its last retransmission, or None. `suspension` None: it is not suspended, or since
+    when is unknown. `creation` has the ends of the topic's partitions when it was created; None if
+    unknown.
     """
 
     name: SubscriptionName
@@ -97,7 +98,7 @@ class LiveSubscription(Struct, frozen=True):
     stamp: int
     active_in: tuple[str, ...] = ()
     seek: Seek | None = None
-    suspension: str = ""
+    suspension: Suspension | None = None
     creation: Creation | None = None
 
     @property
@@ -340,7 +341,7 @@ class Catalog:
                 decoded.topic_incarnation,
                 alive.incarnation,
                 alive.stamp,
-                suspension=decoded.suspension,
+                suspension=decoded.suspended,
                 creation=decoded.creation,
             )
             siblings[text] = None

@@ -34,7 +34,8 @@ async def read_creation(log: Log, log_topic: str) -> Creation:
     records: dict[int, LastRead] = {}
     if last:
         async with log.reader(log_topic, last) as reader:
-            while records.keys() != last.keys():
+            # A mark of a transaction there is no record: behind it nothing is known.
+            while any(reader.position(each) < ends[each] for each in last):
                 for record in await reader.next_batch(len(last), _BYTES_MAX):
                     if record.offset == last[record.partition]:
                         records[record.partition] = LastRead.of(

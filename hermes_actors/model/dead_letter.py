@@ -93,6 +93,7 @@ class Letter(Struct, frozen=True, gc=False):
     at_ms: int
     redrives: int = 0
     missing_bytes: int = 0
+    is_tombstone: bool = False
     missed: tuple[str, ...] = ()
     """The recipients that have not accepted a broadcast message, without queries; empty for a
     single recipient, or if there are too many to keep.
@@ -109,7 +110,14 @@ class Letter(Struct, frozen=True, gc=False):
     def original(self) -> StoredRecord:
         """The message's record, as it was read."""
         return StoredRecord(
-            self.partition, self.offset, self.timestamp_ms, self.key, self.value, self.headers
+            self.partition,
+            self.offset,
+            self.timestamp_ms,
+            self.key,
+            self.value,
+            self.headers,
+            f"{self.dc}:{self.log_topic}",
+            self.is_tombstone,
         )
 
 
@@ -213,7 +221,9 @@ _OWN = (
     ("dlq-redrives", "redrives"),
     ("dlq-missing-bytes", "missing_bytes"),
 )
-"""The headers with a letter's fields as text. `dlq-key` and `dlq-missed` are written separately."""
+"""The headers with a letter's fields as text. `dlq-key`, `dlq-tombstone` and `dlq-missed` are
+written separately.
+"""
 
 
 def letter_record(letter: Letter) -> Record:
@@ -225,6 +235,8 @@ def letter_record(letter: Letter) -> Record:
         ours.append((header, text.encode("utf-8", "replace")))
     if letter.key is not None:
         ours.append(("dlq-key", letter.key))
+    if letter.is_tombstone:
+        ours.append(("dlq-tombstone", b"true"))
     missed = msgspec.json.encode(letter.missed)
     if letter.missed and len(missed) <= MISSED_BYTES_MAX:
         ours.append(("dlq-missed", missed))
@@ -285,6 +297,7 @@ def _letter(record: StoredRecord | Record) -> Letter:
     return replace(
         msgspec.convert(fields, Letter, strict=False),
         key=ours.get("dlq-key"),
+        is_tombstone="dlq-tombstone" in ours,
         value=record.value,
         headers=tuple(record.headers[:at]),
     )

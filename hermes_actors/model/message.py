@@ -10,10 +10,13 @@ four bytes each, as Hermes writes them, and `framing` if it begins with Confluen
 The Hermes form, for a cluster shared with Hermes, wraps the body in Hermes' JSON envelope, except
 Avro; the trace is in record headers there, too. Readers know both forms: a native record has the
 `dc` header, which Hermes never writes.
+
+Other producers may write any records into a topic. Their headers may have the names of ours and
+hold something else; those are ignored. The id of a record without one is its place,
+`<datacentre>:<topic>:<partition>:<offset>`, so each reading gives the same id.
 """
 
 import json
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
@@ -21,9 +24,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes_actors.model.names import is_name_part
 from hermes_actors.model.record import Record, StoredRecord
 from hermes_actors.model.schema import FRAME_BYTES, WriterSchema
-from hermes_actors.model.trace_context import TraceContext
+from hermes_actors.model.trace_context import TraceContext, clean_tracestate, is_traceparent
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -56,8 +60,8 @@ class Via(StrEnum):
 
 
 class Message(Struct, frozen=True, gc=False):
-    """One message. `published_at_ms` is when it was received; 1 for a foreign record without a
-    time.
+    """One message. `published_at_ms` is when it was received; of a foreign record it is the
+    record's timestamp.
 
     `propagated` are the publisher's request headers for subscribers; they never include one that
     the broker sends itself (`is_reserved_header`), also if another program wrote the record. `dc`
@@ -66,7 +70,8 @@ class Message(Struct, frozen=True, gc=False):
 
     `attributes` are those of a CloudEvent, without prefix; empty if it is none. `only_for` is the
     only subscription for a replayed message; empty string: all. `written_with` is the schema of an
-    Avro body; None for other bodies.
+    Avro body; None for other bodies. A tombstone has an empty body; its `propagated` headers also
+    say that it is one, and give its key.
     """
 
     id: str
@@ -81,6 +86,7 @@ class Message(Struct, frozen=True, gc=False):
     only_for: str = ""
     written_with: WriterSchema | None = None
     tracestate: str = ""
+    is_tombstone: bool = False
 
     @property
     def unframed_body(self) -> bytes:
@@ -120,11 +126,15 @@ _PLAIN = ("id", "dc", "via")
 _VERSION, _ID, _FRAMING = "sv", "sid", "framing"
 _NUMBER_BYTES = 4
 _CONFLUENT = b"confluent"
+_BINARY = frozenset({"via", _VERSION, _ID, _FRAMING})
 _PROPAGATED_PREFIX = "h-"
 _ATTRIBUTE_PREFIX = "ce_"
 _DATA_TYPE, _DATA_TYPE_HEADER = "datacontenttype", "content-type"
 _ENVELOPE_MARK = b'"_w":true'
-_FOREIGN_TIMESTAMP_MS = 1
+ID_CHARACTERS_MAX = 255
+"""Maximum length of an id; a longer one in a record is ignored."""
+
+_VIAS = {via.value.encode(): via.value for via in Via}
 _json = json.JSONDecoder()
 
 
@@ -188,32 +198,36 @@ def is_for_another(record: StoredRecord, subscription: str) -> bool:
     # The common case: only the three headers of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
-    only_for = next((raw for name, raw in headers if name == ONLY_FOR), b"")
-    return bool(only_for) and only_for != subscription.encode()
+    if not headers or headers[0][0] != "id":
+        # A foreign record: `to_record` puts the id first.
+        return False
+    only_for = next((_text(raw) for name, raw in headers if name == ONLY_FOR), None) or ""
+    return is_name_part(only_for) and only_for != subscription
 
 
-def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Message:
-    """Decode a message from a record; `make_id` makes ids for foreign records, which have none.
-    Raises UndecodableRecord.
-    """
+def from_record(record: StoredRecord) -> Message:
+    """Decode a message from a record. Raises UndecodableRecord for a broken envelope."""
     headers = record.headers
-    if len(headers) == 3:
+    if len(headers) == 3 and not record.is_tombstone:
         # The common case: what `to_record` writes for a message without propagated headers.
         (first, raw_id), (second, raw_dc), (third, raw_via) = headers
-        if raw_id and raw_via and (first, second, third) == _PLAIN:
+        if (first, second, third) == _PLAIN and (own_via := _VIAS.get(raw_via)):
             try:
-                return Message(
-                    raw_id.decode(),
-                    record.value,
-                    record.timestamp_ms,
-                    record.key,
-                    (),
-                    raw_dc.decode(),
-                    raw_via.decode(),
-                )
-            except UnicodeDecodeError as error:
-                raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
-    message_id = dc = via = traceparent = tracestate = only_for = None
+                own_id = raw_id.decode()
+                if 0 < len(own_id) <= ID_CHARACTERS_MAX and own_id.isprintable():
+                    return Message(
+                        own_id,
+                        record.value,
+                        record.timestamp_ms,
+                        record.key,
+                        (),
+                        raw_dc.decode(),
+                        own_via,
+                    )
+            except UnicodeDecodeError:
+                pass
+    message_id = dc = traceparent = tracestate = only_for = None
+    via = Via.LOCAL.value
     version = schema_id = 0
     is_framed = False
     propagated: list[tuple[str, str]] = []
@@ -225,7 +239,7 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
             elif name == "dc":
                 dc = raw.decode()
             elif name == "via":
-                via = raw.decode()
+                via = _VIAS.get(raw, via)
             elif name == "traceparent":
                 traceparent = raw.decode()
             elif name == "tracestate":
@@ -246,32 +260,57 @@ def from_record(record: StoredRecord | Record, make_id: Callable[[], str]) -> Me
                 attributes.append((name[len(_ATTRIBUTE_PREFIX) :], raw.decode()))
             elif name == _DATA_TYPE_HEADER:
                 attributes.append((_DATA_TYPE, raw.decode()))
-    except UnicodeDecodeError as error:
-        raise UndecodableRecord(f"a record header is not UTF-8: {error}") from error
+    except UnicodeDecodeError:
+        # A foreign record. Our own headers are text, except for numbers.
+        readable = [each for each in headers if each[0] in _BINARY or _text(each[1]) is not None]
+        return from_record(replace(record, headers=tuple(readable)))
     if len(attributes) == 1 and attributes[0][0] == _DATA_TYPE:
         # Other programs write this header too; by itself it does not make an event.
         attributes = []
-    is_avro = version > 0 or schema_id > 0
-    if dc is None and not is_avro and _ENVELOPE_MARK in record.value:
-        message = _unwrap(record, tuple(propagated), tuple(attributes), make_id)
-        if traceparent:
-            return carrying(message, TraceContext(traceparent, tracestate or ""))
-        return message
+    is_avro = (version > 0 or schema_id > 0) and not record.is_tombstone
+    if dc is None:
+        # Perhaps a foreign record: its trace has not been checked.
+        traceparent = traceparent if traceparent and is_traceparent(traceparent) else None
+        tracestate = clean_tracestate(tracestate) if traceparent and tracestate else None
+        if not is_avro and _ENVELOPE_MARK in record.value:
+            message = _unwrap(record, tuple(propagated), tuple(attributes))
+            if traceparent:
+                return carrying(message, TraceContext(traceparent, tracestate or ""))
+            return message
+    if record.is_tombstone:
+        propagated += _tombstone_headers(record.key)
+    if message_id and not (message_id.isprintable() and len(message_id) <= ID_CHARACTERS_MAX):
+        message_id = None
     return Message(
-        id=message_id or make_id(),
+        id=message_id or record.place,
         body=record.value,
-        # As in Hermes: a record without our headers has no publication time.
-        published_at_ms=record.timestamp_ms if message_id else _FOREIGN_TIMESTAMP_MS,
+        published_at_ms=record.timestamp_ms,
         key=record.key,
         propagated=tuple(propagated),
         dc=dc or "",
-        via=via or Via.LOCAL.value,
+        via=via,
         traceparent=traceparent or "",
         attributes=tuple(attributes),
         only_for=only_for or "",
         written_with=WriterSchema(version, schema_id, is_framed) if is_avro else None,
         tracestate=tracestate or "",
+        is_tombstone=record.is_tombstone,
     )
+
+
+def _tombstone_headers(key: bytes | None) -> Headers:
+    """Tell the subscriber that the message is a tombstone, and its key."""
+    key_text = None if key is None else _text(key)
+    said = (("Hermes-Tombstone", "true"),)
+    return said if key_text is None else (*said, ("Partition-Key", key_text))
+
+
+def _text(raw: bytes) -> str | None:
+    """Decode UTF-8; None for other bytes."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _number(raw: bytes) -> int:
@@ -285,16 +324,17 @@ def header_text(name: str, raw: bytes) -> str:
     return str(number) if number else raw.decode("utf-8", "replace")
 
 
-def is_avro(record: StoredRecord | Record) -> bool:
+def is_avro(record: StoredRecord) -> bool:
     """True if the record's headers say that its body is Avro."""
     headers = record.headers
     # The common case of JSON: only the three headers of the native form.
     if len(headers) == 3 and headers[2][0] == "via":
         return False
-    return any(name in (_VERSION, _ID) for name, _ in headers)
+    is_told = any(name in (_VERSION, _ID) and _number(raw) for name, raw in headers)
+    return is_told and not record.is_tombstone
 
 
-def is_enveloped(record: StoredRecord | Record) -> bool:
+def is_enveloped(record: StoredRecord) -> bool:
     """True if the body may be in Hermes' envelope; otherwise it is the record's value."""
     headers = record.headers
     # `to_record` puts them in this place, so the body need not be searched.
@@ -304,7 +344,7 @@ def is_enveloped(record: StoredRecord | Record) -> bool:
 
 
 def enveloped(message: Message) -> bytes:
-    """The message in Hermes' JSON envelope."""
+    """The message in Hermes' JSON envelope; the body of a tombstone is null."""
     external = msgspec.json.encode(dict(message.propagated)) if message.propagated else b"{}"
     # The body is inserted unchanged, even if it is not JSON. Hermes does the same, and its readers
     # cut it out.
@@ -312,16 +352,11 @@ def enveloped(message: Message) -> bytes:
         message.published_at_ms,
         msgspec.json.encode(message.id),
         external,
-        message.body,
+        b"null" if message.is_tombstone else message.body,
     )
 
 
-def _unwrap(
-    record: StoredRecord | Record,
-    propagated: Headers,
-    attributes: Headers,
-    make_id: Callable[[], str],
-) -> Message:
+def _unwrap(record: StoredRecord, propagated: Headers, attributes: Headers) -> Message:
     metadata, body = _split_envelope(record.value)
     external = metadata.get("externalMetadata")
     if not propagated and isinstance(external, dict):
@@ -332,9 +367,9 @@ def _unwrap(
         )
     timestamp = metadata.get("timestamp")
     return Message(
-        id=str(metadata.get("id") or metadata.get("messageId") or make_id()),
+        id=str(metadata.get("id") or metadata.get("messageId") or record.place),
         body=body,
-        published_at_ms=timestamp if type(timestamp) is int else _FOREIGN_TIMESTAMP_MS,
+        published_at_ms=timestamp if type(timestamp) is int else record.timestamp_ms,
         key=record.key,
         propagated=propagated,
         attributes=attributes,

@@ -29,6 +29,9 @@ class Record(Struct, frozen=True, gc=False):
 class StoredRecord(Struct, frozen=True, gc=False):
     """A record and its place. `timestamp_ms` is the log's; it never goes back if the topic stamps
     by log-append time.
+
+    `origin` is `<datacentre>:<topic of the log>`. A tombstone is a Kafka record whose value is
+    null; its `value` is empty here.
     """
 
     partition: int
@@ -37,6 +40,13 @@ class StoredRecord(Struct, frozen=True, gc=False):
     key: bytes | None
     value: bytes
     headers: Headers
+    origin: str = ""
+    is_tombstone: bool = False
+
+    @property
+    def place(self) -> str:
+        """The record's place in the logs of all datacentres, which no other record has."""
+        return f"{self.origin}:{self.partition}:{self.offset}"
 
     @property
     def size_bytes(self) -> int:

@@ -55,6 +55,13 @@ class BatchBody(StrEnum):
     MESSAGES = "MESSAGES"
 
 
+class Tombstones(StrEnum):
+    """Whether records without a value, which other producers wrote to Kafka, are pushed."""
+
+    DELIVER = "deliver"
+    SKIP = "skip"
+
+
 class SerialPolicy(Struct, frozen=True, rename="camel", kw_only=True):
     """How messages are pushed one by one. `rate` is in messages a second, for each datacentre.
 
@@ -171,7 +178,7 @@ class MetricsConfig(Struct, frozen=True, rename="camel"):
 class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
     """A subscription. `created_at` and `modified_at` are epoch seconds, set by the broker.
 
-    The last three fields are not in Hermes. They are shown only if they differ from their defaults.
+    The last four fields are not in Hermes. They are shown only if they differ from their defaults.
     """
 
     topic_name: str
@@ -202,6 +209,7 @@ class Subscription(Struct, frozen=True, rename="camel", kw_only=True):
     dead_letters_enabled: bool = True
     signing: SigningPolicy | None = None
     cloud_events_enabled: bool = False
+    tombstones: Tombstones = Tombstones.DELIVER
 
     def __repr__(self) -> str:
         return redacted(
@@ -222,6 +230,6 @@ BEYOND_HERMES: dict[type[Struct], tuple[str, ...]] = {
         "retry_on",
         "discard_on",
     ),
-    Subscription: ("dead_letters_enabled", "signing", "cloud_events_enabled"),
+    Subscription: ("dead_letters_enabled", "signing", "cloud_events_enabled", "tombstones"),
 }
 """Fields that Hermes does not have; clients see them only if they are used."""

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from hermes_actors.balancer.usage import NodeCpu
 from hermes_actors.config.schema import SchemaConfig
@@ -18,6 +19,7 @@ from hermes_actors.runtime.threads import SystemThreads, Threads
 from hermes_actors.runtime.watchdog import LoopWatch
 from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.client import RegistryClient
+from hermes_actors.security.watched import Watched
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_actors.telemetry.settings import TelemetrySettings
 
@@ -36,7 +38,7 @@ class NodeEnvironment:
     takes; None: they are refused. `cpu` measures the CPU, `threads` runs work that would block the
     loop, and `make_pool` makes the workers for work that needs a hard limit. `ask_registry` makes
     the client of an external schema registry. `telemetry` says what is traced and pushed. `loop`
-    measures how late the event loop is.
+    measures how late the event loop is. `watched` is read again while the node runs.
     """
 
     clock: Clock
@@ -56,6 +58,7 @@ class NodeEnvironment:
     make_pool: Callable[[], WorkerPool] = WorkerPool
     ask_registry: Callable[[SchemaConfig], RegistryClient] = RegistryClient
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    watched: list[Watched[Any]] = field(default_factory=list)
 
     def split_rng(self) -> random.Random:
         """A separate generator for one part, so that its draws do not affect other parts."""

@@ -8,6 +8,7 @@ from hermes_actors.fallback.measures import FALLBACK
 from hermes_actors.fallback.spool.measures import SPOOL
 from hermes_actors.log.backends import LOG
 from hermes_actors.metadata.measures import METADATA
+from hermes_actors.publisher.edges.tls import CERTIFICATES
 from hermes_actors.publisher.measures import PUBLISHING
 from hermes_actors.runtime.watchdog import LoopWatch
 from hermes_actors.schema.external import SCHEMAS
@@ -32,7 +33,7 @@ PARTS: Mapping[str, Meanings] = {
     "The log": LOG,
     "The metadata": METADATA,
     "Schemas": SCHEMAS,
-    "Who calls": SECURITY,
+    "Who calls": {**SECURITY, **CERTIFICATES},
     "The event loop": LOOP,
     "Telemetry": TELEMETRY,
     "Tracking": TRACKING,

@@ -1,6 +1,6 @@
 """Reports a node's status to the others, and follows all nodes' status for management."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from hermes_actors import __version__
@@ -10,7 +10,7 @@ from hermes_actors.node.environment import NodeEnvironment
 from hermes_actors.node.running import Node
 from hermes_actors.status.collector import Collector, NodeIdentity, Sources
 from hermes_actors.status.fold import StatusFold
-from hermes_actors.status.lag import UNKNOWN
+from hermes_actors.status.lag import UNKNOWN, Reached
 from hermes_actors.status.measures import subscription_metrics
 from hermes_actors.status.reader import StatusReader
 from hermes_actors.status.record import Published, SubscriptionFigures
@@ -48,7 +48,7 @@ async def open_reporter(node: Node, environment: NodeEnvironment) -> AsyncIterat
     )
     node.boot_id = identity.boot_id
     collector = Collector(identity, _sources(node))
-    node.metrics.append(subscription_metrics(collector))
+    node.metrics.append(subscription_metrics(collector, lambda: node.metadata.catalog))
     node.control.start_task(
         "status reporter",
         lambda stop: StatusReporter(
@@ -82,8 +82,11 @@ def _sources(node: Node) -> Sources:
     def consumed(name: str) -> SubscriptionFigures | None:
         return None if node.agent is None else node.agent.figures(name)
 
-    def reached(name: str) -> tuple[str, Mapping[int, int]]:
-        return ("", {}) if node.agent is None else node.agent.reached(name)
+    def reached(name: str) -> Reached:
+        return Reached() if node.agent is None else node.agent.reached(name)
+
+    def unplanned(name: str) -> int | None:
+        return None if node.agent is None else node.agent.unplanned(name)
 
     def open_letters(name: str) -> int:
         live = node.metadata.catalog.subscriptions.get(name)
@@ -107,6 +110,7 @@ def _sources(node: Node) -> Sources:
         subscriptions=subscriptions,
         consumed=consumed,
         reached=reached,
+        unplanned=unplanned,
         open_letters=open_letters,
         spooled=spooled,
         elsewhere=elsewhere,

@@ -16,6 +16,7 @@ sockets. Indentation shows lifetimes: what is opened first is closed last.
     ├─ spool writer           keeps messages that no log took on the disk
     ├─ replayer               sends them when a log takes them again
     ├─ security               reads users and keys again, if authentication is enabled
+    ├─ certificate <listener> reads a listener's certificate again
     ├─ readiness check        asks the log for every topic once, if readiness waits for it
     ├─ metric push            sends the metrics to a collector, if configured
     ├─ router                 keeps one producer for each topic
@@ -43,6 +44,7 @@ from functools import partial
 
 from hermes_actors.actors.supervisor import open_supervisor
 from hermes_actors.config import Config
+from hermes_actors.config.checks_security import exposures
 from hermes_actors.management.access.accounts import AccountProvider
 from hermes_actors.management.access.roles import SecurityProvider
 from hermes_actors.management.administration import Administration, ClusterView
@@ -148,10 +150,14 @@ async def open_authenticating(node: Node, environment: NodeEnvironment) -> Authe
                 f"{', '.join(fields)} {'is' if len(fields) == 1 else 'are'}",
             )
         return None
+    for exposure in exposures(config):
+        _logger.warning("%s", exposure)
     authenticator = await open_authenticator(
         config.security, environment.clock, environment.ids, node.pool
     )
     node.metrics.append(authenticator.metrics)
+    for each in authenticator.watched:
+        node.follow(each)
     authenticator.start(node.control)
     return authenticator
 

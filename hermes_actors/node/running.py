@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import trio
 
@@ -30,6 +31,7 @@ from hermes_actors.runtime.workers import WorkerPool
 from hermes_actors.schema.client import RegistryClient
 from hermes_actors.schema.source import SchemaSource
 from hermes_actors.security.authenticator import Authenticator
+from hermes_actors.security.watched import Watched
 from hermes_actors.status.dependencies import Dependency, notices
 from hermes_actors.telemetry.metrics import Metrics
 from hermes_actors.tracking.reader import TrackingFollowing
@@ -90,6 +92,11 @@ class Node:
     def __post_init__(self) -> None:
         # A frontend replaces it by its own, which waits for its publishes.
         self.drain = Drain(initial_wait_ms=0, drain_ms=0, dependencies=self.dependencies)
+
+    def follow(self, watched: Watched[Any]) -> None:
+        """Show its trouble among the dependencies, and read it again at SIGHUP."""
+        self.environment.watched.append(watched)
+        self.duties[watched.field] = lambda: watched.trouble
 
     def dependencies(self) -> list[Dependency]:
         """The state of everything that the node depends on, and what of it is needed for

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import ErrorCode, Refused
 from hermes_actors.model.keyed_id import keyed_id
-from hermes_actors.model.message import Headers, Message, is_reserved_header
+from hermes_actors.model.message import ID_CHARACTERS_MAX, Headers, Message, is_reserved_header
 from hermes_actors.model.names import is_name_part
 from hermes_actors.model.trace_context import clean_tracestate, is_traceparent
 from hermes_actors.publisher.cloudevents import (
@@ -29,7 +29,6 @@ from hermes_actors.security.account import Account, ClientCertificate
 
 REPLAY_ID = "Hermes-Replay-Id"
 REPLAY_FOR = "Hermes-Replay-For"
-ID_CHARACTERS_MAX = 255
 _DIGITS_MAX = 10
 
 SPECIAL = frozenset(

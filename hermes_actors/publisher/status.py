@@ -21,7 +21,7 @@ _SHUTDOWN = Answer(503, body=b"SHUTDOWN", content_type=_PLAIN)
 _READY = Answer(200, body=b"READY", content_type=_PLAIN)
 _NOT_READY = Answer(503, body=b"NOT_READY", content_type=_PLAIN)
 _ONLY_POST = Answer(405, headers=(("allow", "POST"),))
-_ONLY_GET = Answer(405, headers=(("allow", "GET"),))
+_ONLY_GET = Answer(405, headers=(("allow", "GET, HEAD"),))
 
 
 def published_to(method: str, path: str) -> tuple[str, bool] | None:
@@ -66,12 +66,12 @@ class Pages:
         elif path == "/status/details":
             page = Answer(200, body=self._details(), content_type=JSON)
         elif path == "/status/prometheus":
-            return None if method == "GET" else _ONLY_GET
+            page = None
         elif path.startswith(TOPICS) and path[len(TOPICS) :].count("/") == path.endswith(_BATCH):
             return _ONLY_POST
         else:
             return NOT_FOUND
-        return page if method == "GET" else _ONLY_GET
+        return page if method in ("GET", "HEAD") else _ONLY_GET
 
     async def metrics(self) -> Answer:
         """The metrics of the whole node."""

@@ -4,7 +4,7 @@ function.
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -32,12 +32,14 @@ async def stop_on_signal(
 
 async def call_on_signal(
     number: signal.Signals,
-    action: Callable[[], None],
+    action: Callable[[], Awaitable[None]],
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Call `action` each time the signal arrives, until cancelled."""
+    """Call `action` each time the signal arrives, until cancelled; once for all signals that arrive
+    during a call.
+    """
     with trio.open_signal_receiver(number) as signals:
         task_status.started()
         async for _ in signals:
-            action()
+            await action()

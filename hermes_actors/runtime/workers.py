@@ -232,8 +232,9 @@ class InlinePool(WorkerPool):
 
 def serve() -> None:
     """The main function of a worker process: run jobs from standard input until it ends."""
-    # A terminal's Ctrl-C reaches the whole process group, but the node ends its workers itself.
+    # Both may reach the whole process group, but the node ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.nice(_NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
     source, target = sys.stdin.buffer, sys.stdout.buffer

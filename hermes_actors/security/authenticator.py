@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -14,6 +15,7 @@ from hermes_actors.security.account import (
     Mechanism,
     Unauthenticated,
 )
+from hermes_actors.security.watched import Watched
 from hermes_actors.telemetry.metrics import Metrics, meanings
 
 SECURITY = meanings(
@@ -25,13 +27,19 @@ SECURITY = meanings(
 class Authenticator:
     """Identifies authors by the given mechanisms, asked in their order. See `open_authenticator`.
 
-    `metrics` has the prefix `hermes_security`.
+    `metrics` has the prefix `hermes_security`; `watched` is what the mechanisms read again.
     """
 
-    def __init__(self, mechanisms: Sequence[Mechanism], metrics: Metrics | None = None) -> None:
+    def __init__(
+        self,
+        mechanisms: Sequence[Mechanism],
+        metrics: Metrics | None = None,
+        watched: Sequence[Watched[Any]] = (),
+    ) -> None:
         self.metrics = (
             metrics if metrics is not None else Metrics("hermes_security", meanings=SECURITY)
         )
+        self.watched = watched
         self._mechanisms = tuple(mechanisms)
         self._identified = self.metrics.counter("authentications", result="identified")
         self._refused = self.metrics.counter("authentications", result="refused")

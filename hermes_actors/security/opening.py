@@ -1,6 +1,7 @@
 """The mechanisms that a configuration asks for, with their files read."""
 
 import ssl
+from typing import Any
 
 from msgspec import Struct
 
@@ -18,7 +19,7 @@ from hermes_actors.security.keyset import NO_KEYS, KeySet, parse_key_set
 from hermes_actors.security.passwords import PasswordChecks
 from hermes_actors.security.tokens import TokenRules
 from hermes_actors.security.users import NO_USERS, parse_users
-from hermes_actors.security.watched import Watched, watched_file, watched_url
+from hermes_actors.security.watched import Watched, watched_files, watched_url
 
 _MECHANISM_PARTS = ("identify", "run", "challenge")
 
@@ -40,16 +41,19 @@ async def open_authenticator(
     when a file cannot be read or a plug-in cannot be loaded.
     """
     mechanisms: list[Mechanism] = []
+    watched: list[Watched[Any]] = []
     interval_s = config.file_check_interval_ms / 1_000
     users = None
     if config.users_file:
         field = "security.users_file"
-        users = watched_file(field, config.users_file, parse_users, NO_USERS, clock, interval_s)
+        users = watched_files(field, [config.users_file], parse_users, NO_USERS, clock, interval_s)
         await users.load()
+        watched.append(users)
         checks = PasswordChecks(_secret(ids), pool)
         mechanisms.append(BasicMechanism(config.realm, users, checks))
     if config.jwt.jwks_file or config.jwt.jwks_url:
         keys = await _open_keys(config.jwt, interval_s, clock)
+        watched.append(keys)
         rules = _rules(config.jwt)
         mechanisms.append(BearerMechanism(config.realm, keys, rules, clock, _secret(ids)))
     context = PluginContext(config.realm, clock, ids)
@@ -62,13 +66,13 @@ async def open_authenticator(
                 lambda: NO_USERS if users is None else users.value,
             )
         )
-    return Authenticator(mechanisms)
+    return Authenticator(mechanisms, watched=watched)
 
 
 async def _open_keys(config: JwtConfig, interval_s: float, clock: Clock) -> Watched[KeySet]:
     if config.jwks_file:
         field = "security.jwt.jwks_file"
-        keys = watched_file(field, config.jwks_file, parse_key_set, NO_KEYS, clock, interval_s)
+        keys = watched_files(field, [config.jwks_file], parse_key_set, NO_KEYS, clock, interval_s)
         await keys.load()
         return keys
     return watched_url(

@@ -1,11 +1,12 @@
-"""Contents that are read again and again without a restart: users and keys in files, keys at a URL.
+"""Contents that are read again and again without a restart: users, keys and certificates in
+files, keys at a URL.
 
 The last good value stays in force while the content cannot be read or makes no sense.
 """
 
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 from urllib.parse import urlsplit
@@ -38,13 +39,14 @@ class Watched(Generic[T]):
         field: str,
         place: str,
         read: Callable[[], Awaitable[bytes]],
-        parse: Callable[[bytes], T],
+        parse: Callable[[bytes], Awaitable[T]],
         nothing: T,
         clock: Clock,
         *,
         interval_s: float,
     ) -> None:
-        self._name = f"{field}: {place}"
+        self.field = field
+        self.name = f"{field}: {place}"
         self._read = read
         self._parse = parse
         self._clock = clock
@@ -53,6 +55,7 @@ class Watched(Generic[T]):
         self._early_at_s = float("-inf")
         self._asked = trio.Event()
         self._waiting: list[anyio.Event] = []
+        self._is_reading = False
         self.value = nothing
         self.changes = 0
         self.trouble = "it was not read yet"
@@ -66,7 +69,7 @@ class Watched(Generic[T]):
         """Read it for the first time. A trio coroutine. Raises StartupError."""
         self.trouble = await self._update()
         if self.trouble:
-            raise StartupError(f"{self._name}: {self.trouble}")
+            raise StartupError(f"{self.name}: {self.trouble}")
 
     async def run(self) -> None:
         """Read it again and again. A trio coroutine."""
@@ -79,10 +82,12 @@ class Watched(Generic[T]):
     async def check(self) -> None:
         """Read it now. A trio coroutine."""
         self._asked = trio.Event()
+        self._is_reading = True
         trouble = await self._update()
+        self._is_reading = False
         if trouble and trouble != self.trouble:
             kept = "; what it held before stays in force" if self.is_known else ""
-            _logger.error("%s: %s%s", self._name, trouble, kept)
+            _logger.error("%s: %s%s", self.name, trouble, kept)
         self.trouble = trouble
         waiting, self._waiting = self._waiting, []
         for each in waiting:
@@ -96,7 +101,9 @@ class Watched(Generic[T]):
             if len(content) > _BYTES_MAX:
                 raise WrongFile(f"is longer than {_BYTES_MAX} bytes")
             if content != self._content:
-                self.value = self._parse(content)
+                self.value = await self._parse(content)
+                if self.is_known:
+                    _logger.info("%s: the new content is in force", self.name)
                 self._content = content
                 self.changes += 1
         except OSError as error:
@@ -116,21 +123,49 @@ class Watched(Generic[T]):
             self._asked.set()
         elif not self._waiting:
             return
+        await self._wait_read()
+
+    async def read_now(self) -> str:
+        """Wait for a bounded time until it is read once more. Returns the result in words."""
+        before = self.changes
+        self._asked.set()
+        # A read that has begun may have missed the change.
+        if self._is_reading:
+            await self._wait_read()
+        if not await self._wait_read():
+            return "is not read yet"
+        return self.trouble or ("has changed" if self.changes > before else "has not changed")
+
+    async def _wait_read(self) -> bool:
         ended = anyio.Event()
         self._waiting.append(ended)
         with anyio.move_on_after(TIMEOUT_S):
             await ended.wait()
+        return ended.is_set()
 
 
-def watched_file(
-    field: str, path: str, parse: Callable[[bytes], T], nothing: T, clock: Clock, interval_s: float
+def watched_files(
+    field: str,
+    paths: Sequence[str],
+    parse: Callable[[bytes], T],
+    nothing: T,
+    clock: Clock,
+    interval_s: float,
 ) -> Watched[T]:
-    """A file."""
+    """A file, or several that belong together."""
 
-    async def read() -> bytes:
-        return await trio.to_thread.run_sync(Path(path).read_bytes)
+    def read() -> bytes:
+        return b"".join(Path(each).read_bytes() for each in paths)
 
-    return Watched(field, path, read, parse, nothing, clock, interval_s=interval_s)
+    return Watched(
+        field,
+        ", ".join(paths),
+        lambda: trio.to_thread.run_sync(read),
+        lambda content: trio.to_thread.run_sync(parse, content),
+        nothing,
+        clock,
+        interval_s=interval_s,
+    )
 
 
 def watched_url(
@@ -158,4 +193,7 @@ def watched_url(
             raise WrongFile(f"answered {answer.status_code}")
         return answer.content
 
-    return Watched(field, shown, read, parse, nothing, clock, interval_s=interval_s)
+    async def parsed(content: bytes) -> T:
+        return parse(content)
+
+    return Watched(field, shown, read, parsed, nothing, clock, interval_s=interval_s)

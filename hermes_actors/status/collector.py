@@ -4,7 +4,7 @@ It lives as long as the process, so that sequence and rates continue when the re
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -12,9 +12,9 @@ from msgspec.structs import asdict, astuple, replace
 
 from hermes_actors.status.dependencies import Dependency, notices, reasons
 from hermes_actors.status.judging import judged
-from hermes_actors.status.lag import UNKNOWN, Ends
+from hermes_actors.status.lag import UNKNOWN, Ends, Reached
 from hermes_actors.status.rates import Rates
-from hermes_actors.status.reasons import Reason
+from hermes_actors.status.reasons import Code, Reason, because
 from hermes_actors.status.record import (
     REASONS_MAX,
     Flow,
@@ -56,10 +56,10 @@ def _none(_name: str) -> None:
 class Sources(Struct, frozen=True, kw_only=True):
     """The sources of the figures. None of them waits; they return None for something that is gone.
 
-    `latency_ms` is p50 and p99 of a topic's publishes. `reached` returns a subscription's log
-    topic, and for each of its partitions here the offset from which messages count as lag.
-    `open_letters` is -1 if another node counts them. `spooled` is the number of messages on the
-    disk, `elsewhere` how many were sent to other datacentres since the start.
+    `latency_ms` is p50 and p99 of a topic's publishes. `unplanned` is the first partition that no
+    plan gives to anybody, None if another node reports these. `open_letters` is -1 if another node
+    counts them. `spooled` is the number of messages on the disk, `elsewhere` how many were sent to
+    other datacentres since the start.
     """
 
     dependencies: Callable[[], Sequence[Dependency]] = tuple
@@ -68,7 +68,8 @@ class Sources(Struct, frozen=True, kw_only=True):
     latency_ms: Callable[[str], tuple[float, float] | None] = _none
     subscriptions: Callable[[], Iterable[str]] = tuple
     consumed: Callable[[str], SubscriptionFigures | None] = _none
-    reached: Callable[[str], tuple[str, Mapping[int, int]]] = lambda _name: ("", {})
+    reached: Callable[[str], Reached] = lambda _name: Reached()
+    unplanned: Callable[[str], int | None] = _none
     open_letters: Callable[[str], int] = lambda _name: UNKNOWN
     spooled: Callable[[], int] = int
     elsewhere: Callable[[], int] = int
@@ -185,14 +186,19 @@ class Collector:
         if figures is None:
             self.newest.pop(name, None)
             return None
-        log_topic, reached = self._sources.reached(name)
+        reached = self._sources.reached(name)
+        log_topic = reached.log_topic
         if log_topic:
             self._log_topics.add(log_topic)
+        if reached.settled and (new := self.ends.added(log_topic, self._sources.unplanned(name))):
+            reached = replace(reached, settled={**dict.fromkeys(new, 0), **reached.settled})
+            named = because(Code.PARTITIONS_NEW, partitions=", ".join(map(str, new)))
+            figures = replace(figures, reasons=(*figures.reasons, named))
         entry = SubscriptionStatus(
             **asdict(figures),
             name=name,
             rates=Flow(*self._consumed.update(name, astuple(figures.counts), now_s)),
-            lag=self.ends.lag(log_topic, reached, now_s),
+            lag=self.ends.lag(reached, now_s),
             open_letters=self._sources.open_letters(name),
         )
         state, why = judged(entry, now_ms)

@@ -4,6 +4,8 @@ Pure.
 
 from collections.abc import Collection, Mapping
 
+from msgspec import Struct
+
 INTERVAL_S = 2.0
 """Minimum interval between two look-ups of a topic's end; ten look-ups a second at most."""
 
@@ -11,6 +13,21 @@ VALID_S = 60.0
 """How long an answer is valid; after that the lag is unknown."""
 
 UNKNOWN = -1
+
+
+class Reached(Struct, frozen=True):
+    """How far a subscription is in the partitions that a node owns. `settled`: for each the offset
+    whose distance from the end is what is not settled. `oldest_ms`: when the oldest message that
+    is not settled was stored, None where there is none.
+    """
+
+    log_topic: str = ""
+    settled: Mapping[int, int] = {}
+    oldest_ms: int | None = None
+
+    def oldest_age_ms(self, now_ms: int) -> int:
+        """How long ago that was; 0 where there is none."""
+        return 0 if self.oldest_ms is None else max(0, now_ms - self.oldest_ms)
 
 
 class Ends:
@@ -45,9 +62,16 @@ class Ends:
         if topic in self._asked_s:
             self._ends[topic] = (now_s, ends)
 
-    def lag(self, topic: str, reached: Mapping[int, int], now_s: float) -> int:
+    def added(self, topic: str, since: int | None) -> list[int]:
+        """The topic's partitions from `since` on; none for None."""
+        _, ends = self._ends.get(topic, (0.0, {}))
+        return [] if since is None else sorted(each for each in ends if each >= since)
+
+    def lag(self, reached: Reached, now_s: float) -> int:
         """How many messages are at or above the offsets reached; -1 if unknown."""
-        noted_s, ends = self._ends.get(topic, (float("-inf"), {}))
-        if not reached or now_s - noted_s > VALID_S:
+        noted_s, ends = self._ends.get(reached.log_topic, (float("-inf"), {}))
+        settled = reached.settled
+        # A partition whose end is not known was added just now.
+        if not settled or now_s - noted_s > VALID_S or not settled.keys() <= ends.keys():
             return UNKNOWN
-        return sum(max(0, ends.get(each, 0) - at) for each, at in reached.items())
+        return sum(max(0, ends[each] - at) for each, at in settled.items())

@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
+from hermes_actors.metadata.catalog import Catalog, LiveSubscription
+from hermes_actors.model.names import SubscriptionName
+from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.status.collector import Collector
 from hermes_actors.status.record import SubscriptionStatus
 from hermes_actors.telemetry.metrics import Metrics, meanings
@@ -16,11 +19,16 @@ STATUS = meanings(
     max_rate_actual_rate=("pushes per second", "Attempts of pushes, over about ten seconds"),
     subscription_lag_messages=(
         "messages",
-        "Messages stored and not settled, in the partitions that this node owns",
+        "Messages stored and not settled, in this node's partitions and new ones without an owner",
     ),
     subscription_oldest_age_seconds=(
         "seconds",
-        "Age of the oldest message that is read and neither delivered nor given up",
+        "Age of the oldest message that is read and not settled, or waits while it is suspended",
+    ),
+    subscription_info=("1", "Its owner, and the severity of alerts about it"),
+    subscription_suspended_timestamp_seconds=(
+        "seconds since the epoch",
+        "When it was suspended; only while it is",
     ),
     subscription_rate_level=(
         "0 to 3",
@@ -39,8 +47,8 @@ STATUS = meanings(
 _LEVELS = {"FULL": 0.0, "ADAPTING": 1.0, "SLOW": 2.0, "HEARTBEAT": 3.0}
 
 
-def subscription_metrics(collector: Collector) -> Metrics:
-    """Return the metrics of the node's own subscriptions."""
+def subscription_metrics(collector: Collector, catalog: Callable[[], Catalog]) -> Metrics:
+    """Return the metrics of the node's own subscriptions; `catalog` says whose they are."""
     metrics = Metrics("hermes_consumers", meanings=STATUS)
 
     def shown(
@@ -48,15 +56,42 @@ def subscription_metrics(collector: Collector) -> Metrics:
     ) -> Iterator[tuple[Mapping[str, str], float]]:
         for full_name, status in list(collector.newest.items()):
             number = value(status)
-            if number is None:
-                continue
-            topic, _, subscription = full_name.rpartition("$")
-            group, _, topic = topic.rpartition(".")
-            yield {"group": group, "topic": topic, "subscription": subscription}, number
+            if number is not None:
+                yield labels_of(SubscriptionName.parse(full_name)), number
+
+    def owned() -> list[LiveSubscription]:
+        subscriptions = catalog().subscriptions
+        return [subscriptions[each] for each in list(collector.newest) if each in subscriptions]
 
     for name, value in _FIGURES.items():
         metrics.gauges(name, partial(shown, value))
+    metrics.gauges("subscription_info", lambda: [_info(each) for each in owned()])
+    metrics.gauges(
+        "subscription_suspended_timestamp_seconds",
+        lambda: [
+            (labels_of(each.name), _suspended_s(each))
+            for each in owned()
+            if each.state is SubscriptionState.SUSPENDED
+        ],
+    )
     return metrics
+
+
+def labels_of(name: SubscriptionName) -> dict[str, str]:
+    """Return the labels of all metrics of a subscription."""
+    return {"group": name.topic.group, "topic": name.topic.name, "subscription": name.name}
+
+
+def _info(live: LiveSubscription) -> tuple[dict[str, str], float]:
+    wire = live.subscription
+    severity = "critical" if wire.monitoring_details.severity == "CRITICAL" else "warning"
+    return labels_of(live.name) | {"owner": wire.owner.id, "severity": severity}, 1.0
+
+
+def _suspended_s(live: LiveSubscription) -> float:
+    # Where that is not known, it was before its last change.
+    suspension = live.suspension
+    return live.subscription.modified_at if suspension is None else suspension.at_ms / 1_000
 
 
 def _limit(status: SubscriptionStatus) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes_actors.metadata.bodies import Suspension
 from hermes_actors.model.moments import iso_ms, span
 
 
@@ -20,7 +21,7 @@ class Code(Enum):
     # Nothing is delivered.
     STARTING = "it is starting"
     STOPPING = "it is stopping"
-    SUSPENDED = "it is suspended"
+    SUSPENDED = "suspended since {at_ms} by {by}"
     SUSPENDED_BY_BROKER = "the broker has suspended it: {detail}"
     NOT_CONSUMABLE = "it cannot be consumed as it stands: {detail}"
     CRASHED = "its consumer failed and is started again: {detail}"
@@ -39,6 +40,7 @@ class Code(Enum):
         "reading of partitions {partitions} has stopped: each has an unsettled message {offsets} "
         "offsets back, the most that may be (consumers.unsettled_span_max)"
     )
+    PARTITIONS_NEW = "partitions {partitions} were added to the topic and are not read yet"
     LETTERS_WAIT = "{count} dead letters wait for {topic}: {detail}"
     NO_ROOM = "{dc}: nobody runs it: {detail}"
     NOBODY_RUNS = (
@@ -114,6 +116,7 @@ class Code(Enum):
     )
 
     # Problems that Hermes does not report.
+    WAITS = "messages that wait: {count}"
     LAGS = "{count} messages wait, more than {limit} s of the topic's {rate} messages a second"
     TOO_MANY_FAIL = "{rate} of {attempts} attempts a second end with {outcome}"
     LETTERS_OPEN = "dead letters to re-drive or expire ('hermes dlq'): {count}"
@@ -155,6 +158,15 @@ class Reason(Struct, frozen=True, array_like=True):
 def because(code: Code, **params: str | float) -> Reason:
     """Make a reason."""
     return Reason(code.name, params)
+
+
+def suspended(found: Suspension | None) -> Reason:
+    """The reason of a subscription that is suspended. None: it is not known since when."""
+    if found is None:
+        return because(Code.SUSPENDED)
+    if found.reason:
+        return because(Code.SUSPENDED_BY_BROKER, detail=found.reason)
+    return because(Code.SUSPENDED, at_ms=found.at_ms, by=found.by)
 
 
 class _Shown(dict[str, str]):

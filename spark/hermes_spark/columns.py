@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from hermes_actors.model.message import ID_CHARACTERS_MAX
+
 TYPES = {
     "dc": "STRING NOT NULL",
     "topic": "STRING NOT NULL",
@@ -11,15 +13,15 @@ TYPES = {
     "timestamp_ms": "BIGINT NOT NULL",
     "key": "BINARY",
     "value": "BINARY",
-    "message_id": "STRING",
+    "message_id": "STRING NOT NULL",
     "published_dc": "STRING",
     "via": "STRING",
     "headers": "ARRAY<STRUCT<name: STRING, value: BINARY>>",
 }
 """Each column and its type. `topic` is the topic's name in the log without the namespace.
-`message_id` is null if a record has none. `published_dc` is the publisher's datacentre and `via`
-the message's route (local, fallback, hedge, spool), null if unknown. `headers` are all of them, in
-order.
+`message_id` is the record's place if it has no id, as in the broker. `published_dc` is the
+publisher's datacentre and `via` the message's route (local, fallback, hedge, spool), null if
+unknown. `headers` are all of them, in order.
 """
 
 COLUMNS = tuple(TYPES)
@@ -33,6 +35,7 @@ def schema_of(columns: Sequence[str] = COLUMNS) -> str:
 STORED = schema_of()
 """All columns, for `createDataFrame`."""
 
+_PRINTABLE = rf"^[[^\p{{C}}\p{{Z}}] ]{{1,{ID_CHARACTERS_MAX}}}\z"
 _KAFKA_HEADERS = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
@@ -53,7 +56,12 @@ def from_kafka(rows: Any, dc: str, prefix: str, columns: Sequence[str] = COLUMNS
         headers = f.coalesce(f.col("headers"), f.expr(f"CAST(array() AS {_KAFKA_HEADERS})"))
         published_dc = _header(headers, 1, "dc")
         of_source |= {
-            "message_id": f.coalesce(_header(headers, 0, "id"), _enveloped_id(published_dc)),
+            "message_id": f.coalesce(
+                _header(headers, 0, "id"),
+                _enveloped_id(published_dc),
+                # Of the topic as the log calls it.
+                f.concat_ws(":", f.lit(dc), "topic", "partition", "offset"),
+            ),
             "published_dc": published_dc,
             "via": _header(headers, 2, "via"),
             "headers": headers.cast(TYPES["headers"]),
@@ -62,7 +70,8 @@ def from_kafka(rows: Any, dc: str, prefix: str, columns: Sequence[str] = COLUMNS
 
 
 def _header(headers: Any, place: int, name: str) -> Any:
-    """The text of the last header with that name; null if there is none, it is empty, or not UTF-8.
+    """The text of the last header with that name; null if there is none, it is empty, or it is not
+    one of the broker's.
 
     If the headers are the three that the broker writes, their places are known. Only otherwise the
     array is searched, which costs more than everything else in a row.
@@ -72,10 +81,11 @@ def _header(headers: Any, place: int, name: str) -> Any:
     is_plain = f.size(headers) == 3
     for at, plain in enumerate(("id", "dc", "via")):
         is_plain = is_plain & (f.get(headers, f.lit(at))["key"] == plain)
-    found = f.when(is_plain, f.get(headers, f.lit(place))["value"]).otherwise(
-        f.try_element_at(f.filter(headers, lambda each: each["key"] == name), f.lit(-1))["value"]
-    )
-    return f.nullif(f.try_validate_utf8(found.cast("string")), f.lit(""))
+    sought = f.filter(headers, lambda each: each["key"] == name)
+    sought = f.try_validate_utf8(f.try_element_at(sought, f.lit(-1))["value"].cast("string"))
+    plain = f.try_validate_utf8(f.get(headers, f.lit(place))["value"].cast("string"))
+    is_ours = sought.rlike(_PRINTABLE)
+    return f.nullif(f.when(is_plain, plain).otherwise(f.when(is_ours, sought)), f.lit(""))
 
 
 def _enveloped_id(published_dc: Any) -> Any:

@@ -17,6 +17,7 @@ from hermes_actors.metadata.seek import SeekBody, seek_body
 from hermes_actors.metadata.state import Register
 from hermes_actors.metadata.watch import Watch
 from hermes_actors.model.names import SubscriptionName, TopicName
+from hermes_actors.status.lag import Reached
 from hermes_actors.status.reasons import sentences
 from hermes_actors.status.record import Flow, SubscriptionFigures
 from tests.balancer.hand_coordination import HandCoordination
@@ -76,7 +77,7 @@ class RecordingConsumer:
         return SubscriptionFigures(counts=Flow(delivered=3), inflight=2, waiting_retries=1)
 
     def reached(self):
-        return "shop.orders", {0: 5}
+        return Reached("shop.orders", {0: 5}, self.factory.oldest_ms)
 
     async def run(self, inbox):
         name = str(self.live.name)
@@ -95,6 +96,7 @@ class RecordingFactory:
         self.events = []
         self.made = []
         self.is_broken = False
+        self.oldest_ms = None
         self.stop_s = 0.0
 
     def refusal(self, live, topic):
@@ -166,7 +168,7 @@ class World:
         self.at_rest.pop(name, None)
 
     def reached(self, name):
-        return ("shop.orders", {0: 4}) if name in self.at_rest else ("", {})
+        return Reached("shop.orders", {0: 4}) if name in self.at_rest else Reached()
 
     @asynccontextmanager
     async def running(self):

@@ -3,6 +3,7 @@ import trio
 
 from hermes_actors.model.subscription import SubscriptionState
 from hermes_actors.model.topic import ContentType
+from hermes_actors.status.lag import Reached
 from hermes_actors.status.reasons import Code, because
 from hermes_actors.status.record import Flow, SubscriptionFigures
 from tests.balancer.agent_scene import PUSH, World, why
@@ -75,7 +76,7 @@ async def test_a_suspended_subscription_stops_and_an_activated_one_starts(world,
         world.put(state=SubscriptionState.SUSPENDED)
         await trio.sleep(0.1)
         assert world.kinds == ["start", "stop"]
-        assert why(agent) == "it is suspended"
+        assert why(agent).startswith("suspended since ")
         world.put(state=SubscriptionState.ACTIVE)
         await trio.sleep(0.1)
         assert world.kinds == ["start", "stop", "start"]
@@ -214,7 +215,7 @@ async def test_figures_outlive_the_consumer_but_not_the_subscription(world, auto
         await trio.sleep(0.1)
         suspended = (because(Code.SUSPENDED),)
         assert agent.figures(PUSH) == SubscriptionFigures(suspended, Flow(delivered=3))
-        assert agent.reached(PUSH) == ("shop.orders", {0: 4})
+        assert agent.reached(PUSH) == Reached("shop.orders", {0: 4})
         world.delete(incarnation=1)
         await trio.sleep(0.1)
         assert agent.subscriptions() == []
@@ -222,6 +223,22 @@ async def test_figures_outlive_the_consumer_but_not_the_subscription(world, auto
         world.put(incarnation=1, state=SubscriptionState.SUSPENDED)
         await trio.sleep(0.1)
         assert agent.figures(PUSH) == SubscriptionFigures(suspended)
+
+
+async def test_lag_and_age_go_on_while_a_consumer_that_fails_is_started_again(
+    world, autojump_clock
+):
+    world.put()
+    clock = world.cluster.clock
+    async with world.running() as agent:
+        world.factory.oldest_ms = clock.now_ms()
+        reached = agent.reached(PUSH)
+        world.factory.is_broken = True
+        agent.crash(PUSH)
+        await trio.sleep(60)
+        assert why(agent).startswith("its consumer failed")
+        assert agent.reached(PUSH) == reached == Reached("shop.orders", {0: 5}, reached.oldest_ms)
+        assert agent.figures(PUSH).oldest_age_ms == clock.now_ms() - reached.oldest_ms >= 60_000
 
 
 async def test_all_consumers_are_stopped_together(world, autojump_clock):
@@ -250,14 +267,15 @@ async def test_an_endpoint_that_is_gone_suspends_its_subscription_with_the_reaso
         await trio.sleep(3)
         suspended = world.metadata.catalog.subscriptions[PUSH]
         assert suspended.state is SubscriptionState.SUSPENDED
-        assert suspended.suspension == "it answered HTTP 410"
+        assert suspended.suspension.reason == "it answered HTTP 410"
+        assert suspended.suspension.by == "[broker]"
         assert why(agent) == "the broker has suspended it: it answered HTTP 410"
         assert world.metadata.changes[-1].preconditions[0].stamp == live.stamp
         assert world.kinds == ["start", "stop"]
         # Whoever resumes it, clears the reason; a consumer is told, though none saw it suspended.
         world.put()
         await trio.sleep(1)
-        assert world.metadata.catalog.subscriptions[PUSH].suspension == ""
+        assert world.metadata.catalog.subscriptions[PUSH].suspension is None
         assert why(agent) == ""
         world.put(state=SubscriptionState.SUSPENDED)
         world.put()

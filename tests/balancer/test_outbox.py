@@ -6,8 +6,11 @@ import trio
 
 from hermes_actors.balancer.outbox import Outbox
 from hermes_actors.errors import Unavailable
+from hermes_actors.metadata.bodies import Suspension
 from hermes_actors.metadata.commands import Rejected
 from tests.values import a_live_subscription, a_subscription
+
+GONE = Suspension(0, reason="gone")
 
 
 def live(name):
@@ -47,12 +50,12 @@ async def test_one_that_cannot_be_written_holds_up_no_other(nursery, autojump_cl
     metadata.answers = {"silent": trio.sleep_forever, "refused": refused, "away": away}
     outbox = Outbox(metadata)
     for each in metadata.catalog.subscriptions.values():
-        outbox.suspend(each, "gone")
+        outbox.suspend(each, GONE)
     nursery.start_soon(outbox.run)
     await trio.testing.wait_all_tasks_blocked()
     assert sorted(metadata.written) == ["a", "b", "c"]
     # They are tried again, and asked for once more meanwhile is asked for once.
-    outbox.suspend(metadata.catalog.subscriptions["shop.orders$away"], "gone")
+    outbox.suspend(metadata.catalog.subscriptions["shop.orders$away"], GONE)
     del metadata.answers["refused"], metadata.answers["away"]
     await trio.sleep(1.5)
     assert sorted(metadata.written) == ["a", "away", "b", "c", "refused"]
@@ -69,7 +72,7 @@ async def test_changes_under_way_are_bounded_and_none_is_forgotten(nursery, auto
     outbox = Outbox(metadata)
     nursery.start_soon(outbox.run)
     for each in metadata.catalog.subscriptions.values():
-        outbox.suspend(each, "gone")
+        outbox.suspend(each, GONE)
     await trio.sleep(10)
     assert metadata.under_way_high == 8
     assert sorted(metadata.written) == sorted(names)

@@ -200,7 +200,7 @@ def test_a_defect_is_not_taken_for_the_systems_refusal(hermes, plugins):
 def test_what_stdout_does_not_take_at_the_end_is_a_failure():
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
-            [sys.executable, "-m", "hermes_actors.cli", "config", "check"],
+            [sys.executable, "-m", "hermes_actors", "config", "check"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -76,6 +76,10 @@ class NamespacedTopics:
         names = await self._topics.names()
         return [name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)]
 
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        found = await self._topics.partitions([self._prefix + topic for topic in topics])
+        return {name.removeprefix(self._prefix): count for name, count in found.items()}
+
 
 class NamespacedReader:
     def __init__(self, reader: Reader, topic: str) -> None:
@@ -93,6 +97,9 @@ class NamespacedReader:
             raise OffsetOutOfRange(
                 self._topic, error.partition, error.position, error.start, error.end
             ) from error
+
+    def position(self, partition: int) -> int:
+        return self._reader.position(partition)
 
     def seek(self, partition: int, position: int) -> None:
         self._reader.seek(partition, position)

@@ -37,9 +37,9 @@ async def test_what_is_appended_is_read_as_it_was(under_test):
         async with log.reader("t", {0: 0}) as reader:
             found = await read(reader, 3)
         assert found == [
-            StoredRecord(0, 0, 1234, b"k", b"\x00value", full.headers),
-            StoredRecord(0, 1, 1233, None, b"", ()),
-            StoredRecord(0, 2, 1235, b"", b"v", keyed.headers),
+            StoredRecord(0, 0, 1234, b"k", b"\x00value", full.headers, f"{log.dc}:t"),
+            StoredRecord(0, 1, 1233, None, b"", (), f"{log.dc}:t"),
+            StoredRecord(0, 2, 1235, b"", b"v", keyed.headers, f"{log.dc}:t"),
         ]
 
 

@@ -70,6 +70,7 @@ async def test_a_topic_is_created_once_described_and_listed(under_test):
         assert await log.topics.describe("b") == settings
         assert await log.topics.describe("a") == TopicSettings()
         assert await log.topics.names() == ["a", "b"]
+        assert await log.topics.partitions(["b", "none", "a"]) == {"a": 1, "b": 2}
         with pytest.raises(ValueError, match="partitions"):
             await log.topics.create("c", TopicSettings(partitions=0))
 

@@ -44,7 +44,7 @@ def parts_over(log):
 
 def a_letter(keeper, offset, value):
     record = StoredRecord(0, offset, 1, None, value, (("id", b"%d" % offset),))
-    delivery = Delivery(record, PartitionOffsets(0), from_record(record, str))
+    delivery = Delivery(record, PartitionOffsets(0), from_record(record))
     letter = keeper.letter_of(delivery, DiscardReason.EXPIRED, "detail", 503)
     return msgspec.structs.replace(letter, at_ms=offset)
 

@@ -19,7 +19,7 @@ from hermes_chaos.wanted import subscription_body, topic_body
 from hermes_local.compose import Topology
 from hermes_local.ports import free_ports
 
-HERMES = [sys.executable, "-m", "hermes_actors.cli"]
+HERMES = [sys.executable, "-m", "hermes_actors"]
 
 
 class Process:

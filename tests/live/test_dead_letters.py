@@ -17,7 +17,7 @@ WHICH = ("shop.orders", "sink")
 def hermes():
     def run(*arguments, management):
         done = subprocess.run(
-            [sys.executable, "-m", "hermes_actors.cli", *arguments, "--management", management],
+            [sys.executable, "-m", "hermes_actors", *arguments, "--management", management],
             capture_output=True,
             text=True,
             timeout=60,

@@ -141,7 +141,7 @@ def test_the_readmes_curl_lines_work_as_pasted(start, shop):
 
 def _fails(*arguments: str) -> str:
     """Run a command that must fail: exit code 1, nothing on stdout, one line on stderr."""
-    command = [sys.executable, "-m", "hermes_actors.cli", *arguments]
+    command = [sys.executable, "-m", "hermes_actors", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert ended.returncode == 1, ended
     assert ended.stdout == ""
@@ -157,7 +157,7 @@ def test_a_damaged_log_refuses_the_start_until_that_is_accepted(start, tmp_path:
     with closing(sqlite3.connect(tmp_path / "dc1" / "log.sqlite")) as file, file:
         file.execute("UPDATE chunk SET content = zeroblob(10)")
     ended = subprocess.run(
-        [sys.executable, "-m", "hermes_actors.cli", "dev", *data, str(tmp_path), "--json"],
+        [sys.executable, "-m", "hermes_actors", "dev", *data, str(tmp_path), "--json"],
         capture_output=True,
         text=True,
         timeout=60,

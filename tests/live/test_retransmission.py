@@ -182,7 +182,7 @@ def test_nothing_is_lost_by_suspending_activating_and_retransmitting_under_load(
 def hermes(*arguments: str) -> tuple[int, str]:
     """A command line as a user types it: exit code, and what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", "hermes_actors.cli", "subscription", *arguments],
+        [sys.executable, "-m", "hermes_actors", "subscription", *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -13,7 +13,7 @@ from tests.live.waiting import wait_until
 
 pytestmark = [pytest.mark.live, pytest.mark.kafka, pytest.mark.slow]
 
-HERMES = [sys.executable, "-m", "hermes_actors.cli"]
+HERMES = [sys.executable, "-m", "hermes_actors"]
 
 
 def publish(port: int, number: int) -> int:

@@ -229,7 +229,7 @@ def test_without_names_the_pages_that_are_served_decide(healthcheck, page, monke
 def test_the_default_pages_are_those_of_the_default_ports(healthcheck):
     default = config.Config()
     # Every node has one of these; management's own page is down while Kafka is.
-    ports = [default.frontend.port, default.status.port]
+    ports = [default.frontend.port, default.frontend.tls.port, default.status.port]
     assert [int(re.search(r":(\d+)/", url)[1]) for url in healthcheck.DEFAULTS] == ports
 
 

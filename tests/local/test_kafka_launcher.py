@@ -136,7 +136,7 @@ class Shell:
 
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         done = subprocess.run(
-            [sys.executable, "-m", "hermes_actors.cli", "kafka", *arguments],
+            [sys.executable, "-m", "hermes_actors", "kafka", *arguments],
             capture_output=True,
             text=True,
             env=self._environment,

@@ -12,6 +12,7 @@ from hermes_actors.log.kafka import fetch
 VERSIONS = range(fetch.VERSION_MIN, fetch.VERSION_MAX + 1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 OFFSETS = st.integers(0, 2**63 - 1)
+ABORTED = st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3)
 FETCHES = st.builds(fetch.Fetch, st.integers(0, 2**31 - 1), OFFSETS, st.integers(0, 2**31 - 1))
 ANSWERS = st.tuples(
     st.builds(
@@ -19,19 +20,31 @@ ANSWERS = st.tuples(
         st.integers(0, 2**31 - 1),
         st.integers(-1, 100),
         st.binary(max_size=40),
+        ABORTED.map(tuple),
     ),
     OFFSETS,
-    st.none() | st.lists(st.tuples(OFFSETS, OFFSETS), max_size=3),
+    st.booleans(),
 )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@given(NAMES, st.lists(FETCHES, max_size=4), st.integers(0, 9_999), st.integers(0, 2**31 - 1))
-def test_a_request_is_the_one_that_aiokafka_reads(version, topic, fetches, wait_ms, bytes_max):
-    body = fetch.encode(version, topic, fetches, wait_ms=wait_ms, bytes_max=bytes_max)
+@given(
+    NAMES,
+    st.lists(FETCHES, max_size=4),
+    st.integers(0, 9_999),
+    st.integers(0, 2**31 - 1),
+    st.sampled_from(sorted(fetch.ISOLATION_LEVELS.values())),
+)
+def test_a_request_is_the_one_that_aiokafka_reads(
+    version, topic, fetches, wait_ms, bytes_max, isolation
+):
+    body = fetch.encode(
+        version, topic, fetches, wait_ms=wait_ms, bytes_max=bytes_max, isolation=isolation
+    )
     read = getattr(theirs, f"FetchRequest_v{version}").decode(io.BytesIO(body))
     assert read.encode() == body
     assert (read.max_wait_time, read.min_bytes, read.max_bytes) == (wait_ms, 1, bytes_max)
+    assert read.isolation_level == isolation
     ((name, partitions),) = read.topics
     assert name == topic
     at = 2 if version >= 9 else 1
@@ -46,8 +59,12 @@ def test_an_answer_is_read_as_aiokafka_writes_it(version, topics):
         (
             topic,
             [
-                (each.partition, each.code, end, end, *starts, aborted, each.records)
-                for each, end, aborted in parts
+                (
+                    *(each.partition, each.code, end, end, *starts),
+                    None if is_null and not each.aborted else list(each.aborted),
+                    each.records,
+                )
+                for each, end, is_null in parts
             ],
         )
         for topic, parts in topics

@@ -1,5 +1,7 @@
 """Reading from a real Kafka: gaps, quiet partitions, brokers that leave, fall silent or move."""
 
+import asyncio  # noqa: TID251 -- the other producers live on the host loop
+from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic  # noqa: TID251 -- how long a real broker took
 
@@ -8,6 +10,8 @@ import trio
 from aiokafka import AIOKafkaProducer
 
 from hermes_actors.log.base import LATEST, LogUnavailable, Stored, TopicSettings, UnknownTopic
+from hermes_actors.management.messages.newest import newest
+from hermes_actors.metadata.creation import read_creation
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.runtime import guest
@@ -55,35 +59,77 @@ async def test_what_others_wrote_compressed_is_read(kafka_cluster, open_log, fre
             assert await read(reader, 2) == [b"a" * 500, b"b" * 500]
 
 
-async def test_the_marks_of_transactions_are_stepped_over(kafka_cluster, open_log, fresh):
-    topic = fresh("t")
-    async with open_log(kafka_cluster.bootstrap_servers) as log:
-        await log.topics.create(topic, TopicSettings())
-
-        async def transactions():
-            producer = AIOKafkaProducer(
-                bootstrap_servers=kafka_cluster.bootstrap_servers, transactional_id=fresh("id")
-            )
+@asynccontextmanager
+async def transactional(servers, *ids):
+    producers = [AIOKafkaProducer(bootstrap_servers=servers, transactional_id=each) for each in ids]
+    try:
+        for producer in producers:
             await producer.start()
-            try:
-                for value in (b"a", b"b", b"c"):
-                    async with producer.transaction():
-                        await producer.send_and_wait(topic, value, partition=0)
-            finally:
-                await producer.stop()
+        yield producers
+    finally:
+        for producer in producers:
+            await producer.stop()
 
-        await guest.call(transactions)
-        # Kafka answers before it has written the last mark.
+
+async def test_of_transactions_what_is_committed_is_read_and_no_end_counts_their_marks(
+    kafka_cluster, open_log, fresh
+):
+    topic, servers = fresh("t"), kafka_cluster.bootstrap_servers
+    go_on = asyncio.Event()
+
+    async def transactions(is_open):
+        async with transactional(servers, fresh("x"), fresh("y"), fresh("z")) as (x, y, z):
+            for producer in (x, y):
+                await producer.begin_transaction()
+            for producer, value in ((x, b"x1"), (y, b"y1"), (x, b"x2"), (y, b"y2")):
+                await producer.send_and_wait(topic, value, partition=0)
+            await x.abort_transaction()
+            await y.send_and_wait(topic, b"y3", partition=0)
+            await y.commit_transaction()
+            await x.begin_transaction()
+            await x.send_and_wait(topic, b"x3", partition=0)
+            await x.abort_transaction()
+            await z.begin_transaction()
+            await z.send_and_wait(topic, b"z1", partition=0)
+            is_open.set()
+            await go_on.wait()
+            await z.commit_transaction()
+
+    async with (
+        open_log(servers) as log,
+        open_log(servers, isolation="read_uncommitted") as uncommitted,
+        trio.open_nursery() as nursery,
+    ):
+        await log.topics.create(topic, TopicSettings())
+        is_open = trio.Event()
+        nursery.start_soon(guest.call, transactions, is_open)
         with trio.fail_after(PATIENCE_S):
-            while await log.positions(topic, LATEST) != {0: 6}:  # noqa: ASYNC110
+            await is_open.wait()
+            # x1 y1 x2 y2 [abort x] y3 [commit y] x3 [abort x], and z1, whose transaction is open.
+            while await log.positions(topic, LATEST) != {0: 9}:  # noqa: ASYNC110 -- marks come late
                 await trio.sleep(0.05)
+        assert await uncommitted.bounds(topic, 0) == (0, 10)
+        async with uncommitted.reader(topic, {0: 0}) as reader:
+            assert len(await read(reader, 7)) == 7
         async with log.reader(topic, {0: 0}) as reader:
-            assert await read(reader, 3) == [b"a", b"b", b"c"]
+            assert await read(reader, 3) == [b"y1", b"y2", b"y3"]
+            with trio.fail_after(PATIENCE_S):
+                while reader.position(0) < 9:
+                    assert await reader.next_batch(100, 1_000_000) == ()
             with trio.move_on_after(0.3) as scope:
                 await reader.next_batch(1, 1)
             assert scope.cancelled_caught
-            assert await write(log, topic, b"d") == 6
-            assert await read(reader, 1) == [b"d"]
+            assert reader.position(0) == 9
+            # What reads up to an end waits for nothing that is not there.
+            with trio.fail_after(PATIENCE_S):
+                assert [each.value for each in await newest(log, topic, {0: 9}, 2)] == [
+                    b"y2",
+                    b"y3",
+                ]
+                creation = await read_creation(log, topic)
+            assert (creation.ends, creation.last_records) == ({0: 9}, {})
+            go_on.set()
+            assert await read(reader, 1) == [b"z1"]
 
 
 async def test_a_busy_partition_does_not_wait_for_a_quiet_one(kafka_cluster, open_log, fresh):

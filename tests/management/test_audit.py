@@ -12,6 +12,7 @@ from hermes_actors.log.memory import MemoryLog
 from hermes_actors.log.ranges import read_forwards
 from hermes_actors.management.access.mode import changes_nothing
 from hermes_actors.metadata.audit import AUTHOR_HEADER
+from hermes_actors.metadata.bodies import Suspension
 from hermes_actors.metadata.commands import METADATA_TOPIC
 from hermes_actors.metadata.state import MetadataState
 from hermes_actors.model.redaction import MASK
@@ -242,12 +243,13 @@ async def test_what_the_broker_changes_says_so(api, nursery, caplog):
     await api.with_subscription()
     outbox = Outbox(api.metadata)
     nursery.start_soon(outbox.run)
-    outbox.suspend(api.metadata.catalog.subscriptions["shop.orders$billing"], "it is gone")
+    suspension = Suspension(api.clock.ms, reason="it is gone")
+    outbox.suspend(api.metadata.catalog.subscriptions["shop.orders$billing"], suspension)
     await trio.testing.wait_all_tasks_blocked()
     author, key, _, after = (await audited(api))[-1]
     assert (author["by"], key) == ("[broker]", "subscription/shop/orders/billing")
-    assert after["suspension"] == "it is gone"
-    assert caplog.records[-2].change["after"]["suspension"] == "it is gone"
+    assert after["suspended"]["reason"] == "it is gone"
+    assert caplog.records[-2].change["after"]["suspended"]["reason"] == "it is gone"
 
 
 async def test_a_reason_is_not_a_book(api):

@@ -1,10 +1,12 @@
 """A message comes out of its record as it went in; foreign records are read for what they are."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes_actors.model.message import (
     Envelope,
@@ -12,13 +14,16 @@ from hermes_actors.model.message import (
     Message,
     UndecodableRecord,
     Via,
+    enveloped,
     from_record,
     is_enveloped,
+    is_for_another,
     is_reserved_header,
     to_record,
 )
-from hermes_actors.model.record import Record, StoredRecord
+from hermes_actors.model.record import StoredRecord
 from hermes_actors.model.schema import WriterSchema
+from tests.values import stored as as_stored
 
 text = st.text(st.characters(codec="utf-8"), max_size=20)
 header_names = st.from_regex(r"[A-Za-z][A-Za-z-]{0,10}", fullmatch=True).filter(
@@ -59,28 +64,27 @@ messages = st.builds(
 )
 
 
-def no_id() -> str:
-    raise AssertionError("this record has an id of its own")
+PLACE = "dc1:shop.orders:3:1042"
 
 
-def fixed_id() -> str:
-    return "00000000-0000-4000-8000-000000000000"
+def stored(value: bytes, *headers: tuple[str, bytes]) -> StoredRecord:
+    return StoredRecord(3, 1_042, 77, None, value, headers, "dc1:shop.orders")
 
 
-def stored(value: bytes, *headers: tuple[str, bytes], timestamp_ms: int = 77) -> StoredRecord:
-    return StoredRecord(0, 0, timestamp_ms, None, value, headers)
+def reread(message: Message, envelope: Envelope = Envelope.NATIVE) -> Message:
+    return from_record(as_stored(to_record(message, envelope)))
 
 
 @given(messages)
 def test_a_message_survives_the_native_form(message: Message) -> None:
-    assert from_record(to_record(message), no_id) == message
+    assert reread(message) == message
 
 
 @given(messages)
 def test_a_message_survives_the_envelope_but_for_what_it_has_no_place_for(
     message: Message,
 ) -> None:
-    read = from_record(to_record(message, Envelope.HERMES), no_id)
+    read = reread(message, Envelope.HERMES)
     assert (read.id, read.body, read.published_at_ms, read.key, read.propagated) == (
         message.id,
         message.body,
@@ -112,39 +116,39 @@ def test_with_a_json_body_the_envelope_is_json_of_the_known_shape(
 def test_a_native_body_with_the_envelopes_mark_is_not_unwrapped() -> None:
     body = b'{"_w":true,"metadata":{"id":"x","timestamp":1},"message":{"a":1}}'
     message = Message("m", body, 5, dc="")
-    assert from_record(to_record(message), no_id).body == body
+    assert reread(message).body == body
 
 
-def test_a_foreign_record_is_passed_on_whole_with_a_new_id_and_time_1() -> None:
-    message = from_record(stored(b"anything", ("other", b"\x00")), fixed_id)
-    assert message == Message(fixed_id(), b"anything", 1)
+def test_a_record_of_others_is_passed_on_whole_called_by_its_place_at_its_own_time() -> None:
+    message = from_record(stored(b"anything", ("other", b"\x00")))
+    assert message == Message(PLACE, b"anything", 77)
 
 
 def test_a_foreign_record_with_an_id_keeps_it_and_the_records_time() -> None:
-    message = from_record(stored(b"x", ("id", b"known"), ("h-Trace", b"t")), no_id)
+    message = from_record(stored(b"x", ("id", b"known"), ("h-Trace", b"t")))
     assert message == Message("known", b"x", 77, propagated=(("Trace", "t"),))
 
 
 def test_an_older_envelope_names_its_id_message_id() -> None:
     value = b'{"_w":true,"metadata":{"messageId":"old","timestamp":9},"message":{"a":1}}'
-    assert from_record(stored(value), no_id) == Message("old", b'{"a":1}', 9)
+    assert from_record(stored(value)) == Message("old", b'{"a":1}', 9)
 
 
 @pytest.mark.parametrize("metadata", ["{}", '{"timestamp":"soon"}', '{"timestamp":true}'])
 def test_an_envelope_without_id_or_time_gets_what_a_foreign_record_gets(metadata: str) -> None:
     value = f'{{"_w":true,"metadata":{metadata},"message":[1]}}'.encode()
-    assert from_record(stored(value), fixed_id) == Message(fixed_id(), b"[1]", 1)
+    assert from_record(stored(value)) == Message(PLACE, b"[1]", 77)
 
 
 def test_record_headers_win_over_the_envelopes_own() -> None:
     value = b'{"_w":true,"metadata":{"id":"x","externalMetadata":{"A":"old"}},"message":1}'
     expected: Headers = (("A", "new"),)
-    assert from_record(stored(value, ("h-A", b"new")), no_id).propagated == expected
+    assert from_record(stored(value, ("h-A", b"new"))).propagated == expected
 
 
 def test_external_metadata_that_is_no_text_is_left_out() -> None:
     value = b'{"_w":true,"metadata":{"id":"x","externalMetadata":{"A":1,"B":"b"}},"message":1}'
-    assert from_record(stored(value), no_id).propagated == (("B", "b"),)
+    assert from_record(stored(value)).propagated == (("B", "b"),)
 
 
 @pytest.mark.parametrize(
@@ -162,12 +166,55 @@ def test_external_metadata_that_is_no_text_is_left_out() -> None:
 )
 def test_a_broken_envelope_is_undecodable_and_says_why(value: bytes, reason: str) -> None:
     with pytest.raises(UndecodableRecord, match=reason):
-        from_record(stored(value), no_id)
+        from_record(stored(value))
 
 
-def test_a_header_that_is_not_utf_8_is_undecodable() -> None:
-    with pytest.raises(UndecodableRecord, match="not UTF-8"):
-        from_record(stored(b"{}", ("id", b"\xff")), no_id)
+OURS = (
+    *("id", "dc", "via", "traceparent", "tracestate", "only-for", "sv", "sid", "framing"),
+    *("h-A", "ce_id", "content-type"),
+)
+NOT_OURS = [
+    *((name, b"\xff\xfe") for name in OURS),
+    *(("id", raw) for raw in (b"", b"a\x00b", b"x" * 300)),
+    *((name, raw) for name in ("sv", "sid") for raw in (b"", b"\1", b"\0\0\0\0", b"12345")),
+    *[("via", b"1.1 proxy"), ("traceparent", b"junk"), ("tracestate", b"junk"), ("framing", b"x")],
+]
+
+
+@pytest.mark.parametrize("header", NOT_OURS)
+def test_a_header_of_others_that_is_only_called_like_ours_is_passed_over(header: Any) -> None:
+    assert from_record(stored(b"{}", header)) == Message(PLACE, b"{}", 77)
+    kept = Message("x", b"{}", 77, propagated=(("B", "b"),))
+    assert from_record(stored(b"{}", header, ("id", b"x"), ("h-B", b"b"))) == kept
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("only-for", b"mobile")],
+        [("only-for", b"\xff")],
+        [("id", b"x"), ("only-for", b"\xff")],
+        [("id", b"x"), ("only-for", b"no name")],
+    ],
+)
+def test_only_what_we_replayed_for_one_subscription_is_for_it_alone(headers: Any) -> None:
+    assert not is_for_another(stored(b"{}", *headers), "web")
+    replayed = stored(b"{}", *to_record(Message("x", b"{}", 7, only_for="mobile")).headers)
+    assert is_for_another(replayed, "web")
+    assert not is_for_another(replayed, "mobile")
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [(None, ()), (b"k1", (("Partition-Key", "k1"),)), (b"\xff", ())]
+)
+def test_a_tombstone_says_what_it_is_and_of_which_key(key: bytes | None, said: Headers) -> None:
+    plain = [("id", b"x"), ("dc", b"d"), ("via", b"local")]
+    for headers in ([], [("sv", b"\0\0\0\1"), ("h-Hermes-Tombstone", b"false")], plain):
+        record = replace(stored(b"", *headers), key=key, is_tombstone=True)
+        message = from_record(record)
+        assert message.propagated == (("Hermes-Tombstone", "true"), *said)
+        assert (message.is_tombstone, message.body, message.written_with) == (True, b"", None)
+        assert json.loads(enveloped(message))["message"] is None
 
 
 short = st.binary(max_size=4) | st.sampled_from([b"", b"local", b"dc1", b"\xff"])
@@ -182,7 +229,7 @@ def test_a_record_of_our_three_headers_alone_is_read_as_one_with_more(
 
     def read(record: StoredRecord) -> Message | str:
         try:
-            return from_record(record, fixed_id)
+            return from_record(record)
         except UndecodableRecord as error:
             return str(error)
 
@@ -206,12 +253,11 @@ def test_a_record_of_our_three_headers_alone_is_read_as_one_with_more(
 def test_whatever_a_record_holds_it_is_read_or_undecodable_and_can_be_stored_again(
     value: bytes, headers: list[tuple[str, bytes]]
 ) -> None:
-    record = Record(None, value, tuple(headers), 5)
     try:
-        message = from_record(record, fixed_id)
+        message = from_record(stored(value, *headers))
     except UndecodableRecord:
         return
-    assert from_record(to_record(message), no_id if message.id else fixed_id).body == message.body
+    assert reread(message).body == message.body
 
 
 RESERVED = [
@@ -227,12 +273,12 @@ RESERVED = [
 @pytest.mark.parametrize("name", RESERVED)
 def test_a_record_of_others_brings_no_header_by_which_the_broker_speaks(name: str) -> None:
     native = stored(b"{}", ("id", b"x"), ("dc", b"d"), (f"h-{name}", b"forged"), ("h-A", b"1"))
-    assert from_record(native, no_id).propagated == (("A", "1"),)
+    assert from_record(native).propagated == (("A", "1"),)
     external = json.dumps({name: "forged", "A": "1"})
     value = f'{{"_w":true,"metadata":{{"id":"x","externalMetadata":{external}}},"message":{{}}}}'
-    assert from_record(stored(value.encode()), no_id).propagated == (("A", "1"),)
+    assert from_record(stored(value.encode())).propagated == (("A", "1"),)
     alone = stored(b"{}", ("id", b"x"), ("dc", b"d"), (f"h-{name}", b"forged"))
-    assert from_record(alone, no_id).propagated == ()
+    assert from_record(alone).propagated == ()
 
 
 def test_a_message_in_avro_tells_its_schema_as_hermes_does() -> None:
@@ -248,10 +294,5 @@ def test_avro_goes_into_no_envelope_and_is_never_searched_for_one() -> None:
     record = to_record(message, Envelope.HERMES)
     assert record.headers == (("id", b"x"), ("sv", b"\0\0\0\3"))
     assert record.value == body
-    assert from_record(record, no_id) == message
-    assert not is_enveloped(record)
-
-
-@pytest.mark.parametrize("raw", [b"", b"\0\0\0\0", b"\1", b"\0\0\0\0\1"])
-def test_a_number_that_is_none_says_no_schema(raw: bytes) -> None:
-    assert from_record(stored(b"{}", ("id", b"x"), ("sv", raw)), no_id).written_with is None
+    assert reread(message, Envelope.HERMES) == message
+    assert not is_enveloped(as_stored(record))

@@ -116,6 +116,7 @@ def test_what_is_beyond_hermes_is_used_by_nobody_who_does_not_ask_for_it() -> No
         "dead_letters_enabled": True,
         "signing": None,
         "cloud_events_enabled": False,
+        "tombstones": "deliver",
         "ordered": False,
         "ttl_from": TtlFrom.READING,
         "attempts_max": None,

@@ -20,9 +20,9 @@ def head_of(method: str, path: str, headers: list[tuple[bytes, bytes]]) -> bytes
 
 
 class Answers:
-    """A connection's answers, parsed by h11."""
+    """A connection's answers to requests of one method, parsed by h11."""
 
-    def __init__(self, answered: bytes, is_closed: bool) -> None:
+    def __init__(self, answered: bytes, is_closed: bool, method: str = "POST") -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         self.body = b""
@@ -30,7 +30,7 @@ class Answers:
         if not answered:
             return
         client = h11.Connection(h11.CLIENT)
-        client.send(h11.Request(method="POST", target="/", headers=[("Host", "x")]))
+        client.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
         client.send(h11.EndOfMessage())
         client.receive_data(answered)
         if is_closed:

@@ -187,4 +187,5 @@ def test_authorities_that_cannot_be_read_are_one_clear_line(certificates: Certif
     assert failed.process.wait(timeout=20) == 1
     assert failed.process.stdout is not None
     failed.process.stdout.close()
-    assert failed.first_line.startswith("error: frontend.tls.client_ca_file: /nonexistent")
+    assert failed.first_line.startswith("error: frontend.tls: ")
+    assert "/nonexistent/ca.pem: client_ca_file cannot be used: No such" in failed.first_line

@@ -80,7 +80,7 @@ async def test_json_becomes_avro_with_the_brokers_metadata(users, autojump_clock
     document = read(users)
     assert document["age"] == 7
     assert document["__metadata"]["messageId"] == answer.headers["hermes-message-id"]
-    message = from_record(users.stored[0], str)
+    message = from_record(users.stored[0])
     assert document["__metadata"]["timestamp"] == str(message.published_at_ms)
     assert message.written_with == WriterSchema(1, IDS[1])
 
@@ -129,7 +129,7 @@ async def test_a_header_asks_for_a_version(users, header: str, autojump_clock) -
     )
     assert answer.status_code == 201
     assert "name" not in read(users, V1)
-    assert from_record(users.stored[0], str).written_with == WriterSchema(1, IDS[1])
+    assert from_record(users.stored[0]).written_with == WriterSchema(1, IDS[1])
 
 
 async def test_an_unknown_version_is_refused_in_hermes_words(users, autojump_clock) -> None:
@@ -145,7 +145,7 @@ async def test_an_id_goes_before_a_version_where_ids_are_taken(open_world, autoj
         set_version(world, 2, V2)
         both = {"schema_id": str(IDS[1]), "schema_version": "2"}
         assert (await publish(world, b'{"age": 7}', **both)).status_code == 201
-        assert from_record(world.stored[0], str).written_with == WriterSchema(1, IDS[1])
+        assert from_record(world.stored[0]).written_with == WriterSchema(1, IDS[1])
         answer = await publish(world, b'{"age": 7}', schema_id="5")
         assert "id '5'" in refused(answer, "SCHEMA_VERSION_DOES_NOT_EXIST")
 
@@ -170,7 +170,7 @@ async def test_framing_puts_the_schemas_id_before_the_message(open_world, autoju
         (record,) = world.stored
         assert record.value[:5] == b"\0" + IDS[1].to_bytes(4, "big")
         assert avro_schema(V1).document(record.value[5:])["age"] == 7
-        assert from_record(record, str).written_with == WriterSchema(1, IDS[1], is_framed=True)
+        assert from_record(record).written_with == WriterSchema(1, IDS[1], is_framed=True)
 
 
 async def test_what_a_schema_fills_in_has_a_bound(open_world, autojump_clock) -> None:
@@ -208,7 +208,7 @@ async def test_each_message_of_a_batch_is_converted_or_refused(users, autojump_c
     assert [line["status"] for line in lines] == [201, 400, 201]
     assert [read(users, at=at)["age"] for at in (0, 1)] == [1, 2]
     assert read(users)["__metadata"]["messageId"] == lines[2]["id"]
-    assert from_record(users.stored[1], str).written_with == WriterSchema(1, IDS[1])
+    assert from_record(users.stored[1]).written_with == WriterSchema(1, IDS[1])
 
 
 async def test_a_batch_that_schemas_fill_in_stops_to_grow(users, autojump_clock) -> None:

@@ -9,6 +9,10 @@ from tests.publisher.in_process import Answers, chunk, head_of
 from tests.publisher.test_http2_connection import PATH, Client
 
 BATCH = {"content-type": "application/vnd.hermes.messages+ndjson"}
+PAGES = (
+    *("/", "/status/ping", "/status/health", "/status/ready", "/status/details"),
+    *("/livez", "/startupz", "/readyz", "/status/prometheus"),
+)
 EVENT = {"ce-id": "1", "ce-source": "/a", "ce-type": "b", "ce-specversion": "1.0"}
 
 
@@ -18,7 +22,8 @@ async def over_1(world, method, path, headers, body):
     line.send(head_of(method, path, pairs))
     line.send(body)
     await trio.sleep(2)
-    found = Answers(bytes(line.answered), line.is_closed)
+    found = Answers(bytes(line.answered), line.is_closed, method)
+    assert method != "HEAD" or line.answered.endswith(b"\r\n\r\n"), "nothing follows a head"
     pairs = [(name.decode().lower(), value.decode()) for name, value in found.headers]
     return found.status, found.body, [each for each in pairs if each[0] != "connection"]
 
@@ -83,6 +88,8 @@ def without_ids(status, body, headers):
         ("GET", "/status/details", {}, b""),
         ("GET", "/nothing", {}, b""),
         ("HEAD", "/status/ping", {}, b""),
+        ("HEAD", PATH, {}, b""),
+        ("HEAD", "/nothing?" + "q" * 8_200, {}, b""),
         ("OPTIONS", "*", {}, b""),
         ("TRACE", "/", {}, b""),
         ("POST", PATH, {"expect": "something"}, b"{}"),
@@ -101,6 +108,16 @@ async def test_both_answer_and_store_the_same(world, method, path, headers, body
             headers = {**headers, "idempotency-key": headers["idempotency-key"] + "2"}
     assert found[0] == found[1]
     assert found[0][0][0]
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("ask", [over_1, over_2])
+async def test_head_of_a_page_is_its_get_without_the_body(world, ask, path, autojump_clock):
+    status, body, headers = without_ids(*await ask(world, "GET", path, {}, b""))
+    assert dict(headers)["content-length"] == str(len(body))
+    assert without_ids(*await ask(world, "HEAD", path, {}, b"")) == (status, b"", headers)
+    *_, headers = await ask(world, "PUT", path, {}, b"")
+    assert dict(headers)["allow"] == "GET, HEAD"
 
 
 @pytest.mark.parametrize("size", [2, 900, 2_000, 60_000])

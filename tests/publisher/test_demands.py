@@ -102,7 +102,7 @@ async def test_a_replay_for_one_subscription_says_so_in_the_record(replaying) ->
     assert answer.status_code == 201
     (record,) = replaying.stored
     assert dict(record.headers)["only-for"] == b"billing"
-    message = from_record(record, str)
+    message = from_record(record)
     assert (message.id, message.only_for) == ("x", "billing")
 
 
@@ -145,7 +145,7 @@ async def test_a_binary_event_is_stored_with_its_attributes_and_key(world, autoj
     )
     assert answer.status_code == 201
     (record,) = world.stored
-    message = from_record(record, str)
+    message = from_record(record)
     assert (message.body, message.key) == (b"<a/>", b"p 1")
     assert dict(message.attributes) == {
         **EVENT,
@@ -160,7 +160,7 @@ async def test_a_structured_event_is_stored_as_its_data(world, autojump_clock) -
     assert (await world.publish(body=event, content_type=kind)).status_code == 201
     own = await world.publish(body=event, content_type=kind, partition_key="mine")
     assert own.status_code == 201
-    messages = [from_record(record, str) for record in world.stored]
+    messages = [from_record(record) for record in world.stored]
     assert [message.key for message in messages] == [b"p", b"mine"]
     for message in messages:
         assert message.body == b'{"n": 1}'
@@ -253,7 +253,7 @@ async def test_an_encoded_body_is_stored_as_it_came_and_its_header_travels(
             assert answer.status_code == 201
             (record,) = world.stored
             assert record.value == body
-            travelled = dict(from_record(record, str).propagated)
+            travelled = dict(from_record(record).propagated)
             expected = coding if propagation.enabled else None
             assert travelled.get("content-encoding") == expected
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from hermes_actors.model.message import Message, from_record, to_record
 from hermes_actors.publisher.demands import propagated
+from tests.values import stored
 
 tokens = st.text(alphabet="aAbBxX-", min_size=1, max_size=4)
 values = st.text(alphabet=[chr(code) for code in (*range(0x20, 0x7F), *range(0xA0, 0x100))])
@@ -50,4 +51,4 @@ def test_what_is_picked_was_sent_is_allowed_and_survives_the_log(
     for name, value in sent:
         assert not value or (allowed and name.lower() not in allowed) or name.lower() in names
     message = Message("id", b"", 1, propagated=found, dc="dc1")
-    assert from_record(to_record(message), str).propagated == found
+    assert from_record(stored(to_record(message))).propagated == found

@@ -95,7 +95,7 @@ async def test_what_the_log_refuses_to_take_now_is_202_at_once_and_stored_by_the
         world.log.faults.unavailable_rate = 0.0
         await wait_empty(world)
         (record,) = world.stored
-        message = from_record(record, str)
+        message = from_record(record)
         assert (message.id, message.via, message.key) == (publication.id, "spool", b"k")
         assert message.dc == "dc1"
         assert message.published_at_ms == pytest.approx(world.frontend.clock.now_ms(), abs=5_000)

@@ -56,10 +56,11 @@ async def test_what_never_ends_or_crashes_is_refused_and_the_next_job_is_run(poo
 
 
 @pytest.mark.live
-async def test_a_killed_worker_is_not_the_jobs_fault_and_an_interrupt_ends_none(pool):
+async def test_a_killed_worker_is_not_the_jobs_fault_and_a_terminal_ends_none(pool):
     pids = {await pool.ask("a", 1.0, os.getpid) for _ in range(4)}
     for pid in pids:
         os.kill(pid, signal.SIGINT)
+        os.kill(pid, signal.SIGHUP)
     assert await pool.ask("a", 1.0, os.getpid) in pids
     with pytest.raises(Unavailable):
         await pool.ask("a", 1.0, signal.raise_signal, signal.SIGKILL)

@@ -12,7 +12,7 @@ from hermes_actors.security.account import BadCredentials, Credentials
 from hermes_actors.security.bearer import BearerMechanism
 from hermes_actors.security.keyset import NO_KEYS, KeySet, parse_key_set
 from hermes_actors.security.tokens import TokenRules
-from hermes_actors.security.watched import Watched, watched_file, watched_url
+from hermes_actors.security.watched import Watched, watched_files, watched_url
 
 EPOCH_S = 1_700_000_000
 RULES = TokenRules(
@@ -196,7 +196,7 @@ async def test_no_key_at_all_yet_is_unavailable_and_mends_itself(
 async def test_keys_of_a_file_follow_it(signer, tmp_path, clock, mock_clock):
     path = tmp_path / "jwks.json"
     path.write_bytes(signer.key_set("ec"))
-    file = watched_file("jwks_file", str(path), parse_key_set, NO_KEYS, clock, 1.0)
+    file = watched_files("jwks_file", [str(path)], parse_key_set, NO_KEYS, clock, 1.0)
     await file.load()
     mechanism = bearer(file, clock)
     token = shown(signer.token("ec"))

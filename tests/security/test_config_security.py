@@ -73,6 +73,8 @@ enabled = true
         ),
         (f'[management.tls]\n{TLS}client_ca_file = "ca.pem"', "management.tls.client_ca_file: "),
         ('[management.tls]\nkey_file = "k.pem"', "management.tls.certificate_file: goes together"),
+        ("[frontend.tls]\nonly = true", "frontend.tls.only: "),
+        ("[management.tls]\nonly = true", "management.tls.only: "),
         ("[security.certificates]\nenabled = true", "security.certificates.enabled: no listener"),
         (
             '[management]\nsubscribers_with_access_to_any_topic = ["crawler"]',

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import ssl
 import subprocess
 import sys
@@ -14,12 +15,14 @@ from typing import Any, Self
 import httpx
 import pytest
 import trustme
+from cryptography.x509 import load_pem_x509_certificate
 
 pytestmark = pytest.mark.live
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
 PASSWORDS = {"ada": "b0ss", "sam": "p4ss", "shop-app": "s3cret"}
 FOREVER_S = 4_000_000_000
+SIGHUP = re.compile("SIGHUP: ")
 
 
 def blocks(language: str, first: str = "") -> list[str]:
@@ -52,7 +55,7 @@ class Running:
 
     def __enter__(self) -> Self:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "hermes_actors.cli", "node", "--config", "node.toml", "--json"],
+            [sys.executable, "-m", "hermes_actors", "node", "--config", "node.toml", "--json"],
             cwd=self.folder,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -76,7 +79,7 @@ class Running:
             "HERMES_PUBLISH_URL": self.ready["publish"],
         }
         return subprocess.run(
-            [sys.executable, "-m", "hermes_actors.cli", *arguments],
+            [sys.executable, "-m", "hermes_actors", *arguments],
             cwd=self.folder,
             env=environment,
             capture_output=True,
@@ -223,6 +226,105 @@ def test_client_certificates(start: Callable[..., Running], tmp_path: Path) -> N
         assert answer.status_code == 201
     with httpx.Client(verify=context) as guest:
         assert guest.post(url, content=b"{}").status_code == 401
+
+
+def with_certificate(folder: Path, authority: trustme.CA) -> str:
+    """A certificate for the node; its serial number."""
+    leaf = authority.issue_cert("127.0.0.1")
+    (folder / "server.pem").write_bytes(leaf.cert_chain_pems[0].bytes())
+    (folder / "server.key").write_bytes(leaf.private_key_pem.bytes())
+    return f"{load_pem_x509_certificate((folder / 'server.pem').read_bytes()).serial_number:X}"
+
+
+def told(node: Running, count: int) -> list[str]:
+    """The next lines that the node logs at SIGHUP."""
+    assert node.process.stderr is not None
+    lines = (json.loads(line)["message"] for line in node.process.stderr)
+    return [each for _, each in zip(range(count), filter(SIGHUP.match, lines), strict=False)]
+
+
+def test_tls_alone_and_what_is_reloaded_while_clients_stay_connected(
+    start: Callable[..., Running], tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with_users(tmp_path)
+    first = with_certificate(tmp_path, authority)
+    (tls,) = blocks("toml", "[frontend.tls]")
+    node = start(NODES[0] + tls)
+    assert not {"publish", "management"} & node.ready.keys()
+
+    def seen(client: httpx.Client, listener: str, password: str) -> tuple[str, object]:
+        """The certificate that is served, and the connection."""
+        urls = {
+            "publish_tls": "/status/ready",
+            "management_tls": "/groups",
+        }
+        answer = client.get(node.ready[listener] + urls[listener], auth=("ada", password))
+        assert (answer.http_version, answer.status_code) == ("HTTP/2", 200)
+        stream = answer.extensions["network_stream"]
+        shown = stream.get_extra_info("ssl_object").getpeercert()
+        return f"{int(shown['serialNumber'], 16):X}", stream.get_extra_info("client_addr")
+
+    listeners = ("publish_tls", "management_tls")
+    stays = httpx.Limits(keepalive_expiry=None)
+    with httpx.Client(http2=True, verify=context, limits=stays, timeout=60) as long:
+        before = [seen(long, each, "b0ss") for each in listeners]
+        assert {serial for serial, _ in before} == {first}
+
+        second = with_certificate(tmp_path, authority)
+        (tmp_path / "users.toml").write_text("[users]\n")
+        file = tmp_path / "node.toml"
+        file.write_text(
+            file.read_text().replace("only = true", "only = true\nport = 1", 1)
+            + '[log]\nlevel = "info"\n[consumers]\ninflight_max = 7\n'
+        )
+        node.process.send_signal(signal.SIGHUP)
+        configuration, *rest = told(node, 4)
+        assert "log.level is info" in configuration
+        assert "consumers.inflight_max" in configuration
+        assert "frontend.tls.port" not in configuration, "a variable wins over the file"
+        assert [each.partition(": ")[2].partition(":")[0] for each in rest] == [
+            "security.users_file",
+            "frontend.tls",
+            "management.tls",
+        ]
+        assert [each.rpartition(": ")[2] for each in rest] == ["has changed"] * 3
+        assert [seen(long, each, "b0ss") for each in listeners] == before
+        with httpx.Client(http2=True, verify=context, timeout=60) as new:
+            assert {seen(new, each, "b0ss")[0] for each in listeners} == {second}
+            refused = new.put(
+                f"{node.ready['management_tls']}/groups/a", json={}, auth=("ada", "b0ss")
+            )
+            assert refused.status_code == 401
+
+        (tmp_path / "server.key").write_bytes(authority.issue_cert("x").private_key_pem.bytes())
+        file.write_text("[log\n")
+        node.process.send_signal(signal.SIGHUP)
+        configuration, users, *certificates = told(node, 4)
+        assert "node.toml" in configuration
+        assert users.endswith("has not changed")
+        assert all("key" in each for each in certificates)
+        ready = long.get(f"{node.ready['publish_tls']}/readyz")
+        assert ready.status_code == 200
+        assert "[!]frontend.tls: " in ready.text
+        assert "[!]management.tls: " in ready.text
+        metrics = long.get(f"{node.ready['publish_tls']}/status/prometheus").text
+        for listener in ("frontend", "management"):
+            name = f'hermes_certificate_expires_timestamp_seconds{{listener="{listener}"}} '
+            assert name in metrics
+        assert [seen(long, each, "b0ss") for each in listeners] == before
+        with httpx.Client(http2=True, verify=context, timeout=60) as new:
+            assert {seen(new, each, "b0ss")[0] for each in listeners} == {second}
+
+    node.process.terminate()
+    node.process.send_signal(signal.SIGHUP)
+    assert node.process.stderr is not None
+    for _ in node.process.stderr:
+        node.process.send_signal(signal.SIGHUP)
+    node.__exit__()
+    assert node.process.returncode == 0, "it ends at SIGTERM alone"
 
 
 def test_a_node_whose_users_cannot_be_read_says_so_in_one_line(

@@ -15,7 +15,7 @@ from hermes_actors.security.authenticator import Authenticator
 from hermes_actors.security.basic import BasicMechanism
 from hermes_actors.security.passwords import PasswordChecks
 from hermes_actors.security.users import NO_USERS, parse_users, user_line
-from hermes_actors.security.watched import watched_file
+from hermes_actors.security.watched import watched_files
 
 PASSWORD = "s3cret: with colons, ümlauts"
 
@@ -29,7 +29,7 @@ def write_users(tmp_path, cheap_hash, clock):
         ]
         path = tmp_path / "users.toml"
         path.write_text("\n".join(["[users]", *lines, "nopass = { roles = [] }"]))
-        return watched_file("security.users_file", str(path), parse_users, NO_USERS, clock, 1.0)
+        return watched_files("security.users_file", [str(path)], parse_users, NO_USERS, clock, 1.0)
 
     return write
 

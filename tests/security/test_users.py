@@ -7,7 +7,7 @@ from hermes_actors.errors import StartupError
 from hermes_actors.security.account import Account
 from hermes_actors.security.passwords import hash_password, is_hash
 from hermes_actors.security.users import NO_USERS, WrongFile, parse_users, user_line
-from hermes_actors.security.watched import watched_file
+from hermes_actors.security.watched import watched_files
 
 
 def content(*lines: str) -> bytes:
@@ -76,7 +76,7 @@ async def test_a_file_is_read_again_and_a_wrong_one_changes_nothing(
 ):
     path = tmp_path / "users.toml"
     path.write_bytes(content(user_line("ada", cheap_hash("x"), [], [])))
-    file = watched_file("security.users_file", str(path), parse_users, NO_USERS, clock, 1.0)
+    file = watched_files("security.users_file", [str(path)], parse_users, NO_USERS, clock, 1.0)
     await file.load()
     assert file.value.account("ada") is not None
     path.write_bytes(content(user_line("bob", cheap_hash("x"), [], [])))
@@ -99,8 +99,8 @@ async def test_a_file_is_read_again_and_a_wrong_one_changes_nothing(
 
 
 async def test_a_file_that_is_not_there_at_the_start_is_one_clear_line(tmp_path, clock):
-    file = watched_file(
-        "security.users_file", str(tmp_path / "none.toml"), parse_users, NO_USERS, clock, 1.0
+    file = watched_files(
+        "security.users_file", [str(tmp_path / "none.toml")], parse_users, NO_USERS, clock, 1.0
     )
     with pytest.raises(StartupError, match=r"security\.users_file: .*none\.toml: No such file"):
         await file.load()

@@ -9,7 +9,7 @@ from hermes_actors.model.topic import Ack
 from hermes_chaos.sim.checkers.answering import OtherDatacentreServes, PublishesAreAnswered
 from hermes_chaos.sim.checkers.checker import Checker
 from hermes_chaos.sim.checkers.delivering import PayloadsAreIntact
-from hermes_chaos.sim.checkers.duplicating import DuplicatesHaveCauses
+from hermes_chaos.sim.checkers.duplicating import DuplicatesHaveCauses, HedgesAreFew
 from hermes_chaos.sim.checkers.ordering import SpoolKeepsOrder
 from hermes_chaos.sim.checkers.publishing import AcknowledgedAreStored, RefusedAreNowhere
 from hermes_chaos.sim.checkers.recovering import LostLogsAreSpared
@@ -300,6 +300,16 @@ def test_what_is_known_to_be_stored_twice_is_counted(said: float, is_found: bool
         Counted(LIFE, ((name, {"cause": "hedge"}, said),), is_whole=True),
     ]
     assert len(found_by(DuplicatesHaveCauses(SUBJECT), twice)) == is_found
+
+
+@pytest.mark.parametrize(("crashes", "is_found"), [(0, True), (1, False)])
+def test_a_producer_that_starts_again_has_another_burst_of_hedges(
+    crashes: int, is_found: bool
+) -> None:
+    crash = Troubled("dc1-n1", Fault.ACTOR_CRASH.value, 1.0, 2.0, "g.f")
+    hedged = ("hermes_frontend_fallback_messages_total", {"cause": "hedge"}, 2.0)
+    events = [handed("a", "b"), *[crash] * crashes, Counted(LIFE, (hedged,), is_whole=True)]
+    assert len(found_by(HedgesAreFew(SUBJECT, 5, 1), events)) == is_found
 
 
 # Away, and back

@@ -49,10 +49,13 @@ ODD: list[tuple[Record, tuple[str | None, str | None, str | None]]] = [
     (foreign(b"x", ("id", b"first"), ("id", b"last")), ("last", None, None)),
     (foreign(b"x", ("id", b"\xff"), ("dc", b""), ("via", b"local")), (None, None, "local")),
     (foreign(b"x", ("via", b"hedge"), ("dc", b"dc9"), ("id", b"i")), ("i", "dc9", "hedge")),
+    (foreign(b"x", ("other", b"1"), ("id", b"a\x00b")), (None, None, None)),
+    (foreign(b"x", ("other", b"1"), ("id", b"i" * 256)), (None, None, None)),
+    (foreign(b"x", ("other", b"1"), ("id", b" i\n")), (None, None, None)),
     (foreign(b'{"_w":true, "other": 1}'), (None, None, None)),
     (foreign(b"x", ("id", "żółw".encode()), ("dc", b"d"), ("via", b"v")), ("żółw", "d", "v")),
 ]
-"""Records, and the expected id, publisher's datacentre and route."""
+"""Records, and the expected id (None: their place), publisher's datacentre and route."""
 
 Topics = Mapping[str, Sequence[Sequence[Record]]]
 """The records of each partition of each topic."""

@@ -19,7 +19,7 @@ BATCH_OFFSETS = 2_500
 
 
 def start(folder, dcs):
-    command = [sys.executable, "-m", "hermes_actors.cli", "spark", "archive", "append", folder]
+    command = [sys.executable, "-m", "hermes_actors", "spark", "archive", "append", folder]
     for dc in dcs:
         command += ["--dc", f"{dc.name}=embedded:{dc}"]
     return subprocess.Popen(

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes_actors.cli.command_line.failures import CommandFailed
 from hermes_actors.cli.main import app
@@ -29,6 +30,7 @@ from hermes_spark.replay.selection import (
 )
 from hermes_spark.snapshot import Snapshot
 from tests.spark.stored_scene import native
+from tests.values import stored
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -36,7 +38,7 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 @pytest.mark.parametrize("envelope", list(Envelope))
 def test_a_record_is_published_again_as_it_was(envelope):
     message = Message("ż/1", b'{"a": 1}', 5, b"key", (("Channel", "web"), ("id", "2")), "dc1")
-    request = replay_request("shop.orders", "ż/1", to_record(message, envelope), "billing")
+    request = replay_request("shop.orders", "ż/1", stored(to_record(message, envelope)), "billing")
     assert request.body == b'{"a": 1}'
     headers = [(name, value.decode()) for name, value in request.headers]
     assert headers == [
@@ -52,7 +54,7 @@ def test_a_record_is_published_again_as_it_was(envelope):
 def test_an_event_keeps_its_attributes_and_a_trace_its_parent():
     attributes = (("specversion", "1.0"), ("subject", 'a "ż" %'), ("datacontenttype", "text/plain"))
     message = Message("1", b"x", 5, None, (), "dc1", traceparent=TRACE, attributes=attributes)
-    request = replay_request("shop.orders", "1", to_record(message))
+    request = replay_request("shop.orders", "1", stored(to_record(message)))
     assert dict(request.headers) == {
         "Hermes-Replay-Id": b"1",
         "traceparent": TRACE.encode(),
@@ -69,7 +71,7 @@ def test_a_message_in_avro_is_sent_bare_with_its_version(framing):
     message = Message(
         "1", framing + b"\2\4", 5, dc="dc1", attributes=attributes, written_with=written_with
     )
-    request = replay_request("shop.users", "1", to_record(message))
+    request = replay_request("shop.users", "1", stored(to_record(message)))
     assert request.body == b"\2\4"
     assert dict(request.headers) == {
         "Hermes-Replay-Id": b"1",
@@ -91,7 +93,9 @@ OF_THE_REQUEST = (
 
 def test_headers_of_the_first_request_itself_are_not_sent_again():
     travelled = (*OF_THE_REQUEST, ("Content-Type", "text/plain"), ("Channel", "web"))
-    request = replay_request("shop.orders", "1", to_record(Message("1", b"x", 5, None, travelled)))
+    request = replay_request(
+        "shop.orders", "1", stored(to_record(Message("1", b"x", 5, None, travelled)))
+    )
     assert dict(request.headers) == {
         "Hermes-Replay-Id": b"1",
         "Content-Type": b"text/plain",
@@ -103,13 +107,15 @@ def test_an_event_that_came_in_json_is_sent_as_headers_and_data():
     attributes = (("specversion", "1.0"), ("id", "7"))
     travelled = (("Content-Type", "application/cloudevents+json"),)
     message = Message("1", b"x", 5, None, travelled, attributes=attributes)
-    names = [name for name, _ in replay_request("shop.orders", "1", to_record(message)).headers]
+    names = [
+        name for name, _ in replay_request("shop.orders", "1", stored(to_record(message))).headers
+    ]
     assert names == ["Hermes-Replay-Id", "ce-specversion", "ce-id"]
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=20))
 def test_any_id_comes_back_from_its_header(message_id):
-    request = replay_request("shop.orders", message_id, Record(None, b"", (), 5))
+    request = replay_request("shop.orders", message_id, stored(Record(None, b"", (), 5)))
     raw = dict(request.headers)["Hermes-Replay-Id"].decode("ascii")
     assert unquote(raw, errors="strict") == message_id
 
@@ -125,7 +131,13 @@ def test_any_id_comes_back_from_its_header(message_id):
 )
 def test_what_http_cannot_carry_is_said(record, why):
     with pytest.raises(CannotReplay, match=why):
-        replay_request("shop.orders", "1", record)
+        replay_request("shop.orders", "1", stored(record))
+
+
+def test_a_tombstone_is_not_replayed_as_an_empty_message():
+    tombstone = replace(stored(Record(b"k", b"", (), 5)), is_tombstone=True)
+    with pytest.raises(CannotReplay, match="a tombstone"):
+        replay_request("shop.orders", "1", tombstone)
 
 
 class HandClock:
@@ -299,7 +311,7 @@ def test_messages_wait_on_the_disk_in_their_order_and_few_in_memory(spark, tmp_p
     order = sorted(rows[10:], key=lambda row: (row[1], row[0], row[2], row[3]))
     assert [(each.topic, each.message_id) for each in found] == [(r[1], r[7]) for r in order]
     at = order[5][3]
-    assert found[5].make() == replay_request(order[5][1], f"id-{at}", kept[at], "billing")
+    assert found[5].make() == replay_request(order[5][1], f"id-{at}", stored(kept[at]), "billing")
 
 
 def test_a_subscription_that_the_report_does_not_know_is_told(tmp_path, capsys):

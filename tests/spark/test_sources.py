@@ -1,9 +1,11 @@
 """Both logs give the same rows for the same records, and exactly those that a snapshot names."""
 
+import asyncio  # noqa: TID251 -- the other producers
 import sqlite3
 from contextlib import closing
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from hermes_actors.log.embedded.opening import open_store
 from hermes_actors.log.embedded.schema import FILE_NAME
@@ -56,9 +58,11 @@ def plain(row):
 def test_each_record_is_a_row_in_the_common_columns(spark, filled):
     rows = sorted(map(plain, stored(spark, filled).collect()))
     expected = []
+    prefix = filled.datacentres["dc1"].topic_prefix
     for topic, partitions in TOPICS.items():
         for number, records in enumerate(partitions):
             for offset, record in enumerate(records):
+                message_id, *said = SAID[id(record)]
                 expected.append(
                     (
                         "dc1",
@@ -68,7 +72,8 @@ def test_each_record_is_a_row_in_the_common_columns(spark, filled):
                         record.timestamp_ms,
                         record.key,
                         record.value,
-                        *SAID[id(record)],
+                        message_id or f"dc1:{prefix}{topic}:{number}:{offset}",
+                        *said,
                         list(record.headers),
                     )
                 )
@@ -216,3 +221,35 @@ def test_a_damaged_chunk_is_a_failure_that_names_its_place(spark, embedded, tmp_
 def test_a_log_that_is_away_is_a_failure_of_the_snapshot(tmp_path):
     with pytest.raises(SourceFailed, match=r"there is no embedded log at .*log\.sqlite"):
         take_snapshot({"dc1": Datacentre(EmbeddedLog(str(tmp_path)))}, 0, lambda: None)
+
+
+@pytest.mark.kafka
+def test_of_transactions_of_others_what_is_committed_is_read(spark, kafka_cluster, tmp_path):
+    servers, namespace = kafka_cluster.bootstrap_servers, tmp_path.name.replace("_", "-")
+    topic = f"{namespace}_shop.orders"
+    record = TOPICS["shop.orders"][0][0]
+    fill_kafka(servers, f"{namespace}_", {"shop.orders": [[record]]})
+
+    async def write():
+        ended = AIOKafkaProducer(bootstrap_servers=servers, transactional_id=f"{namespace}-1")
+        left_open = AIOKafkaProducer(bootstrap_servers=servers, transactional_id=f"{namespace}-2")
+        await ended.start()
+        await left_open.start()
+        for value, end in ((b"a", ended.abort_transaction), (b"b", ended.commit_transaction)):
+            await ended.begin_transaction()
+            await ended.send_and_wait(topic, value, partition=0)
+            await end()
+        await left_open.begin_transaction()
+        await left_open.send_and_wait(topic, b"c", partition=0)
+        await ended.stop()
+        described = {"dc1": Datacentre(KafkaLog(",".join(servers)), namespace)}
+        while True:
+            # Kafka answers before it has written the last mark.
+            found = await asyncio.to_thread(take_snapshot, described, T0_MS, lambda: spark)
+            if found.datacentres["dc1"].topics == {"shop.orders": [PartitionRange(0, 0, 5)]}:
+                await left_open.stop()
+                return found
+
+    snapshot = asyncio.run(write())
+    rows = stored(spark, snapshot, columns=["offset", "value"]).collect()
+    assert [(each.offset, bytes(each.value)) for each in rows] == [(0, record.value), (3, b"b")]

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from hermes_actors.runtime.turns import at_once
 from hermes_actors.status.collector import Collector, Sources
 from hermes_actors.status.dependencies import Dependency
+from hermes_actors.status.lag import Reached
 from hermes_actors.status.reasons import Code, because
 from hermes_actors.status.record import Flow, Published, SubscriptionFigures, decode
 
@@ -26,7 +27,7 @@ class Node:
             latency_ms=self.latencies.get,
             subscriptions=lambda: list(self.subscriptions),
             consumed=self.subscriptions.get,
-            reached=lambda name: self.reached.get(name, ("", {})),
+            reached=lambda name: self.reached.get(name, Reached()),
         )
 
 
@@ -49,7 +50,7 @@ def test_a_record_says_who_reports_what_was_published_and_what_is_consumed(ident
     node.topics["a.b"] = Published(10, 1_000)
     fields = {"inflight": 2, "waiting_retries": 1, "last_failure": "HTTP 500"}
     node.subscriptions["a.b$c"] = figures(4, **fields)
-    node.reached["a.b$c"] = "a.b", {0: 8}
+    node.reached["a.b$c"] = Reached("a.b", {0: 8})
     collect(collector, 0.0)
     node.topics["a.b"] = Published(12, 1_400)
     node.subscriptions["a.b$c"] = figures(8, **fields, last_success_at_ms=78)

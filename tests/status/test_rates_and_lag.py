@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_actors.status.lag import INTERVAL_S, UNKNOWN, VALID_S, Ends
+from hermes_actors.status.lag import INTERVAL_S, UNKNOWN, VALID_S, Ends, Reached
 from hermes_actors.status.rates import WINDOW_S, Rates
 
 
@@ -63,20 +63,21 @@ def test_the_lag_is_what_lies_above_the_positions():
     ends = Ends()
     ends.follow(["t"])
     ends.note("t", {0: 10, 1: 5}, 0.0)
-    assert ends.lag("t", {0: 7, 1: 5}, 1.0) == 3
+    assert ends.lag(Reached("t", {0: 7, 1: 5}), 1.0) == 3
     # A position may be newer than the end that was asked for.
-    assert ends.lag("t", {0: 7, 1: 9}, 1.0) == 3
+    assert ends.lag(Reached("t", {0: 7, 1: 9}), 1.0) == 3
 
 
 def test_the_lag_is_unknown_without_an_end_without_positions_and_with_an_old_end():
     ends = Ends()
     ends.follow(["t"])
-    assert ends.lag("t", {0: 1}, 0.0) == UNKNOWN
+    assert ends.lag(Reached("t", {0: 1}), 0.0) == UNKNOWN
     ends.note("t", {0: 10}, 0.0)
-    assert ends.lag("t", {}, 0.0) == UNKNOWN
-    assert ends.lag("t", {0: 1}, VALID_S + 1) == UNKNOWN
+    assert ends.lag(Reached("t", {}), 0.0) == UNKNOWN
+    assert ends.lag(Reached("t", {0: 1, 9: 0}), 0.0) == UNKNOWN
+    assert ends.lag(Reached("t", {0: 1}), VALID_S + 1) == UNKNOWN
     ends.follow([])
-    assert ends.lag("t", {0: 1}, 0.0) == UNKNOWN
+    assert ends.lag(Reached("t", {0: 1}), 0.0) == UNKNOWN
 
 
 def test_topics_are_asked_for_in_turn_new_ones_first():

@@ -10,6 +10,7 @@ from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 from hermes_actors.status.collector import Collector, Sources
 from hermes_actors.status.dependencies import Dependency
+from hermes_actors.status.lag import Reached
 from hermes_actors.status.record import (
     SETTINGS,
     STATUS_TOPIC,
@@ -81,8 +82,8 @@ async def test_the_lag_is_asked_of_the_log(autojump_clock, world):
     await world.log.topics.create("a.b", TopicSettings())
     batch = [Record(None, b"x", (), 1)] * 5
     await world.log.append("a.b", 0, batch, Ack.LEADER)
-    world.subscriptions["a.b$c"] = "a.b", {0: 3}
-    world.subscriptions["a.gone$c"] = "no", {0: 3}
+    world.subscriptions["a.b$c"] = Reached("a.b", {0: 3})
+    world.subscriptions["a.gone$c"] = Reached("no", {0: 3})
     world.start()
     await trio.sleep(5)
     statuses = await world.statuses()

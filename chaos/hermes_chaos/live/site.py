@@ -76,7 +76,7 @@ class NodeProcess:
         """Start it without waiting."""
         with (self._folder / f"{self.name}.log").open("a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "hermes_actors.cli", "node", "--json"],
+                [sys.executable, "-m", "hermes_actors", "node", "--json"],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,

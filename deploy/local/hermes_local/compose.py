@@ -29,7 +29,7 @@ SKIPPED_IMAGES = ("otel/opentelemetry-collector", "prom/prometheus", "grafana/gr
 """Images not run here: they only observe the topology, which works without them."""
 NODE_IMAGE, KAFKA_IMAGE = "hermes-actors:", "apache/kafka:"
 NODE_CONFIG = "/etc/hermes/node.toml"
-NODE_WORDS = (sys.executable, "-m", "hermes_actors.cli", "node", "--config")
+NODE_WORDS = (sys.executable, "-m", "hermes_actors", "node", "--config")
 """The command of the project's image; the path of its configuration follows."""
 HEALTHCHECK = "/opt/hermes/healthcheck.py"
 CHECKS = {

@@ -21,6 +21,7 @@ from hermes_actors.cli.doctor.machine import look_at_machine
 from hermes_actors.cli.doctor.servers import look_at_collector, look_at_node, look_at_registry
 from hermes_actors.cli.output.render import printable, write_json
 from hermes_actors.config import Config
+from hermes_actors.config.checks_security import exposures
 from hermes_actors.errors import ConfigError, HermesError
 from hermes_actors.runtime import guest
 from hermes_actors.runtime.clock import SystemClock
@@ -72,10 +73,9 @@ def doctor(
     named: dict[str, str] = {}
     try:
         config = configuration.load(file or option, os.environ)
-        found = [
-            _source(config, file or option),
-            *guest.run(_look, config, timeout_s, bool(file or option)),
-        ]
+        found = [_source(config, file or option)]
+        found += [finding(WARN, "start", "plain listeners", each) for each in exposures(config)]
+        found += guest.run(_look, config, timeout_s, bool(file or option))
         named = {"dc": config.dc, "node": config.node}
     except ConfigError as error:
         found = [finding(FAIL, "config", "configuration", error.message)]

@@ -3,7 +3,6 @@
 import socket
 import ssl
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -20,7 +19,6 @@ from hermes_actors.cli.doctor.findings import (
     certificate_finding,
     finding,
 )
-from hermes_actors.cli.doctor.machine import first_to_end
 from hermes_actors.config import Config
 from hermes_actors.config.ports import Port, ports
 from hermes_actors.model.redaction import without_user_info
@@ -49,16 +47,19 @@ class NodeSeen(Struct, rename="camel"):
 async def look_at_node(
     config: Config, timeout_s: float, now_ms: int, *, is_all: bool
 ) -> list[Finding]:
-    """How the node of this configuration fares, if it runs here; `is_all`: without it nothing was
-    looked at.
-    """
-    main, *others = ports(config)
+    """Check the node of this configuration, if it runs here; `is_all`: nothing else is checked."""
+    listening = list(ports(config))
+    main = listening[0]
     about = f"{main.setting} {main.host}:{main.number}"
     host, number = _address(main)
-    url = httpx.URL(scheme="http", host=host, port=number, path="/status/details")
+    scheme = "https" if main.certificate_file else "http"
+    url = httpx.URL(scheme=scheme, host=host, port=number, path="/status/details")
     try:
         with trio.fail_after(timeout_s):
-            async with httpx.AsyncClient(trust_env=False, timeout=timeout_s) as client:
+            # The certificate is looked at below.
+            async with httpx.AsyncClient(
+                verify=_whoever_signed(), trust_env=False, timeout=timeout_s
+            ) as client:
                 answer = await client.get(url)
         seen = msgspec.json.decode(answer.content, type=NodeSeen)
     except httpx.ConnectError:
@@ -67,6 +68,12 @@ async def look_at_node(
             text = "no node runs here, and no file is named: nothing was looked at; name its file"
         return [finding(FAIL if is_all else WARN, "node", about, text)]
     except (httpx.HTTPError, trio.TooSlowError, msgspec.MsgspecError) as error:
+        if main.certificate_file and config.frontend.tls.client_auth == "required":
+            text = "answers only who shows a certificate; ask its /status/details with one"
+            return [
+                finding(WARN, "node", about, text),
+                *await _served(listening, timeout_s, now_ms),
+            ]
         trouble = f"something listens, and does not answer as a node: {str(error) or 'too late'}"
         way_out = f"if it is the node, it hangs: restart it, else set {main.setting}"
         return [finding(FAIL, "node", about, f"{trouble}; {way_out}")]
@@ -74,13 +81,7 @@ async def look_at_node(
         trouble = f"node {seen.node} of {seen.dc} runs here, not {config.node} of {config.dc}"
         way_out = f"say HERMES_DC={seen.dc} HERMES_NODE={seen.node} hermes doctor"
         return [finding(FAIL, "node", about, f"{trouble}; {way_out}, or set {main.setting}")]
-    found = [*_fares(seen)]
-    for each in others:
-        if each.setting.endswith(".tls.port"):
-            section = config.frontend if each.setting.startswith("frontend") else config.management
-            look = partial(_serves, each, section.tls.certificate_file, timeout_s, now_ms)
-            found.append(await trio.to_thread.run_sync(look, abandon_on_cancel=True))
-    return found
+    return [*_fares(seen), *await _served(listening, timeout_s, now_ms)]
 
 
 def _fares(seen: NodeSeen) -> Iterator[Finding]:
@@ -94,25 +95,36 @@ def _fares(seen: NodeSeen) -> Iterator[Finding]:
         yield Finding("node", f"{about}, {each.name}", grade, each.reason, way_out)
 
 
-def _serves(port: Port, file: str, timeout_s: float, now_ms: int) -> Finding:
-    about = f"served at {port.setting} {port.host}:{port.number}"
+async def _served(listening: list[Port], timeout_s: float, now_ms: int) -> list[Finding]:
+    return [
+        await trio.to_thread.run_sync(_serves, each, timeout_s, now_ms, abandon_on_cancel=True)
+        for each in listening
+        if each.certificate_file
+    ]
+
+
+def _whoever_signed() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # The certificate is looked at whoever has signed it.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _serves(port: Port, timeout_s: float, now_ms: int) -> Finding:
+    about = f"served at {port.setting} {port.host}:{port.number}"
     try:
         with (
             socket.create_connection(_address(port), timeout_s) as plain,
-            context.wrap_socket(plain) as secured,
+            _whoever_signed().wrap_socket(plain) as secured,
         ):
             shown = x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
     except OSError as error:
         text = f"TLS fails: {error}; restart the node, see its log"
         return finding(FAIL, "certificate", about, text)
-    note = ""
+    note, file = "", port.certificate_file
     try:
-        if shown != first_to_end(Path(file).read_bytes()):
-            note = f"and it is not the one in {file}; restart the node so that it reads the file"
+        if shown != x509.load_pem_x509_certificate(Path(file).read_bytes()):
+            note = f"and it is not the one in {file}; see the node's log for why it keeps the other"
     except (OSError, ValueError):
         # The check of files says what is wrong with it.
         pass

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from hermes_actors.cli.command_line.options import examples
 from hermes_actors.cli.command_line.plain import PlainCommand, command_group
 from hermes_actors.cli.doctor.findings import FAIL
 from hermes_actors.cli.doctor.machine import look_at_machine
+from hermes_actors.config import Config
+from hermes_actors.config.checks_security import exposures
 from hermes_actors.runtime.clock import SystemClock
 
 app = command_group("A node's configuration.")
@@ -47,6 +50,8 @@ def check(
 ) -> None:
     """Check a file, with the HERMES_… variables of the environment over it, and what it names."""
     loaded = config.load(file or option, os.environ)
+    for exposure in exposures(loaded):
+        print(f"hermes: warning: {exposure}", file=sys.stderr)
     found = look_at_machine(loaded, SystemClock().now_ms()) if files else ()
     problems = [each for each in found if each.grade is FAIL]
     for each in problems:
@@ -62,16 +67,18 @@ def check(
 )
 def show(file: FileArgument = None, option: ConfigOption = None) -> None:
     """Show every field as a node would run with it, as TOML."""
-    for line in _lines(msgspec.to_builtins(config.load(file or option, os.environ)), ""):
-        print(line)
+    for key, value in fields(config.load(file or option, os.environ)).items():
+        print(f"{key} = {value}")
 
 
-def _lines(section: dict[str, Any], prefix: str) -> list[str]:
+def fields(loaded: Config) -> dict[str, str]:
     """TOML with dotted keys: strings, numbers, booleans and lists of text read as in JSON."""
-    lines: list[str] = []
+    return dict(_fields(msgspec.to_builtins(loaded), ""))
+
+
+def _fields(section: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
     for key, value in section.items():
         if isinstance(value, dict):
-            lines += _lines(value, f"{prefix}{key}.")
+            yield from _fields(value, f"{prefix}{key}.")
         else:
-            lines.append(f"{prefix}{key} = {json.dumps(value, ensure_ascii=False)}")
-    return lines
+            yield f"{prefix}{key}", json.dumps(value, ensure_ascii=False)

@@ -240,7 +240,9 @@ def _announce(plan: DevPlan, addresses: list[Addresses], data: Path) -> None:
         print(json.dumps({"ready": True, "dcs": dcs, "data": str(data)}), flush=True)
         return
     for each in addresses:
-        print(f"{each.dc}: publish {each.publish or '-'}, management {each.management or '-'}")
+        publish = each.publish or each.publish_tls or "-"
+        management = each.management or each.management_tls or "-"
+        print(f"{each.dc}: publish {publish}, management {management}")
         if plan.more:
             print(f"{each.dc}: delivered by {', '.join(plan.consumers(each.dc))}")
     kept = "kept" if plan.data is not None else "temporary: gone when this ends"

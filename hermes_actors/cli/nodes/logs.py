@@ -81,14 +81,20 @@ def log_to(
     is_verbose: bool = False,
     process: tuple[str, str] = _UNKNOWN,
 ) -> None:
-    """Log to the stream as configured; verbose means at least INFO. `process` are the DC and the
-    name of the node, where the process is one.
+    """Log to the stream as configured. `process` are the DC and the name of the node, where the
+    process is one; `is_verbose` is that of `set_level`.
+    """
+    logging.basicConfig(handlers=[line_handler(stream, config.format, process)])
+    set_level(config, is_verbose=is_verbose)
+
+
+def set_level(config: LogConfig, *, is_verbose: bool) -> None:
+    """Log what the level says; verbose means at least INFO.
 
     Levels below WARNING are for our own lines: what libraries tell there is left out.
     """
     level: int = logging.getLevelNamesMapping()[config.level.upper()]
     if is_verbose:
         level = min(level, logging.INFO)
-    handler = line_handler(stream, config.format, process)
-    logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler])
+    logging.getLogger().setLevel(max(level, logging.WARNING))
     logging.getLogger("hermes_actors").setLevel(level)

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from hermes_actors.cli.command_line.options import (
 )
 from hermes_actors.cli.command_line.plain import PlainCommand
 from hermes_actors.cli.nodes.logs import log_to
+from hermes_actors.cli.nodes.reloading import reload
 from hermes_actors.cli.nodes.serving import environment_of, run_nodes, serve_nodes
 from hermes_actors.config import Config
 from hermes_actors.listeners import Addresses
@@ -33,6 +35,8 @@ class NodePlan(msgspec.Struct, frozen=True):
     config: Config
     prints_json: bool
     accepts_damage: bool = False
+    file: Path | None = None
+    is_verbose: bool = False
 
 
 # As the other commands' `app`; the root command loads it by this name.
@@ -62,9 +66,11 @@ def run_node(
     With kafka.clusters in its configuration it stores in Kafka, else in an embedded log of its
     own (log.directory), which no other process may use. It starts also while Kafka is down:
     /status/ready says that it is not ready, /status/details why.
-    SIGTERM or Ctrl-C drains and stops; a second one stops at once.
+    SIGTERM or Ctrl-C drains and stops; a second one stops at once. SIGHUP reads users, keys,
+    certificates and the log's level again.
     """
-    plan = NodePlan(configuration.load(config, os.environ), prints_json, accepts_damage)
+    read = configuration.load(config, os.environ)
+    plan = NodePlan(read, prints_json, accepts_damage, config, verbose)
     process = (plan.config.dc, plan.config.node)
     log_to(sys.stderr, plan.config.log, is_verbose=verbose, process=process)
     run_nodes(_run, plan, options={})
@@ -74,7 +80,15 @@ async def _run(plan: NodePlan) -> None:
     async with AsyncExitStack() as stack:
         environment = await open_environment(plan.config, stack, accepts_damage=plan.accepts_damage)
         await serve_nodes(
-            [(plan.config, environment)], lambda addresses: _announce(plan, addresses[0])
+            [(plan.config, environment)],
+            lambda addresses: _announce(plan, addresses[0]),
+            at_hangup=partial(
+                reload,
+                plan.file,
+                plan.config,
+                environment.watched,
+                is_verbose=plan.is_verbose,
+            ),
         )
 
 

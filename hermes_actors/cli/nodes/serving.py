@@ -54,6 +54,7 @@ async def serve_nodes(
     announce: Callable[[list[Addresses]], None],
     *,
     before_exit: Callable[[], None] = lambda: None,
+    at_hangup: Callable[[], Awaitable[None]] | None = None,
     ends_at_usr1: str = "",
 ) -> None:
     """Serve the nodes until SIGTERM or SIGINT, then drain them; a second signal exits at once.
@@ -61,7 +62,7 @@ async def serve_nodes(
     The node `ends_at_usr1` ends at SIGUSR1 as in a crash: nothing is drained, nobody is told.
 
     `announce` is told the addresses when all do their work; `before_exit` is called before the
-    exit of a second signal.
+    exit of a second signal, `at_hangup` at each SIGHUP.
     """
     stop = trio.Event()
     # One thread runs them all.
@@ -74,6 +75,8 @@ async def serve_nodes(
                 _logger.warning("%s", line)
 
         await signals.start(partial(stop_on_signal, begin_drain, before_exit=before_exit))
+        if at_hangup is not None:
+            await signals.start(call_on_signal, signal.SIGHUP, at_hangup)
         async with AsyncExitStack() as until_end, trio.open_nursery() as serving:
             addresses = []
             for config, found in nodes:
@@ -81,7 +84,7 @@ async def serve_nodes(
                 life = trio.CancelScope()
                 addresses.append(await serving.start(_serve, config, environment, stop, life))
                 if config.node == ends_at_usr1:
-                    await signals.start(call_on_signal, signal.SIGUSR1, life.cancel)
+                    await signals.start(call_on_signal, signal.SIGUSR1, partial(_end, life))
             # What start-up made lives as long as the process: the collector need not see it.
             gc.collect()
             gc.freeze()
@@ -91,6 +94,10 @@ async def serve_nodes(
             # Only now: what start-up computes keeps nobody waiting.
             until_end.enter_context(watching(loop, SystemClock().monotonic_s, signals))
         signals.cancel_scope.cancel()
+
+
+async def _end(life: trio.CancelScope) -> None:
+    life.cancel()
 
 
 def environment_of(config: Config, logs: NodeLogs) -> NodeEnvironment:

@@ -30,6 +30,7 @@ from hermes_actors.model.subscription import (
     DeliveryType,
     SerialPolicy,
     Subscription,
+    Tombstones,
     TrackingMode,
 )
 from hermes_actors.model.topic import ContentType
@@ -106,6 +107,10 @@ def create(
         TrackingMode | None,
         typer.Option(help="Which deliveries `hermes trace` shows.", show_default="trackingOff"),
     ] = None,
+    tombstones: Annotated[
+        Tombstones | None,
+        typer.Option(help="What becomes of Kafka records without a value.", show_default="deliver"),
+    ] = None,
     owner: Annotated[
         str | None, typer.Option(metavar="SOURCE:ID", show_default=OWNER_DEFAULT)
     ] = None,
@@ -137,6 +142,7 @@ def create(
         "contentType": content_type,
         "deliveryType": delivery_type,
         "trackingMode": tracking_mode,
+        "tombstones": tombstones,
         "filters": filters_of(filters) or None,
         "subscriptionPolicy": {key: value for key, value in policy.items() if value is not None},
     }

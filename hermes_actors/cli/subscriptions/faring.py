@@ -29,6 +29,7 @@ from hermes_actors.cli.output.render import (
     show_table,
 )
 from hermes_actors.cli.output.watching import WatchOption, watched
+from hermes_actors.model.moments import iso_ms, span
 
 app = typer.Typer()
 
@@ -91,6 +92,12 @@ def _at_least(name: str) -> Callable[[Fields], object]:
     return cell
 
 
+def _oldest(found: Fields) -> object:
+    """How old the oldest message is that waits; nothing where none does."""
+    age_ms = found.get("oldestAgeMs", 0)
+    return span(age_ms / 1_000) if age_ms else None
+
+
 def _reason(found: Fields) -> object:
     problems = "; ".join(str(each.get("description")) for each in fields_of(found, "problems"))
     return problems or found.get("reason")
@@ -102,6 +109,7 @@ _COLUMNS: Columns = {
     "Level": "rateLevel",
     "Deliv./s": _at_least("rate"),
     "Lag": "lag",
+    "Oldest": _oldest,
     "Dead": _at_least("openDeadLetters"),
     "Reason": _reason,
 }
@@ -136,12 +144,13 @@ def _show_health(found: Fields) -> None:
         say(f"{problem.get('code')}: {problem.get('description')}")
 
 
-_WHY_COLUMNS = {
+_WHY_COLUMNS: Columns = {
     "DC": "datacenter",
     "Node": "node",
     "State": "state",
     "Deliv./s": "rate",
     "Lag": "lag",
+    "Oldest": _oldest,
     "Reason": "reason",
 }
 
@@ -157,7 +166,11 @@ def why(
 
 
 def _show_why(topic: str, subscription: str, found: Fields) -> None:
-    say(f"subscription {subscription} of {topic} is {found.get('state')}")
+    since = ""
+    if "suspendedAt" in found:
+        at = iso_ms(int(1_000 * found["suspendedAt"]), "seconds")
+        since = f" since {at} by {found['suspendedBy']}"
+    say(f"subscription {subscription} of {topic} is {found.get('state')}{since}")
     if found.get("state") == "SUSPENDED":
         by = f"{found['suspensionReason']}; " if found.get("suspensionReason") else ""
         say(f"{by}to deliver again: 'hermes subscription activate {topic} {subscription}'")

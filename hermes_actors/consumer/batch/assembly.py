@@ -254,9 +254,10 @@ class BatchAssembly(Buffer):
 
 def element_of(message: Message, form: BatchBody) -> bytes:
     """The message as an element of a batch. Raises UndecodableRecord if its body is not JSON."""
-    require_json(message.body)
+    body = b"null" if message.is_tombstone else message.body
+    require_json(body)
     if form is BatchBody.MESSAGES:
-        return message.body
+        return body
     if message.propagated:
         # As in Hermes, the id is added only if there are publisher's headers.
         message = replace(message, propagated=(*message.propagated, (_MESSAGE_ID, message.id)))

@@ -43,7 +43,7 @@ class BatchDispatch(Dispatching[Batch]):
     def _render(self, delivery: Delivery, form: BatchBody) -> bytes:
         """Make a message an element of a batch. Decodes it only once."""
         if delivery.message is None:
-            delivery.message = from_record(delivery.record, self._parts.ids.message_id)
+            delivery.message = from_record(delivery.record)
         return element_of(delivery.message, form)
 
     def adopt(self, live: LiveSubscription) -> None:

@@ -105,6 +105,8 @@ class Bodies:
         Raises NotReadable while its schema is waited for, and Undeliverable.
         """
         written = message.written_with
+        if message.is_tombstone:
+            return None
         if written is None and (not self.is_of_avro or not _is_foreign(record, message)):
             return None
         if written is None and _is_json_object(message.body):
@@ -236,4 +238,4 @@ def _is_json_object(body: bytes) -> bool:
 
 def _is_foreign(record: StoredRecord, message: Message) -> bool:
     """True for a record that a foreign producer wrote: neither the native form nor an envelope."""
-    return message.body is record.value and all(name != "dc" for name, _ in record.headers)
+    return message.body is record.value and not message.dc

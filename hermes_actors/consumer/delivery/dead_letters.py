@@ -141,7 +141,8 @@ class KeptDeadLetters:
             key=record.key,
             value=record.value,
             headers=record.headers,
-            message_id="" if delivery.message is None else delivery.message.id,
+            message_id=record.place if delivery.message is None else delivery.message.id,
+            is_tombstone=record.is_tombstone,
             missed=missed,
             **end,
         )

@@ -301,7 +301,7 @@ class Dispatching(Generic[T]):
         # Do not open an envelope: it may be the reason for giving up.
         if delivery.message is None and not is_enveloped(delivery.record):
             with suppress(UndecodableRecord):
-                delivery.message = from_record(delivery.record, self._parts.ids.message_id)
+                delivery.message = from_record(delivery.record)
         self._log_discarded(delivery, reason, detail)
         self.buffer.bury_read(delivery)
         self._write_off(delivery, reason, 0, detail)

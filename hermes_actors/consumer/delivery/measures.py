@@ -8,6 +8,7 @@ from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.model.dead_letter import DiscardReason
 from hermes_actors.model.names import SubscriptionName
 from hermes_actors.model.record import StoredRecord
+from hermes_actors.status.measures import labels_of
 from hermes_actors.status.record import Flow
 from hermes_actors.telemetry.metrics import Counter, Metrics, RecentLatency, Timer, meanings
 
@@ -72,11 +73,6 @@ DELIVERING = meanings(
         "Time that a provider took to answer a request for an OAuth token",
     ),
 )
-
-
-def labels_of(name: SubscriptionName) -> dict[str, str]:
-    """The labels of all metrics of a subscription."""
-    return {"group": name.topic.group, "topic": name.topic.name, "subscription": name.name}
 
 
 def latency_of(metrics: Metrics, name: SubscriptionName) -> Timer:

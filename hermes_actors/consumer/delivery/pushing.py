@@ -251,7 +251,9 @@ class Pushing:
 
     def _lines(self, delivery: Delivery, authorization: str) -> bytes:
         message, head = delivery.first, self._head
-        if message.written_with is not None:
+        if message.is_tombstone:
+            head = self._head_with(authorization, "")
+        elif message.written_with is not None:
             head = self._head_with(authorization, AVRO_CONTENT_TYPE)
         elif authorization != self._authorization:
             head = self._head_with(authorization, CONTENT_TYPE)

@@ -121,9 +121,8 @@ class TrackedDeliveries(Transitions):
 
 
 def _id_of(record: StoredRecord) -> str:
-    """The message id of a record, or its place if it has no readable id."""
-    place = f"{record.partition}/{record.offset}"
+    """The message id of a record, or its place if it holds no readable message."""
     try:
-        return from_record(record, lambda: place).id
+        return from_record(record).id
     except UndecodableRecord:
-        return place
+        return record.place

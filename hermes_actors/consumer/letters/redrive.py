@@ -115,7 +115,6 @@ class Redriver:
     ) -> None:
         self._live = live
         self._log = parts.log
-        self._ids = parts.ids
         self._clock = parts.clock
         self._redrives = parts.redrives
         self._buffer = buffer
@@ -298,10 +297,7 @@ class Redriver:
         gives it up.
         """
         try:
-            message = from_record(
-                letter.original, lambda: letter.message_id or self._ids.message_id()
-            )
-            return await self._bodies.read(letter.original, message)
+            return await self._bodies.read(letter.original, from_record(letter.original))
         except UndecodableRecord:
             return None
         except Undeliverable as error:

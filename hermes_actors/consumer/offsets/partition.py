@@ -126,8 +126,8 @@ class Trail:
                 # replaced.
                 return start if number else min(read_end, end)
             if offset < end:
-                there = await _read_one(log, topic, partition, offset)
-                if _last_read_of(there) == mark:
+                there = await read_first(log, topic, partition, offset, offset + 1)
+                if there is not None and _last_read_of(there) == mark:
                     return offset + 1 if number else min(read_end, end)
         if not known:
             return max(start, min(read_end, end))
@@ -138,9 +138,17 @@ class Trail:
         return max(start, min(first.offset, end, since.get(partition, start)))
 
 
-async def _read_one(log: Log, topic: str, partition: int, offset: int) -> StoredRecord:
+async def read_first(
+    log: Log, topic: str, partition: int, offset: int, end: int
+) -> StoredRecord | None:
+    """Return the first record from `offset` to below `end`; None if there is none, as where only
+    marks of transactions are. Raises what a reader does.
+    """
     async with log.reader(topic, {partition: offset}) as reader:
-        return (await reader.next_batch(1, 1))[0]
+        while reader.position(partition) < end:
+            for record in await reader.next_batch(1, 1):
+                return record if record.offset < end else None
+    return None
 
 
 class PartitionOffsets:

@@ -77,6 +77,24 @@ class TopicProgress:
         self.cover: Callable[[], Awaitable[None]] | None = None
         """Waits for what must be durable before settled offsets are committed."""
 
+    @property
+    def awaited(self) -> list[int]:
+        """The owned partitions that the log has not shown yet."""
+        known = self.partitions.keys() | self._sought
+        return [each for each in self._owned or () if each not in known]
+
+    @property
+    def is_whole(self) -> bool:
+        """True when each owned partition is known; never for a consumer that is alone."""
+        return self._owned is not None and not self.awaited
+
+    def reached(self) -> dict[int, int]:
+        """Return how much of each partition is settled; nothing while nothing is known. A partition
+        that the log has not shown yet was added lately: nothing of it is settled.
+        """
+        known = {partition: offsets.reached for partition, offsets in self.partitions.items()}
+        return dict.fromkeys(self.awaited, 0) | known if known else {}
+
     def go_to(self, seek: Seek | None) -> bool:
         """Drop the partitions that a new retransmission moves; `load` finds their new starts.
 

@@ -1,40 +1,57 @@
 """Commits for subscriptions that are not consumed now. Their offsets stay in the log, and a
-retransmission shows there at once, visible to the log's own tools.
+retransmission shows there at once, visible to the log's own tools. Also looks what waits for them.
 """
 
 import logging
 from collections.abc import Mapping
-from math import isinf
 
 import trio
 from msgspec import Struct
 
 from hermes_actors.actors.supervisor import run_until
+from hermes_actors.consumer.offsets.partition import PartitionOffsets, read_first
 from hermes_actors.consumer.offsets.progress import ASSERT_PAUSES_S, REFRESH_S, TopicProgress
 from hermes_actors.coordination.owned import Owned
-from hermes_actors.log.base import Log, LogUnavailable, UnknownTopic
+from hermes_actors.log.base import (
+    EARLIEST,
+    LATEST,
+    Log,
+    LogUnavailable,
+    OffsetOutOfRange,
+    UnknownTopic,
+)
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.wakeup import Wakeup
+from hermes_actors.status.lag import Reached
 
 _logger = logging.getLogger(__name__)
 
 _TROUBLE_PAUSE_S = 5.0
 _AT_ONCE_MAX = 16
 _ASSERT_S = sum(ASSERT_PAUSES_S)
+_LOOK_S, _LOOK_OF_EACH_S = 10.0, 0.2
+"""Between two looks at one; with many the looks are rarer: five a second at most."""
+_ANSWER_TIMEOUT_S = 5.0
+_FIRST_TIMEOUT_S = 1.0
 
 
 class _RestingSubscription(Struct):
     """A suspended subscription. `committed` is the version that the last commit was made for, or
-    that another system's commits stand for. `due_s` infinite: it is left alone.
+    that another system's commits stand for; then it is not `is_ours`, and nothing is committed.
+    `oldest` is the first message that waits in each partition: its offset, and when it was stored.
     """
 
     live: LiveSubscription
     log_topic: str
     owned: Owned
     due_s: float
-    committed: LiveSubscription | None = None
-    reached: Mapping[int, int] = {}
+    is_ours: bool
+    committed: LiveSubscription | None
+    commit_due_s: float = 0.0
+    partitions: Mapping[int, PartitionOffsets] = {}
+    oldest: Mapping[int, tuple[int, int]] = {}
+    reached: Reached = Reached()
 
 
 class Resting:
@@ -56,35 +73,35 @@ class Resting:
         """Look after a subscription that is not consumed from now on, or that has changed since.
         Never waits.
 
-        A subscription that was never consumed here nor moved by a retransmission is left alone:
-        another system may use its consumer group.
+        For a subscription that was never consumed here nor moved by a retransmission nothing is
+        committed: another system may use its consumer group.
         """
         name = str(live.name)
         is_ours = self._log.dc in live.active_in or live.seek is not None
-        due_s = self._clock.monotonic_s() if is_ours else float("inf")
         before = None if is_ours else live
         place = self._places.get(name)
         if place is not None and _life(place.live) == _life(live):
             is_same = (place.live.seek, place.owned) == (live.seek, owned)
-            if is_same and not (is_ours and isinf(place.due_s)):
+            if is_same and is_ours is place.is_ours:
                 return
             before = place.committed
-        self._places[name] = _RestingSubscription(live, log_topic, owned, due_s, before)
+        now_s = self._clock.monotonic_s()
+        self._places[name] = _RestingSubscription(live, log_topic, owned, now_s, is_ours, before)
         self._wakeup.set()
 
     def release(self, name: str) -> None:
         """Stop looking after a subscription that is now consumed, or was deleted. Never waits."""
         self._places.pop(name, None)
 
-    def reached(self, name: str) -> tuple[str, Mapping[int, int]]:
-        """Its log topic, and for each partition `PartitionOffsets.reached` at its last commit here.
-        Empty if it is not suspended here, or not committed yet.
+    def reached(self, name: str) -> Reached:
+        """How far it is by its last commit here. Empty if it is not suspended here, or not yet
+        committed.
         """
         place = self._places.get(name)
-        return ("", {}) if place is None else (place.log_topic, place.reached)
+        return Reached() if place is None else place.reached
 
     async def run(self, stop: trio.Event) -> None:
-        """Commit until `stop` is set."""
+        """Commit and look until `stop` is set."""
         await run_until(stop, self._work)
 
     async def _work(self) -> None:
@@ -97,7 +114,7 @@ class Resting:
                     await self._wakeup.wait(due_s - now_s)
                 else:
                     at_work.add(name)
-                    nursery.start_soon(self._keep_committed, name, at_work)
+                    nursery.start_soon(self._tend, name, at_work)
 
     def _next(self, at_work: set[str]) -> tuple[str, float]:
         """The next subscription to commit, and when. Infinite while the maximum number is being
@@ -108,8 +125,8 @@ class Resting:
         idle = ((name, each.due_s) for name, each in self._places.items() if name not in at_work)
         return min(idle, key=lambda each: each[1], default=("", float("inf")))
 
-    async def _keep_committed(self, name: str, at_work: set[str]) -> None:
-        """Commit for one subscription, concurrently: a log topic that does not answer holds up no
+    async def _tend(self, name: str, at_work: set[str]) -> None:
+        """Look after one subscription, concurrently: a log topic that does not answer holds up no
         other.
         """
         place = self._places.get(name)
@@ -118,24 +135,30 @@ class Resting:
             at_work.discard(name)
             self._wakeup.set()
             return
-        is_new = place.committed is not place.live
         try:
-            await self._commit(place)
-        except (LogUnavailable, UnknownTopic) as error:
-            _logger.debug("%s, at rest: not committed: %r", place.live.name, error)
-            wait_s = _TROUBLE_PAUSE_S
+            if self._clock.monotonic_s() >= place.commit_due_s:
+                await self._commit(place)
+            with trio.move_on_after(_ANSWER_TIMEOUT_S):
+                await self._look(place)
+        except (LogUnavailable, UnknownTopic, OffsetOutOfRange) as error:
+            _logger.debug("%s, at rest: %r", place.live.name, error)
+            place.due_s = self._clock.monotonic_s() + _TROUBLE_PAUSE_S
         else:
-            # A late commit of the consumer that just stopped may overwrite the first one.
-            wait_s = _ASSERT_S if is_new else REFRESH_S
-            if place.committed is not place.live:
-                # The lease is closed.
-                wait_s = _TROUBLE_PAUSE_S
-        place.due_s = self._clock.monotonic_s() + wait_s
+            look_s = max(_LOOK_S, _LOOK_OF_EACH_S * len(self._places))
+            place.due_s = min(place.commit_due_s, self._clock.monotonic_s() + look_s)
         at_work.discard(name)
         self._wakeup.set()
 
     async def _commit(self, place: _RestingSubscription) -> None:
-        live = place.live
+        live, now_s = place.live, self._clock.monotonic_s()
+        # A late commit of the consumer that just stopped may overwrite the first one.
+        due_s = now_s + (REFRESH_S if place.committed is live else _ASSERT_S)
+        if not place.is_ours and await self._log.committed(
+            live.name.consumer_group(self._namespace), place.log_topic
+        ):
+            # The offsets are those of another system's consumers.
+            place.partitions, place.commit_due_s = {}, due_s
+            return
         progress = TopicProgress(
             place.committed or live,
             self._log,
@@ -149,10 +172,42 @@ class Resting:
             await progress.load()
         # Otherwise a consumer has started, and commits itself.
         if self._places.get(str(live.name)) is place:
-            await progress.commit(self._clock.monotonic_s())
-            if place.owned.lease.is_open():
-                place.committed = live
-                place.reached = {p: each.reached for p, each in progress.partitions.items()}
+            if place.is_ours:
+                await progress.commit(now_s)
+            if place.is_ours and not place.owned.lease.is_open():
+                due_s = now_s + _TROUBLE_PAUSE_S
+            else:
+                place.committed, place.partitions = live, progress.partitions
+            # A partition that the log has not shown yet is there soon.
+            place.commit_due_s = now_s + _TROUBLE_PAUSE_S if progress.awaited else due_s
+
+    async def _look(self, place: _RestingSubscription) -> None:
+        """Find out what waits, and when the oldest of it was stored."""
+        log, topic = self._log, place.log_topic
+        settled: dict[int, int] = {}
+        oldest: dict[int, tuple[int, int]] = {}
+        starts = await log.positions(topic, EARLIEST)
+        ends = await log.positions(topic, LATEST)
+        for partition, offsets in place.partitions.items():
+            start = starts.get(partition, 0)
+            settled[partition] = max(offsets.reached, start)
+            first = max(offsets.position, start)
+            if first >= ends.get(partition, 0):
+                continue
+            known = place.oldest.get(partition)
+            if known is not None and known[0] >= first:
+                oldest[partition] = known
+                continue
+            with trio.move_on_after(_FIRST_TIMEOUT_S):
+                record = await read_first(log, topic, partition, first, ends[partition])
+                if record is None:
+                    # Only marks of transactions are left.
+                    settled[partition] = ends[partition]
+                else:
+                    oldest[partition] = record.offset, record.timestamp_ms
+        place.oldest = oldest
+        oldest_ms = min((stored_ms for _, stored_ms in oldest.values()), default=None)
+        place.reached = Reached(topic, settled, oldest_ms)
 
 
 def _life(live: LiveSubscription) -> tuple[int, int]:

@@ -27,7 +27,7 @@ from hermes_actors.model.message import (
     is_enveloped,
 )
 from hermes_actors.model.record import StoredRecord
-from hermes_actors.model.subscription import Filter
+from hermes_actors.model.subscription import Filter, Tombstones
 from hermes_actors.runtime.wakeup import Wakeup
 from hermes_actors.schema.avro import AvroSchema
 from hermes_actors.status.reasons import Code, Reason, because
@@ -83,7 +83,8 @@ def let_pass(_record: StoredRecord) -> None:
 
 
 class Screening:
-    """Screens one subscription's records with its filters, through `screen`.
+    """Screens one subscription's records with its filters, through `screen`. A filter of the body
+    leaves tombstones out.
 
     If a filter fails, for instance because the message is not JSON, the message is filtered out, as
     in Hermes. Slow filters run in a worker; a message whose filters exceed the time limit there
@@ -99,7 +100,6 @@ class Screening:
         bodies: Bodies,
     ) -> None:
         self._name = str(live.name)
-        self._make_id = parts.ids.message_id
         self._now_s = parts.clock.monotonic_s
         self._pool = parts.pool
         self._measures = measures
@@ -107,6 +107,7 @@ class Screening:
         self.screen: Screen = let_pass
         self._bodies = bodies
         self._wanted = tuple(live.subscription.filters)
+        self.skips_tombstones = live.subscription.tombstones is Tombstones.SKIP
         self._asked: tuple[Filter, ...] = ()
         # None: filters run in a worker only.
         self._filters: Filters | None = None
@@ -124,6 +125,7 @@ class Screening:
         result.
         """
         self._wanted = tuple(live.subscription.filters)
+        self.skips_tombstones = live.subscription.tombstones is Tombstones.SKIP
         self._changed.set()
 
     async def prepare(self) -> None:
@@ -162,12 +164,14 @@ class Screening:
         """
         bodies, wanted = self._bodies, self._asked
         message = opened = None
+        of_body = next((each.type for each in wanted if each.type != "header"), "")
+        if of_body and record.is_tombstone:
+            return Filtered(of_body)
         asks_headers = any(each.type == "header" for each in wanted)
         if asks_headers or bodies.is_of_avro or is_enveloped(record) or is_avro(record):
             try:
-                message = bodies.of_topic(record, from_record(record, self._make_id))
-                is_looked_into = any(each.type != "header" for each in wanted)
-                opened = bodies.open(record, message, is_looked_into=is_looked_into)
+                message = bodies.of_topic(record, from_record(record))
+                opened = bodies.open(record, message, is_looked_into=bool(of_body))
             except UndecodableRecord:
                 # It becomes a dead letter when it is dispatched.
                 return None

@@ -41,6 +41,7 @@ _TURN_S = 0.004
 _CLOCK_EVERY = 16
 _SHARE_MIN = 0.001
 _FOR_ANOTHER = Filtered("only-for")
+_TOMBSTONE = Filtered("tombstones")
 
 
 class Intake:
@@ -144,13 +145,16 @@ class Intake:
             await trio.lowlevel.checkpoint()
 
     async def watch_partitions(self) -> None:
-        """Pick up new partitions of the topic. Also notice a truncation of the log while no records
-        arrive that would reveal it.
+        """Pick up owned partitions that the log did not show at first. Also notice a truncation of
+        the log while no records arrive that would reveal it.
         """
         while True:
-            await trio.sleep(_PARTITION_CHECK_S)
+            is_whole = self._progress.is_whole
+            await trio.sleep(_PARTITION_CHECK_S if is_whole else _TROUBLE_PAUSE_S)
             if self._reader is not None and self._reader.doubtful:
                 self._scope.cancel()
+            if is_whole:
+                continue
             try:
                 if await self._progress.load():
                     self._scope.cancel()
@@ -217,6 +221,8 @@ class Intake:
         if stuck:
             span = config.unsettled_span_max
             return (because(Code.SPAN_FULL, partitions=stuck, offsets=span),)
+        if awaited := self._progress.awaited:
+            return (because(Code.PARTITIONS_NEW, partitions=", ".join(map(str, awaited))),)
         return ()
 
     def _with_room(self) -> dict[int, int]:
@@ -347,7 +353,11 @@ class Intake:
             # A retransmission may have moved the partition. If the batch is still wanted, it is
             # read again.
             return
-        if self._looks_back:
+        if not batch:
+            # What lies there is not for readers: it counts as settled.
+            for number in self._reads:
+                partitions[number].skip_to(reader.position(number))
+        elif self._looks_back:
             batch = self._skip_read(batch)
         if batch:
             await self._take_in(batch)
@@ -396,6 +406,8 @@ class Intake:
                 screen = self._screening.look
             if is_for_another(record, self._subscription):
                 seen = _FOR_ANOTHER
+            elif record.is_tombstone and self._screening.skips_tombstones:
+                seen = _TOMBSTONE
             elif screen is not let_pass and not offsets.was_settled(record.offset):
                 found = screen(record)
                 if isinstance(found, Later):

@@ -29,8 +29,6 @@ _KEY = "partitionkey"
 _NAME = re.compile(r"[a-z0-9]+")
 # Header values may contain all printable characters except `"` and `%` (CloudEvents' HTTP binding).
 _SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
-# A foreign record does not say when it was published.
-_UNKNOWN_TIME_MS = 1
 # The year 10000, which RFC 3339 cannot express; foreign records may contain any time.
 _TIME_MS_END = 253_402_300_800_000
 
@@ -99,14 +97,14 @@ class CloudEvents:
                 name: value for name, value in message.attributes if _NAME.fullmatch(name) and value
             }
         else:
-            if _UNKNOWN_TIME_MS < message.published_at_ms < _TIME_MS_END:
+            if 0 <= message.published_at_ms < _TIME_MS_END:
                 attributes["time"] = _time(message.published_at_ms)
             attributes |= self._instead
         content_type = attributes.pop(_DATA_TYPE, self._content_type)
         if message.key and _KEY not in attributes:
             with suppress(UnicodeDecodeError):
                 attributes[_KEY] = message.key.decode()
-        lines = [b"Content-Type: %b\r\n" % _one_line(content_type)]
+        lines = [] if message.is_tombstone else [b"Content-Type: %b\r\n" % _one_line(content_type)]
         lines += [
             b"ce-%b: %b\r\n" % (name.encode("ascii"), _encoded(value))
             for name, value in attributes.items()
@@ -210,11 +208,11 @@ def request_head(
     subscription: Subscription, authorization: str, content_type: str = CONTENT_TYPE
 ) -> RequestHead:
     """The constant lines of each push. `authorization` is the header's value, an empty string for
-    none; `content_type` that of all bodies pushed with these lines.
+    none; `content_type` that of all bodies pushed with these lines, an empty string for none.
     """
     ours: list[tuple[str, str]] = [
         ("User-Agent", USER_AGENT),
-        ("Content-Type", content_type),
+        *([("Content-Type", content_type)] if content_type else []),
         ("Keep-Alive", "true"),
     ]
     taken = set(_OURS | _FRAMING)

@@ -147,7 +147,7 @@ class SerialDispatch(Dispatching[Delivery]):
         """Prepare the message for its first attempt; False if it is not attempted now."""
         if delivery.message is None:
             try:
-                delivery.message = from_record(delivery.record, self._parts.ids.message_id)
+                delivery.message = from_record(delivery.record)
             except UndecodableRecord as error:
                 self._give_up(delivery, DiscardReason.UNDECODABLE, 0, str(error))
                 return False

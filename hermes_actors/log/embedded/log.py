@@ -365,6 +365,12 @@ class EmbeddedTopics:
         await trio.lowlevel.checkpoint()
         return sorted(self._view.topics)
 
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """As `LogTopics.partitions`."""
+        await trio.lowlevel.checkpoint()
+        held = self._view.topics
+        return {topic: len(held[topic].partitions) for topic in topics if topic in held}
+
 
 class _EmbeddedReader:
     doubtful = ()
@@ -372,7 +378,11 @@ class _EmbeddedReader:
     def __init__(self, log: EmbeddedLog, topic: str, positions: Mapping[int, int]) -> None:
         self._log = log
         self._topic = topic
+        self._origin = f"{log.dc}:{topic}"
         self._cursor = Cursor(topic, positions)
+
+    def position(self, partition: int) -> int:
+        return self._cursor.position(partition)
 
     def seek(self, partition: int, position: int) -> None:
         self._cursor.seek(partition, position)
@@ -406,7 +416,7 @@ class _EmbeddedReader:
             partition = view.partitions[number]
             if position == partition.row.end or not room.records_left:
                 continue
-            found = partition.read_tail(position, room)
+            found = partition.read_tail(position, room, self._origin)
             if found is None:
                 return None
             batch += found
@@ -425,7 +435,7 @@ class _EmbeddedReader:
             for row, position in wanted:
                 if room.records_left:
                     try:
-                        batch += read_batch(connection, row, position, room)
+                        batch += read_batch(connection, row, position, room, self._origin)
                     except CorruptLog as error:
                         damage = error
             if damage is not None and not batch:

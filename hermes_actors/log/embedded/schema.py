@@ -284,7 +284,11 @@ def read_entries(
 
 
 def read_batch(
-    connection: sqlite3.Connection, partition: PartitionRow, position: int, room: Room
+    connection: sqlite3.Connection,
+    partition: PartitionRow,
+    position: int,
+    room: Room,
+    origin: str = "",
 ) -> list[StoredRecord]:
     """Return records from `position` as far as there is room, stopping before damage. Raises like
     `read_entries`; CorruptLog only if the first record is damaged.
@@ -294,7 +298,7 @@ def read_batch(
     with closing(read_entries(connection, partition.id, position, partition.end)) as entries:  # type: ignore[type-var]
         try:
             for offset, (timestamp_ms, key, value, headers) in entries:
-                record = StoredRecord(number, offset, timestamp_ms, key, value, headers)
+                record = StoredRecord(number, offset, timestamp_ms, key, value, headers, origin)
                 if not room.take(record.size_bytes):
                     break
                 batch.append(record)

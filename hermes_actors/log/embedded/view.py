@@ -40,7 +40,7 @@ class PartitionView:
         self.row = row
         self.tail: deque[Run] = deque()
 
-    def read_tail(self, position: int, room: Room) -> list[StoredRecord] | None:
+    def read_tail(self, position: int, room: Room, origin: str = "") -> list[StoredRecord] | None:
         """Return records from `position` on as far as there is room; None if they are not
         cached.
         """
@@ -56,7 +56,15 @@ class PartitionView:
                     return batch
                 stamp_ms = record.timestamp_ms if run.stamp_ms is None else run.stamp_ms
                 batch.append(
-                    StoredRecord(number, offset, stamp_ms, record.key, record.value, record.headers)
+                    StoredRecord(
+                        number,
+                        offset,
+                        stamp_ms,
+                        record.key,
+                        record.value,
+                        record.headers,
+                        origin,
+                    )
                 )
                 offset += 1
         return batch

@@ -2,6 +2,9 @@
 
 Versions 4 to 10 of the protocol's Fetch. From version 11 on a follower answers too: it lags, and
 one that is cut off from its leader has nothing new to tell, for ever, without an error.
+
+With read_committed an answer ends below the first open transaction, and names the aborted ones,
+whose records it holds all the same (KIP-98).
 """
 
 import struct
@@ -13,7 +16,7 @@ API_KEY = 1
 VERSION_MIN, VERSION_MAX = 4, 10
 
 _WITH_STARTS, _WITH_SESSIONS, _WITH_EPOCHS = 5, 7, 9
-_CONSUMER, _BYTES_MIN, _READ_UNCOMMITTED = -1, 1, 0
+_CONSUMER, _BYTES_MIN = -1, 1
 _NO_SESSION = struct.pack(">ii", 0, -1)
 _NO_EPOCH, _NO_START = -1, -1
 _BEGINNING = struct.Struct(">iiiib")
@@ -22,7 +25,10 @@ _NUMBER = struct.Struct(">i")
 _EPOCH_AND_OFFSET = struct.Struct(">iq")
 _OFFSET = struct.Struct(">q")
 _PARTITION = struct.Struct(">ihqq")
-_ABORTED_BYTES = 16
+_ABORTED = struct.Struct(">qq")
+
+ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
+"""The protocol's numbers for `kafka.isolation`, in Fetch and ListOffsets."""
 
 
 class Fetch(Struct, frozen=True, gc=False):
@@ -34,19 +40,29 @@ class Fetch(Struct, frozen=True, gc=False):
 
 
 class FetchedPartition(Struct, frozen=True, gc=False):
-    """One partition of an answer: an error code, 0 for none, and whole record batches."""
+    """One partition of an answer: an error code, 0 for none, and whole record batches.
+
+    `aborted` has the producer id and the first offset of each aborted transaction in them.
+    """
 
     partition: int
     code: int
     records: bytes
+    aborted: tuple[tuple[int, int], ...] = ()
 
 
 def encode(
-    version: int, topic: str, fetches: Sequence[Fetch], *, wait_ms: int, bytes_max: int
+    version: int,
+    topic: str,
+    fetches: Sequence[Fetch],
+    *,
+    wait_ms: int,
+    bytes_max: int,
+    isolation: int,
 ) -> bytes:
     """The body of a request for partitions of one topic, that waits so long for a first byte."""
     name = topic.encode()
-    parts = [_BEGINNING.pack(_CONSUMER, wait_ms, _BYTES_MIN, bytes_max, _READ_UNCOMMITTED)]
+    parts = [_BEGINNING.pack(_CONSUMER, wait_ms, _BYTES_MIN, bytes_max, isolation)]
     if version >= _WITH_SESSIONS:
         parts.append(_NO_SESSION)
     parts += (_COUNT.pack(1), len(name).to_bytes(2, "big"), name, _COUNT.pack(len(fetches)))
@@ -80,11 +96,12 @@ def decode(answer: bytes, version: int) -> list[FetchedPartition]:
         for _ in range(partitions):
             partition, code, *_ = _PARTITION.unpack_from(answer, at)
             at += _PARTITION.size + (8 if version >= _WITH_STARTS else 0)
-            (aborted,) = _COUNT.unpack_from(answer, at)
-            at += 4 + _ABORTED_BYTES * max(aborted, 0)
+            (count,) = _COUNT.unpack_from(answer, at)
+            listed_at, at = at + 4, at + 4 + _ABORTED.size * max(count, 0)
+            aborted = tuple(_ABORTED.iter_unpack(answer[listed_at:at]))
             (size,) = _COUNT.unpack_from(answer, at)
             at += 4
             ends = at + max(size, 0)
-            found.append(FetchedPartition(partition, code, answer[at:ends]))
+            found.append(FetchedPartition(partition, code, answer[at:ends], aborted))
             at = ends
     return found

@@ -135,3 +135,7 @@ class KafkaTopics:
     async def names(self) -> list[str]:
         """As `LogTopics.names`."""
         return await guest.call(self._admin.names)
+
+    async def partitions(self, topics: Sequence[str]) -> dict[str, int]:
+        """As `LogTopics.partitions`."""
+        return await guest.call(self._admin.partitions, topics)

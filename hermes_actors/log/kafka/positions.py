@@ -10,13 +10,13 @@ from aiokafka.protocol.offset import OffsetRequest
 
 from hermes_actors.log.base import EARLIEST, LATEST, Edge
 from hermes_actors.log.kafka.brokers import FAILURES, Brokers
+from hermes_actors.log.kafka.fetch import ISOLATION_LEVELS
 
 START = -2
 END = -1
 _EDGES = {EARLIEST: START, LATEST: END}
 _PARTITIONS_AGE_MAX_S = 5.0
 _REPLICA_ID = -1
-_READ_UNCOMMITTED = 0
 
 
 class Positions:
@@ -26,7 +26,9 @@ class Positions:
         self._brokers = brokers
 
     async def find(self, topic: str, at: Edge | int) -> dict[int, int]:
-        """As `Log.positions`; the end is what readers may see."""
+        """As `Log.positions`; the end is what readers may see: with read_committed, the first
+        record of an open transaction.
+        """
         if isinstance(at, Edge):
             return await self._ask(topic, _EDGES[at])
         # The end comes first: what is appended between the two questions lies behind it.
@@ -84,8 +86,9 @@ class Positions:
         if leader < 0:
             raise kafka_errors.LeaderNotAvailableError(f"{topic}/{numbers[0]} has no leader")
         time_ms = END if timestamp_ms is None else timestamp_ms
+        isolation = ISOLATION_LEVELS[self._brokers.settings.isolation]
         request = OffsetRequest(
-            _REPLICA_ID, _READ_UNCOMMITTED, [(topic, [(number, time_ms) for number in numbers])]
+            _REPLICA_ID, isolation, [(topic, [(number, time_ms) for number in numbers])]
         )
         answer = await self._brokers.ask(request, node=leader, purpose="positions")
         found = {}

@@ -82,7 +82,10 @@ class KafkaReader:
         self._loop = asyncio.get_running_loop()
         self._topic = topic
         self._cursor = Cursor(topic, start)
-        self._partitions = {number: Fetched(number, at) for number, at in sorted(start.items())}
+        origin = f"{brokers.connection.dc}:{topic}"
+        self._partitions = {
+            number: Fetched(number, at, origin) for number, at in sorted(start.items())
+        }
         self._leaders: dict[int, int] | None = None
         self._flights: list[_Flight] = []
         self._learning: asyncio.Task[None] | None = None
@@ -102,6 +105,10 @@ class KafkaReader:
         broker that comes back may have lost its end as well.
         """
         return self._doubtful
+
+    def position(self, partition: int) -> int:
+        """As `Reader.position`."""
+        return self._cursor.position(partition)
 
     def seek(self, partition: int, position: int) -> None:
         """Read this partition from `position` on; takes effect at the next `next_batch`."""
@@ -130,6 +137,8 @@ class KafkaReader:
                 self._cursor.advance(batch)
                 self._fetch()
                 return batch
+            if self._pass_what_is_not_read():
+                return ()
             self._arrived = trio.Event()
             try:
                 self._fetch()
@@ -171,6 +180,17 @@ class KafkaReader:
                     raise self._unavailable(error) from error
                 return batch
         return batch
+
+    def _pass_what_is_not_read(self) -> bool:
+        """Go on behind what has been fetched and holds no records; True if there was any."""
+        passed = {
+            number: self._partitions[number].fetch_from
+            for number, position in self._cursor.in_turn()
+            if self._partitions[number].is_taken and self._partitions[number].fetch_from > position
+        }
+        for number, position in passed.items():
+            self._cursor.seek(number, position)
+        return bool(passed)
 
     # Fetching: all below runs on the host loop, or may.
 
@@ -264,7 +284,14 @@ class KafkaReader:
             connection.ask(
                 fetch.API_KEY,
                 version,
-                fetch.encode(version, self._topic, wanted, wait_ms=wait_ms, bytes_max=bytes_max),
+                fetch.encode(
+                    version,
+                    self._topic,
+                    wanted,
+                    wait_ms=wait_ms,
+                    bytes_max=bytes_max,
+                    isolation=fetch.ISOLATION_LEVELS[settings.isolation],
+                ),
                 partial(self._answered, flight, connection, version),
                 timeout_s=(settings.request_timeout_ms + settings.fetch_wait_ms) / 1_000,
             )
@@ -304,7 +331,7 @@ class KafkaReader:
             if not found.code:
                 partition.failed_since_s = None
                 partition.tries = 0
-                has_come |= partition.fill(found.records)
+                has_come |= partition.fill(found.records, found.aborted)
                 continue
             if found.code == kafka_errors.OffsetOutOfRangeError.errno:
                 refused.append(partition)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from hermes_actors.management.bodies.decoding import fields_of, without_nulls
 from hermes_actors.management.bodies.secrets import masked
+from hermes_actors.metadata.bodies import Suspension
 from hermes_actors.model.subscription import (
     BEYOND_HERMES,
     SerialPolicy,
@@ -30,14 +31,12 @@ def topic_view(topic: Topic) -> dict[str, Any]:
 def subscription_view(
     subscription: Subscription,
     state: SubscriptionState,
-    suspension: str = "",
+    suspension: Suspension | None = None,
     *,
     shows_headers: bool = False,
 ) -> dict[str, Any]:
     """The subscription's JSON object in the state that it is seen in, its secrets masked, those in
     fixed headers unless `shows_headers`.
-
-    `suspension`: why the broker has suspended it, shown only where it has.
     """
     shown = replace(masked(subscription, shows_headers=shows_headers), state=state)
     view: dict[str, Any] = without_nulls(msgspec.to_builtins(shown))
@@ -48,9 +47,15 @@ def subscription_view(
     if isinstance(subscription.subscription_policy, SerialPolicy):
         seconds = subscription.subscription_policy.backoff_max_interval_in_sec
         view["subscriptionPolicy"]["backoffMaxIntervalMillis"] = seconds * 1_000
-    if suspension:
-        view["suspensionReason"] = suspension
-    return view
+    return view | suspension_shown(suspension)
+
+
+def suspension_shown(suspension: Suspension | None) -> dict[str, Any]:
+    """Since when it is suspended, by whom, and why if the broker did it; nothing if it is not."""
+    if suspension is None:
+        return {}
+    shown = {"suspendedAt": suspension.at_ms / 1_000, "suspendedBy": suspension.by}
+    return shown | ({"suspensionReason": suspension.reason} if suspension.reason else {})
 
 
 def body_fields(name: str, body: bytes | None, shown: ShownBody | None) -> dict[str, str | None]:

@@ -35,7 +35,7 @@ from hermes_actors.management.catalog.rules import (
     require_open_topic,
 )
 from hermes_actors.management.changes import Changes
-from hermes_actors.metadata.bodies import subscription_body
+from hermes_actors.metadata.bodies import Suspension, subscription_body
 from hermes_actors.metadata.catalog import LiveSubscription, LiveTopic
 from hermes_actors.metadata.commands import Absent, Alive, Change, StampIs, delete, put
 from hermes_actors.metadata.creation import Creation, read_creation
@@ -145,9 +145,10 @@ class Subscriptions:
             stored = replace(
                 new, state=_stored_state(new.state), created_at=now_s, modified_at=now_s
             )
+            suspended = self._suspension(caller, None, stored)
             return put(
                 key,
-                subscription_body(stored, live.incarnation, creation=ends.get(live.log_topic)),
+                subscription_body(stored, live.incarnation, suspended, ends.get(live.log_topic)),
                 Absent(key),
                 Alive(topic_key(live.name), live.incarnation),
             )
@@ -184,7 +185,7 @@ class Subscriptions:
             require_acceptable(new, old, caller, self._config, self._guard)
             require_fitting_filters(new.filters, owning.topic)
             self._require_open_topic(new, old, owning, caller)
-            return self._rewrite(live, new)
+            return self._rewrite(caller, live, new)
 
         await self._changes.make(decide)
 
@@ -201,7 +202,7 @@ class Subscriptions:
 
         def decide() -> Change | None:
             live = self.owned(caller, topic, name, "change subscription")
-            return self._rewrite(live, change(live.subscription))
+            return self._rewrite(caller, live, change(live.subscription))
 
         await self._changes.make(decide)
 
@@ -221,7 +222,8 @@ class Subscriptions:
             wanted = SubscriptionState(state)
             if wanted is SubscriptionState.PENDING:
                 return None
-            return self._rewrite(live, replace(live.subscription, state=_stored_state(wanted)))
+            new = replace(live.subscription, state=_stored_state(wanted))
+            return self._rewrite(caller, live, new)
 
         await self._changes.make(decide)
 
@@ -281,15 +283,24 @@ class Subscriptions:
         group = group_named(self._metadata.catalog, topic.name.group)
         require_open_topic(new, old, topic.topic, group, caller, self._privileged)
 
-    def _rewrite(self, live: LiveSubscription, new: Subscription) -> Change | None:
+    def _rewrite(self, caller: Caller, live: LiveSubscription, new: Subscription) -> Change | None:
         if new == live.subscription:
             return None
         new = replace(new, modified_at=self._clock.now_ms() / 1_000)
         key = subscription_key(live.name)
-        is_suspended = new.state is SubscriptionState.SUSPENDED
-        suspension = live.suspension if is_suspended else ""
-        body = subscription_body(new, live.topic_incarnation, suspension, live.creation)
+        suspended = self._suspension(caller, live, new)
+        body = subscription_body(new, live.topic_incarnation, suspended, live.creation)
         return put(key, body, StampIs(key, live.stamp))
+
+    def _suspension(
+        self, caller: Caller, live: LiveSubscription | None, new: Subscription
+    ) -> Suspension | None:
+        """Since when it is suspended and by whom, once the caller has made it `new`."""
+        if new.state is not SubscriptionState.SUSPENDED:
+            return None
+        if live is not None and live.state is SubscriptionState.SUSPENDED:
+            return live.suspension
+        return Suspension(self._clock.now_ms(), caller.name)
 
     def _live_topic(self, name: str) -> LiveTopic:
         topic = self._metadata.catalog.topics.get(name)

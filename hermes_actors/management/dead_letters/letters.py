@@ -225,15 +225,16 @@ class DeadLetters:
         (held,) = found.letters
         letter = held.letter
         whole = await self._letters.whole(live, held)
+        value = None if whole is None or whole.is_tombstone else whole.value
         shown = None
         if whole is not None and is_avro(whole.original):
             with suppress(UndecodableRecord):
-                shown = await self._reader.shown(topic, from_record(whole.original, str))
+                shown = await self._reader.shown(topic, from_record(whole.original))
         return {
             **letter_view(held),
             **as_text("key", letter.key),
             "headers": {header: header_text(header, raw) for header, raw in letter.headers},
-            **body_fields("message", None if whole is None else whole.value, shown),
+            **body_fields("message", value, shown),
         }
 
     async def expire(
@@ -330,6 +331,7 @@ def letter_view(held: OpenLetter) -> dict[str, Any]:
         "storedAt": iso_ms(letter.timestamp_ms),
         "sizeBytes": letter.missing_bytes or held.value_bytes,
         "isTruncated": bool(letter.missing_bytes),
+        **({"isTombstone": True} if letter.is_tombstone else {}),
         **({"missedBy": list(letter.missed)} if letter.missed else {}),
     }
 

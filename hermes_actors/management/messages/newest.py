@@ -19,18 +19,24 @@ async def newest(
     many as have BYTES_MAX. Raises LogUnavailable, UnknownTopic.
     """
     kept: list[StoredRecord] = []
+    left = most
 
     def take(batch: Sequence[StoredRecord]) -> bool:
-        nonlocal kept
+        nonlocal kept, left
         kept = _newest_of([*kept, *batch], most)
+        left -= len(batch)
         return True
 
     try:
         with trio.fail_after(_TIMEOUT_S):
             starts = await log.positions(log_topic, EARLIEST)
             for partition, end in sorted(ends.items()):
-                start = max(starts.get(partition, 0), end - most)
-                await read_forwards(log, log_topic, partition, start, end, take)
+                start, back, left = starts.get(partition, 0), most, most
+                # Not at each offset is a record: further back there may be as many as are wanted.
+                while left > 0 and start < end:
+                    low = max(start, end - back)
+                    await read_forwards(log, log_topic, partition, low, end, take)
+                    end, back = low, 2 * back
     except trio.TooSlowError as error:
         raise LogUnavailable(
             f"the log of datacentre {log.dc} did not answer within {_TIMEOUT_S:g} s"

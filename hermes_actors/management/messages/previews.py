@@ -59,7 +59,7 @@ class MessagePreviews:
 
     async def _content(self, topic: str, record: StoredRecord) -> bytes:
         try:
-            message = from_record(record, str)
+            message = from_record(record)
         except UndecodableRecord:
             return record.value
         if message.written_with is not None:

@@ -100,8 +100,8 @@ class Tail:
             records = await reader.next_batch(
                 int(min(self._left, BATCH_RECORDS_MAX)), BATCH_BYTES_MAX
             )
+            self._positions |= {each: reader.position(each) for each in positions}
         for record in records:
-            self._positions[record.partition] = record.offset + 1
             if self._ends is None or record.offset < self._ends.get(record.partition, 0):
                 self._unsent.append(record)
                 self._left -= 1
@@ -110,7 +110,7 @@ class Tail:
         if not is_avro(record):
             return line_of(record)
         await trio.lowlevel.checkpoint()
-        return line_of(record, await self._reader.shown(self._topic, from_record(record, str)))
+        return line_of(record, await self._reader.shown(self._topic, from_record(record)))
 
 
 def line_of(record: StoredRecord, shown: ShownBody | None = None) -> bytes:
@@ -125,13 +125,19 @@ def line_of(record: StoredRecord, shown: ShownBody | None = None) -> bytes:
         "timestamp": record.timestamp_ms,
     }
     try:
-        message = from_record(record, str)
+        message = from_record(record)
     except UndecodableRecord as error:
-        line |= {"id": None, **as_text("key", record.key), "headers": {}, "error": str(error)}
+        line |= {
+            "id": record.place,
+            **as_text("key", record.key),
+            "headers": {},
+            "error": str(error),
+        }
         line |= as_text("body", record.value)
     else:
-        line |= {"id": message.id or None, **as_text("key", message.key)}
-        line |= {"headers": dict(message.propagated), **body_fields("body", message.body, shown)}
+        body = None if message.is_tombstone else message.body
+        line |= {"id": message.id, **as_text("key", message.key)}
+        line |= {"headers": dict(message.propagated), **body_fields("body", body, shown)}
     return msgspec.json.encode(line) + b"\n"
 
 

@@ -152,7 +152,10 @@ def _partition(partition: int, dc: str, found: _Found, live: LiveSubscription) -
     progress = _progress(found.commits.get(partition), live)
     shown = {"partition": partition, "start": start, "end": end}
     if progress is None:
-        return {"position": None, "lag": UNKNOWN, "isSeekPending": False, **shown}
+        creation = live.creation
+        is_new = creation is not None and creation.dc == dc and partition not in creation.ends
+        lag = end - start if is_new else UNKNOWN
+        return {"position": None, "lag": lag, "isSeekPending": False, **shown}
     seek, owner = live.seek, progress.ownership
     return {
         "position": progress.position,

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import Subscription, SubscriptionState
-from hermes_actors.status.reasons import Code, Reason, because, sentences
+from hermes_actors.status.reasons import Code, Reason, because, sentences, suspended
 from hermes_actors.status.sums import ConsumingNode, SubscriptionSum
 
 _LAG_MAX_S = 600
@@ -44,22 +44,24 @@ def health_of(
     """Judge a subscription by what all datacentres tell of it.
 
     `topic_rate` is what is published, in thousandths of a message a second; `missing` says of
-    datacentres where no node is to have it why not. What somebody has suspended is healthy, what
-    the broker has suspended is not. Any problem outweighs what is not known; without one, a
-    datacentre that cannot be read, and a subscription that nobody tells of, is NO_DATA.
+    datacentres where no node is to have it why not. What somebody has suspended is healthy until
+    messages wait, what the broker has suspended is not. Any problem outweighs what is not known;
+    without one, a datacentre that cannot be read, and a subscription that nobody tells of, is
+    NO_DATA.
     """
-    is_suspended = live.state is SubscriptionState.SUSPENDED
-    if is_suspended and not live.suspension:
-        return SubscriptionHealth("HEALTHY")
     problems: list[dict[str, Any]] = []
-    if live.suspension:
-        by_broker = because(Code.SUSPENDED_BY_BROKER, detail=live.suspension)
-        problems.append(_problem("UNREACHABLE", by_broker))
-    if not is_suspended:
-        problems += [
-            _problem("LAGGING", because(Code.NO_ROOM, dc=dc, detail=detail))
-            for dc, detail in missing.items()
-        ]
+    if live.state is SubscriptionState.SUSPENDED:
+        is_by_broker = live.suspension is not None and bool(live.suspension.reason)
+        waits = [because(Code.WAITS, count=found.lag_min)] if found.lag_min > 0 else []
+        if is_by_broker or waits:
+            code = "UNREACHABLE" if is_by_broker else "LAGGING"
+            problems.append(_problem(code, suspended(live.suspension), *waits))
+        problems += _open_letters(found)
+        return SubscriptionHealth("UNHEALTHY" if problems else "HEALTHY", problems)
+    problems += [
+        _problem("LAGGING", because(Code.NO_ROOM, dc=dc, detail=detail))
+        for dc, detail in missing.items()
+    ]
     problems += problems_of(found, where, topic_rate, live.subscription)
     if problems:
         return SubscriptionHealth("UNHEALTHY", problems)
@@ -82,13 +84,17 @@ def problems_of(
     last = max(failing, key=lambda each: each.last_failure_at_ms, default=None)
     cause = [] if last is None else [because(Code.FAILS, failure=last.last_failure)]
     problems = _by_hermes_limits(found, topic_rate, subscription, cause) or _by_state(where)
-    if found.open_letters > 0:
-        said = [because(Code.LETTERS_OPEN, count=found.open_letters)]
-        if found.last_undelivered is not None:
-            said.append(because(Code.LETTER_CAUSE, detail=found.last_undelivered.reason))
-        # Hermes has no code for it; this is what its consoles know that is nearest.
-        problems.append(_problem("RECEIVING_MALFORMED_MESSAGES", *said))
-    return problems
+    return problems + _open_letters(found)
+
+
+def _open_letters(found: SubscriptionSum) -> list[dict[str, Any]]:
+    if found.open_letters <= 0:
+        return []
+    said = [because(Code.LETTERS_OPEN, count=found.open_letters)]
+    if found.last_undelivered is not None:
+        said.append(because(Code.LETTER_CAUSE, detail=found.last_undelivered.reason))
+    # Hermes has no code for it; this is what its consoles know that is nearest.
+    return [_problem("RECEIVING_MALFORMED_MESSAGES", *said)]
 
 
 def _problem(code: str, *reasons: Reason, where: str = "") -> dict[str, Any]:

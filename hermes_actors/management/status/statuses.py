@@ -3,6 +3,7 @@
 from typing import Any
 
 from hermes_actors.management.balancing.placements import Placements
+from hermes_actors.management.bodies.views import suspension_shown
 from hermes_actors.management.catalog.subscriptions import Subscriptions
 from hermes_actors.management.status.problems import health_of
 from hermes_actors.management.status.why import camel, explained, latency_shown, node_shown
@@ -14,7 +15,7 @@ from hermes_actors.runtime.clock import Clock
 from hermes_actors.runtime.turns import in_turns
 from hermes_actors.status.fold import GONE_AFTER_S, NodeView, StatusFold
 from hermes_actors.status.lag import UNKNOWN
-from hermes_actors.status.reasons import Code, Reason, because, sentence
+from hermes_actors.status.reasons import Code, Reason, because, sentence, suspended
 from hermes_actors.status.record import LastUndelivered
 from hermes_actors.status.sums import (
     ConsumingNode,
@@ -241,7 +242,7 @@ class Statuses:
             "topic": topic,
             "subscription": name,
             "state": live.state.value,
-            **({"suspensionReason": live.suspension} if live.suspension else {}),
+            **suspension_shown(live.suspension),
             "datacenters": [
                 {
                     **self._datacenter(dc),
@@ -296,12 +297,14 @@ class Statuses:
             "state": live.state.value,
             "isKnown": found.is_whole,
             "condition": condition,
+            **suspension_shown(live.suspension),
             **explained(tuple(reasons)),
             "health": health.status,
             "severity": live.subscription.monitoring_details.severity,
             "problems": health.problems,
             "rate": found.rates.delivered / 1_000,
             "lag": found.lag,
+            "oldestAgeMs": max((each.status.oldest_age_ms for each in here), default=0),
             "inflight": sum(each.status.inflight for each in here),
             "waitingRetries": sum(each.status.waiting_retries for each in here),
             "discarded": found.counts.discarded,
@@ -322,7 +325,7 @@ class Statuses:
     ) -> tuple[str, tuple[Reason, ...]]:
         """The worst of its nodes' states, or that of the subscription where no node tells."""
         if live.state is SubscriptionState.SUSPENDED:
-            return "SUSPENDED", (_suspended(live),)
+            return "SUSPENDED", (suspended(live.suspension),)
         if missing:
             return "STOPPED", tuple(
                 because(Code.NO_ROOM, dc=dc, detail=detail) for dc, detail in missing.items()
@@ -335,12 +338,6 @@ class Statuses:
     def _sum(self, topic: str, name: str) -> SubscriptionSum:
         live = self._subscriptions.live(topic, name)
         return subscription_sum(self._fold, str(live.name), self._clock.monotonic_s())
-
-
-def _suspended(live: LiveSubscription) -> Reason:
-    if live.suspension:
-        return because(Code.SUSPENDED_BY_BROKER, detail=live.suspension)
-    return because(Code.SUSPENDED)
 
 
 def _state(view: NodeView) -> str:

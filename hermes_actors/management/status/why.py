@@ -35,6 +35,7 @@ def node_shown(
         "heardAgoMs": round(1_000 * place.view.age_s),
         "rate": status.rates.delivered / 1_000,
         "lag": status.lag,
+        "oldestAgeMs": status.oldest_age_ms,
         "inflight": status.inflight,
         "waitingRetries": status.waiting_retries,
         **{camel(name): count for name, count in asdict(status.counts).items()},
@@ -45,7 +46,6 @@ def node_shown(
         shown |= {
             "rateLevel": status.level,
             "rateNow": status.rate_now,
-            "oldestAgeMs": status.oldest_age_ms,
         }
         if (rate_max := _rate_max(live)) is not None:
             shown["rateMax"] = rate_max

@@ -1,13 +1,13 @@
-"""Binds listening sockets, with TLS if configured, and identifies the client of a connection."""
+"""Binds listening sockets, and identifies the client of a connection."""
 
 import asyncio
 import errno
 import os
 import socket
-import ssl
 
-from hermes_actors.config import FrontendConfig, TlsConfig
+from hermes_actors.config import FrontendConfig
 from hermes_actors.errors import StartupError
+from hermes_actors.publisher.edges.tls import ListenerTls
 
 
 class PortUnusable(StartupError):
@@ -23,24 +23,26 @@ class PortUnusable(StartupError):
 BACKLOG = 4_096
 """Maximum number of connections that wait to be accepted."""
 
-Bound = list[tuple[socket.socket, ssl.SSLContext | None]]
-"""Sockets, each with its TLS context if it speaks TLS."""
+Bound = list[tuple[socket.socket, ListenerTls | None]]
+"""Sockets, each with its TLS if it speaks that."""
 
 
 def bound(config: FrontendConfig, field: str) -> Bound:
-    """Bind a plain address, and one with TLS if there is a certificate; neither listens yet.
+    """Bind a plain address, unless there is TLS only, and one with TLS if there is a certificate;
+    neither listens yet.
 
     `field` names the setting that errors mention. Raises StartupError if an address cannot be bound
     or a certificate cannot be read.
     """
     section = field.rpartition(".")[0] + ".tls"
-    tls = _tls_context(config, section) if config.tls.certificate_file else None
-    found: Bound = [(_bind(config, config.port, field), None)]
+    tls = ListenerTls(config.tls, section) if config.tls.certificate_file else None
+    found: Bound = [] if config.tls.only else [(_bind(config, config.port, field), None)]
     if tls is not None:
         try:
             found.append((_bind(config, config.tls.port, f"{section}.port"), tls))
         except StartupError:
-            found[0][0].close()
+            for each, _ in found:
+                each.close()
             raise
     return found
 
@@ -67,41 +69,6 @@ def address_of(transport: asyncio.BaseTransport) -> str:
     """The client's address without its port; empty string if it has none."""
     name = transport.get_extra_info("peername")
     return str(name[0]) if name else ""
-
-
-def _tls_context(config: FrontendConfig, section: str) -> ssl.SSLContext:
-    tls = config.tls
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    # As required by RFC 9113, 9.2.
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("ECDHE+AESGCM")
-    context.options = ssl.OP_NO_COMPRESSION
-    context.set_alpn_protocols(["h2", "http/1.1"])
-    try:
-        context.load_cert_chain(tls.certificate_file, tls.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise StartupError(
-            f"{section}: {tls.certificate_file} and {tls.key_file} cannot be used: {error}; "
-            "both are PEM files, the key that of the certificate"
-        ) from error
-    _trust_clients(context, tls, section)
-    return context
-
-
-def _trust_clients(context: ssl.SSLContext, tls: TlsConfig, section: str) -> None:
-    """Set up the verification of client certificates as `section` configures. Raises
-    StartupError.
-    """
-    if tls.client_auth == "not_requested":
-        return
-    try:
-        context.load_verify_locations(tls.client_ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise StartupError(
-            f"{section}.client_ca_file: {tls.client_ca_file} cannot be used: {error}; it is a "
-            "PEM file of certificates"
-        ) from error
-    context.verify_mode = ssl.CERT_REQUIRED if tls.client_auth == "required" else ssl.CERT_OPTIONAL
 
 
 def _bind(config: FrontendConfig, port: int, field: str) -> socket.socket:

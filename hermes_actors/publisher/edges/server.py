@@ -30,8 +30,8 @@ class HttpServer:
     """One listener, bound when created, and its connections, whose time limits one sweep checks.
     From trio, call `start` and `stop` through `guest.call`.
 
-    `tls_port` is None without a certificate. Raises StartupError if an address cannot be bound or a
-    certificate cannot be read.
+    `port` is None if there is TLS only, `tls_port` and `tls` without a certificate. Raises
+    StartupError if an address cannot be bound or a certificate cannot be read.
     """
 
     def __init__(
@@ -53,9 +53,12 @@ class HttpServer:
         self._servers: list[asyncio.Server] = []
         self._field = field
         self._sockets = bound(config, field)
-        ports = [port_of(each) for each, _tls in self._sockets]
-        self.port = ports[0]
-        self.tls_port = ports[1] if len(ports) > 1 else None
+        self.port = self.tls_port = self.tls = None
+        for each, tls in self._sockets:
+            if tls is None:
+                self.port = port_of(each)
+            else:
+                self.tls_port, self.tls = port_of(each), tls
 
     async def start(self) -> None:
         """Start accepting connections. Runs on the host loop.

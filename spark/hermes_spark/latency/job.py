@@ -87,20 +87,16 @@ _COLUMNS = ("dc", "topic", "timestamp_ms", "message_id", "published_dc", "via")
 
 
 def _messages(rows: Any) -> Any:
-    """A row for each message with an id, its copies combined."""
+    """A row for each message, its copies combined."""
     from pyspark.sql import functions as f
 
     is_one_place = f.min("dc") == f.max("dc")
-    return (
-        rows.where(f.col("message_id").isNotNull())
-        .groupBy("topic", "message_id")
-        .agg(
-            f.when(is_one_place, f.min("dc")).otherwise(SEVERAL).alias("dc"),
-            f.min("timestamp_ms").alias("published_ms"),
-            f.min("published_dc").alias("published_dc"),
-            f.count(f.lit(1)).alias("copies"),
-            f.count(f.when(f.col("via") == "hedge", 1)).alias("hedges"),
-        )
+    return rows.groupBy("topic", "message_id").agg(
+        f.when(is_one_place, f.min("dc")).otherwise(SEVERAL).alias("dc"),
+        f.min("timestamp_ms").alias("published_ms"),
+        f.min("published_dc").alias("published_dc"),
+        f.count(f.lit(1)).alias("copies"),
+        f.count(f.when(f.col("via") == "hedge", 1)).alias("hedges"),
     )
 
 

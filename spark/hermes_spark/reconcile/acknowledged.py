@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes_actors.cli.command_line.failures import UsageWrong
 from hermes_actors.model.message import from_record
-from hermes_actors.model.record import Record
+from hermes_actors.model.record import StoredRecord
 from hermes_spark.lives import lives_in
 from hermes_spark.snapshot import Snapshot
 from hermes_spark.sources import stored
@@ -147,5 +147,5 @@ def _bodies(frames: Iterable[Any]) -> Iterator[Any]:
 
 def _body(row: Any) -> str:
     headers = tuple((each["name"], bytes(each["value"] or b"")) for each in row.headers)
-    record = Record(None, bytes(row.value or b""), headers, 0)
-    return from_record(record, lambda: "").body.decode()
+    record = StoredRecord(0, 0, 0, None, bytes(row.value or b""), headers)
+    return from_record(record).body.decode()

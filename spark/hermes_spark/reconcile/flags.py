@@ -34,8 +34,6 @@ class Fact(IntFlag):
     """Stored, and not settled by at least one subscription."""
     DEAD_LETTERED = 32
     """In an open dead letter."""
-    WITHOUT_ID = 64
-    """A record without an id, identified only by its place."""
     EXPECTED = 128
     """Answered 201 at a time neither too recent nor too old: it must be stored, whatever was
     answered at other times.

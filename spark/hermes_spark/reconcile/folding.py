@@ -18,8 +18,6 @@ YOUNG_MS = 60_000
 def of_stored(rows: Any, dcs: Sequence[str]) -> Any:
     """Normalised rows of stored records with the columns dc, topic, partition, offset,
     timestamp_ms, message_id and via. The order of `dcs` numbers the datacentres.
-
-    A record without an id counts as a message of its own, named by its place.
     """
     from pyspark.sql import functions as f
 
@@ -32,12 +30,10 @@ def of_stored(rows: Any, dcs: Sequence[str]) -> Any:
     places = f.lit(0).cast("bigint")
     for number, dc in enumerate(dcs):
         places = f.when(f.col("dc") == dc, bit(number)).otherwise(places)
-    own_id = f.concat_ws("/", "dc", f.col("partition"), f.col("offset"))
-    has_no_id = f.when(f.col("message_id").isNull(), f.lit(int(Fact.WITHOUT_ID))).otherwise(0)
     return rows.select(
         topic_of("topic").alias("topic"),
-        f.coalesce("message_id", own_id).alias("message_id"),
-        places.bitwiseOR(has_no_id).alias("flags"),
+        "message_id",
+        places.alias("flags"),
         f.lit(1).alias("copies"),
         f.col("timestamp_ms").alias("at_ms"),
     )

@@ -162,7 +162,6 @@ def _unsettled(spark: Any, snapshot: Snapshot, subscriptions: list[SubscriptionS
     columns = ["dc", "topic", "partition", "offset", "timestamp_ms", "message_id"]
     rows = stored(spark, tails(snapshot, subscriptions), columns=columns)
     lies_in = f.col("offset").between(f.col("gap_start"), f.col("gap_end") - 1)
-    own_id = f.concat_ws("/", "dc", f.col("partition"), f.col("offset"))
     return (
         rows.join(f.broadcast(spark.createDataFrame(gaps, _GAPS)), ["dc", "topic", "partition"])
         .where(lies_in)
@@ -173,7 +172,7 @@ def _unsettled(spark: Any, snapshot: Snapshot, subscriptions: list[SubscriptionS
             "partition",
             "offset",
             "timestamp_ms",
-            f.coalesce("message_id", own_id).alias("message_id"),
+            "message_id",
         )
     )
 

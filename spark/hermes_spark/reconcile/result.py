@@ -70,7 +70,6 @@ class TopicResult(Struct, frozen=True):
     duplicated: int = 0
     surplus: int = 0
     causes: dict[str, int] = {}
-    without_id: int = 0
     lost_ids: list[str] = []
     """The first lost ids, in order."""
 
@@ -279,7 +278,6 @@ def _topic(
             for each in doubled
             for cause in causes_of(each.flags, each.copies)
         ),
-        without_id=sum(each.messages for each in stored if each.flags & Fact.WITHOUT_ID),
         lost_ids=lost_ids,
     )
 

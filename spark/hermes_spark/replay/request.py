@@ -6,7 +6,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from hermes_actors.model.message import Message, UndecodableRecord, from_record
-from hermes_actors.model.record import Record
+from hermes_actors.model.record import StoredRecord
 from hermes_actors.schema.avro import BodyForm
 
 _DATA_TYPE = "datacontenttype"
@@ -51,7 +51,7 @@ class ReplayRequest(Struct, frozen=True):
 
 
 def replay_request(
-    topic: str, message_id: str, record: Record, only_for: str = ""
+    topic: str, message_id: str, record: StoredRecord, only_for: str = ""
 ) -> ReplayRequest:
     """The request to publish this record under that id, to all subscriptions or `only_for` one.
 
@@ -59,8 +59,10 @@ def replay_request(
     those that belong to the first request; the time of publication is new. Raises CannotReplay for
     what HTTP cannot carry, and for a record of unknown form.
     """
+    if record.is_tombstone:
+        raise CannotReplay("the record is a tombstone, which HTTP publishers cannot write")
     try:
-        message = from_record(record, lambda: message_id)
+        message = from_record(record)
     except UndecodableRecord as error:
         raise CannotReplay(f"the record cannot be decoded: {error}") from error
     headers = [("Hermes-Replay-Id", quote(message_id, safe="").encode())]

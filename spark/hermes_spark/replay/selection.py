@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_actors.cli.command_line.failures import UsageWrong
-from hermes_actors.model.record import Record
+from hermes_actors.model.record import StoredRecord
 from hermes_spark.lives import topic_of
 from hermes_spark.reconcile.flags import Fate, fate_of
 from hermes_spark.reconcile.job import MESSAGES, UNSETTLED
@@ -77,9 +77,7 @@ def records_of(wanted: Any, records: Any, topics: Collection[str] | None = None)
     """
     from pyspark.sql import functions as f
 
-    own_id = f.concat_ws("/", "dc", f.col("partition"), f.col("offset"))
-    rows = records.withColumn("message_id", f.coalesce("message_id", own_id))
-    rows = rows.withColumn("topic", topic_of("topic"))
+    rows = records.withColumn("topic", topic_of("topic"))
     if topics:
         rows = rows.where(f.col("topic").isin(*topics))
     place = ("dc", "partition", "offset")
@@ -126,7 +124,16 @@ def candidates(rows: Iterable[dict[str, Any]], only_for: str = "") -> Iterator[C
 
         def make(row: dict[str, Any] = row) -> ReplayRequest:
             headers = tuple((each["name"], each["value"] or b"") for each in row["headers"])
-            record = Record(row["key"], row["value"] or b"", headers, row["timestamp_ms"])
+            value = row["value"]
+            record = StoredRecord(
+                row["partition"],
+                row["offset"],
+                row["timestamp_ms"],
+                row["key"],
+                value or b"",
+                headers,
+                is_tombstone=value is None,
+            )
             return replay_request(row["topic"], row["message_id"], record, only_for)
 
         yield Candidate(row["topic"], row["message_id"], make)

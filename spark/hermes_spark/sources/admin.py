@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes_spark.snapshot import Committed, KafkaLog, PartitionRange
 from hermes_spark.sources.failures import SourceFailed
-from hermes_spark.sources.kafka import client_options
+from hermes_spark.sources.kafka import ISOLATION, client_options
 
 TIMEOUT_MS = 30_000
 _INTERNAL_PREFIX = "__"
@@ -16,10 +16,11 @@ _INTERNAL_PREFIX = "__"
 class KafkaAdmin:
     """Queries one cluster. All methods raise SourceFailed if there is no answer within 30 s."""
 
-    def __init__(self, jvm: Any, client: Any, servers: str) -> None:
+    def __init__(self, jvm: Any, client: Any, servers: str, isolation: str) -> None:
         self._jvm = jvm
         self._client = client
         self._servers = servers
+        self._isolation = isolation
 
     def topics(self) -> list[str]:
         """The names of all topics except Kafka's internal ones."""
@@ -64,10 +65,12 @@ class KafkaAdmin:
         return found
 
     def _positions(self, places: Iterable[Any], spec: Any) -> dict[tuple[str, int], int]:
-        wanted = self._jvm.java.util.HashMap()
+        kafka, wanted = self._jvm.org.apache.kafka, self._jvm.java.util.HashMap()
         for place in places:
             wanted.put(place, spec)
-        answer = self._answer(lambda: self._client.listOffsets(wanted).all().get())
+        level = kafka.common.IsolationLevel.valueOf(self._isolation.upper())
+        asked = kafka.clients.admin.ListOffsetsOptions(level)
+        answer = self._answer(lambda: self._client.listOffsets(wanted, asked).all().get())
         return {
             (str(entry.getKey().topic()), int(entry.getKey().partition())): int(
                 entry.getValue().offset()
@@ -109,7 +112,9 @@ def kafka_admin(spark: Any, log: KafkaLog) -> Iterator[KafkaAdmin]:
 
     jvm = spark.sparkContext._jvm
     options = jvm.java.util.Properties()
-    for name, value in client_options(log):
+    found = dict(client_options(log))
+    isolation = found.pop(ISOLATION)
+    for name, value in found.items():
         options.put(name, value)
     for name in ("request.timeout.ms", "default.api.timeout.ms"):
         if not options.containsKey(name):
@@ -124,7 +129,7 @@ def kafka_admin(spark: Any, log: KafkaLog) -> Iterator[KafkaAdmin]:
             f"{log.client_properties or 'the options'}"
         ) from error
     try:
-        yield KafkaAdmin(jvm, client, log.bootstrap_servers)
+        yield KafkaAdmin(jvm, client, log.bootstrap_servers, isolation)
     finally:
         client.close(jvm.java.time.Duration.ofSeconds(5))
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_actors.model.message import UndecodableRecord, from_record
-from hermes_actors.model.record import Record
+from hermes_actors.model.record import StoredRecord
 
 BATCH_RECORDS = 10_000
 BATCH_BYTES = 16 << 20
@@ -109,18 +109,20 @@ class _Columns:
     def _what_headers_say(self) -> _Said:
         """Ids, publishers' datacentres and routes, if their writers used UTF-8."""
         if self._said is None:
-            self._said = _said_by(self._entries)
+            self._said = _said_by(self._offsets, self._entries, self._constants)
         return self._said
 
 
-def _said_by(entries: Iterable[StoredEntry]) -> _Said:
+def _said_by(
+    offsets: Sequence[int], entries: Sequence[StoredEntry], constants: dict[str, Any]
+) -> _Said:
     ids: list[bytes | None] = []
     dcs: list[bytes | None] = []
     ways: list[bytes | None] = []
     # The broker's headers of nearly all messages differ only in the id.
     after_id: dict[bytes, tuple[bytes | None, bytes | None] | None] = {}
     starts = len(_PLAIN) + 1
-    for entry in entries:
+    for offset, entry in zip(offsets, entries, strict=True):
         headers = bytes(entry.headers)
         if headers.startswith(_PLAIN):
             end = starts + headers[starts - 1]
@@ -128,15 +130,15 @@ def _said_by(entries: Iterable[StoredEntry]) -> _Said:
             if rest not in after_id:
                 after_id[rest] = _dc_and_via(rest)
             known = after_id[rest]
-            if known is not None:
-                ids.append(headers[starts:end] or None)
+            raw_id = headers[starts:end]
+            if known is not None and raw_id and raw_id.isascii():
+                ids.append(raw_id)
                 dcs.append(known[0])
                 ways.append(known[1])
                 continue
         last = {each.name: each.value for each in _decode_headers(headers)}
-        published_dc = last.get("dc") or None
-        ids.append(last.get("id") or (None if published_dc else _enveloped_id(entry)))
-        dcs.append(published_dc)
+        ids.append(_id_of(offset, entry, last, constants))
+        dcs.append(last.get("dc") or None)
         ways.append(last.get("via") or None)
     return ids, dcs, ways
 
@@ -147,15 +149,23 @@ def _dc_and_via(rest: bytes) -> tuple[bytes | None, bytes | None] | None:
     return (dc.value or None, via.value or None) if (dc.name, via.name) == ("dc", "via") else None
 
 
-def _enveloped_id(entry: StoredEntry) -> bytes | None:
-    if b'"_w":true' not in entry.value:
-        return None
+def _id_of(
+    offset: int, entry: StoredEntry, last: dict[str, bytes], constants: dict[str, Any]
+) -> bytes:
+    """The message's id as the broker reads it."""
+    record = StoredRecord(
+        constants["partition"],
+        offset,
+        entry.timestamp_ms,
+        entry.key,
+        entry.value,
+        tuple(last.items()),
+        f"{constants['dc']}:{constants['topic']}",
+    )
     try:
-        record = Record(entry.key, entry.value, (), entry.timestamp_ms)
-        message = from_record(record, lambda: "")
+        return from_record(record).id.encode()
     except UndecodableRecord:
-        return None
-    return message.id.encode() or None
+        return record.place.encode()
 
 
 def _text(raw: bytes | None) -> str | None:

@@ -11,6 +11,7 @@ from hermes_spark.snapshot import Datacentre, KafkaLog
 from hermes_spark.sources.failures import SourceFailed
 from hermes_spark.sources.ranges import TASK_RECORDS
 
+ISOLATION = "isolation.level"
 _FROM_HEADERS = frozenset({"message_id", "published_dc", "via", "headers"})
 
 
@@ -39,11 +40,12 @@ def stored_in_kafka(spark: Any, dc: str, datacentre: Datacentre, columns: Sequen
 
 
 def client_options(log: KafkaLog) -> list[tuple[str, str]]:
-    """The options of Kafka's client, including those in its properties file.
+    """The options of Kafka's client, including those in its properties file. Only committed records
+    are read, as the nodes do, unless the file says otherwise.
 
     Raises SourceFailed if the file cannot be read.
     """
-    options = {"bootstrap.servers": log.bootstrap_servers}
+    options = {"bootstrap.servers": log.bootstrap_servers, ISOLATION: "read_committed"}
     if log.client_properties:
         try:
             options |= properties(Path(log.client_properties).read_text())

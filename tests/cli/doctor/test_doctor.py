@@ -195,8 +195,10 @@ def test_a_folder_that_cannot_be_made_is_told(hermes, folder):
 
 
 @contextmanager
-def serving_tls(folder):
-    """A TLS server on the port that is given, whose certificate is in `old.pem`."""
+def serving_tls(folder, connections=1):
+    """A TLS server on the port that is given, whose certificate is in `old.pem`; it reads a byte of
+    each connection.
+    """
     authority = trustme.CA()
     for name in ("old", "new"):
         leaf = authority.issue_cert("a.test")
@@ -205,10 +207,11 @@ def serving_tls(folder):
     context.load_cert_chain(folder / "old.pem")
 
     def serve() -> None:
-        with suppress(OSError):
-            client, _ = listener.accept()
-            with context.wrap_socket(client, server_side=True) as secured:
-                secured.recv(1)
+        for _ in range(connections):
+            with suppress(OSError):
+                client, _ = listener.accept()
+                with context.wrap_socket(client, server_side=True) as secured:
+                    secured.recv(1)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve)
@@ -230,3 +233,19 @@ def test_the_certificate_that_is_served_is_the_one_in_the_file(hermes, folder, s
         found = doctor(hermes)["diagnoses"]
     (served,) = [each for each in found if each["check"] == "certificate"]
     assert served["grade"] == grade, served["seen"]
+
+
+def test_a_node_that_answers_certificates_alone_still_has_its_own_looked_at(hermes, folder):
+    with serving_tls(folder, connections=2) as port:
+        (folder / "node.toml").write_text(
+            "roles = ['frontend']\n[frontend]\nhost = '0.0.0.0'\nauthentication.enabled = true\n"
+            f"[frontend.tls]\nport = {port}\nonly = true\n"
+            "certificate_file = 'old.pem'\nkey_file = 'old.pem'\n"
+            "client_auth = 'required'\nclient_ca_file = 'old.pem'\n"
+            "[security.certificates]\nenabled = true\n"
+        )
+        found = doctor(hermes)["diagnoses"]
+    grades = {each["check"]: (each["grade"], each["about"]) for each in found}
+    assert grades["node"] == ("WARN", f"frontend.tls.port 0.0.0.0:{port}")
+    assert grades["certificate"][0] == "OK"
+    assert "start" not in grades, "no plain listener is open"

@@ -69,3 +69,30 @@ def test_what_is_there_and_right_is_ok(hermes, pems):
 def test_all_that_is_wrong_is_told_at_once(hermes, pems):
     text = "[consumers.tls]\nca_file = '@none'\n[security]\nusers_file = '@none'"
     assert len(check(hermes, pems, text).stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("section", ["frontend", "management"])
+@pytest.mark.parametrize(
+    ("host", "more", "warns"),
+    [
+        ("0.0.0.0", "", True),
+        ("hermes.test", "", True),
+        ("127.0.0.1", "", False),
+        ("::1", "", False),
+        ("0.0.0.0", "only = true", False),
+    ],
+)
+def test_a_plain_port_that_others_reach_is_a_warning_where_accounts_could_come_by_tls(
+    hermes, tmp_path, section, host, more, warns
+):
+    text = (
+        f"[{section}]\nhost = '{host}'\nauthentication.enabled = true\n"
+        f"[{section}.tls]\ncertificate_file = 'c'\nkey_file = 'k'\n{more}\n"
+        "[security]\nusers_file = 'u'\n"
+    )
+    result = check(hermes, tmp_path, text, "--no-files")
+    assert (result.exit_code, result.stdout) == (0, "ok\n")
+    assert result.stderr.startswith(f"hermes: warning: {section}.port: ") is warns
+    others = ("authentication.enabled = true\n", f"certificate_file = 'c'\nkey_file = 'k'\n{more}")
+    for each in others:
+        assert check(hermes, tmp_path, text.replace(each, ""), "--no-files").stderr == ""

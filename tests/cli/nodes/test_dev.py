@@ -119,7 +119,7 @@ def test_a_line_names_the_dc_and_node_that_it_was_logged_in_and_none_elsewhere()
 
 def dev(*options, stderr=subprocess.PIPE):
     return subprocess.Popen(
-        [sys.executable, "-m", "hermes_actors.cli", "dev", "--json", *options],
+        [sys.executable, "-m", "hermes_actors", "dev", "--json", *options],
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,

@@ -22,7 +22,7 @@ def test_a_percentile_is_a_value_with_that_share_at_or_below_it(values, percent)
 @pytest.mark.live
 def test_ctrl_c_ends_it_also_while_it_waits_for_the_next_line(server):
     server.on("POST /topics/a.b", (201, b""))
-    command = [sys.executable, "-m", "hermes_actors.cli", "publish", "a.b"]
+    command = [sys.executable, "-m", "hermes_actors", "publish", "a.b"]
     with subprocess.Popen(
         [*command, "--publish-url", server.url],
         stdin=subprocess.PIPE,

@@ -158,7 +158,7 @@ def test_a_port_that_is_taken_is_one_line(hermes, server):
 def test_a_sink_process_writes_all_and_sums_up_at_sigterm(tmp_path: Path):
     taken = tmp_path / "taken.ndjson"
     command = [
-        sys.executable, "-m", "hermes_actors.cli", "sink", "--port", "0", "--json", "--quiet",
+        sys.executable, "-m", "hermes_actors", "sink", "--port", "0", "--json", "--quiet",
         "--write", str(taken), "--fail-first", "100%",
     ]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -425,6 +425,9 @@ class Held:
     async def __aexit__(self, *_):
         pass
 
+    def position(self, _partition):
+        return self._at
+
     async def next_batch(self, _records_max, _bytes_max):
         if self._at >= len(self._records):
             raise LogUnavailable("a reader would wait here")

@@ -13,7 +13,9 @@ from hermes_actors.log.base import Commit
 from hermes_actors.log.commits import decode
 from hermes_actors.metadata.seek import Seek, SeekBody
 from hermes_actors.model.names import SubscriptionName
+from hermes_actors.status.lag import Reached
 
+PUSH = "shop.orders$push"
 GROUP = "shop_orders_push"
 HOUR_S = 3_600
 
@@ -195,3 +197,47 @@ async def test_those_that_are_released_as_their_turn_comes_end_nobody_elses(
         resting.keep(live, world.topic, Owned())
         await trio.sleep(1)
         assert set(await world.log.committed(GROUP, world.topic)) == {0}
+
+
+async def test_what_waits_for_it_and_since_when_is_known(make_world, autojump_clock):
+    world = make_world(retention_ms=600_000)
+    await world.create()
+    await world.publish(b"0", b"1")
+    async with world.consuming():
+        await trio.sleep(2)
+    async with resting_in(world) as resting:
+        resting.keep(here(world), world.topic, Owned())
+        await trio.sleep(1)
+        assert resting.reached(PUSH) == Reached(world.topic, {0: 2}, None)
+        first_ms = world.clock.now_ms()
+        await world.publish(b"2")
+        await trio.sleep(300)
+        second_ms = world.clock.now_ms()
+        await world.publish(b"3")
+        await trio.sleep(60)
+        assert resting.reached(PUSH) == Reached(world.topic, {0: 2}, first_ms)
+        # What retention takes waits no longer.
+        await trio.sleep(300)
+        world.log.expire(world.clock.now_ms())
+        await trio.sleep(60)
+        assert resting.reached(PUSH) == Reached(world.topic, {0: 3}, second_ms)
+        resting.keep(sought(here(world), 100, {0: 4}), world.topic, Owned())
+        await trio.sleep(1)
+        assert resting.reached(PUSH) == Reached(world.topic, {0: 4}, None)
+
+
+async def test_what_waits_for_one_that_was_created_suspended_is_known_unless_others_commit(
+    world, autojump_clock
+):
+    live = world.live()
+    since_ms = world.clock.now_ms()
+    await world.publish(b"0", b"1")
+    async with resting_in(world) as resting:
+        resting.keep(live, world.topic, Owned())
+        await trio.sleep(1)
+        assert resting.reached(PUSH) == Reached(world.topic, {0: 0}, since_ms)
+        assert await world.committed() is None
+        await world.log.commit(GROUP, world.topic, {0: Commit(2)})
+        await trio.sleep(2 * HOUR_S)
+        assert resting.reached(PUSH) == Reached(world.topic)
+        assert await world.committed() == Commit(2)

@@ -195,7 +195,7 @@ async def test_figures_tell_what_was_done_what_is_under_way_and_the_last_failure
     assert figures.last_failure == "timeout: after 1 s"
     assert 0 < figures.last_failure_at_ms - 1_700_000_000_000 < 1_000
     assert 1_700_000_000_000 < figures.last_success_at_ms < figures.last_failure_at_ms
-    assert reached == ("shop.orders", {0: 2})
+    assert (reached.log_topic, reached.settled) == ("shop.orders", {0: 2})
 
 
 async def test_the_status_tells_attempts_of_what_failed_last_and_how_long_pushes_took(

@@ -1,6 +1,7 @@
 """Where a serial consumer starts, what it commits, and what a stop or a crash leaves."""
 
 import random
+from contextlib import asynccontextmanager
 
 import msgspec
 import trio
@@ -8,7 +9,7 @@ import trio
 from hermes_actors.consumer.senders.http1.pool import Http1Sender, PoolLimits
 from hermes_actors.consumer.senders.sender import SendOutcome
 from hermes_actors.coordination.owned import Owned
-from hermes_actors.log.base import Commit
+from hermes_actors.log.base import Commit, TopicSettings
 from hermes_actors.log.commits import decode
 from tests.consumer.hand_net import HandNet
 
@@ -124,6 +125,58 @@ async def test_a_consumer_of_stated_partitions_reads_no_others(make_world, autoj
     async with world.consuming(owned=Owned((0, 2))):
         await trio.sleep(60)
     assert sorted(world.sender.bodies) == [b"0", b"2"]
+
+
+async def test_a_partition_that_is_owned_before_the_log_shows_it_is_lag_until_it_is_read(
+    world, autojump_clock
+):
+    async with world.consuming(owned=Owned((0, 1))) as consumer:
+        await trio.sleep(10)
+        assert consumer.made[-1].reached().settled == {0: 0, 1: 0}
+        assert "partitions 1 were added" in consumer.status().held_back
+        await world.log.topics.alter(world.topic, TopicSettings(partitions=2))
+        await world.publish(b"new", partition=1)
+        await trio.sleep(2)
+        assert consumer.made[-1].reached().settled == {0: 0, 1: 1}
+    assert world.sender.bodies == [b"new"]
+
+
+class _Marked:
+    """Reads a log in which some records are marks of transactions: no reader is given these."""
+
+    def __init__(self, reader):
+        self._reader = reader
+        self.doubtful, self.position, self.seek = reader.doubtful, reader.position, reader.seek
+
+    async def next_batch(self, _records_max, bytes_max):
+        batch = await self._reader.next_batch(1, bytes_max)
+        return [record for record in batch if b"mark" not in record.value]
+
+
+async def test_what_lies_in_a_partition_and_is_not_for_readers_is_passed_and_committed(
+    world, monkeypatch, autojump_clock
+):
+    @asynccontextmanager
+    async def reader(topic, positions):
+        async with read(topic, positions) as real:
+            yield _Marked(real)
+
+    read = world.log.reader
+    monkeypatch.setattr(world.log, "reader", reader)
+    await world.publish(b"mark", b"a", b"mark", b"mark", b"b", b"mark")
+    for _ in range(2):
+        async with world.consuming() as consumer:
+            await trio.sleep(2)
+            assert consumer.made[-1].reached().settled == {0: 6}
+        assert world.sender.bodies == [b"a", b"b"]
+        assert (await world.committed()).position == 6
+    world.sender.script = lambda _push: BUSY
+    async with world.consuming() as consumer:
+        await world.publish(b"c", b"mark", b"mark")
+        await trio.sleep(2)
+        # What waits for its retry is one, whatever lies behind it.
+        assert consumer.made[-1].reached().settled == {0: 8}
+    assert decode(await world.committed()).intervals == ((7, 9),)
 
 
 async def test_a_log_that_is_not_there_yet_is_waited_for(make_world, autojump_clock):

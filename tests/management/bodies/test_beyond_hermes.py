@@ -22,7 +22,7 @@ def view(**fields):
 @pytest.mark.parametrize("delivery", ["SERIAL", "BATCH"])
 def test_a_subscription_that_uses_nothing_beyond_hermes_is_shown_as_hermes_shows_it(delivery):
     shown = view(deliveryType=delivery)
-    beyond = {"deadLettersEnabled", "signing", "cloudEventsEnabled"}
+    beyond = {"deadLettersEnabled", "signing", "cloudEventsEnabled", "tombstones"}
     assert not beyond & shown.keys()
     policy = {"ordered", "ttlFrom", "attemptsMax", "retryOn", "discardOn", "body"}
     assert not policy & shown["subscriptionPolicy"].keys()
@@ -30,9 +30,9 @@ def test_a_subscription_that_uses_nothing_beyond_hermes_is_shown_as_hermes_shows
 
 def test_what_is_used_beyond_hermes_is_shown_and_comes_back_as_it_was():
     policy = {"ordered": True, "retryOn": [409], "attemptsMax": 7, "ttlFrom": "PUBLICATION"}
-    shown = view(subscriptionPolicy=policy, deadLettersEnabled=False)
+    shown = view(subscriptionPolicy=policy, deadLettersEnabled=False, tombstones="skip")
     assert policy.items() <= shown["subscriptionPolicy"].items()
-    assert shown["deadLettersEnabled"] is False
+    assert (shown["deadLettersEnabled"], shown["tombstones"]) == (False, "skip")
     again = decode_subscription(shown)
     assert again.subscription_policy.retry_on == [409]
     assert again.subscription_policy.ordered is True

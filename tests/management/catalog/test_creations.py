@@ -6,6 +6,7 @@ import trio
 
 from hermes_actors.balancer.outbox import Outbox
 from hermes_actors.log.base import EARLIEST, LogUnavailable
+from hermes_actors.metadata.bodies import Suspension
 from hermes_actors.model.record import Record
 from hermes_actors.model.topic import Ack
 
@@ -47,9 +48,9 @@ async def test_no_change_of_it_moves_where_it_starts(shop, nursery):
     assert (await shop.put(f"{PATH}/state", "ACTIVE")).status_code == 200
     outbox = Outbox(shop.metadata)
     nursery.start_soon(outbox.run)
-    outbox.suspend(live(shop), "gone")
+    outbox.suspend(live(shop), Suspension(0, reason="gone"))
     with trio.fail_after(5), shop.metadata.watch() as watch:
-        while live(shop).suspension != "gone":
+        while live(shop).suspension is None:
             await watch.wait()
             watch.take_nowait()
     assert live(shop).creation == creation

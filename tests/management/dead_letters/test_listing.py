@@ -1,6 +1,7 @@
 """A subscription's dead letters are listed and shown, to those who may see them."""
 
 import pytest
+from msgspec.structs import replace
 
 from hermes_actors.log.base import TopicSettings
 from hermes_actors.model.dead_letter import Mark, MarkKind, letter_record, without_value
@@ -52,6 +53,12 @@ async def test_a_letter_is_shown_with_its_message_key_and_headers(desk):
     assert shown["key"] == "key"
     assert shown["headers"] == {"id": "m-1", "h-Trace": "\ufffd"}
     assert (await desk.api.get(f"{LETTERS}/{desk.id(2)}")).json()["messageBase64"] == "/w=="
+
+
+async def test_a_tombstone_is_shown_as_one_without_a_message(desk):
+    await desk.write(replace(desk.letter(1), value=b"", is_tombstone=True))
+    shown = (await desk.api.get(f"{LETTERS}/{desk.id(1)}")).json()
+    assert (shown["isTombstone"], shown["message"], shown["key"]) == (True, None, "key")
 
 
 async def test_a_message_too_large_to_be_kept_is_shown_from_its_topic(desk):

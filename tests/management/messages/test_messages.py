@@ -71,15 +71,24 @@ async def test_what_is_not_utf_8_comes_in_base64(api):
     assert "key" not in line
 
 
-async def test_a_foreign_record_has_no_id_and_a_broken_one_says_so(api):
+async def test_a_foreign_record_is_called_by_its_place_and_a_broken_one_says_so(api):
     await api.with_topic()
     foreign = Record(None, b"hello", (), START_MS)
     broken = Record(None, b'{"_w":true,"nothing":1}', (), START_MS)
     await api.log.append("shop.orders", 0, [foreign, broken], Ack.LEADER)
     first, second = await lines(api)
-    assert (first["id"], first["key"], first["body"]) == (None, None, "hello")
+    place = f"{api.log.dc}:shop.orders:0:"
+    assert (first["id"], first["key"], first["body"]) == (f"{place}0", None, "hello")
+    assert second["id"] == f"{place}1"
     assert second["body"] == '{"_w":true,"nothing":1}'
     assert second["error"]
+
+
+async def test_headers_of_others_that_are_called_like_those_of_avro_are_passed_over(api):
+    await api.with_topic()
+    named = [Record(None, b"{}", ((name, b"\xff"),), START_MS) for name in ("sv", "sid")]
+    await api.log.append("shop.orders", 0, named, Ack.LEADER)
+    assert [(each["body"], "error" in each) for each in await lines(api)] == [("{}", False)] * 2
 
 
 async def test_all_partitions_are_read_to_where_they_end_now(api):

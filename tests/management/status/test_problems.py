@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_actors.management.status.problems import SubscriptionHealth, health_of
+from hermes_actors.metadata.bodies import Suspension
 from hermes_actors.metadata.catalog import LiveSubscription
 from hermes_actors.model.subscription import SerialPolicy, SubscriptionState
 from hermes_actors.status.record import Flow, LastUndelivered
@@ -38,10 +39,10 @@ SUMS = st.builds(
 )
 TOPIC_RATES = st.integers(0, 100_000)
 MISSING = st.dictionaries(st.sampled_from(["dc1", "dc2"]), st.just("all nodes are full"))
-SUSPENSIONS = st.sampled_from(["", "the endpoint answered 410 Gone"])
+SUSPENSIONS = st.sampled_from([None, Suspension(0, reason="the endpoint answered 410 Gone")])
 
 
-def live(*, is_suspended=False, suspension="", retries=False) -> LiveSubscription:
+def live(*, is_suspended=False, suspension=None, retries=False) -> LiveSubscription:
     state = SubscriptionState.SUSPENDED if is_suspended else SubscriptionState.ACTIVE
     policy = SerialPolicy(retry_client_errors=retries)
     subscription = a_subscription(state=state, subscription_policy=policy)
@@ -71,19 +72,25 @@ def test_it_is_unhealthy_exactly_when_there_is_a_problem(
 
 
 @given(SUMS, TOPIC_RATES, MISSING)
-def test_what_somebody_has_suspended_is_healthy(found, topic_rate, missing):
-    subscription = live(is_suspended=True)
-    assert health_of(subscription, found, (), topic_rate, missing) == SubscriptionHealth("HEALTHY")
+def test_what_somebody_has_suspended_is_healthy_until_messages_wait(found, topic_rate, missing):
+    subscription = live(is_suspended=True, suspension=Suspension(1_700_000_000_000, "alice"))
+    health = health_of(subscription, found, (), topic_rate, missing)
+    letters = ["RECEIVING_MALFORMED_MESSAGES"] if found.open_letters > 0 else []
+    if not found.lag_min:
+        assert codes(health) == letters
+        return
+    assert (health.status, codes(health)) == ("UNHEALTHY", ["LAGGING", *letters])
+    assert health.problems[0]["description"] == (
+        f"suspended since 2023-11-14T22:13:20Z by alice; messages that wait: {found.lag_min}"
+    )
 
 
 @given(SUMS)
 def test_what_the_broker_has_suspended_says_why(found):
-    health = judged(found, is_suspended=True, suspension="410 Gone")
+    health = judged(found, is_suspended=True, suspension=Suspension(0, reason="410 Gone"))
     assert health.status == "UNHEALTHY"
-    assert health.problems[0] == {
-        "code": "UNREACHABLE",
-        "description": "the broker has suspended it: 410 Gone",
-    }
+    assert health.problems[0]["code"] == "UNREACHABLE"
+    assert health.problems[0]["description"].startswith("the broker has suspended it: 410 Gone")
 
 
 @given(SUMS, TOPIC_RATES, st.booleans())

@@ -3,7 +3,8 @@
 from collections import Counter, defaultdict
 
 from hermes_chaos.sim.checkers.checker import Checker
-from hermes_chaos.sim.history.events import Counted, Event, Handed, Published, Told
+from hermes_chaos.sim.faults.strikes import Fault
+from hermes_chaos.sim.history.events import Counted, Event, Handed, Published, Told, Troubled
 from hermes_chaos.sim.workload.subject import Subject
 
 _DUPLICATED = "hermes_frontend_topic_duplicated_message_total"
@@ -89,8 +90,9 @@ class DuplicatesHaveCauses(Checker):
 
 
 class HedgesAreFew(Checker):
-    """A life of a node hedges at most the budget's share of each topic's messages, plus the burst.
-    Judged by its counters. Examined are the messages to fallback topics.
+    """A life of a node hedges at most the budget's share of each topic's messages, plus a burst for
+    each start of the topic's producer. Judged by its counters. Examined are the messages to
+    fallback topics.
     """
 
     name = "hedges are few"
@@ -101,6 +103,7 @@ class HedgesAreFew(Checker):
         self._percent = budget_percent
         self._burst_max = burst_max
         self._handed: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self._crashes: Counter[str] = Counter()
 
     def watch(self, event: Event) -> None:
         """Note and check the event."""
@@ -108,6 +111,8 @@ class HedgesAreFew(Checker):
             case Handed(life, _, topic, ids) if topic in self._subject.falls_back:
                 self.examined += len(ids)
                 self._handed[life][topic].update(ids)
+            case Troubled(node, Fault.ACTOR_CRASH.value) if event.topic in self._subject.falls_back:
+                self._crashes[node] += 1
             case Counted():
                 self._check(event)
             case _:
@@ -115,7 +120,8 @@ class HedgesAreFew(Checker):
 
     def _check(self, counted: Counted) -> None:
         sizes = [len(ids) for ids in self._handed[counted.life].values()]
-        allowed = sum(self._burst_max + size * self._percent / 100 for size in sizes)
+        bursts = len(sizes) + self._crashes[counted.life.partition("#")[0]]
+        allowed = bursts * self._burst_max + sum(sizes) * self._percent / 100
         hedged = sum(
             value
             for name, labels, value in counted.samples

@@ -121,6 +121,10 @@ class LateReader:
         """As `Reader.doubtful`."""
         return self._reader.doubtful
 
+    def position(self, partition: int) -> int:
+        """As `Reader.position`."""
+        return self._reader.position(partition)
+
     def seek(self, partition: int, position: int) -> None:
         """As `Reader.seek`."""
         self._reader.seek(partition, position)

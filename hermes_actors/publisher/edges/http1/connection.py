@@ -309,10 +309,10 @@ class Http1Connection:
         self._expects = request.expects_continue
         if self._leaves_at_s or not request.keeps_alive:
             self._is_last = True
+        self._request = request
         if request.refusal is not None:
             self.answer(self._edge.refuse(request.refusal))
         else:
-            self._request = request
             self._edge.begin(self, request)
 
     def later(
@@ -383,8 +383,11 @@ class Http1Connection:
         is_leaving = is_of_publish and self._edge.is_leaving
         if answer.closes or is_leaving or (is_unread and self._expects):
             self._is_last = True
+        is_bare = self._request is not None and self._request.is_bare(answer.status)
         render = self._edge.renderer.answer
-        self._wire.write(render(answer, is_of_publish=is_of_publish, closes=self._is_last))
+        self._wire.write(
+            render(answer, is_of_publish=is_of_publish, closes=self._is_last, is_bare=is_bare)
+        )
         # An exchange has not begun its own answer.
         self._exchange = self._body = None
         self._release(_ROOM | _TURN)

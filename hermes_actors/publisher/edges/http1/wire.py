@@ -394,15 +394,19 @@ class Renderer:
             _CLOSE if closes else self._keep_alive,
         )
 
-    def answer(self, answer: Answer, *, is_of_publish: bool, closes: bool) -> bytes:
-        """A whole answer. If it is to a publish, the configured Keep-Alive header is added."""
+    def answer(
+        self, answer: Answer, *, is_of_publish: bool, closes: bool, is_bare: bool = False
+    ) -> bytes:
+        """A whole answer; without its body if it `is_bare`. If it is to a publish, the configured
+        Keep-Alive header is added.
+        """
         keep_alive = self._keep_alive if is_of_publish else b""
         return b"%b%b%b%b\r\n%b" % (
             _LINES[answer.status],
             self._date,
             _lines(answer.fields()),
             _CLOSE if closes else keep_alive,
-            answer.body,
+            b"" if is_bare else answer.body,
         )
 
     def head(

@@ -125,7 +125,7 @@ class Stream:
     def answer(self, answer: Answer, *, is_of_publish: bool = False) -> None:
         """As `Line.answer`."""
         self.begin(answer.status, answer.fields())
-        self._unsent = answer.body
+        self._unsent = b"" if self._request.is_bare(answer.status) else answer.body
         self.finish()
 
     def later(
