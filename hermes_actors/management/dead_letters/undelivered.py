@@ -40,7 +40,7 @@ class UndeliveredMessages:
     async def last(self, caller: Caller, topic: str, name: str) -> dict[str, Any]:
         """The message that was given up last. Raises Refused, 404 when none was."""
         live = self._subscriptions.owned(caller, topic, name, _SEE)
-        found = (await self._letters.newest(live, EVERY, 1)).letters
+        found = (await self._letters.newest([live], EVERY, 1)).letters
         reported = self._statuses.last_undelivered(str(live.name))
         if reported is not None:
             dc, last = reported
@@ -55,7 +55,7 @@ class UndeliveredMessages:
     async def latest(self, caller: Caller, topic: str, name: str) -> list[dict[str, Any]]:
         """The newest messages that were given up, at most 100."""
         live = self._subscriptions.owned(caller, topic, name, _SEE)
-        found = await self._letters.newest(live, EVERY, TRACES_MAX)
+        found = await self._letters.newest([live], EVERY, TRACES_MAX)
         return [
             {"messageId": held.letter.message_id or None}
             | await self._of_letter(live, held, bytes_max=MESSAGE_BYTES_MAX)

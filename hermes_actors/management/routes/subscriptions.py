@@ -81,6 +81,7 @@ def dead_letter_routes(add: Add, parts: Administration) -> list[HTTPRouteHandler
     letters, redrives, undelivered = parts.dead_letters, parts.redrives, parts.undelivered
     redrive = partial(at, status=202, or_status=200, answering=_asked_for, takes=RedriveRequest)
     return [
+        add("GET /dead-letters", letters.all),
         at("GET /dead-letters", letters.page),
         at("GET /dead-letters/{letter:str}", letters.one),
         at("POST /dead-letters/expire", letters.expire, takes=LetterSelection),

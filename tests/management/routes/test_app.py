@@ -89,7 +89,8 @@ async def test_every_answer_carries_the_cors_headers(api, method, path):
     assert headers["access-control-allow-methods"] == "POST,PUT,GET,HEAD,DELETE"
     assert headers["access-control-max-age"] == "1209600"
     assert headers["access-control-allow-headers"] == (
-        "X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password"
+        "X-Requested-With, Content-Type, Accept, Origin, Authorization, Hermes-Admin-Password, "
+        "Hermes-Change-Reason"
     )
 
 
