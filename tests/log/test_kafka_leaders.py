@@ -88,7 +88,7 @@ def test_a_defect_does_not_end_the_search_for_brokers(caplog):
 
     asyncio.run(main())
     (told,) = caplog.records
-    assert "asking Kafka of dc1 who leads failed and begins anew" in told.getMessage()
+    assert "asking Kafka of dc1 who leads failed and starts again" in told.getMessage()
     assert told.exc_info is not None
 
 

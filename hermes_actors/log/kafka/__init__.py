@@ -1,1 +1,1 @@
-"""The production log: one Kafka cluster for each datacentre."""
+"""The Kafka log: one cluster for each datacentre."""

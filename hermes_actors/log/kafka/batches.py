@@ -1,4 +1,4 @@
-"""Records as Kafka batches: encoded, numbered for idempotence, bounded in bytes. Pure."""
+"""Encodes records as Kafka batches of bounded size, numbered for idempotence. Pure."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ SEQUENCE_MAX = 2**31 - 1
 
 
 class Identity(Struct, frozen=True, gc=False):
-    """A producer id that the cluster gave out; a broker takes each of its numbers once."""
+    """A producer id from the cluster. A broker accepts each of its sequence numbers once."""
 
     producer_id: int
     epoch: int
@@ -32,10 +32,10 @@ def encode(
     identity: Identity = NO_IDENTITY,
     sequence: int = NO_PRODUCER,
 ) -> tuple[bytes | bytearray, int]:
-    """Records from `start` on, before `end`, as one batch of at most `bytes_max`.
+    """Encode the records from `start` to before `end` as one batch of at most `bytes_max` bytes.
 
-    Gives the batch and the index after its last record. A record that is larger alone is a batch
-    alone: whether it fits is the broker's to say.
+    Returns the batch and the index after its last record. A record above `bytes_max` gets a batch
+    to itself, and the broker decides whether it fits.
     """
     if isinstance(records, RecordRun):
         run = records if end - start == len(records) else records[start:end]
@@ -55,11 +55,11 @@ def encode(
 
 
 class Numbering:
-    """One partition's place in the numbers of its producer id.
+    """The next sequence number of one partition, under its producer id.
 
-    A number is used up when its batch is stored, and only then: a refused batch leaves no gap, so
-    the next one is in sequence. When nobody knows whether a batch was stored, nobody knows the next
-    number either, and only another identity can go on.
+    A number is used up only when its batch is stored: a refused batch leaves no gap. If it is
+    unknown whether a batch was stored, the next number is unknown too, and the partition needs a
+    new identity.
     """
 
     __slots__ = ("identity", "next")
@@ -69,30 +69,29 @@ class Numbering:
         self.next = 0
 
     def needs_identity(self, count: int) -> bool:
-        """Is another identity due before `count` records can be numbered?"""
-        # Kafka lets numbers wrap to 0; another identity after two thousand million is simpler.
+        """True if `count` records cannot be numbered without a new identity."""
+        # Kafka lets numbers wrap to 0; a new identity after two thousand million is simpler.
         return self.identity is NO_IDENTITY or self.next + count > SEQUENCE_MAX
 
     def begin(self, identity: Identity) -> None:
-        """Number from 0 on under an identity that this partition has not used."""
+        """Start at 0 with an identity that this partition has not used before."""
         self.identity = identity
         self.next = 0
 
     def stored(self, count: int) -> None:
-        """The batch of `count` records is stored."""
+        """Count a stored batch of `count` records."""
         self.next += count
 
     def lose(self) -> None:
-        """The broker's number is unknown."""
+        """Drop the identity, because the next number is unknown."""
         self.identity = NO_IDENTITY
 
 
 class BatchBounds:
-    """The largest batch that a topic is known to take.
+    """The largest batch that each topic accepts, as far as known.
 
-    Learned, because a cluster's metadata does not say: what was refused as too large was sent again
-    in smaller batches; the next ones are no larger, until `expires_s`, when the topic's limit may
-    have been raised.
+    A cluster's metadata does not say it, so it is learned from batches that were refused as too
+    large. It is forgotten after `expires_s`, because the topic's limit may have been raised.
     """
 
     _TOPICS_MAX = 10_000
@@ -103,7 +102,7 @@ class BatchBounds:
         self._learned: dict[str, tuple[int, float]] = {}
 
     def of(self, topic: str, now_s: float) -> int:
-        """The bound for a batch of `topic`."""
+        """Return the maximum size in bytes of a batch of `topic`."""
         if not self._learned:
             return self._bytes_max
         bound, until_s = self._learned.get(topic, (self._bytes_max, now_s + 1))
@@ -113,7 +112,7 @@ class BatchBounds:
         return bound
 
     def learn(self, topic: str, bytes_max: int, now_s: float) -> None:
-        """Larger batches were refused."""
+        """Note that batches above `bytes_max` were refused."""
         if len(self._learned) >= self._TOPICS_MAX:
             del self._learned[next(iter(self._learned))]
         self._learned.pop(topic, None)

@@ -1,12 +1,13 @@
 """Connections for producing to one broker: a slow partition delays no other.
 
-A broker answers the requests of one connection one after the other, and one request with several
-partitions only when the slowest is done. So a connection carries one request at a time, and what
-comes meanwhile goes out together in the next: that is what costs a busy broker least. But nobody
-waits longer than a few milliseconds for others' answers: then another connection is used.
-A partition whose last answer was slow is a suspect: suspects travel with suspects at most, and
-never on more than half of the connections. A connection whose answer is overdue does not count
-against the usual number, so that a few stuck partitions of one broker leave room for the others.
+A broker answers the requests of one connection one after the other, and a request with several
+partitions only when the slowest is done. So a connection carries one request at a time, and the
+batches that arrive meanwhile go out together in the next request, which costs a busy broker least.
+But no batch waits longer than a few milliseconds for the answers of others: then it uses another
+connection.
+A partition whose last answer was slow is a suspect. Suspects share requests only with suspects, and
+use at most half of the connections. A connection with an overdue answer does not count against the
+usual number, so a few stuck partitions of one broker leave room for the others.
 """
 
 import asyncio
@@ -26,26 +27,26 @@ from hermes_actors.log.kafka.translate import CLIENT_ERRORS
 from hermes_actors.runtime.clock import Clock
 
 OVERDUE_S = 0.1
-"""An answer that takes longer is slow."""
+"""An answer that takes longer than this is slow."""
 SPREAD_S = 0.003
-"""How long a batch waits for an answer before it goes out on another connection."""
+"""How long a batch waits for others' answers before it uses another connection."""
 _REQUEST_BYTES_MAX = 2 * 1024 * 1024
-"""More would hold the loop for tens of milliseconds when it is put together."""
+"""Building a larger request would block the loop for tens of milliseconds."""
 _OVERDUE_LANES = 4
 _ANSWER_MARGIN_MS = 500
 
 
 class NotSent(Exception):
-    """The batch has not left this process."""
+    """The batch was not sent."""
 
 
 class Lost(Exception):
-    """The batch was sent and its answer will not come."""
+    """The batch was sent, but its answer was lost."""
 
 
 class SentBatch:
-    """One partition's batch on its way. It may be given up while it waits; after `deadline_s` it is
-    not sent any more.
+    """One partition's batch, queued or in flight. It can be given up while it is queued, and is not
+    sent after `deadline_s`.
     """
 
     __slots__ = (
@@ -80,17 +81,19 @@ class SentBatch:
 
     @property
     def is_over(self) -> bool:
-        """Nobody waits for it any more."""
+        """True if it was answered or given up."""
         return self.is_given_up or self._result is not None
 
     def settle(self, result: tuple[int, int] | NotSent | Lost) -> None:
-        """Tell what became of it, once; from either loop."""
-        assert self._result is None, "told once"
+        """Set the result, once. May be called from either loop."""
+        assert self._result is None, "settled once"
         self._result = result
         self._settled.set()
 
     async def answer(self) -> tuple[int, int]:
-        """Error code and base offset; for trio. Raises NotSent or Lost. Cancelled: given up."""
+        """Wait for the error code and base offset. For trio; cancelling gives the batch up. Raises
+        NotSent or Lost.
+        """
         try:
             await self._settled.wait()
         except trio.Cancelled:
@@ -103,7 +106,7 @@ class SentBatch:
 
 
 class _Channel:
-    """One connection and what is on its way on it."""
+    """One connection, and the batches of its open request."""
 
     __slots__ = ("connection", "has_suspects", "is_overdue", "sendings", "started_s")
 
@@ -116,8 +119,8 @@ class _Channel:
 
 
 class BrokerConnections:
-    """The producing connections to one broker for one ack level; at most `size`, and four times
-    as many while answers are overdue. For the host loop; `sweep` must be called now and then.
+    """The producing connections to one broker for one ack level: at most `producers_per_ack`, and
+    four times as many while answers are overdue. For the host loop; call `sweep` periodically.
     """
 
     def __init__(
@@ -138,7 +141,8 @@ class BrokerConnections:
         self._clock = clock
         self._acks = acks
         self._timeout_s = timeout_s
-        # The broker gives up first: its answer tells what happened, and the connection stays.
+        # The broker times out first, so that its answer says what happened and the connection can
+        # be kept.
         self._broker_timeout_ms = max(int(timeout_s * 1_000) - _ANSWER_MARGIN_MS, 100)
         self._delay_s = delay_s
         self._on_failure = on_failure
@@ -155,30 +159,30 @@ class BrokerConnections:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._free) + len(self._busy)
 
     @property
     def failures(self) -> int:
-        """How many attempts to connect have failed since the last that did not."""
+        """The number of failed attempts to connect since the last successful one."""
         return self._failures
 
     def forgive(self) -> None:
-        """The cluster is back: the next attempt need not wait."""
+        """Allow the next attempt to connect at once, because the cluster is back."""
         self._retry_at_s = 0.0
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is on its way and nothing waits."""
+        """True if no batch is queued or in flight and no connection is being opened."""
         return not (self._busy or self._fresh or self._suspects or self._opening)
 
     def send(self, sending: SentBatch) -> None:
-        """Send it now, or with the next connection that is free."""
+        """Send the batch now, or on the next free connection."""
         (self._suspects if sending.is_suspect else self._fresh).append(sending)
         self._pump()
 
     def warm(self) -> None:
-        """Have a connection, so that the next batch need not wait for one."""
+        """Open a connection if there is none, so that the next batch need not wait for one."""
         for channel in [channel for channel in self._free if not channel.connection.connected()]:
             channel.connection.close()
             self._free.remove(channel)
@@ -186,7 +190,9 @@ class BrokerConnections:
             self._open()
 
     def sweep(self, now_s: float) -> None:
-        """Notice what is overdue or past its deadline."""
+        """Mark overdue answers, and fail requests that timed out and queued batches past their
+        deadline.
+        """
         for channel in list(self._busy):
             age_s = now_s - channel.started_s
             if age_s >= self._timeout_s:
@@ -206,7 +212,7 @@ class BrokerConnections:
         self._pump()
 
     def retire(self, reason: str) -> None:
-        """Send nothing more; what is on its way may still be answered."""
+        """Send nothing more. Batches in flight may still be answered."""
         self.is_retired = True
         self._fail_waiting(reason)
         for channel in self._free:
@@ -214,7 +220,7 @@ class BrokerConnections:
         self._free.clear()
 
     async def close(self) -> None:
-        """End all connections: batches under way are Lost, waiting ones are NotSent."""
+        """Close all connections: batches in flight are Lost, queued ones are NotSent."""
         self.retire("the log is closed")
         if self._opening is not None:
             self._opening.cancel()
@@ -246,7 +252,7 @@ class BrokerConnections:
                 self._write(channel, self._take(self._fresh, len(self._fresh)))
 
     def _may_spread(self) -> bool:
-        """False while an answer may come soon; a timer looks again if it does not."""
+        """False while an answer may come soon; then a timer tries again."""
         youngest_s = max(channel.started_s for channel in self._busy)
         wait_s = youngest_s + SPREAD_S - self._clock.monotonic_s()
         if wait_s <= 0:
@@ -269,7 +275,9 @@ class BrokerConnections:
         return min(half - in_time, half * _OVERDUE_LANES - busy)
 
     def _suspects_at_once(self) -> int:
-        """Alone when few wait; when everything is slow, in as many parts as there is room for."""
+        """How many suspects share a request: one if few are queued. If everything is slow, they are
+        divided among the connections that suspects may use.
+        """
         return -(-len(self._suspects) // self._room_for_suspects())
 
     def _take(self, waiting: deque[SentBatch], count: int) -> list[SentBatch]:
@@ -321,7 +329,7 @@ class BrokerConnections:
         except (errors.KafkaError, OSError) as error:
             del self._busy[channel]
             channel.connection.close(reason=CloseReason.CONNECTION_BROKEN)
-            # A part of it may have been written; a broker does nothing with a torn request.
+            # A part may have been written, but a broker ignores an incomplete request.
             for sending in sendings:
                 sending.settle(NotSent(str(error)))
 
@@ -370,12 +378,12 @@ class BrokerConnections:
         try:
             connection = await self._connection.connect(host, port, "produce")
         except (*CLIENT_ERRORS, AssertionError, ValueError) as error:
-            # aiokafka's log-in asserts what it does not expect of a broker.
+            # aiokafka's log-in raises AssertionError for unexpected answers.
             self._opening = None
             self._not_connected(self._connection.explain(error, f"{host}:{port}"))
             return
         finally:
-            # In any case: while it is set, nobody connects.
+            # In any case, because nothing else connects while it is set.
             self._opening = None
         self._failures = 0
         self._reason = ""
@@ -405,7 +413,7 @@ class BrokerConnections:
 def _decoded(
     answer: bytes | Exception, version: int
 ) -> dict[tuple[str, int], tuple[int, int]] | Exception:
-    """The error too of an answer that nobody can read: whoever waits for it must be told."""
+    """Decode the answer. Returns the error if it failed or cannot be decoded."""
     if isinstance(answer, Exception):
         return answer
     try:

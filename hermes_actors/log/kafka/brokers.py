@@ -1,7 +1,7 @@
-"""The brokers of one cluster: where they are, who leads what, and connections to them by purpose.
+"""The brokers of one cluster: their addresses, the partitions' leaders, and shared connections.
 
-For the host loop. Nothing here gives up for good: brokers that are away are tried again, and when
-all known addresses are silent, the configured ones are asked again.
+For the host loop. Nothing here gives up for good: unreachable brokers are tried again, and if no
+known address answers, the configured addresses are tried.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ T = TypeVar("T")
 Address = tuple[str, int]
 
 FAILURES: tuple[type[Exception], ...] = (KafkaError, OSError, NotImplementedError)
-"""The errors of asking a broker; TimeoutError is an OSError."""
+"""The errors of a request to a broker; TimeoutError is an OSError."""
 _LOGIN_FAILURES: tuple[type[Exception], ...] = (*FAILURES, AssertionError, ValueError)
 
 _SILENT_S = 0.9
@@ -42,10 +42,10 @@ _HOPELESS = (
 
 
 class Brokers:
-    """The known brokers and partition leaders of one cluster, learned when they are needed.
+    """The known brokers and partition leaders of one cluster, looked up when they are needed.
 
-    Requests of one purpose to one broker share one connection. A broker answers a connection's
-    requests one after the other, so requests that may take long have a separate purpose.
+    Requests with the same purpose to one broker share a connection. A broker answers a connection's
+    requests one after the other, so requests that may take long have their own purpose.
     """
 
     def __init__(self, connection: KafkaCluster, rng: random.Random) -> None:
@@ -66,16 +66,16 @@ class Brokers:
 
     @property
     def request_timeout_s(self) -> float:
-        """How long one request, with its repetitions, may take."""
+        """Maximum duration of one request, with its retries."""
         return self.settings.request_timeout_ms / 1_000
 
     @property
     def addresses(self) -> dict[int, Address]:
-        """The addresses, by id, of the brokers that were up when one was last asked."""
+        """Broker id → address, for the brokers that were up at the last answer."""
         return dict(self._nodes)
 
     async def close(self) -> None:
-        """End all connections; what is asked from now on is unavailable."""
+        """Close all connections; later requests fail as unavailable."""
         self._is_closed = True
         tasks = [*self._opening.values(), *self._tasks]
         for task in tasks:
@@ -87,23 +87,23 @@ class Brokers:
         self._open.clear()
         self._pool.clear()
         self._lent.clear()
-        # How long they may take to end is `KafkaCluster.close`'s to say: a broker that hangs
-        # does not take part in the end of a TLS connection.
+        # `KafkaCluster.close` waits for their end, with a time limit: a broker that hangs does not
+        # answer the close of a TLS connection.
         for connection in connections:
             connection.close()
 
     # Tasks of the readers.
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run it until its end, `abandon` or `close`."""
+        """Run a coroutine until it ends, or until `abandon` or `close`."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def abandon(self, work: Session | asyncio.Task[None] | None) -> None:
-        """Give up a fetch that nobody waits for any more. It may go on to its answer, and its
-        connection be used again, as long as few do; else both end.
+        """Give up a fetch that is no longer needed. Up to 32 abandoned requests may still wait for
+        their answer, so that their connections can be used again; other connections are closed.
         """
         if isinstance(work, asyncio.Task):
             work.cancel()
@@ -114,9 +114,10 @@ class Brokers:
                 work.close()
 
     def delay_s(self, tries: int) -> float:
-        """How long to wait after so many tries in vain.
+        """Return the wait after `tries` failed attempts.
 
-        While no broker may be tried, until the first one may: a wait beside that would add to it.
+        If all brokers are backing off, this is the time until the first of them may be tried again:
+        another wait would only add to it.
         """
         now_s = asyncio.get_running_loop().time()
         first_s = min(self._backoff.get(address, (0, 0.0))[1] for address in self._known())
@@ -127,9 +128,9 @@ class Brokers:
     # Asking.
 
     async def persist(self, what: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat what fails for a passing reason, within the request timeout.
+        """Repeat `attempt` after temporary failures, within the request timeout.
 
-        Raises LogUnavailable, which says what was tried and why it failed.
+        Raises LogUnavailable with `what` and the cause.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.request_timeout_s
@@ -150,15 +151,17 @@ class Brokers:
             await asyncio.sleep(delay_s)
 
     def unavailable(self, what: str, error: BaseException) -> LogUnavailable:
-        """The error of the seam for one of aiokafka's."""
+        """Translate an aiokafka error into LogUnavailable."""
         return LogUnavailable(f"{what}: {self.connection.explain(error)}")
 
     async def ask(self, request: Any, *, node: int, purpose: str) -> Any:
-        """One request to the broker of that id. Raises FAILURES."""
+        """Send a request to the broker with the id `node`. Raises FAILURES."""
         return await self._ask(await self._address_of(node), request, purpose)
 
     async def ask_any(self, request: Any, *, purpose: str) -> Any:
-        """One request to whichever broker answers, the last one first. Raises FAILURES."""
+        """Send a request to the first broker that answers, beginning with the last one that did.
+        Raises FAILURES.
+        """
         addresses = self._candidates()
         error: Exception = kafka_errors.NoBrokersAvailable()
         share_s = max(1.0, self.request_timeout_s / len(addresses))
@@ -180,7 +183,7 @@ class Brokers:
         try:
             return await connection.send(request)
         except (TimeoutError, asyncio.CancelledError):
-            # A connection that owes an answer for long is of no use to who comes next.
+            # A connection with an answer overdue would delay the next request.
             if loop.time() - sent_s > _SILENT_S:
                 connection.close(reason=CloseReason.CONNECTION_TIMEOUT)
             raise
@@ -203,8 +206,8 @@ class Brokers:
         )
 
     def doubt(self) -> None:
-        """Ask another broker next: the last one does not know what has changed, as one does that
-        is cut off from the controllers.
+        """Ask another broker next: the last one has outdated metadata, for example because it is
+        cut off from the controllers.
         """
         addresses = self._known()
         asked = addresses.index(self._last) if self._last in addresses else -1
@@ -218,9 +221,9 @@ class Brokers:
         return sorted(self._nodes)
 
     async def leaders(self, topic: str, *, age_max_s: float = math.inf) -> dict[int, int]:
-        """Partition → its leader's id, -1 while it has none; empty when there is no such topic.
+        """Partition → its leader's id, -1 if it has none; empty if there is no such topic.
 
-        As it was at most so long ago, and at most metadata_max_age_ms. Raises FAILURES.
+        At most `age_max_s` and metadata_max_age_ms old. Raises FAILURES.
         """
         now_s = asyncio.get_running_loop().time()
         known = self._leaders.get(topic)
@@ -241,7 +244,9 @@ class Brokers:
         return leaders
 
     async def leaders_of(self, topic: str, partitions: Collection[int]) -> dict[int, int]:
-        """As `leaders`, of a topic that has these partitions. Raises FAILURES, UnknownTopic."""
+        """As `leaders`. Raises FAILURES; UnknownTopic if the topic does not have all of
+        `partitions`.
+        """
         leaders = await self.leaders(topic)
         if not leaders or any(number not in leaders for number in partitions):
             leaders = await self.leaders(topic, age_max_s=0)
@@ -253,15 +258,16 @@ class Brokers:
         return leaders
 
     def forget(self, topic: str) -> None:
-        """Ask again who leads this topic's partitions."""
+        """Drop the cached leaders of this topic."""
         self._leaders.pop(topic, None)
 
     async def describe(
         self, topics: list[str] | None, *, node: int | None = None
     ) -> list[tuple[int, str, bool, list[tuple[Any, ...]]]]:
-        """(error, name, is internal, partitions) of each topic, None: of all. Raises FAILURES.
+        """Return (error, name, is internal, partitions) of each topic; of all topics for None.
+        Raises FAILURES.
 
-        Learns the brokers' addresses on the way.
+        Also updates the brokers' addresses.
         """
         request = MetadataRequest(topics, allow_auto_topic_creation=False)
         if node is not None:
@@ -303,7 +309,7 @@ class Brokers:
             task = asyncio.ensure_future(self._connect(address, purpose, None))
             self._opening[key] = task
             task.add_done_callback(lambda done: self._opened(key, done))
-        # Whoever else waits for the same connection must not be cancelled with this caller.
+        # Others that wait for the same connection must not be cancelled with this caller.
         return await asyncio.shield(task)
 
     def _opened(self, key: tuple[Address, str], task: asyncio.Task[Session]) -> None:
@@ -329,7 +335,7 @@ class Brokers:
                     address[0], address[1], purpose, timeout_ms=timeout_ms
                 )
         except _LOGIN_FAILURES as error:
-            # aiokafka's log-in asserts what it does not expect of a broker.
+            # aiokafka's log-in raises AssertionError for unexpected answers.
             delay_s = self.connection.reconnect_delay_s(failed + 1, self._rng)
             self._backoff[address] = (failed + 1, loop.time() + delay_s)
             if isinstance(error, FAILURES):
@@ -339,7 +345,7 @@ class Brokers:
         return connection
 
     def spare(self, node: int) -> Session | None:
-        """As `borrow`, a connection that is there already; None when there is none."""
+        """As `borrow`, but only an open pooled connection; None if there is none."""
         address = self._nodes.get(node)
         if address is None:
             return None
@@ -352,9 +358,8 @@ class Brokers:
         return None
 
     async def borrow(self, node: int) -> Session:
-        """A connection for one fetch at a time, whose requests may wait fetch_wait_ms for data.
-
-        Give it back. Raises FAILURES.
+        """Lend a connection for one fetch at a time, whose requests may wait fetch_wait_ms for
+        data. Return it with `give_back`. Raises FAILURES.
         """
         address = await self._address_of(node)
         spare = self.spare(node)
@@ -369,7 +374,7 @@ class Brokers:
         return connection
 
     def give_back(self, connection: Session, *, is_usable: bool) -> None:
-        """Take back a borrowed connection; usable when no answer is outstanding on it."""
+        """Take back a borrowed connection. `is_usable`: no answer is outstanding on it."""
         self._abandoned.discard(connection)
         address = self._lent.pop(connection, None)
         if address is None or not connection.connected():

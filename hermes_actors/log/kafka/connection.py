@@ -1,7 +1,8 @@
-"""How one datacentre's Kafka is reached: every connection of the package is made here.
+"""Connects to one datacentre's Kafka: every connection of the package is made here.
 
-What cannot work is said when the node starts, by the name of its field; what goes wrong later is
-explained in one line that names the datacentre and the field. Secrets are in neither.
+Settings that cannot work are reported when the node starts, with the name of the field. Later
+failures are explained in one line that names the datacentre and the field. Neither text contains
+secrets.
 """
 
 import asyncio
@@ -25,19 +26,20 @@ from hermes_actors.runtime.network_causes import name_cause
 _logger = logging.getLogger(__name__)
 
 CONNECTIONS_IDLE_MS = 540_000
-"""Idle connections end after this; a broker ends them after ten minutes, perhaps in mid-request."""
+"""Idle connections are closed after this. A broker closes them after ten minutes, perhaps during a
+request."""
 RECONNECT_BACKOFF_MAX_S = 1.0
-"""So soon a cluster that is back is noticed."""
+"""Maximum back-off, so that a cluster that is back is noticed soon."""
 _GOODBYE_S = 1.0
 _EXAMPLE = "for example kafka1.example.com:9092"
 
 
 class KafkaCluster:
-    """The Kafka of one datacentre: connects to its brokers, and explains why it cannot.
+    """The Kafka of one datacentre: connects to its brokers, and explains failures.
 
-    Raises StartupError for a missing, unreadable or useless file and for an address that is none.
-    Certificates and the password are read again for each new client, so that they can be renewed
-    while the node runs; while a file cannot be read, what it held last is used.
+    Raises StartupError for a file that is missing, unreadable or invalid, and for an invalid
+    address. Certificates and the password are read again after their files have changed, so that
+    they can be renewed while the node runs. While a file cannot be read, its last content is used.
     """
 
     def __init__(self, dc: str, cluster: KafkaClusterConfig, settings: KafkaConfig) -> None:
@@ -61,15 +63,15 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> list[str]:
-        """Where a client that knows no broker asks first."""
+        """The configured addresses, `host:port`."""
         return list(self._cluster.bootstrap_servers)
 
     async def connect(
         self, host: str, port: int, purpose: str, *, timeout_ms: int | None = None
     ) -> Session:
-        """One connection to one broker, logged in. For the host loop.
+        """Open a connection to one broker, and log in. For the host loop.
 
-        Raises what `explain` explains: OSError, asyncio.TimeoutError or KafkaError.
+        Raises OSError, asyncio.TimeoutError or KafkaError; `explain` turns them into a text.
         """
         connection = Session(
             host,
@@ -86,9 +88,10 @@ class KafkaCluster:
         return connection
 
     async def close(self) -> None:
-        """Wait until the connections that were closed have ended, and for no more than a second.
+        """Wait for the end of closed connections; abort those that take longer than a second.
 
-        A TLS connection says goodbye first, which a loop that is closed at once would complain of.
+        A TLS connection ends with an exchange, and asyncio would warn if its loop were closed
+        before that.
         """
         if self._ends:
             await asyncio.wait(set(self._ends), timeout=_GOODBYE_S)
@@ -107,13 +110,15 @@ class KafkaCluster:
         ended.add_done_callback(lambda done: self._ends.pop(done, None))
 
     def reconnect_delay_s(self, attempt: int, rng: random.Random) -> float:
-        """How long to wait before attempt `attempt` (from 1 on): doubling, jittered, bounded."""
+        """Return the wait before attempt `attempt` (the first is 1): exponential back-off with
+        jitter.
+        """
         first_s = self.settings.reconnect_backoff_ms / 1_000
         max_s = max(RECONNECT_BACKOFF_MAX_S, first_s)
         return backoff_s(attempt - 1, rng.random(), first_s, max_s)
 
     def explain(self, error: BaseException, address: str = "") -> str:
-        """One line for an operator: the datacentre, what failed, and the field to look at."""
+        """Return one line for an operator: the datacentre, the failure, and the field to check."""
         where = f"Kafka of {self.dc}" + (f" at {address}" if address else "")
         cluster, field = self._cluster, self._field
         certificate = _certificate_error(error)
@@ -152,15 +157,15 @@ class KafkaCluster:
         return f"{where}: {_first_line(error)}"
 
     def security(self) -> dict[str, Any]:
-        """The arguments that say how a client logs in, by the files as they are now."""
-        # Making a TLS context may take 20 ms of the loop: only for files that have changed.
+        """Return a client's security arguments, from the current files."""
+        # Making a TLS context may block the loop for 20 ms, so only if a file has changed.
         versions = self._file_versions()
         if versions != self._versions:
             try:
                 self._security = self._read_security()
                 self._versions = versions
             except StartupError:
-                # A file being replaced just now must not take a running node's log away.
+                # A file that is just being replaced must not stop a running node's log.
                 return self._security
         return self._security
 
@@ -211,13 +216,13 @@ class KafkaCluster:
 
 
 def client_id(purpose: str) -> str:
-    """The client id that brokers see."""
+    """Return the client id that brokers see."""
     return f"hermes-{purpose}"
 
 
 def _quieten() -> None:
-    # aiokafka says each failed attempt, some with a traceback; the reason is told once, by us. A
-    # level that somebody has set is left alone.
+    # aiokafka logs each failed attempt, some with a traceback; this package logs the reason once. A
+    # level that has been set is kept.
     logger = logging.getLogger("aiokafka")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL)
@@ -264,8 +269,8 @@ def _version(path: str) -> tuple[int, ...] | None:
 
 
 def _is_login_refused(error: BaseException) -> bool:
-    # aiokafka raises 58 as the class of that code, and an assertion or a ValueError of its own
-    # when a broker's SCRAM answer is not the one that the password leads to.
+    # Code 58 is SASL_AUTHENTICATION_FAILED. `Brokers` turns the AssertionError or ValueError of a
+    # wrong SCRAM answer into AuthenticationFailedError.
     return isinstance(error, errors.AuthenticationFailedError) or (
         isinstance(error, errors.BrokerResponseError) and error.errno == 58
     )
@@ -281,7 +286,7 @@ def _certificate_error(error: BaseException) -> ssl.SSLCertVerificationError | N
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    # OpenSSL sets these; an error that Python itself raises has neither.
+    # Set by OpenSSL; an error that Python itself raises has neither.
     detail = getattr(error, "verify_message", None) or getattr(error, "reason", None)
     return str(detail or _first_line(error))
 

@@ -1,10 +1,10 @@
-"""Fetch requests and their answers as bytes. Pure.
+"""Encodes Fetch requests and decodes their answers. Pure.
 
-Versions 4 to 10 of the protocol's Fetch. From version 11 on a follower answers too: it lags, and
-one that is cut off from its leader has nothing new to tell, for ever, without an error.
+Versions 4 to 10 of the protocol. From version 11 on, followers answer too: they lag, and a follower
+that is cut off from its leader returns nothing new, for ever and without an error.
 
-With read_committed an answer ends below the first open transaction, and names the aborted ones,
-whose records it holds all the same (KIP-98).
+With read_committed an answer ends before the first open transaction. It still contains the records
+of aborted transactions, and lists these transactions (KIP-98).
 """
 
 import struct
@@ -32,7 +32,7 @@ ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
 class Fetch(Struct, frozen=True, gc=False):
-    """One partition of a request: from which offset, and how many bytes at most."""
+    """One partition of a request: the first offset, and the maximum number of bytes."""
 
     partition: int
     offset: int
@@ -40,9 +40,9 @@ class Fetch(Struct, frozen=True, gc=False):
 
 
 class FetchedPartition(Struct, frozen=True, gc=False):
-    """One partition of an answer: an error code, 0 for none, and whole record batches.
+    """One partition of an answer: an error code (0 for none) and whole record batches.
 
-    `aborted` has the producer id and the first offset of each aborted transaction in them.
+    `aborted` has the producer id and the first offset of each aborted transaction.
     """
 
     partition: int
@@ -60,7 +60,9 @@ def encode(
     bytes_max: int,
     isolation: int,
 ) -> bytes:
-    """The body of a request for partitions of one topic, that waits so long for a first byte."""
+    """Encode the body of a request for partitions of one topic. The broker waits up to `wait_ms`
+    for a first byte.
+    """
     name = topic.encode()
     parts = [_BEGINNING.pack(_CONSUMER, wait_ms, _BYTES_MIN, bytes_max, isolation)]
     if version >= _WITH_SESSIONS:
@@ -76,15 +78,13 @@ def encode(
             parts.append(_OFFSET.pack(_NO_START))
         parts.append(_NUMBER.pack(fetch.bytes_max))
     if version >= _WITH_SESSIONS:
-        # No partition of a session is forgotten.
+        # The list of partitions to remove from a session; there is no session.
         parts.append(_COUNT.pack(0))
     return b"".join(parts)
 
 
 def decode(answer: bytes, version: int) -> list[FetchedPartition]:
-    """Decode an answer, partition by partition. Raises struct.error for what is no answer of that
-    version.
-    """
+    """Decode the body of an answer. Raises struct.error if it is invalid."""
     at = 10 if version >= _WITH_SESSIONS else 4
     found: list[FetchedPartition] = []
     (topics,) = _COUNT.unpack_from(answer, at)

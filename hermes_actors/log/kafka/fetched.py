@@ -1,10 +1,11 @@
 """One partition's part of a fetch: whole batches come in, single records go out. Pure.
 
-Records are unpacked when they are taken, so that a megabyte never holds the loop.
+Records are decoded when they are taken, so that a large answer does not block the loop.
 
-Records of aborted transactions are left out as Kafka's own consumer does it: an answer names each
-transaction by producer and first offset, and the producer's next control batch ends it (KIP-98,
-https://cwiki.apache.org/confluence/display/KAFKA/KIP-98; CompletedFetch in Kafka's clients).
+Records of aborted transactions are omitted in the same way as by Kafka's own consumer: an answer
+lists the producer and first offset of each transaction, and the producer's next control batch ends
+it (KIP-98, https://cwiki.apache.org/confluence/display/KAFKA/KIP-98; CompletedFetch in Kafka's
+clients).
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,10 +18,11 @@ from hermes_actors.model.record import StoredRecord
 
 
 class Fetched:
-    """The records of one partition that were fetched and not yet taken, and how its fetches fare.
+    """The fetched records of one partition that have not been taken yet, and the state of its
+    fetches.
 
-    `flight`: the fetch that is out for it, if any; `is_held`: not to be fetched just now, since
-    the last fetch failed. `origin` is the records'.
+    `flight`: the open fetch, if any. `is_held`: do not fetch now, because the last fetch failed.
+    `origin`: of the records.
     """
 
     __slots__ = (
@@ -48,24 +50,24 @@ class Fetched:
 
     @property
     def is_wanted(self) -> bool:
-        """True when it is to be fetched: nothing is here or on its way, and its last failure is a
-        while ago.
+        """True if the partition needs a fetch: all records are taken, no fetch is open, and it is
+        not held.
         """
         return self.is_taken and not (self.flight or self.is_held)
 
     @property
     def is_taken(self) -> bool:
-        """True when nothing is left of what was fetched: `fetch_from` is the next offset."""
+        """True if all fetched records have been taken; then `fetch_from` is the next offset."""
         return not (self._records or self.head)
 
     def restart(self, position: int) -> None:
-        """Drop what was fetched, also what is still on its way, and go on from there."""
+        """Drop the fetched records and any open fetch, and continue at `position`."""
         self._records = self.head = self.flight = None
         self.fetch_from = position
 
     def fill(self, data: bytes, aborted: Sequence[tuple[int, int]] = ()) -> bool:
-        """Take over the record batches of a fetch's answer, and the transactions in them that were
-        aborted: producer id and first offset. False when it holds no batches.
+        """Set the record batches of a fetch's answer. `aborted`: producer id and first offset of
+        each aborted transaction. False if there are no batches.
         """
         records = MemoryRecords(data)
         if not records.has_next():
@@ -74,7 +76,7 @@ class Fetched:
         return True
 
     def take(self) -> StoredRecord | None:
-        """The next record; None when all is taken. Raises KafkaError for damage."""
+        """Return the next record; None if there is none. Raises KafkaError if it is damaged."""
         record = self.head
         if record is not None:
             self.head = None
@@ -90,7 +92,7 @@ class Fetched:
         self, records: MemoryRecords, aborted: list[tuple[int, int]]
     ) -> Iterator[StoredRecord]:
         number, origin = self.number, self.origin
-        # The producers whose transaction is open here and was aborted later.
+        # Producers that are inside an aborted transaction at this point.
         aborting: set[int | None] = set()
         while records.has_next():
             batch = records.next_batch()
@@ -103,7 +105,7 @@ class Fetched:
             elif not (batch.is_transactional and batch.producer_id in aborting):
                 for record in batch:
                     offset = record.offset
-                    # A batch comes whole, also when the position lies in its middle.
+                    # A broker sends whole batches, even if the position is inside one.
                     if offset < self.fetch_from:
                         continue
                     self.fetch_from = offset + 1
@@ -118,5 +120,5 @@ class Fetched:
                         origin,
                         record.value is None,
                     )
-            # Offsets have gaps: the marks of transactions, and what compaction took.
+            # Offsets have gaps: transaction markers, and records that compaction removed.
             self.fetch_from = max(self.fetch_from, batch.next_offset)

@@ -1,7 +1,7 @@
-"""Commits of any number of groups over a few shared connections; no consumer for any of them.
+"""Commits of any number of groups over a few shared connections, without consumers.
 
-For the host loop. A commit comes from no member of a group, as kafka-consumer-groups' own does, so
-Kafka's tools see a group's progress and nothing is ever rebalanced.
+For the host loop. A commit is made without joining the group, as the kafka-consumer-groups tool
+does it. So Kafka's tools show a group's progress, and nothing is rebalanced.
 """
 
 import zlib
@@ -24,12 +24,11 @@ _GROUP = 0
 _NO_GENERATION = -1
 _NO_MEMBER = ""
 _KEPT_MS = 366 * 86_400_000
-"""How long a commit is kept after the last one; else Kafka forgets it after
-offsets.retention.minutes, a week or what the cluster says, and with it what a suspended
-subscription has already delivered."""
+"""How long Kafka keeps a commit. Without it Kafka would delete the commits of a suspended
+subscription after offsets.retention.minutes (a week by default), and it would deliver again."""
 _LANES = 16
-"""Connections for commits to one broker: it answers one request of a connection at a time, and
-gathers commits for 5 ms (group.coordinator.append.linger.ms) before it writes them together."""
+"""Connections for commits to one broker. It answers one request of a connection at a time, and
+collects commits for 5 ms (group.coordinator.append.linger.ms) before it writes them together."""
 _COORDINATORS_MAX = 20_000
 _NOT_COORDINATOR = (
     kafka_errors.GroupCoordinatorNotAvailableError.errno,
@@ -43,17 +42,17 @@ _HAS_MEMBERS = (
 
 
 class GroupOffsets:
-    """Commits, and what was committed."""
+    """Stores and reads commits."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
         self._coordinators: dict[str, int] = {}
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
-        """Store a group's progress. Kafka answers for each partition: what it stored only in part
-        is LogUnavailable, which says so.
+        """Store a group's progress.
 
-        Raises ValueError for metadata above 4,000 bytes, UnknownTopic, LogUnavailable.
+        Raises ValueError for metadata above 4,000 bytes, UnknownTopic, LogUnavailable. Kafka
+        answers for each partition; if only some are stored, LogUnavailable says which.
         """
         check_commits(commits)
         what = f"the commit of {group} in {topic} was not stored"
@@ -62,7 +61,9 @@ class GroupOffsets:
             await self._brokers.persist(what, lambda: self._commit(group, topic, commits))
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
-        """A group's progress in one topic; partitions without are absent. Raises LogUnavailable."""
+        """Return a group's progress; partitions without a commit are absent. Raises
+        LogUnavailable.
+        """
         return await self._brokers.persist(
             f"the commits of {group} in {topic} cannot be read",
             lambda: self._committed(group, topic),
@@ -89,7 +90,7 @@ class GroupOffsets:
                 raise UnknownTopic(topic)
         if code in _HAS_MEMBERS:
             raise LogUnavailable(
-                f"the commit of {group} in {topic} was not stored: a consumer of its own is a "
+                f"the commit of {group} in {topic} was not stored: another consumer is a "
                 "member of that group; stop it, or let it use another group"
             )
         error = kafka_errors.for_code(code)(f"partition {number}")
@@ -128,7 +129,7 @@ class GroupOffsets:
         node = self._coordinators.get(group)
         if node is None:
             node = await self._look_up(group)
-        # By a checksum, not a hash of the process's own: equal in every run.
+        # A checksum, because `hash` differs from process to process.
         purpose = f"commits-{zlib.crc32(group.encode()) % _LANES}"
         try:
             return await self._brokers.ask(request, node=node, purpose=purpose)

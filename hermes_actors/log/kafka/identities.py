@@ -1,8 +1,8 @@
-"""Producer ids: a partition never begins one twice, and one partition's trouble is no other's.
+"""Producer ids: no partition starts twice with the same id. For the host loop.
 
-A broker recognises a batch by producer id and number. So a partition whose next number is in doubt
-must go on under an id that it has not used: under the old one its next batch could be taken for a
-copy of a stored one, and be lost with a false acknowledgement. For the host loop.
+A broker recognises a batch by producer id and sequence number. So a partition whose next number is
+unknown must continue with an id that it has not used: with the old one, a broker could take its
+next batch for a copy of a stored one, and acknowledge it without storing it.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ _TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
 class Identities:
-    """Partitions begin under one common id; when it has been lost for one of them, the next to
-    begin gets another. Those that use it already keep it.
+    """Partitions share one id. If a partition loses its place in it, the partitions that start
+    afterwards get a new id; those that already use the old id keep it.
     """
 
     def __init__(self, brokers: Brokers) -> None:
@@ -29,18 +29,18 @@ class Identities:
         self._task: asyncio.Task[Identity | None] | None = None
 
     def prepare(self) -> None:
-        """Have an id at hand, so that the next partition need not wait for one."""
+        """Request an id if there is none, so that the next partition need not wait for one."""
         if self._current is None:
             self._ask_once()
 
     async def take(self, timeout_s: float) -> Identity | None:
-        """The id to begin under, or None when none could be had in time; see `reason`."""
+        """Return the id to start with. None if there was none in time; `reason` says why."""
         if self._current is None:
             await asyncio.wait({self._ask_once()}, timeout=max(timeout_s, 0))
         return self._current
 
     def lose(self, numbering: Numbering, cause: str) -> None:
-        """Nobody knows this partition's next number: its id is replaced. Counted by cause."""
+        """Take the id away from a partition whose next number is unknown. Counted by cause."""
         if numbering.identity is NO_IDENTITY:
             return
         if numbering.identity == self._current:
@@ -68,7 +68,7 @@ class Identities:
             self.reason = self._brokers.connection.explain(error)
             return None
         if answer.error_code:
-            self.reason = f"no producer id to be had: {error_name(answer.error_code)}"
+            self.reason = f"Kafka gives no producer id: {error_name(answer.error_code)}"
             return None
         self._current = Identity(answer.producer_id, answer.producer_epoch)
         return self._current

@@ -1,7 +1,7 @@
-"""The leaders of partitions, known without waiting; and whether the cluster can be reached at all.
+"""A cache of the partitions' leaders, and the state of the connection to the cluster.
 
-One task asks: at once when somebody needs to know, else every two seconds, which is also the probe
-that notices a cluster that went away or came back. For the host loop.
+One task asks the cluster: at once on request, else every two seconds. This is also the probe that
+notices if the cluster goes away or comes back. For the host loop.
 """
 
 import asyncio
@@ -21,14 +21,16 @@ _logger = logging.getLogger(__name__)
 _PROBE_S = 2.0
 _LEAST_PAUSE_S = 0.02
 _TOPICS_A_TIME = 100
-"""An answer about more would hold the loop for more than a few milliseconds."""
+"""An answer about more topics would block the loop for more than a few milliseconds."""
 _NO_REASON = "not connected yet"
 _TROUBLES_MAX = 1_000
 _NO_SUCH_TOPIC = (UNKNOWN_TOPIC_OR_PARTITION, errors.InvalidTopicError.errno)
 
 
 class Leaders:
-    """The topics that were asked for, kept fresh. `on_change` is called after each answer."""
+    """The leaders of all topics that were ever asked for, kept up to date. `on_change` is called
+    after each answer or failure.
+    """
 
     def __init__(
         self, brokers: Brokers, clock: Clock, rng: random.Random, on_change: Callable[[], None]
@@ -51,11 +53,11 @@ class Leaders:
         self._failures = 0
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start asking."""
         self._task.start()
 
     async def close(self) -> None:
-        """Stop asking; who waits for an answer goes on without."""
+        """Stop asking; callers that wait for an answer continue without it."""
         await self._task.close()
         for waiting in self._asked.values():
             _complete(waiting)
@@ -67,31 +69,31 @@ class Leaders:
         return self._addresses
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The leader's id, -1 while there is none, None while the partition is not known."""
+        """Return the leader's id; -1 if there is none, None if the partition is not known."""
         partitions = self._topics.get(topic)
         return None if partitions is None else partitions.get(partition)
 
     def partitions(self, topic: str) -> int | None:
-        """How many the topic has; None while the topic is not known."""
+        """Return the topic's number of partitions; None if the topic is not known."""
         partitions = self._topics.get(topic)
         return None if partitions is None else len(partitions)
 
     def forget(self, topic: str) -> None:
-        """Forget a topic that was deleted; it is not known until somebody asks for it again."""
+        """Forget a deleted topic; it is unknown until the next `refresh`."""
         self._topics.pop(topic, None)
         self._stale.pop(topic, None)
         self._troubles.pop(topic, None)
 
     def trouble(self, topic: str) -> str | None:
-        """Why the cluster does not tell about this topic, which there may be; None: it does."""
+        """Return why the cluster does not describe this topic, which may exist; None if it does."""
         return self._troubles.get(topic)
 
     def doubt(self) -> None:
-        """Ask another broker next: the last answer named a leader that says that it is none."""
+        """Ask another broker next: the last answer named a leader that denies being the leader."""
         self._brokers.doubt()
 
     async def refresh(self, topic: str) -> None:
-        """Wait for the next answer about this topic, or until that fails. Cheap to call often."""
+        """Wait for the next answer about this topic, or its failure. Cheap to call often."""
         waiting = self._asked.get(topic)
         if waiting is None:
             waiting = asyncio.get_running_loop().create_future()
@@ -100,9 +102,7 @@ class Leaders:
         await asyncio.shield(waiting)
 
     def look_soon(self) -> None:
-        """Ask the cluster now, not at the next probe: a broker failed, and the others may know
-        more.
-        """
+        """Ask the cluster now instead of at the next probe, because a broker failed."""
         self._wake.set()
 
     async def _run(self) -> None:
@@ -152,14 +152,14 @@ class Leaders:
             elif not code or code == errors.LeaderNotAvailableError.errno:
                 self._topics[topic] = {number: leader for _, number, leader, *_ in partitions}
             elif len(self._troubles) < _TROUBLES_MAX:
-                self._troubles[topic] = f"nothing is told of topic {topic}: {error_name(code)}"
+                self._troubles[topic] = f"Kafka does not describe {topic}: {error_name(code)}"
         if self.has_tried and not self.is_connected and self._failures:
             _logger.warning("Kafka of %s answers again", self._brokers.connection.dc)
         self.is_connected, self.has_tried, self.reason, self._failures = True, True, "", 0
         self._on_change()
 
     def _failed(self, reason: str) -> None:
-        # Said once for each outage: who wants to know more asks for the reason.
+        # Logged once for each outage; `reason` has the latest.
         if self._failures == 0:
             _logger.warning("%s; trying again until it answers", reason)
         self._failures += 1

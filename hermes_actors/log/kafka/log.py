@@ -1,8 +1,8 @@
-"""One datacentre's Kafka as a Log; the actors see trio only, the clients live on the host loop.
+"""One datacentre's Kafka as a Log. Its methods are for trio; the clients run on the host loop.
 
-Nothing here fails or hangs while Kafka is down: the log opens at once, an append says unavailable,
-every other method raises LogUnavailable within the request time-out, and all of it works by
-itself once Kafka is up, under whatever address its name leads to by then.
+Nothing hangs while Kafka is down: the log opens at once, appends return UnavailableRecord, and
+every other method raises LogUnavailable within the request timeout. Everything works again once
+Kafka is up, even if its name resolves to another address by then.
 """
 
 import random
@@ -30,10 +30,10 @@ from hermes_actors.runtime.clock import Clock, system_rng
 async def open_kafka_log(
     dc: str, cluster: KafkaClusterConfig, settings: KafkaConfig, clock: Clock
 ) -> AsyncIterator["KafkaLog"]:
-    """The log in `dc`'s Kafka. In trio, as the guest of an asyncio host.
+    """Open the log in `dc`'s Kafka. In trio, as the guest of an asyncio host.
 
-    Opens at once whether Kafka is up or not. Raises StartupError for a configuration that cannot
-    work: no address, a certificate or password file that cannot be read.
+    Opens at once, even if Kafka is down. Raises StartupError for an invalid configuration: no
+    address, or a certificate or password file that cannot be read.
     """
     connection = KafkaCluster(dc, cluster, settings)
     rng = system_rng()
@@ -74,19 +74,19 @@ class KafkaLog:
         return self._connection.dc
 
     def statistics(self) -> ProducerStatistics:
-        """Give the counters of the log and whether it is connected, for metrics and readiness."""
+        """Return the log's counters and whether it is connected, for metrics and readiness."""
         return self._producers.statistics()
 
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:
-        """Append in order; see Log. Never raises for an operating error."""
+        """As `Log.append`."""
         return await self._producers.append(topic, partition, batch, ack)
 
     def reader(
         self, topic: str, positions: Mapping[int, int]
     ) -> AbstractAsyncContextManager[Reader]:
-        """A reader of the partitions named in `positions`, starting there."""
+        """As `Log.reader`."""
         return open_reader(self._brokers, self._positions, topic, positions)
 
     async def positions(self, topic: str, at: Edge | int) -> dict[int, int]:
@@ -94,15 +94,15 @@ class KafkaLog:
         return await guest.call(self._positions.find, topic, at)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """One partition's start and end."""
+        """As `Log.bounds`."""
         return await guest.call(self._positions.bounds, topic, partition)
 
     async def commit(self, group: str, topic: str, commits: Mapping[int, Commit]) -> None:
-        """Store a group's progress; see Log for what it raises."""
+        """As `Log.commit`, but a failure may leave some partitions stored; the error says which."""
         await guest.call(self._groups.commit, group, topic, commits)
 
     async def committed(self, group: str, topic: str) -> dict[int, Commit]:
-        """A group's progress; partitions without a commit are absent."""
+        """As `Log.committed`."""
         return await guest.call(self._groups.committed, group, topic)
 
 

@@ -1,4 +1,4 @@
-"""The parts of an append: the place where it goes, and the Kafka batches it goes in."""
+"""An append in progress: its partition, and its records as Kafka batches."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ from hermes_actors.model.run import RecordRun
 
 
 class PartitionTurn:
-    """One partition at one ack level: whose turn it is, and its numbers. `is_suspect`: its last
-    answer was slow. `waits_for_replicas`: ack ALL.
+    """One partition at one ack level: lets one append at a time pass, and numbers its batches.
+    `is_suspect`: its last answer was slow or lost. `waits_for_replicas`: ack ALL.
     """
 
     __slots__ = ("_turn", "is_suspect", "numbering", "partition", "topic", "waits_for_replicas")
@@ -34,13 +34,13 @@ class PartitionTurn:
 
     @property
     def is_busy(self) -> bool:
-        """True while somebody has the turn."""
+        """True while an append has the turn."""
         return self._turn.locked()
 
     async def take_turn(self, timeout_s: float) -> bool:
-        """Wait for one's turn, first come, first served; False when it did not come in time."""
+        """Wait for the turn, first come, first served. False if it did not come in time."""
         if not self._turn.locked():
-            # Without a checkpoint, which would cost each append a turn of the loop.
+            # No checkpoint: it would cost each append an iteration of the loop.
             self._turn.acquire_nowait()
             return True
         with trio.move_on_after(timeout_s) as scope:
@@ -48,15 +48,15 @@ class PartitionTurn:
         return not scope.cancelled_caught
 
     def pass_turn(self) -> None:
-        """Let the next one in, who finds the place busy, so that nobody gets in between."""
+        """Pass the turn to the next append in the queue; no other can get in between."""
         self._turn.release()
 
 
 class AppendPart:
-    """Some records of an append as one Kafka batch. `end` comes down to what fits when encoded.
+    """Some records of an append as one Kafka batch. Encoding lowers `end` to what fits.
 
-    `is_perhaps_stored`: an earlier attempt may have arrived. `is_out`: it has left, and nobody
-    knows yet what became of it.
+    `is_perhaps_stored`: an earlier attempt may have been stored. `is_out`: sent, but not yet
+    answered.
     """
 
     __slots__ = (
@@ -91,16 +91,16 @@ class AppendPart:
 
     @property
     def count(self) -> int:
-        """How many records."""
+        """The number of records."""
         return self.end - self.start
 
     @property
     def size_bytes(self) -> int:
-        """The Kafka batch's size."""
+        """The size of the Kafka batch; 0 before it is encoded."""
         return 0 if self.data is None else len(self.data)
 
     def encoded(self) -> bytes | bytearray:
-        """The Kafka batch; the same bytes each time, so that a broker recognises a copy."""
+        """Return the Kafka batch: the same bytes each time, so that a broker recognises a copy."""
         if self.data is None:
             numbering = self.place.numbering
             self.data, self.end = encode(
@@ -109,7 +109,7 @@ class AppendPart:
         return self.data
 
     def stored(self) -> Sequence[Outcome]:
-        """Give the outcomes of a part that is stored as a whole."""
+        """Return the outcomes of a stored part, and use up its sequence numbers."""
         if self.place.waits_for_replicas:
             self.place.numbering.stored(self.count)
         if isinstance(self.batch, RecordRun):
@@ -117,12 +117,12 @@ class AppendPart:
         return [Stored(offset) for offset in range(self.offset, self.offset + self.count)]
 
     def refused(self, reason: str, *, is_too_large: bool = False) -> list[Outcome]:
-        """Give the outcomes of a refused part, unknown if an earlier attempt may be stored."""
+        """Return the outcomes of a refused part: unknown if an earlier attempt may be stored."""
         if self.is_perhaps_stored:
             return [UnknownRecord(reason)] * self.count
         return [RefusedRecord(reason, is_too_large)] * self.count
 
     def given_up(self, reason: str) -> list[Outcome]:
-        """Give the outcomes of a part whose time is up, or whose fate cannot be learned."""
+        """Return the outcomes of a part that timed out, or whose outcome cannot be known."""
         outcome = UnknownRecord if self.is_perhaps_stored else UnavailableRecord
         return [outcome(reason)] * self.count

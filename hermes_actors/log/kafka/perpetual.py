@@ -1,7 +1,7 @@
-"""Work that goes on until it is closed: what nobody foresaw is logged, and it begins anew.
+"""Runs a task until it is closed: after an unexpected error it is logged and started again.
 
-Without it a defect in the task that looks for brokers, or in the one that ends what is overdue,
-would leave a node that says it is up and does nothing. For the host loop.
+Otherwise a defect in the task that looks up leaders, or in the one that times out requests, would
+leave a node that seems to be up and does nothing. For the host loop.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ _PAUSE_S = 1.0
 
 
 class Perpetual:
-    """Runs `work()`, again a second after it failed. `what` names it in the log."""
+    """Runs `work()`, and again a second after each failure. `what` names it in log messages."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
         self._work = work
@@ -24,13 +24,13 @@ class Perpetual:
         self._is_closed = False
 
     def start(self) -> None:
-        """Begin."""
+        """Start the task."""
         self._pause = None
         self._task = asyncio.get_running_loop().create_task(self._work())
         self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """End it, and wait for its end."""
+        """Cancel the task, and wait for its end."""
         self._is_closed = True
         if self._pause is not None:
             self._pause.cancel()
@@ -42,5 +42,5 @@ class Perpetual:
         error = None if task.cancelled() else task.exception()
         if error is None or self._is_closed:
             return
-        _logger.error("%s failed and begins anew", self._what, exc_info=error)
+        _logger.error("%s failed and starts again", self._what, exc_info=error)
         self._pause = asyncio.get_running_loop().call_later(_PAUSE_S, self.start)

@@ -1,6 +1,6 @@
-"""Where the partitions of a topic start and end, and where a time lies in them.
+"""Looks up the start and end offsets of a topic's partitions, and the offsets of a time.
 
-For the host loop; all partitions in one round, one request for each leader.
+For the host loop. One request to each leader, all at the same time.
 """
 
 import asyncio
@@ -20,18 +20,19 @@ _REPLICA_ID = -1
 
 
 class Positions:
-    """Positions of topics. Everything raises UnknownTopic and LogUnavailable."""
+    """Positions in topics. All methods raise UnknownTopic and LogUnavailable."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
 
     async def find(self, topic: str, at: Edge | int) -> dict[int, int]:
-        """As `Log.positions`; the end is what readers may see: with read_committed, the first
-        record of an open transaction.
+        """As `Log.positions`. The end is that of the records that readers see: with read_committed,
+        the first record of an open transaction.
         """
         if isinstance(at, Edge):
             return await self._ask(topic, _EDGES[at])
-        # The end comes first: what is appended between the two questions lies behind it.
+        # The end is looked up first: if a record is appended between the two requests, the end is
+        # before it.
         ends = await self._ask(topic, END)
         found = await self._ask(topic, max(0, at))
         return {
@@ -40,7 +41,7 @@ class Positions:
         }
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """One partition's start and end."""
+        """Return one partition's start and end."""
         starts, ends = await asyncio.gather(
             self._ask(topic, START, partition), self._ask(topic, END, partition)
         )
@@ -57,9 +58,9 @@ class Positions:
     async def ask_once(
         self, topic: str, timestamp_ms: int | None = None, partition: int | None = None
     ) -> dict[int, int]:
-        """One attempt at a question, None: the end. Raises FAILURES, UnknownTopic."""
+        """As `find`, without retries; None for the end. Raises FAILURES, UnknownTopic."""
         if partition is None:
-            # Partitions that were added are known soon.
+            # So that added partitions are noticed soon.
             await self._brokers.leaders(topic, age_max_s=_PARTITIONS_AGE_MAX_S)
         leaders = await self._brokers.leaders_of(topic, () if partition is None else (partition,))
         if partition is not None:

@@ -1,7 +1,7 @@
-"""Produce requests and their answers as bytes. Pure.
+"""Encodes Produce requests and decodes their answers. Pure.
 
-Versions 3 to 7 of the protocol's Produce: the request is the same in all of them, an answer has one
-more field from version 5 on. Written with `struct`, since a lone message is nearly all framing.
+Versions 3 to 7 of the protocol: the request is the same in all of them, and an answer has one more
+field from version 5 on. Uses `struct` for speed: a request with one message is mostly framing.
 """
 
 import struct
@@ -18,11 +18,11 @@ _ANSWER_WITH_START = struct.Struct(">ihqqq")
 _NO_TRANSACTION = -1
 
 Batches = Sequence[tuple[int, bytes | bytearray]]
-"""Partition and record batch of each."""
+"""Pairs of partition and record batch."""
 
 
 def encode(acks: int, timeout_ms: int, topics: Iterable[tuple[str, Batches]]) -> bytes:
-    """The body of a request. `topics` have different names."""
+    """Encode the body of a request. Each topic may occur once."""
     parts: list[bytes | bytearray] = []
     count = 0
     for topic, batches in topics:
@@ -35,8 +35,8 @@ def encode(acks: int, timeout_ms: int, topics: Iterable[tuple[str, Batches]]) ->
 
 
 def decode(answer: bytes, version: int) -> dict[tuple[str, int], tuple[int, int]]:
-    """Topic and partition → error code and base offset. Raises struct.error for what is no answer
-    of that version.
+    """Decode an answer: (topic, partition) → (error code, base offset). Raises struct.error or
+    ValueError if it is invalid.
     """
     layout = _ANSWER if version < 5 else _ANSWER_WITH_START
     found: dict[tuple[str, int], tuple[int, int]] = {}

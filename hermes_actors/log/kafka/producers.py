@@ -1,11 +1,11 @@
-"""Appends to Kafka: each record's outcome is what is known of it, and never more.
+"""Appends to Kafka: an outcome never claims more than is known about the record.
 
-A batch goes out at once, without lingering: what a topic publishes meanwhile is its next batch.
-One batch of a partition is on its way at a time; the partitions of a broker share a few
-connections so that a slow one does not hold up the others (see broker_connections.py).
+A batch is sent at once, without lingering; messages published meanwhile form the next batch. Each
+partition has one batch in flight. The partitions of a broker share a few connections in such a way
+that a slow one does not delay the others (see broker_connections.py).
 
-With acks "all" a batch carries a producer id and a number, so a broker recognises a copy of it.
-Only such a batch is sent again when its answer is lost; any other one is unknown then.
+With acks "all" a batch carries a producer id and a sequence number, so a broker recognises a copy.
+Only such a batch is sent again after its answer was lost; the outcome of any other is unknown.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _RECORD_BYTES_MAX = 90 * 1024 * 1024
 _WAITING_BYTES_MAX = 256 * 1024 * 1024
 _BOUND_EXPIRES_S = 60.0
 _SWEEP_S = 0.05
-# Long enough for an orderly change of leader; a caller that has another log does not wait longer.
+# Long enough for an orderly change of leader, and short for a caller that can use another log.
 _PATIENCE_S = 1.0
 _LOOKUPS = 3
 _PAUSE_FIRST_S = 0.02
@@ -57,8 +57,8 @@ _HALVED = (Fate.TOO_LARGE, Fate.REFUSED_TOGETHER)
 
 
 class ProducerStatistics(Struct, frozen=True):
-    """The counters of producing since the log was opened. `replaced`: partitions that changed their
-    producer id, by cause; `lost`: requests whose answer never came; `reason`: why it is not
+    """The counters of producing since the log was opened. `replaced`: partitions that needed a new
+    producer id, by cause. `lost`: requests whose answer was lost. `reason`: why the log is not
     connected.
     """
 
@@ -78,8 +78,8 @@ class ProducerStatistics(Struct, frozen=True):
 
 
 class _Limits(Struct, frozen=True, gc=False):
-    """The ends of one append: until `patience_s` what is not stored is tried again, and what may be
-    stored to `end_s`.
+    """The time limits of one append: a batch that is not stored is retried until `patience_s`, one
+    that may be stored until `end_s`.
     """
 
     patience_s: float
@@ -87,9 +87,7 @@ class _Limits(Struct, frozen=True, gc=False):
 
 
 class Producers:
-    """All of one log's producing. `append` is for trio, all else for the host loop; `open` connects
-    in the background.
-    """
+    """Produces for one log. `append` is for trio, everything else for the host loop."""
 
     def __init__(self, brokers: Brokers, clock: Clock, rng: random.Random) -> None:
         settings = brokers.settings
@@ -114,12 +112,12 @@ class Producers:
         )
 
     async def open(self) -> None:
-        """Begin to connect."""
+        """Start to connect in the background."""
         self._leaders.start()
         self._sweeper.start()
 
     async def close(self) -> None:
-        """End all connections; batches under way are unknown, waiting ones are unavailable."""
+        """Close all connections: batches in flight are unknown, queued ones are unavailable."""
         await self._sweeper.close()
         await self._leaders.close()
         await self._identities.close()
@@ -127,11 +125,11 @@ class Producers:
             await connections.close()
 
     def forget(self, topic: str) -> None:
-        """Forget a deleted topic: what is appended now is refused, not sent to who led it."""
+        """Forget a deleted topic: appends are refused, and not sent to its former leaders."""
         self._leaders.forget(topic)
 
     def statistics(self) -> ProducerStatistics:
-        """Give the counters since the log was opened, and whether it is connected."""
+        """Return the counters since the log was opened, and whether it is connected."""
         connections = [*self._connections.values(), *self._retired]
         counts = self._counts
         return ProducerStatistics(
@@ -153,7 +151,7 @@ class Producers:
     async def append(
         self, topic: str, partition: int, batch: Sequence[Record], ack: Ack
     ) -> Sequence[Outcome]:
-        """One outcome for each record, in the batch's order; see Log.append."""
+        """As `Log.append`."""
         if not batch:
             return []
         size_bytes = size_of(batch)
@@ -166,7 +164,7 @@ class Producers:
         try:
             if self._waiting_bytes > max(size_bytes, _WAITING_BYTES_MAX):
                 outcomes: Sequence[Outcome] = [
-                    UnavailableRecord("too much waits for Kafka")
+                    UnavailableRecord("too many bytes are waiting for Kafka")
                 ] * count
             else:
                 outcomes = await self._append_in_turn(
@@ -207,9 +205,9 @@ class Producers:
     async def _append_parts(
         self, place: PartitionTurn, batch: Sequence[Record], limits: _Limits
     ) -> Sequence[Outcome]:
-        """The batch as few Kafka batches, in order; after a failure no later one is sent.
+        """Append the batch as few Kafka batches, in order; after a failure no later one is sent.
 
-        A part that is refused as a whole is halved until what is refused is one record alone.
+        A part that is refused as a whole is halved until only a single record is refused.
         """
         outcomes: list[Outcome] = []
         bytes_max = known_max = self._bounds.of(place.topic, self._clock.monotonic_s())
@@ -250,7 +248,9 @@ class Producers:
         return outcomes
 
     async def _deliver(self, part: AppendPart, limits: _Limits) -> Sequence[Outcome] | Fate:
-        """Send one part until its outcome is known or time is up; a fate: it is to be halved."""
+        """Send one part until its outcome is known or time is up. Returns a fate if the part must
+        be halved.
+        """
         place, leaders = part.place, self._leaders
         lookups = tries = 0
         while True:
@@ -292,7 +292,9 @@ class Producers:
             await trio.sleep(min(pause_s, max(left_s, 0.001)))
 
     def _ended(self, part: AppendPart, verdict: BatchVerdict) -> list[Outcome] | None:
-        """Give the outcomes if the verdict settles them, else None. Marks what may be stored."""
+        """Return the outcomes if the verdict is final, else None. Marks a part that may be
+        stored.
+        """
         place = part.place
         match verdict.fate:
             case Fate.REFUSED | Fate.TOO_LARGE | Fate.REFUSED_TOGETHER:
@@ -367,7 +369,9 @@ class Producers:
         return connections
 
     def _cluster_changed(self) -> None:
-        """Keep a connection for each broker and ack level; leave those that have moved."""
+        """Keep a connection for each broker and ack level; retire those of brokers that have moved
+        or left.
+        """
         addresses = self._leaders.addresses
         for key, connections in list(self._connections.items()):
             if addresses.get(key[0]) != connections.address:
@@ -391,16 +395,16 @@ class Producers:
                 self._leave_if_gone(place)
 
     def _leave_if_gone(self, place: PartitionTurn) -> None:
-        """Topics come and go; a place is kept while its topic is known, for the sake of its id."""
+        """Forget an idle partition whose topic is gone; others keep their producer id."""
         if not place.is_busy and self._leaders.partitions(place.topic) is None:
             self._identities.lose(place.numbering, "topic gone")
             del self._places[place.topic, place.partition, place.waits_for_replicas]
 
     def _connection_failed(self, connections: BrokerConnections, reason: str) -> None:
-        # While the whole cluster is away that is said elsewhere. Once for each outage.
+        # Once for each outage; `Leaders` logs it if the whole cluster is unreachable.
         if connections.failures == _FAILURES_TOLD and self._leaders.is_connected:
             _logger.warning(
-                "%s; the cluster names this address itself (see the broker's advertised.listeners "
+                "%s; the cluster advertises this address (see the broker's advertised.listeners "
                 "when it is up); trying again until it answers",
                 reason,
             )

@@ -1,13 +1,13 @@
-"""Reads partitions of a topic: nothing is skipped, nothing is read that nobody will take soon.
+"""Reads partitions of a topic without skipping a record, at most one fetch ahead of the caller.
 
-The reader's caller is a trio task; its fetches are asyncio tasks on the host loop, on the same
-thread, so that they share state without locks. A fetch holds one connection of a shared pool for
-as long as the broker keeps it waiting for data: an idle reader costs one connection for each
-broker that leads a partition of it, and one request in `fetch_wait_ms`.
+The caller is a trio task; fetches run on the host loop in the same thread, so they share state
+without locks. A fetch holds a connection of a shared pool while the broker waits for data. So an
+idle reader costs one connection, and one request in `fetch_wait_ms`, for each broker that leads one
+of its partitions.
 
-A partition is fetched again when what was fetched of it before has been taken. Where another fetch
-is out already, waiting for quieter partitions of the same broker, a second one is sent beside it,
-which waits only shortly, so that the two soon are one again.
+A partition is fetched again when all its fetched records have been taken. If a fetch for quieter
+partitions of the same broker is still open, a second one is sent that waits only briefly, so that
+the next fetch can combine them again.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ _BESIDE_MAX = 2
 _PARTITION_BYTES_MIN = 65_536
 _NOT_LEADER = kafka_errors.NotLeaderForPartitionError.errno
 _DAMAGE: tuple[type[Exception], ...] = (*FAILURES, ValueError)
-"""A ValueError: the name of a record's header that is no text."""
+"""ValueError is raised for a header name that is not UTF-8."""
 
 
 @asynccontextmanager
 async def open_reader(
     brokers: Brokers, positions: Positions, topic: str, start: Mapping[int, int]
 ) -> AsyncIterator["KafkaReader"]:
-    """A reader of the partitions named in `start`. Asks nothing yet; in trio."""
+    """Open a reader of the partitions in `start`. Sends no request yet. In trio."""
     reader = KafkaReader(brokers, positions, topic, start)
     try:
         yield reader
@@ -54,8 +54,8 @@ async def open_reader(
 
 
 class _Flight:
-    """One fetch that is out, and the partitions that it still is for. `work` is the connection that
-    owes its answer, or the task that opens one.
+    """An open fetch and its partitions. `work` is the connection on which it waits for its answer,
+    or the task that opens one.
     """
 
     __slots__ = ("node", "partitions", "started_s", "work")
@@ -94,15 +94,15 @@ class KafkaReader:
         self._arrived: trio.Event | None = None
         self._waiting_since_s = 0.0
         self._is_closed = False
-        # Who led when it was asked last, and of whom nothing was heard since.
+        # The leaders at the last look-up, and the partitions whose fetches have failed since.
         self._led: dict[int, int] = {}
         self._unheard: set[int] = set()
         self._doubtful: set[int] = set()
 
     @property
     def doubtful(self) -> Collection[int]:
-        """Partitions whose leader has changed, or was asked for again because their fetch failed: a
-        broker that comes back may have lost its end as well.
+        """Partitions whose leader has changed, or whose fetch has failed: a broker that restarts
+        may have lost its last records too.
         """
         return self._doubtful
 
@@ -111,7 +111,7 @@ class KafkaReader:
         return self._cursor.position(partition)
 
     def seek(self, partition: int, position: int) -> None:
-        """Read this partition from `position` on; takes effect at the next `next_batch`."""
+        """As `Reader.seek`."""
         self._cursor.seek(partition, position)
         self._partitions[partition].restart(position)
         self._failure = None
@@ -120,9 +120,9 @@ class KafkaReader:
             self._brokers.abandon(flight.work)
 
     async def next_batch(self, records_max: int, bytes_max: int) -> Sequence[StoredRecord]:
-        """As `Reader.next_batch`. Goes on by itself after LogUnavailable, when called again.
+        """As `Reader.next_batch`. After LogUnavailable it can be called again.
 
-        A broker that falls silent while a fetch waits there is noticed after fetch_wait_ms +
+        A broker that stops answering during a fetch is noticed after fetch_wait_ms +
         request_timeout_ms.
         """
         await trio.lowlevel.checkpoint()
@@ -132,7 +132,7 @@ class KafkaReader:
                 failure, self._failure = self._failure, None
                 raise failure
             batch = self._take(Room(records_max, bytes_max))
-            # What is empty now is fetched while the caller is busy with what it gets.
+            # Fetch the empty partitions while the caller processes this batch.
             if batch:
                 self._cursor.advance(batch)
                 self._fetch()
@@ -147,8 +147,8 @@ class KafkaReader:
                 self._arrived = None
 
     def close(self) -> None:
-        """End all fetches. What was fetched and not taken is dropped; of whom nothing was heard is
-        doubtful then: who leads now is not asked any more.
+        """End all fetches, and drop fetched records. Partitions whose fetch has failed become
+        doubtful, because their leader is not looked up any more.
         """
         self._is_closed = True
         self._doubtful |= self._unheard
@@ -173,7 +173,7 @@ class KafkaReader:
                         return batch
                     batch.append(record)
             except _DAMAGE as error:
-                # What lies before the damage has been taken; the rest is fetched again.
+                # The records before the damage have been taken; fetch the rest again.
                 taken = [record for record in batch if record.partition == number]
                 partition.restart(taken[-1].offset + 1 if taken else position)
                 if not batch:
@@ -182,7 +182,9 @@ class KafkaReader:
         return batch
 
     def _pass_what_is_not_read(self) -> bool:
-        """Go on behind what has been fetched and holds no records; True if there was any."""
+        """Advance over fetched offsets without records, such as transaction markers. True if there
+        were any.
+        """
         passed = {
             number: self._partitions[number].fetch_from
             for number, position in self._cursor.in_turn()
@@ -192,12 +194,10 @@ class KafkaReader:
             self._cursor.seek(number, position)
         return bool(passed)
 
-    # Fetching: all below runs on the host loop, or may.
+    # Fetching. Everything below may run on the host loop.
 
     def _fetch(self) -> None:
-        """Send fetches for the partitions that are wanted; first ask for their leaders, if not
-        known.
-        """
+        """Send fetches for the partitions that need one; look up unknown leaders first."""
         if self._is_closed or self._learning is not None:
             return
         if not any(partition.is_wanted for partition in self._partitions.values()):
@@ -237,7 +237,7 @@ class KafkaReader:
             self._fail(error)
 
     async def _learn(self) -> None:
-        """Ask who leads the partitions."""
+        """Look up the partitions' leaders."""
         try:
             leaders = await self._brokers.leaders_of(self._topic, self._partitions)
         except FAILURES as error:
@@ -257,7 +257,7 @@ class KafkaReader:
         self._fetch()
 
     async def _open(self, flight: _Flight, wait_ms: int) -> None:
-        """Ask over a new connection."""
+        """Send the fetch on a new connection."""
         try:
             if flight.node < 0:
                 raise kafka_errors.LeaderNotAvailableError(self._topic)
@@ -354,7 +354,7 @@ class KafkaReader:
             flight.work = self._start(self._see_why(flight, refused))
 
     async def _see_why(self, flight: _Flight, refused: list[Fetched]) -> None:
-        """Find out why positions were refused; a partition that is sought meanwhile is let go."""
+        """Find out why positions were refused. Skips partitions that were moved by `seek` since."""
         try:
             for partition in refused:
                 reason = await self._check_bounds(partition)
@@ -371,7 +371,7 @@ class KafkaReader:
             self._fetch()
 
     def _land(self, flight: _Flight) -> list[Fetched]:
-        """End the flight; gives the partitions that it still was for, which may fly again."""
+        """End a fetch. Returns its partitions, except those that were moved by `seek` since."""
         if flight in self._flights:
             self._flights.remove(flight)
         landed = [partition for partition in flight.partitions if partition.flight is flight]
@@ -380,7 +380,7 @@ class KafkaReader:
         return landed
 
     async def _check_bounds(self, partition: Fetched) -> Exception:
-        """Say why a position was refused; Kafka's own error if it is within the bounds (again)."""
+        """Return why a position was refused: Kafka's own error if it is within the bounds now."""
         position = partition.fetch_from
         try:
             start, end = await self._positions.bounds(self._topic, partition.number)
@@ -394,7 +394,7 @@ class KafkaReader:
     # Failing.
 
     def _failed(self, partitions: list[Fetched], error: Exception, since_s: float | None) -> None:
-        """Try again soon; after request_timeout_ms without success the waiting caller fails."""
+        """Retry soon; after request_timeout_ms without success, fail the waiting caller."""
         now_s = self._loop.time()
         self._leaders = None
         self._brokers.forget(self._topic)

@@ -1,7 +1,7 @@
-"""A run of records as one Kafka batch, put together by columns. Pure.
+"""Encodes a run of records as one Kafka batch, column by column for speed. Pure.
 
-The bytes are those that the client's own encoder makes of the same records one by one
-(tests/log/test_kafka_runs.py compares them): Kafka's record batch, version 2, not compressed.
+The format is Kafka's record batch, version 2, uncompressed. tests/log/test_kafka_runs.py checks
+that the bytes equal those of aiokafka's encoder.
 """
 
 import struct
@@ -13,7 +13,7 @@ from aiokafka.record.util import calc_crc32c
 
 from hermes_actors.model.run import ID_BYTES, ID_HEADER, RecordRun
 
-# Base offset, length from there on, leader epoch, magic, CRC of what follows.
+# Base offset, length of the rest, leader epoch, magic, CRC of the rest.
 _FRONT = struct.Struct(">qiibI")
 _LENGTH_ENDS_AT = 12
 _NO_EPOCH = -1
@@ -21,17 +21,17 @@ _MAGIC = 2
 # Attributes, last offset, first and last timestamp, producer id and epoch, sequence, count.
 _COVERED = struct.Struct(">hiqqqhii")
 HEADER_BYTES = _FRONT.size + _COVERED.size
-# A record's attributes, and its timestamp as a difference to the batch's.
+# A record's attributes, and its timestamp relative to the batch's.
 _RECORD_FRONT = b"\x00\x00"
 _NO_KEY = b"\x01"
-# Where the varint of an offset becomes a byte longer.
+# The offsets from which a varint is a byte longer.
 _WIDER_AT = (0, 1 << 6, 1 << 13, 1 << 20, 1 << 27)
-# What a record takes beyond its body at most: its length, and its offset.
+# Maximum size of a record's length and offset, which precede its body.
 _OVERHEAD_BYTES_MAX = 10
 
 
 def varint(number: int) -> bytes:
-    """A number ≥ 0 as Kafka's variable-length integer: seven bits a byte, zigzag."""
+    """Encode a number ≥ 0 as Kafka's variable-length integer: seven bits a byte, zigzag."""
     left = number << 1
     encoded = bytearray()
     while left > 0x7F:
@@ -44,9 +44,8 @@ def varint(number: int) -> bytes:
 def encode_run(
     run: RecordRun, bytes_max: int, producer_id: int, epoch: int, sequence: int
 ) -> tuple[bytes, int]:
-    """The first records of a run as one batch of at most `bytes_max`, but at least one record.
-
-    Gives the batch and how many records are in it.
+    """Encode the first records of a run as one batch of at most `bytes_max` bytes, but at least one
+    record. Returns the batch and its number of records.
     """
     front, back = _headers(run)
     lengths = list(map(len, run.values))
@@ -86,7 +85,7 @@ def _bytes_field(value: bytes) -> bytes:
 def _key_fields(
     run: RecordRun, lengths: list[int], headers_bytes: int
 ) -> tuple[Iterable[bytes], list[int]]:
-    """Each record's key as it is written, and each one's size without its length and offset."""
+    """Return each record's encoded key, and each record's size without its length and offset."""
     fixed = len(_RECORD_FRONT) + headers_bytes
     keys = run.keys
     if keys is None or isinstance(keys, bytes):
@@ -101,7 +100,7 @@ def _key_fields(
 
 
 def _fitting(bodies: list[int], bytes_max: int) -> int:
-    """Give how many records fit, by their sizes; at least one."""
+    """Return how many records fit; at least one."""
     if sum(bodies) + _OVERHEAD_BYTES_MAX * len(bodies) <= bytes_max:
         return len(bodies)
     left = bytes_max
@@ -114,7 +113,7 @@ def _fitting(bodies: list[int], bytes_max: int) -> int:
 
 
 def _lengths(bodies: list[int]) -> Iterable[bytes]:
-    """Each record's length and what follows it up to the offset."""
+    """Encode each record's length, attributes and timestamp."""
     parts: list[Iterable[bytes]] = []
     for width, (start, end) in enumerate(pairwise((*_WIDER_AT, len(bodies))), 1):
         part = bodies[start:end]
@@ -130,5 +129,5 @@ def _offsets_below(bound: int) -> tuple[bytes, ...]:
 
 
 def _offsets(count: int) -> tuple[bytes, ...]:
-    # A few sizes only, so that they are made once.
+    # Rounded up to a power of two, so that few sizes need to be cached.
     return _offsets_below(1 << max(count - 1, 1).bit_length())

@@ -1,11 +1,11 @@
-"""A connection that deals with an answer in the turn of the loop that brings it, and that ends
-before its log-in does.
+"""A connection that processes each answer as soon as it arrives, and closes before its log-in
+expires.
 
-aiokafka opens it and logs in; then its frames are taken apart here, without the stream and the task
-that would cost a turn of the loop each.
+aiokafka opens it and logs in. Then its frames are parsed here, without aiokafka's stream and reader
+task, which cost an iteration of the loop each.
 
-With connections.max.reauth.ms a broker ends a connection whose log-in has become too old, at its
-next request and without a word: an append with acks "1" would be unknown for no reason.
+With connections.max.reauth.ms a broker closes a connection with an expired log-in at its next
+request, without an answer. The outcome of an append with acks "1" would be unknown for no reason.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.protocol.admin import SaslAuthenticateRequest
 
 _USED_FOR = 0.8
-"""Of the log-in's life; what is asked after that goes over another connection."""
+"""Fraction of the log-in's lifetime after which requests use another connection."""
 _HEADER = struct.Struct(">hhih")
 _SIZE_BYTES = 4
 
 
 class Owed:
-    """The answer that one request is owed: `told` is called once, with the bytes behind its header,
-    or with the error for which there will be none. Stands among aiokafka's requests as a future.
+    """The pending answer to one request: `told` is called once, with the body of the answer or an
+    error. Takes the place of a future in aiokafka's list of requests.
     """
 
     __slots__ = ("_told", "is_told", "timer")
@@ -37,15 +37,15 @@ class Owed:
         self.timer: asyncio.TimerHandle | None = None
 
     def done(self) -> bool:
-        """True when it has been told."""
+        """True if the answer or an error has been passed on."""
         return self.is_told
 
     def set_result(self, answer: bytes) -> None:
-        """The answer is there."""
+        """Pass on the answer."""
         self._tell(answer)
 
     def set_exception(self, error: Exception) -> None:
-        """There will be none."""
+        """Pass on the error; there will be no answer."""
         self._tell(error)
 
     def _tell(self, answer: bytes | Exception) -> None:
@@ -56,9 +56,9 @@ class Owed:
 
 
 class Session(AIOKafkaConnection):  # type: ignore[misc]
-    """An AIOKafkaConnection that says it is not connected when its log-in will soon end.
+    """An AIOKafkaConnection that reports itself as not connected when its log-in expires soon.
 
-    What is under way then is still answered; the connection closes when the log-in's time is up.
+    Open requests can still be answered until the log-in expires; then the connection closes.
     """
 
     _used_until_s = float("inf")
@@ -68,14 +68,16 @@ class Session(AIOKafkaConnection):  # type: ignore[misc]
         """As AIOKafkaConnection.connect."""
         streams = await super().connect()
         transport = self._writer.transport
-        # One that has ended since its last answer stays with aiokafka, which knows so.
+        # A connection that is already closing is left to aiokafka.
         if not transport.is_closing():
             self._read_task.cancel()
             transport.set_protocol(Frames(self))
         return streams
 
     def version(self, api_key: int, lowest: int, highest: int) -> int:
-        """The highest version of a request that both sides know. Raises KafkaError for none."""
+        """Return the highest version of a request that both sides support. Raises KafkaError if
+        there is none.
+        """
         theirs_lowest, theirs_highest = self._versions.get(api_key, (0, -1))
         found: int = min(highest, theirs_highest)
         if found < max(lowest, theirs_lowest):
@@ -91,10 +93,9 @@ class Session(AIOKafkaConnection):  # type: ignore[misc]
         *,
         timeout_s: float = math.inf,
     ) -> None:
-        """Send a request that is encoded already; what becomes of it is `told` once. Raises
-        KafkaError when the connection has ended.
-
-        After `timeout_s` the answer is a TimeoutError, and the connection ends.
+        """Send an encoded request; `told` is called once with its answer or an error. After
+        `timeout_s` that is TimeoutError, and the connection closes. Raises KafkaError if the
+        connection has ended.
         """
         if self._writer is None:
             raise errors.KafkaConnectionError("the connection has ended")
@@ -114,7 +115,7 @@ class Session(AIOKafkaConnection):  # type: ignore[misc]
             super()._handle_frame(frame)
             return
         if int.from_bytes(frame[:4], "big") != correlation_id:
-            # Whose answer it is nobody knows: all that is under way fails.
+            # It is unknown which request this answers, so all open requests fail.
             self.close(reason=CloseReason.OUT_OF_SYNC)
             return
         self._requests.popleft()
@@ -126,7 +127,7 @@ class Session(AIOKafkaConnection):  # type: ignore[misc]
         self.close(reason=CloseReason.CONNECTION_TIMEOUT)
 
     def connected(self) -> bool:
-        """Can it be used for another request?"""
+        """True if it can be used for another request."""
         if self._used_until_s < self._loop.time():
             return False
         return bool(super().connected())
@@ -145,7 +146,7 @@ class Session(AIOKafkaConnection):  # type: ignore[misc]
 
     async def _logged_in(self, answer: Awaitable[Any]) -> Any:
         response = await answer
-        # Absent in the first version of the answer; 0: for as long as the connection lasts.
+        # Absent in the first version of the answer; 0 if the log-in does not expire.
         life_s = getattr(response, "session_lifetime_ms", 0) / 1_000
         if life_s > 0:
             loop = asyncio.get_running_loop()
@@ -157,7 +158,7 @@ class Session(AIOKafkaConnection):  # type: ignore[misc]
 
 
 class Frames(asyncio.Protocol):
-    """Cuts what comes into frames, which the session deals with at once."""
+    """Splits the received bytes into frames, and passes them to the session at once."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -166,7 +167,7 @@ class Frames(asyncio.Protocol):
         self._wanted = _SIZE_BYTES
 
     def data_received(self, data: bytes) -> None:
-        """Whole frames are dealt with; what is left waits for the rest of it."""
+        """Process complete frames, and keep an incomplete one."""
         self._size += len(data)
         self._pieces.append(data)
         if self._size < self._wanted:
@@ -188,10 +189,10 @@ class Frames(asyncio.Protocol):
         self._size -= at
 
     def eof_received(self) -> None:
-        """The broker has ended it."""
+        """Close the session: the broker has closed the connection."""
         self._session.close(reason=CloseReason.CONNECTION_BROKEN)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection has ended, from whichever side."""
+        """Close the session: the connection has ended."""
         self._session.close(reason=CloseReason.CONNECTION_BROKEN, exc=error)
         self._session._protocol.connection_lost(error)

@@ -1,4 +1,4 @@
-"""A topic's settings as Kafka's configuration and back, exactly. Pure."""
+"""Converts a topic's settings to Kafka's configuration and back, without loss. Pure."""
 
 from collections.abc import Mapping
 
@@ -8,14 +8,14 @@ from aiokafka.protocol.types import Array, Boolean, Int8, Int16, Int32, Schema, 
 from hermes_actors.log.base import TopicSettings
 
 BATCH_OVERHEAD_BYTES = 4_096
-"""The bytes of Kafka beside a record's `size_bytes`: `max.message.bytes` bounds a batch, with its
-61 bytes of header, a record's about 30 and a few for each of its headers."""
+"""Added to the largest `size_bytes`, because `max.message.bytes` limits a batch: its header has 61
+bytes, a record has about 30 of overhead, and each of its headers a few."""
 
 SETTING_NAMES = ("retention.ms", "max.message.bytes", "message.timestamp.type")
-"""The settings that `settings_of` reads; `configs_of` also sets what follows from these."""
+"""The configs that `settings_of` reads; `configs_of` also sets others that follow from them."""
 
 LOSING_NAMES = ("cleanup.policy", "retention.bytes")
-"""The settings that `losses_of` reads beside these."""
+"""The configs that `losses_of` reads in addition."""
 
 _SEGMENTS = 4
 _SEGMENT_MS_MIN = 60_000
@@ -27,12 +27,13 @@ _INT32_MAX = 2**31 - 1
 
 
 def configs_of(settings: TopicSettings) -> dict[str, str]:
-    """The topic's configuration. Raises ValueError for a limit above Kafka's own.
+    """Return the topic's configs. Raises ValueError for a limit above Kafka's own.
 
-    Kafka deletes whole segments, and by itself begins another one after a week or 1 GiB only: a
-    quarter of the retention keeps what has expired for no longer than about that much more. What is
-    kept for ever is so whatever size the cluster bounds its other topics to, and nothing is
-    compacted whatever the cluster does with its other topics: messages of one key are all messages.
+    Kafka deletes whole segments, and by default starts a new one after a week or 1 GiB. With
+    segments of a quarter of the retention, expired records remain for about that much longer.
+    `retention.bytes` and `cleanup.policy` override the cluster's defaults: records that are kept
+    for ever must not be deleted by size, and no topic may be compacted, because each message of a
+    key counts.
     """
     message_bytes_max = settings.record_bytes_max + BATCH_OVERHEAD_BYTES
     if message_bytes_max > _INT32_MAX:
@@ -56,13 +57,13 @@ def configs_of(settings: TopicSettings) -> dict[str, str]:
 
 
 def changed_configs(old: TopicSettings, new: TopicSettings) -> dict[str, str]:
-    """Give the configs to set for `old` to become `new`, and no others."""
+    """Return the configs that differ between `old` and `new`, with their new values."""
     before = configs_of(old)
     return {name: text for name, text in configs_of(new).items() if before.get(name) != text}
 
 
 def settings_of(partitions: int, configs: Mapping[str, str]) -> TopicSettings:
-    """The settings that `configs` show, also of a topic that something else created."""
+    """Return the settings in `configs`, also for a topic that was created by others."""
     retention_ms = int(configs["retention.ms"])
     return TopicSettings(
         partitions=partitions,
@@ -73,7 +74,7 @@ def settings_of(partitions: int, configs: Mapping[str, str]) -> TopicSettings:
 
 
 def losses_of(configs: Mapping[str, str]) -> dict[str, str]:
-    """Give the configs to set so that nothing is lost that is to be kept; {} for none."""
+    """Return the configs to correct so that no record is deleted too early; {} if none."""
     right = {"cleanup.policy": "delete"}
     if int(configs["retention.ms"]) < 0:
         right["retention.bytes"] = "-1"
@@ -122,8 +123,8 @@ class _IncrementalAlterConfigsStruct(RequestStruct):  # type: ignore[misc]
 
 
 class _IncrementalAlterConfigs(Request[_IncrementalAlterConfigsStruct]):  # type: ignore[misc]
-    """The request that changes only what it names; aiokafka knows only the older, which resets the
-    rest.
+    """The request that changes only the given configs. aiokafka has only the older request, which
+    resets all others.
     """
 
     API_KEY = 44
@@ -142,5 +143,5 @@ class _IncrementalAlterConfigs(Request[_IncrementalAlterConfigsStruct]):  # type
 def incremental_alteration(
     topic: str, configs: Mapping[str, str]
 ) -> Request[_IncrementalAlterConfigsStruct]:
-    """The request that sets these of a topic's configs and leaves the others alone."""
+    """Make the request that sets these configs of a topic and keeps the others."""
     return _IncrementalAlterConfigs(topic, configs)

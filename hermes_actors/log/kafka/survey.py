@@ -1,6 +1,6 @@
-"""Looks at one Kafka cluster from outside: which brokers can be used, and whether all is in sync.
+"""Checks one Kafka cluster: which brokers can be reached, and which partitions are out of sync.
 
-For the host loop. Nothing is created or changed.
+For the host loop. Creates and changes nothing.
 """
 
 import asyncio
@@ -13,14 +13,16 @@ from hermes_actors.log.kafka.brokers import Brokers
 from hermes_actors.log.kafka.connection import KafkaCluster
 from hermes_actors.runtime.clock import system_rng
 
-# aiokafka asserts what it does not expect of a broker's log-in.
+# aiokafka's log-in raises AssertionError for unexpected answers.
 _FAILURES = (KafkaError, OSError, AssertionError, ValueError)
 
 
 class ClusterSeen(Struct, frozen=True):
-    """The addresses that are configured and those that brokers advertise, each with the reason why
-    it cannot be used ("" when it can); and how many of the partitions have too few replicas in sync
-    for `kafka.min_insync_replicas`, or no leader.
+    """The state of a cluster.
+
+    `servers` are the configured addresses and `brokers` the advertised ones, each with the reason
+    why it cannot be used (empty string if it can). `short` is how many of the `partitions` have no
+    leader, or fewer replicas in sync than `kafka.min_insync_replicas`.
     """
 
     servers: dict[str, str]
@@ -30,7 +32,7 @@ class ClusterSeen(Struct, frozen=True):
 
 
 async def survey(connection: KafkaCluster) -> ClusterSeen:
-    """Look at the cluster, and close the connection. Raises LogUnavailable."""
+    """Check the cluster, and close `connection`. Raises LogUnavailable."""
     brokers = Brokers(connection, random.Random(system_rng().random()))  # noqa: S311 -- jitter
     try:
         servers = await _troubles(connection, connection.bootstrap_servers)

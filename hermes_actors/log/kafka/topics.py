@@ -1,4 +1,5 @@
-"""Topics of a Kafka cluster: once `create`, `alter` or `delete` return, every broker agrees.
+"""Manages a cluster's topics: when `create`, `alter` or `delete` return, every live broker shows
+the change.
 
 For the host loop.
 """
@@ -41,8 +42,8 @@ _logger = logging.getLogger(__name__)
 _TOPIC = 2
 _TOLD_MAX = 20_000
 _CHANGES_MAX = 8
-"""Changes on their way at a time: each takes a controller some 20 ms, and a thousand topics may be
-wished for at once."""
+"""Maximum number of concurrent changes: each takes a controller about 20 ms, and a thousand topics
+may be created at once."""
 _SETTLE_FIRST_S = 0.01
 _SETTLE_MAX_S = 0.2
 
@@ -57,13 +58,13 @@ class TopicAdmin:
         self._changes = asyncio.Semaphore(_CHANGES_MAX)
 
     async def create(self, topic: str, settings: TopicSettings) -> bool:
-        """Create the topic; it can be written to and read when this returns. False: it exists.
+        """Create the topic. False if it already exists; else it is usable when this returns.
 
-        False also when this call created it and Kafka's answer was lost: the attempt after that
-        finds a topic and cannot tell whose it is. Then it is perhaps not usable at every broker
-        yet; who must know its settings describes it.
+        Also False if this call created the topic but Kafka's answer was lost: the retry finds a
+        topic, and cannot know who created it. It may then not be usable at every broker yet; call
+        `describe` to check its settings.
 
-        Raises ValueError for settings or a name that Kafka does not take, LogUnavailable.
+        Raises ValueError for settings or a name that Kafka does not accept, LogUnavailable.
         """
         check_settings(settings)
         async with self._changes:
@@ -95,9 +96,8 @@ class TopicAdmin:
             await self._settle(topic, lambda: self._shows(topic, settings))
 
     async def delete(self, topic: str) -> bool:
-        """Delete the topic with its records and commits; False when there is none.
-
-        Raises LogUnavailable.
+        """Delete the topic with its records and commits. False if there is none. Raises
+        LogUnavailable.
         """
         async with self._changes:
             deleted = await self._brokers.persist(
@@ -109,13 +109,13 @@ class TopicAdmin:
             return deleted
 
     async def describe(self, topic: str) -> TopicSettings | None:
-        """The topic's settings; None when there is no such topic. Raises LogUnavailable."""
+        """Return the topic's settings; None if there is no such topic. Raises LogUnavailable."""
         return await self._brokers.persist(
             f"topic {topic} cannot be described", lambda: self._describe(topic)
         )
 
     async def names(self) -> list[str]:
-        """All topics but Kafka's own, sorted. Raises LogUnavailable."""
+        """Return all topics except Kafka's internal ones, sorted. Raises LogUnavailable."""
         described = await self._brokers.persist(
             "topics cannot be listed", lambda: self._brokers.describe(None)
         )
@@ -167,7 +167,7 @@ class TopicAdmin:
         ((_, code, message),) = answer.topic_errors
         is_refused = code == kafka_errors.InvalidPartitionsError.errno
         if is_refused and len(await self._brokers.leaders(topic, age_max_s=0)) == count:
-            return  # An attempt before this one has done it.
+            return  # An earlier attempt has succeeded.
         _raise_for(code, message, topic)
 
     async def _alter_configs(self, topic: str, changes: dict[str, str]) -> None:
@@ -203,14 +203,14 @@ class TopicAdmin:
         return settings_of(len(described[3]), configs)
 
     def _note_losses(self, topic: str, losses: dict[str, str]) -> None:
-        """Tell once of a topic that something else made, or altered, to lose messages."""
+        """Warn once about a topic whose configs, set by others, make it lose messages."""
         if not losses:
             self._losing.discard(topic)
         elif topic not in self._losing and len(self._losing) < _TOLD_MAX:
             self._losing.add(topic)
             wanted = ",".join(f"{name}={value}" for name, value in losses.items())
             _logger.warning(
-                "topic %s in Kafka of %s loses messages that are to be kept; set it right with "
+                "topic %s in Kafka of %s deletes messages too early; correct it with "
                 "kafka-configs --alter --entity-type topics --entity-name %s --add-config %s",
                 topic,
                 self._brokers.connection.dc,
@@ -218,10 +218,10 @@ class TopicAdmin:
                 wanted,
             )
 
-    # When all brokers agree.
+    # Waiting until all brokers show a change.
 
     async def _settle(self, topic: str, is_settled: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until what was done shows; what a broker that is away shows cannot be waited for."""
+        """Wait until every live broker shows the change. Raises LogUnavailable on timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._brokers.request_timeout_s
         tries = 0
@@ -246,7 +246,7 @@ class TopicAdmin:
                 return False
             if any(leader < 0 for _, _, leader, *_ in described[3]):
                 return False
-        # A broker names itself leader before it has opened the partition.
+        # A broker may call itself leader before it has opened the partition, so ask it for offsets.
         self._brokers.forget(topic)
         return len(await self._positions.ask_once(topic, None)) == partitions
 

@@ -1,9 +1,9 @@
-"""The meaning of a broker's answer: for a produced batch, and for every other request. Pure tables.
+"""Translates a broker's answer to a Produce request: is the batch stored, or may it be? Pure.
 
-The question that counts is whether a batch may be stored. A broker refuses before it writes or
-fails after it, and a client cannot tell from the name alone: NOT_LEADER_OR_FOLLOWER is said before
-the write to any producer, but also, to one that waits for the replicas, by a leader that wrote the
-batch and lost its office while it waited.
+The name of an error does not always say whether the broker failed before or after the write. For
+example, NOT_LEADER_OR_FOLLOWER normally means that nothing was written. But with acks "all" it is
+also the answer of a leader that wrote the batch and lost its leadership while it waited for the
+replicas.
 """
 
 import asyncio
@@ -16,28 +16,28 @@ UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 class Fate(Enum):
-    """The fate of a batch by a broker's answer, which says what to do with it next."""
+    """What happened to a batch, and so what to do with it next."""
 
     STORED = 1
     REFUSED = 2
-    """Not stored, and will not be."""
+    """Not stored; a retry would fail too."""
     TOO_LARGE = 3
-    """Not stored; its records alone may fit."""
+    """Not stored; smaller batches may fit."""
     REFUSED_TOGETHER = 8
-    """Not stored, for the sake of some of its records; the others may be stored without them."""
+    """Not stored because of some of its records; the others can be stored without them."""
     NOT_STORED = 4
-    """Not stored; may be tried again."""
+    """Not stored; can be retried."""
     PERHAPS_STORED = 5
-    """Tried again only by a producer whose copies the broker recognises."""
+    """May be stored; retried only if the broker can recognise a copy (acks "all")."""
     OUT_OF_SEQUENCE = 6
-    """Not stored: the broker does not take this producer's numbering; a new producer id is due."""
+    """Not stored: the broker does not accept the sequence number; a new producer id is needed."""
     DUPLICATE = 7
-    """Stored earlier; the broker no longer knows where."""
+    """Stored earlier; the broker no longer knows the offset."""
 
 
 class BatchVerdict(msgspec.Struct, frozen=True, gc=False):
-    """The fate of a batch and why. `metadata_is_stale`: ask anew who leads the partition before
-    trying again. `is_denied`: the broker that was named as the leader says that it is none.
+    """The fate of a batch, with the reason. `metadata_is_stale`: look up the partition's leader
+    before a retry. `is_denied`: the supposed leader says that it is not the leader.
     """
 
     fate: Fate
@@ -65,7 +65,7 @@ _PRODUCE: dict[int, BatchVerdict] = {
     7: BatchVerdict(
         Fate.PERHAPS_STORED,
         "the replicas did not confirm the batch in time (REQUEST_TIMED_OUT)",
-        # Perhaps they follow another leader by now, and this one has not heard of it.
+        # They may follow another leader by now, without this one's knowledge.
         _STALE,
     ),
     9: BatchVerdict(
@@ -83,7 +83,7 @@ _PRODUCE: dict[int, BatchVerdict] = {
         "written, then too few replicas were in sync (NOT_ENOUGH_REPLICAS_AFTER_APPEND)",
         _STALE,
     ),
-    # Nothing is wrong with these records; an operator mends the rights, so they are not refused.
+    # The records are valid and an operator can fix the permissions, so they are not refused.
     29: BatchVerdict(
         Fate.NOT_STORED, "no right to write to the topic (TOPIC_AUTHORIZATION_FAILED)"
     ),
@@ -104,7 +104,7 @@ _PRODUCE: dict[int, BatchVerdict] = {
     46: BatchVerdict(Fate.DUPLICATE, "stored, at an offset unknown (DUPLICATE_SEQUENCE_NUMBER)"),
     47: BatchVerdict(Fate.OUT_OF_SEQUENCE, "INVALID_PRODUCER_EPOCH"),
     49: BatchVerdict(Fate.OUT_OF_SEQUENCE, "INVALID_PRODUCER_ID_MAPPING"),
-    # The disk failed before, in or after the write.
+    # The disk failed before, during or after the write.
     56: BatchVerdict(Fate.PERHAPS_STORED, "the broker's disk fails (KAFKA_STORAGE_ERROR)", _STALE),
     59: BatchVerdict(Fate.OUT_OF_SEQUENCE, "UNKNOWN_PRODUCER_ID"),
     72: BatchVerdict(Fate.NOT_STORED, "the leader cannot be reached (LISTENER_NOT_FOUND)", _STALE),
@@ -113,13 +113,13 @@ _PRODUCE: dict[int, BatchVerdict] = {
     87: BatchVerdict(Fate.REFUSED_TOGETHER, "the broker found a record invalid (INVALID_RECORD)"),
     89: BatchVerdict(Fate.NOT_STORED, "the client's quota is used up (THROTTLING_QUOTA_EXCEEDED)"),
 }
-# Said also by a leader that has written the batch and waits for its replicas: it lost the partition
-# meanwhile, and the batch may have reached the next leader.
+# Also the answers of a leader that wrote the batch and lost the partition while it waited for the
+# replicas; the next leader may have the batch.
 _UNCERTAIN_FOR_ALL = frozenset({3, 5, 6, 9, 74, 75})
 
 
 def produce_verdict(code: int, *, waits_for_replicas: bool) -> BatchVerdict:
-    """Give the verdict on a batch by the broker's answer; `waits_for_replicas` with acks "all"."""
+    """Return the verdict for an error code; `waits_for_replicas` means acks "all"."""
     verdict = _PRODUCE.get(code)
     if verdict is None:
         return BatchVerdict(Fate.PERHAPS_STORED, f"the broker failed with {error_name(code)}")
@@ -129,10 +129,10 @@ def produce_verdict(code: int, *, waits_for_replicas: bool) -> BatchVerdict:
 
 
 def error_name(code: int) -> str:
-    """The protocol's name of an error code, with the code."""
+    """Return the protocol's name of an error code, with the code."""
     known = errors.kafka_errors.get(code)
     return f"{known.message} ({code})" if known is not None else f"error {code}"
 
 
 CLIENT_ERRORS = (errors.KafkaError, OSError, asyncio.TimeoutError)
-"""The operating errors that aiokafka's clients raise; asyncio.TimeoutError is TimeoutError."""
+"""The operating errors of aiokafka's clients; asyncio.TimeoutError is TimeoutError."""

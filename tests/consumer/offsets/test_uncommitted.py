@@ -42,7 +42,7 @@ def test_thousands_that_fail_together_are_one_line_a_minute(caplog) -> None:
 
 def test_what_fails_for_a_reason_of_its_own_is_named_when_the_others_are_well(caplog) -> None:
     uncommitted = Uncommitted()
-    own = LogUnavailable("a consumer of its own is a member of that group")
+    own = LogUnavailable("another consumer is a member of that group")
     for second in range(200):
         if second < 30:
             for number in range(500):
