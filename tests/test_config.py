@@ -251,7 +251,7 @@ def test_a_variable_finds_the_cluster_of_the_file_whatever_characters_its_name_h
         (KAFKA + 'security_protocol = "SASL_SSL"', "sasl_username", "set both"),
         (KAFKA + 'key_file = "k.pem"', "certificate_file", "set both or neither"),
         (KAFKA + '[fallback]\nremotes = ["dc9"]', "fallback.remotes", "name clusters of"),
-        ('[fallback]\nremotes = ["dc1"]', "fallback.remotes", "without the own one"),
+        ('[fallback]\nremotes = ["dc1"]', "fallback.remotes", "without this node's own"),
         ("[fallback]\nrescue_before_limit_ms = 500", "rescue_before_limit_ms", "lower the one"),
         ("[fallback]\nhedge_quantile_percent = 101", "hedge_quantile_percent", "the most 100"),
         ("[fallback]\nhedge_budget_percent = 101", "hedge_budget_percent", "the most 100"),

@@ -66,7 +66,7 @@ def test_a_setting_of_the_same_name_still_counts_beside_them() -> None:
 def test_what_is_passed_over_is_said_on_the_level_debug(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "hermes_actors.config"):
         load(None, {"HERMES_FRONTEND_PORT": "tcp://10.0.0.7:8080"})
-    assert "HERMES_FRONTEND_PORT: passed over" in caplog.text
+    assert "HERMES_FRONTEND_PORT: ignored" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The configuration: one frozen tree, read strictly from TOML and `HERMES_…` variables."""
+"""The configuration: one frozen tree, read from TOML and `HERMES_…` variables; unknown fields are
+errors.
+"""
 
 from hermes_actors.config.delivery import (
     BalancerConfig,

@@ -1,6 +1,6 @@
-"""Relations and ranges of the configuration, checked here and nowhere else.
+"""Checks the ranges of the configuration's values, and their relations.
 
-Each error names the field, the reason and what would be right.
+Each error names the field, the reason and a valid value.
 """
 
 import math
@@ -19,14 +19,14 @@ from hermes_actors.config.tree import Config
 from hermes_actors.errors import ConfigError
 from hermes_actors.model.message import is_reserved_header
 
-# A wait, delay or grace of 0 is none; an interval of 0 never rests, a time-out of 0 answers nobody.
+# Fields that may be 0: a wait or delay of 0 means none. An interval or timeout of 0 is useless.
 _MAY_BE_NONE = ("_wait_ms", "_drain_ms", "_delay_ms", "_grace_ms", "_window_ms", "_per_address_max")
 _NAME = re.compile(r"[a-zA-Z0-9_.-]+")
 _ALL_ADDRESSES = {"0.0.0.0", "::", ""}  # noqa: S104 -- where nodes may listen
 
 
 def check(config: Config) -> None:
-    """Relations and ranges, each with its own sentence."""
+    """Check the whole configuration. Raises ConfigError."""
     frontend, consumers = config.frontend, config.consumers
     _check_numbers(config, "")
     for port_name, port in (
@@ -84,20 +84,20 @@ def check(config: Config) -> None:
 
 
 def _check_ports(config: Config) -> None:
-    """Two listeners of a node cannot share a port, unless at different addresses."""
+    """Listeners of a node cannot share a port, except at different addresses."""
     taken: list[Port] = []
     for port in ports(config):
         name, host, number = port.setting, port.host, port.number
         require(
             _is_encodable(host),
-            f"{name.removesuffix('port').replace('tls.', '')}host: '{host}' is no name of a host; "
+            f"{name.removesuffix('port').replace('tls.', '')}host: '{host}' is not a host name; "
             "name an address of this machine, or 0.0.0.0 for all of them",
         )
         for other in taken if number else ():
             is_apart = host != other.host and not {host, other.host} & _ALL_ADDRESSES
             require(
                 number != other.number or is_apart,
-                f"{name}: {number} is {other.setting} too; set one of them to another port",
+                f"{name}: {number} is also {other.setting}; set one of them to another port",
             )
         taken.append(port)
 
@@ -111,7 +111,7 @@ def _is_encodable(host: str) -> bool:
 
 
 def _check_numbers(section: Struct, path: str) -> None:
-    """Numbers, wherever they stand: none is negative, and 0 only where it means none."""
+    """No number may be negative, and only some may be 0. Percentages are at most 100."""
     for each in msgspec.structs.fields(section):
         value = getattr(section, each.name)
         if isinstance(value, Struct):
@@ -145,13 +145,13 @@ def _check_frontend(frontend: FrontendConfig) -> None:
     for name in frontend.propagation.allowed:
         require(
             name == name.lower() and not is_reserved_header(name),
-            f"frontend.propagation.allowed: '{name}' is not in lower case, or a header by which "
-            "the broker speaks to subscribers, which never travels; take it out of the list",
+            f"frontend.propagation.allowed: '{name}' is not in lower case, or is a header that "
+            "the broker itself sends to subscribers; take it out of the list",
         )
 
 
 def _check_kafka(config: Config) -> None:
-    """Clusters, and what their topics are created with."""
+    """Check the clusters, and the settings for new topics."""
     kafka = config.kafka
     require(
         not kafka.clusters or config.dc in kafka.clusters,
@@ -194,7 +194,7 @@ def _check_kafka(config: Config) -> None:
 
 
 def _check_fallback(config: Config) -> None:
-    """When, and to whom, another datacentre is sent."""
+    """Check the time limits of the fallback, and its datacentres."""
     fallback, clusters = config.fallback, config.kafka.clusters
     limit_ms = config.frontend.max_publish_request_duration_ms
     for name, value in (
@@ -210,6 +210,6 @@ def _check_fallback(config: Config) -> None:
     for dc in fallback.remotes:
         require(
             dc != config.dc and (not clusters or dc in clusters),
-            f"fallback.remotes: '{dc}' is no other datacentre; name clusters of "
-            "kafka.clusters, without the own one",
+            f"fallback.remotes: '{dc}' is not another datacentre; name clusters of "
+            "kafka.clusters, without this node's own",
         )

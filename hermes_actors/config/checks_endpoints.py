@@ -1,4 +1,6 @@
-"""Relations of what endpoints may be: networks and hosts that are some, certificates with keys."""
+"""Checks the settings of connections to endpoints: networks, hosts, proxy, plug-ins,
+certificates.
+"""
 
 import ipaddress
 import re
@@ -15,7 +17,7 @@ HOST = re.compile(r"(\*\.)?[^*\s/:@]+")
 
 
 def check_endpoints(consumers: ConsumersConfig) -> None:
-    """Relations of `consumers`' connections. Raises ConfigError."""
+    """Check the connections in `consumers`. Raises ConfigError."""
     endpoints, tls = consumers.endpoints, consumers.tls
     for name in ("allowed_networks", "denied_networks"):
         for text in getattr(endpoints, name):
@@ -30,8 +32,8 @@ def check_endpoints(consumers: ConsumersConfig) -> None:
         for text in getattr(endpoints, name):
             require(
                 HOST.fullmatch(text) is not None,
-                f"consumers.endpoints.{name}: '{text}' is no host; write orders.example.com or "
-                "*.example.com; addresses stand in the lists of networks",
+                f"consumers.endpoints.{name}: '{text}' is not a host; write orders.example.com or "
+                "*.example.com; addresses belong in the lists of networks",
             )
     resolver = consumers.recipients.resolver
     require(
@@ -61,16 +63,16 @@ def _check_proxy(proxy: ProxyConfig) -> None:
         parts = urlsplit(proxy.url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        # Not repeated: half of a password may be what could not be read.
+        # The error does not repeat it: the invalid part may belong to a password.
         host = None
     require(
         not proxy.url or (parts.scheme in ("http", "https") and bool(host) and port != 0),
-        f"consumers.proxy.url: it is no address of a proxy; write for example {example}",
+        f"consumers.proxy.url: it is not the address of a proxy; write for example {example}",
     )
     require(
         not proxy.url or (parts.username is None and parts.path in ("", "/") and not parts.query),
         f"consumers.proxy.url: it holds more than an address such as {example}; user and password "
-        "stand in the file that consumers.proxy.credentials_file names",
+        "belong in the file of consumers.proxy.credentials_file",
     )
     require(
         bool(proxy.url) or not (proxy.credentials_file or proxy.no_proxy),
@@ -99,5 +101,5 @@ def _check_senders(senders: list[str]) -> None:
         schemes.append("" if found is None else found[1])
     require(
         len(set(schemes)) == len(schemes),
-        "consumers.senders: a scheme stands there twice; each has one sender",
+        "consumers.senders: a scheme is listed twice; each has one sender",
     )

@@ -1,4 +1,4 @@
-"""Relations of the settings of schemas, each with its own sentence."""
+"""Checks the settings of schemas."""
 
 import re
 from urllib.parse import urlsplit
@@ -12,7 +12,10 @@ _AFFIX_MAX = 100
 
 
 def check_schema(schema: SchemaConfig) -> None:
-    """The registry of schemas can be asked, and nobody on the way reads its credentials."""
+    """Check that the schema registry can be asked, without sending credentials in plain text.
+
+    Raises ConfigError.
+    """
     is_asked = schema.registry == "http"
     require(
         is_asked == bool(schema.urls),
@@ -21,17 +24,17 @@ def check_schema(schema: SchemaConfig) -> None:
     )
     has_credentials = bool(schema.user or schema.token_file)
     for url in schema.urls:
-        # Not quoted: it may hold a password.
+        # The error does not quote the URL: it may contain a password.
         require(
             _is_plain_url(url),
-            "schema.urls: holds what is no URL like https://registry.example.com, without user, "
-            "query and fragment; credentials are schema.user and password_file, or token_file",
+            "schema.urls: an entry is not a URL such as https://registry.example.com, without "
+            "user, query and fragment; credentials are schema.user and password_file, or "
+            "token_file",
         )
         parts = urlsplit(url)
         require(
             not has_credentials or parts.scheme == "https" or is_loopback(parts.hostname or ""),
-            "schema.urls: http with credentials, so that whoever is on the way reads them; use "
-            "https",
+            "schema.urls: with http the credentials could be read on the network; use https",
         )
     require(
         bool(schema.user) == bool(schema.password_file),

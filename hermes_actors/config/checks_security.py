@@ -1,6 +1,6 @@
-"""Relations of what has to do with accounts: an authentication that nobody could pass is refused.
+"""Checks the settings of accounts: an authentication that nobody could pass is refused.
 
-Each error names the field, the reason and what would be right.
+Each error names the field, the reason and a valid value.
 """
 
 import re
@@ -22,7 +22,9 @@ _SUBSCRIBER = re.compile(r"[^:\s]+:\S+( [a-z][a-z0-9+.-]*)+")
 
 
 def check_security(config: Config) -> None:
-    """Relations of authentication, TLS client certificates and privileged subscribers."""
+    """Check authentication, TLS client certificates and privileged subscribers. Raises
+    ConfigError.
+    """
     security = config.security
     for section, is_enabled, tls in (
         ("frontend", config.frontend.authentication.enabled, config.frontend.tls),
@@ -31,7 +33,7 @@ def check_security(config: Config) -> None:
         asks = security.certificates.enabled and tls.client_auth != "not_requested"
         require(
             not is_enabled or asks or security.has_mechanism_in_headers,
-            f"{section}.authentication.enabled: nobody could say who he is; set "
+            f"{section}.authentication.enabled: nobody could log in; set "
             "security.users_file, security.jwt.jwks_file or jwks_url, or "
             f"security.certificates.enabled and {section}.tls.client_auth",
         )
@@ -77,7 +79,9 @@ def check_security(config: Config) -> None:
 
 
 def exposures(config: Config) -> Iterator[str]:
-    """Plain listeners that other machines reach, where authentication and TLS are both on."""
+    """Return a warning for each plain listener that other machines can reach although
+    authentication and TLS are on.
+    """
     for section, listener in (("frontend", config.frontend), ("management", config.management)):
         tls = listener.tls
         asks = section in config.roles and listener.authentication.enabled
@@ -117,7 +121,7 @@ def _check_jwt(jwt: JwtConfig) -> None:
     )
     require(
         bool(jwt.audiences) and all(jwt.audiences),
-        "security.jwt.audiences: is empty, so that tokens made for anything else would be taken; "
+        "security.jwt.audiences: is empty, so tokens for other applications would be accepted; "
         "name what your identity provider puts into aud for this cluster",
     )
     require(
@@ -135,7 +139,7 @@ def _check_jwt(jwt: JwtConfig) -> None:
         "a public key must not be able to sign, so keep one kind",
     )
     if jwt.jwks_url:
-        # Not quoted: it may hold a password.
+        # The error does not quote the URL: it may contain a password.
         require(
             _is_url(jwt.jwks_url),
             "security.jwt.jwks_url: is not a URL like https://id.example.com/jwks",
@@ -143,8 +147,8 @@ def _check_jwt(jwt: JwtConfig) -> None:
         url = urlsplit(jwt.jwks_url)
         require(
             url.scheme == "https" or is_loopback(url.hostname or ""),
-            "security.jwt.jwks_url: is http, so that whoever is on the way could put in his own "
-            "keys; use https, or fetch the keys yourself and set security.jwt.jwks_file",
+            "security.jwt.jwks_url: with http the keys could be replaced on the network; use "
+            "https, or fetch the keys yourself and set security.jwt.jwks_file",
         )
 
 

@@ -1,4 +1,4 @@
-"""The settings of delivery beside pushing: shares of nodes, recipients, dead letters."""
+"""The settings of delivery: endpoints, proxy, balancing among nodes, recipients, dead letters."""
 
 from msgspec import Struct, field
 
@@ -6,10 +6,10 @@ from hermes_actors.model.redaction import redacted, without_user_info
 
 
 class EndpointsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Addresses that endpoints may lead to. A denial wins over a permission.
+    """The addresses that endpoints may have. The denied lists override the allowed ones.
 
-    Networks are written `10.0.0.0/8` or as one address, hosts `name` or `*.domain`. Where
-    `allowed_networks` or `allowed_hosts` holds anything, nothing else is pushed to.
+    A network is `10.0.0.0/8` or one address; a host is `name` or `*.domain`. If `allowed_networks`
+    or `allowed_hosts` is not empty, all other endpoints are denied.
     """
 
     allow_loopback: bool = False
@@ -21,7 +21,9 @@ class EndpointsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EndpointTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """TLS to endpoints: who is trusted in place of the machine's authorities, and who we are."""
+    """TLS to endpoints: the authorities to trust instead of the system's, and a client
+    certificate.
+    """
 
     ca_file: str = ""
     certificate_file: str = ""
@@ -29,10 +31,10 @@ class EndpointTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProxyConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The HTTP proxy that pushes and token requests go through; off while `url` is "".
+    """The HTTP proxy for pushes and token requests; unused if `url` is empty.
 
-    `credentials_file` holds `user:password`. `no_proxy` names hosts (`name`, `*.domain`) and
-    networks of literal addresses that are reached without it.
+    `credentials_file` contains `user:password`. `no_proxy` lists hosts (`name`, `*.domain`) and
+    networks (for endpoints with literal addresses) that are reached without the proxy.
     """
 
     url: str = ""
@@ -44,10 +46,10 @@ class ProxyConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BalancerConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a datacentre's subscriptions are divided among its consuming nodes; the same on each.
+    """How a datacentre's subscriptions are divided among its consuming nodes.
 
-    `cores` is how much CPU this node has for its share of the work, at most; 0: one core, for it
-    runs in one thread. What others leave of it is measured.
+    All nodes need the same values, except for `cores`: the CPU that this node can use. 0 means one
+    core, because a node runs in one thread; CPU that other processes use is measured and deducted.
     """
 
     consumers_per_subscription: int = 2
@@ -58,7 +60,9 @@ class BalancerConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DeadLettersConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Dead letters. A group's topic is made with `partitions` when its first letter comes."""
+    """Dead letters. A group's letter topic is created with its first letter, with `partitions`
+    partitions.
+    """
 
     enabled: bool = True
     retention_ms: int = 604_800_000
@@ -66,9 +70,10 @@ class DeadLettersConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecipientsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The recipients of messages. `resolver` is a plug-in, `module:function`; "" for what is built
-    in. At most `addresses_max` for each endpoint, of which `pushes_max` get one message at the same
-    time.
+    """The recipients of messages: at most `addresses_max` for each endpoint. A message is pushed
+    to at most `pushes_max` of them at the same time.
+
+    `resolver` is a plug-in, `module:function`; empty for the built-in resolver.
     """
 
     resolver: str = ""

@@ -1,4 +1,6 @@
-"""Publishing without the own log: the spool, and other datacentres for topics with the flag."""
+"""The settings for publishing while the local log is unavailable: the spool, and fallback to other
+datacentres.
+"""
 
 import typing
 
@@ -6,7 +8,7 @@ from msgspec import Struct, field
 
 
 class SpoolConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The disk that keeps messages until a log takes them. `directory` holds a folder for each
+    """The store on disk for messages that no log has accepted. `directory` has a folder for each
     node, `<dc>.<node>`.
     """
 
@@ -20,8 +22,9 @@ class SpoolConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FallbackConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """When, and how much, is sent to another datacentre. `remotes` are asked in this order; none:
-    every other one by name. `speculative_send_delay_ms` is Hermes' name and default.
+    """When and how much is sent to another datacentre. `remotes` are tried in this order; if it is
+    empty, all other datacentres in alphabetical order. `speculative_send_delay_ms` has Hermes' name
+    and default.
     """
 
     remotes: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""How the logs in Kafka are reached, one cluster for each datacentre."""
+"""The settings of logs in Kafka: one cluster for each datacentre."""
 
 import typing
 
@@ -10,7 +10,7 @@ Isolation = typing.Literal["read_committed", "read_uncommitted"]
 
 
 class KafkaClusterConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How one datacentre's Kafka is reached. The file of the password holds it and nothing else."""
+    """One datacentre's Kafka. `sasl_password_file` contains only the password."""
 
     bootstrap_servers: list[str] = field(default_factory=list)
     security_protocol: SecurityProtocol = "PLAINTEXT"
@@ -23,7 +23,7 @@ class KafkaClusterConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KafkaConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Kafka as the log: one cluster for each datacentre. Without clusters the log is embedded."""
+    """Kafka as the log. Without `clusters` the log is embedded."""
 
     clusters: dict[str, KafkaClusterConfig] = field(default_factory=dict)
     replication_factor: int = 1

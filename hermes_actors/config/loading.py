@@ -1,4 +1,4 @@
-"""Reads the configuration from TOML and `HERMES_…` variables; unknown fields are refused."""
+"""Reads the configuration from TOML and `HERMES_…` variables; unknown fields are errors."""
 
 import logging
 import re
@@ -21,7 +21,7 @@ from hermes_actors.model.places import explained
 _log = logging.getLogger(__name__)
 
 _ENV_PREFIX = "HERMES_"
-# The command line's own: where its commands send requests, not how a node runs.
+# Variables of the CLI, which are not settings of a node.
 _CLIENT_VARIABLES = frozenset(
     {
         "HERMES_MANAGEMENT_URL",
@@ -34,7 +34,8 @@ _CLIENT_VARIABLES = frozenset(
         "HERMES_KEY_FILE",
     }
 )
-# What Kubernetes puts into every pod for a Service named `hermes…`; no field is named so.
+# Variables that Kubernetes sets in every pod for a Service named `hermes…`; no field has such a
+# name.
 _INJECTED = re.compile(
     r"HERMES(_[A-Z0-9_]+)?_(SERVICE_(HOST|PORT(_[A-Z0-9_]+)?)"
     r"|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
@@ -50,11 +51,11 @@ def load(
     environment: Mapping[str, str],
     defaults: Mapping[str, Mapping[str, Any]] = types.MappingProxyType({}),
 ) -> Config:
-    """Read the file (none: defaults), put `HERMES_SECTION_FIELD` variables over it, check all.
+    """Read the file (None for defaults only), override it with `HERMES_SECTION_FIELD` variables,
+    and check the result.
 
-    Variables that Kubernetes sets for Services named `hermes…` are passed over. `defaults` (section
-    → field → value, or a section in it) stand in for the built-in ones, under the file.
-    Raises ConfigError.
+    Variables that Kubernetes sets for Services named `hermes…` are ignored. `defaults` (section →
+    field → value, or nested sections) replace built-in defaults. Raises ConfigError.
     """
     tree: dict[str, Any] = {}
     if path is not None:
@@ -72,7 +73,7 @@ def load(
             continue
         is_url = name.endswith("_PORT") and _INJECTED_URL.fullmatch(text)
         if is_url or _INJECTED.fullmatch(name):
-            _log.debug("%s: passed over: Kubernetes sets it for a Service", name)
+            _log.debug("%s: ignored, because Kubernetes sets it for a Service", name)
             continue
         variables[_overlay(tree, name, text)] = name
     _put_under(tree, defaults)
@@ -94,7 +95,7 @@ def load(
 
 
 def _put_under(tree: dict[str, Any], defaults: Mapping[str, Any]) -> None:
-    """The defaults where the tree holds nothing; sections within sections likewise."""
+    """Add the defaults for fields that are missing in the tree, also in nested sections."""
     for name, value in defaults.items():
         if isinstance(value, Mapping):
             given = tree.setdefault(name, {})
@@ -105,7 +106,7 @@ def _put_under(tree: dict[str, Any], defaults: Mapping[str, Any]) -> None:
 
 
 def _choices(field_path: str) -> str:
-    """Return which words a field may hold, for people; "" when it may hold others."""
+    """Return the hint that lists a field's allowed words; empty string if others are allowed."""
     kind: Any = Config
     for name in field_path.split("."):
         fields = {each.name: each.type for each in msgspec.structs.fields(kind)}
@@ -122,9 +123,9 @@ def _choices(field_path: str) -> str:
 
 
 def _overlay(tree: dict[str, Any], variable: str, text: str) -> str:
-    """Put one environment variable into the tree; sections are separated by one underscore.
+    """Put one environment variable into the tree; its sections are separated by underscores.
 
-    Gives the field's path, as `frontend.port`.
+    Returns the field's path, such as `frontend.port`.
     """
     rest = variable.removeprefix(_ENV_PREFIX).lower()
     struct: type[Struct] = Config
@@ -170,10 +171,11 @@ def _section(node: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _entry(table: dict[str, Any], rest: str, kind: type[Struct]) -> tuple[str, str] | None:
-    """(name, field) of a table's entry that the rest of a variable names.
+    """Return (name, field) of the table's entry that the rest of a variable names; None if no
+    field matches.
 
-    A name that the file has may hold any character, each but letters and digits written as an
-    underscore; a new one is in lower case.
+    A variable refers to a name in the file with an underscore for each character other than letters
+    and digits. A name that is not in the file is in lower case.
     """
     for field_name in sorted((each.name for each in msgspec.structs.fields(kind)), key=len)[::-1]:
         if rest.endswith("_" + field_name):

@@ -1,4 +1,4 @@
-"""Finds the field that a misspelt name was meant to be, for the error that refuses it. Pure."""
+"""Suggests the field that a misspelt name may stand for, for error messages. Pure."""
 
 import difflib
 import typing
@@ -12,9 +12,9 @@ from hermes_actors.model.places import kind_at
 
 
 def did_you_mean(root: type[Struct], place: str, name: str) -> str:
-    """Return "; did you mean frontend.port?" for `prot` at `frontend`; "" when nothing is near.
+    """Return "; did you mean frontend.port?" for `prot` at `frontend`; empty if nothing is similar.
 
-    `place` is the section's path from the root, "" for the root, with `[name]` for tables' entries.
+    `place` is the section's path, with `[name]` for entries of tables; empty for the root.
     """
     kind = kind_at(root, f".{place}" if place else "")
     near = difflib.get_close_matches(name, _fields(kind), n=1)
@@ -25,7 +25,9 @@ def did_you_mean(root: type[Struct], place: str, name: str) -> str:
 def did_you_mean_variable(
     root: type[Struct], prefix: str, others: Collection[str], variable: str
 ) -> str:
-    """The same for a variable, whose name has the whole path in it; it may be one of the others."""
+    """As `did_you_mean`, for a variable, whose name contains the whole path. `others` are variables
+    that are not fields.
+    """
     names = [*others, *(prefix + path.upper() for path in _paths(root, ""))]
     near = difflib.get_close_matches(variable, names, n=1, cutoff=0.8)
     return f"; did you mean {near[0]}?" if near else ""

@@ -1,4 +1,4 @@
-"""Loads what users bring along: an object that a function of theirs makes, or one clear error."""
+"""Loads a plug-in: an object that a user's function makes."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -8,19 +8,20 @@ from hermes_actors.errors import StartupError
 
 
 def load_plugin(name: str, context: object, *, field: str, noun: str, parts: Sequence[str]) -> Any:
-    """Return what the function `module:function` makes of the context; it has all of `parts`.
+    """Call the function `name` (`module:function`) with `context`, and return the object that it
+    makes. `parts` are the attributes that the object must have.
 
-    `field` is the configuration's and `noun` what is made, for errors. Raises StartupError.
+    `field` is the setting and `noun` the kind of object, for error messages. Raises StartupError.
     """
     module, _, attribute = name.partition(":")
     try:
         make = getattr(import_module(module), attribute)
-    # It is not our code, neither here nor below: anything may come out of it.
+    # Plug-ins are foreign code, so any exception is possible, here and below.
     except Exception as error:
         why = error if isinstance(error, ImportError | AttributeError) else repr(error)
         raise StartupError(
-            f"{field}: '{name}' cannot be loaded: {why}; it is module:function, and the module is "
-            "installed beside hermes_actors"
+            f"{field}: '{name}' cannot be loaded: {why}; write module:function, and install the "
+            "module beside hermes_actors"
         ) from error
     try:
         made = make(context)

@@ -1,4 +1,4 @@
-"""The ports that a node listens on, by its roles."""
+"""Lists the ports that a node listens on."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ class Port(Struct, frozen=True):
 
 
 def ports(config: Config) -> Iterator[Port]:
-    """The ports of a node with this configuration; the first one serves its status pages."""
+    """Return the ports of a node with this configuration; the first one serves the status pages."""
     if "frontend" in config.roles:
         yield from _listener("frontend", config.frontend)
     else:

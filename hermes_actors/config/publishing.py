@@ -1,4 +1,6 @@
-"""How a node publishes: listeners, limits and time limits. Hermes' defaults where it has them."""
+"""The settings of publishing: listeners, limits and timeouts. Defaults are Hermes' if it has the
+setting.
+"""
 
 import typing
 
@@ -10,8 +12,8 @@ _UNLIMITED = 9_223_372_036_854_775_807
 
 
 class ThroughputConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Quotas in bytes of message content a second, averaged over a minute, for each topic on this
-    node. `fixed` uses the first limit, `dynamic` the others; all defaults are Hermes': no limit.
+    """Quotas for each topic on this node, in bytes of message content per second, averaged over a
+    minute. `fixed` uses the first limit, `dynamic` the others. The defaults are Hermes': no limit.
     """
 
     type: typing.Literal["unlimited", "fixed", "dynamic"] = "unlimited"
@@ -24,15 +26,15 @@ class ThroughputConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IdempotencyConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """How many of the `Idempotency-Key`s of this process are remembered, and for how long."""
+    """How many `Idempotency-Key`s this process remembers, and for how long."""
 
     keys_max: int = 100_000
     window_ms: int = 3_600_000
 
 
 class PropagationConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Request headers that travel to the subscribers: those in `allowed`; if it is empty, all but
-    credentials and cookies.
+    """The request headers that are forwarded to subscribers: those in `allowed`; if it is empty,
+    all except credentials and cookies.
     """
 
     enabled: bool = False
@@ -40,10 +42,11 @@ class PropagationConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """A TLS listener beside the plain one, or instead of it (`only`); HTTP/2 by ALPN. Off while
-    `certificate_file` is "".
+    """A TLS listener beside the plain one, or instead of it (`only`); HTTP/2 by ALPN. Off if
+    `certificate_file` is empty.
 
-    `client_auth` is Hermes': whether clients are asked for certificates of `client_ca_file`.
+    `client_auth` is Hermes' setting: whether clients are asked for a certificate that is signed by
+    an authority in `client_ca_file`.
     """
 
     certificate_file: str = ""
@@ -55,7 +58,7 @@ class TlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ManagementTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The same beside management's plain listener."""
+    """As `TlsConfig`, for management's listener; only the default port differs."""
 
     certificate_file: str = ""
     key_file: str = ""
@@ -66,7 +69,7 @@ class ManagementTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def listener(self) -> TlsConfig:
-        """As what any listener takes."""
+        """The same settings as a TlsConfig."""
         return TlsConfig(
             self.certificate_file,
             self.key_file,
@@ -78,7 +81,7 @@ class ManagementTlsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReadinessConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The checks of `/status/ready` beside the node's own work, made each `interval_ms`."""
+    """Additional checks of `/status/ready`, made every `interval_ms`."""
 
     check_enabled: bool = False
     log_check_enabled: bool = False
@@ -86,7 +89,7 @@ class ReadinessConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FrontendConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The publishing side. The time limits and their defaults are Hermes'."""
+    """The publishing side. The timeouts and their defaults are Hermes'."""
 
     host: str = "127.0.0.1"
     port: int = 8080

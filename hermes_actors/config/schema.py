@@ -1,4 +1,4 @@
-"""The settings of schemas: where they are kept."""
+"""The settings of schemas."""
 
 import typing
 
@@ -6,8 +6,8 @@ from msgspec import Struct, field
 
 
 class SchemaConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where schemas are kept: in the metadata log (`embedded`), or in a registry that is asked with
-    Confluent's paths (`http`), whose settings the others are.
+    """Where schemas are kept: in the metadata log (`embedded`), or in an external registry with
+    Confluent's API (`http`), to which the other fields belong.
     """
 
     registry: typing.Literal["embedded", "http"] = "embedded"

@@ -1,4 +1,4 @@
-"""The settings of security: how callers are known, and where they must show who they are."""
+"""The settings of security: authentication mechanisms, and where authentication is required."""
 
 import typing
 
@@ -8,14 +8,16 @@ from hermes_actors.model.redaction import redacted, without_user_info
 
 
 class PublishingAuthenticationConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether publishers are asked who they are. The modes are Hermes'."""
+    """Whether publishers must authenticate. The modes are Hermes'."""
 
     enabled: bool = False
     mode: typing.Literal["constraint_driven", "pro_active"] = "constraint_driven"
 
 
 class ManagementAuthenticationConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether those who administer are asked who they are, and what their accounts are there."""
+    """Whether users of the management API must authenticate, and which accounts are administrators
+    and owners.
+    """
 
     enabled: bool = False
     reads: typing.Literal["open", "authenticated"] = "open"
@@ -26,7 +28,7 @@ class ManagementAuthenticationConfig(Struct, frozen=True, forbid_unknown_fields=
 
 
 class JwtConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Bearer tokens. Off while neither `jwks_file` nor `jwks_url` is set."""
+    """Bearer tokens. Off if neither `jwks_file` nor `jwks_url` is set."""
 
     jwks_file: str = ""
     jwks_url: str = ""
@@ -42,7 +44,7 @@ class JwtConfig(Struct, frozen=True, forbid_unknown_fields=True):
     roles: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        # A query may hold a key too.
+        # A query may contain a key too.
         return redacted(self, jwks_url=repr(without_user_info(self.jwks_url).partition("?")[0]))
 
 
@@ -55,7 +57,9 @@ class CertificateConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SecurityConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The mechanisms, for publishing and for management alike. Basic is off without a file."""
+    """The authentication mechanisms, shared by publishing and management. Basic is off without
+    `users_file`.
+    """
 
     realm: str = "hermes"
     users_file: str = ""
@@ -66,7 +70,7 @@ class SecurityConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def mechanism_fields(self) -> list[str]:
-        """The fields that turn mechanisms on here, as they are called in a file."""
+        """The names of the fields that turn on a mechanism in this configuration."""
         is_on = {
             "security.users_file": self.users_file,
             "security.jwt.jwks_file": self.jwt.jwks_file,
@@ -78,5 +82,5 @@ class SecurityConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def has_mechanism_in_headers(self) -> bool:
-        """True when there is some way to show who one is without a client certificate."""
+        """True if callers can authenticate without a client certificate."""
         return bool(self.users_file or self.jwt.jwks_file or self.jwt.jwks_url or self.plugins)

@@ -1,4 +1,4 @@
-"""The whole configuration of one node: a frozen tree with units in its names."""
+"""The complete configuration of one node: a frozen tree. Field names end with their unit."""
 
 import typing
 
@@ -22,8 +22,8 @@ from hermes_actors.model.message import Envelope
 
 
 class ConsumersConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The delivering side; the bounds are for each subscription. `senders` are plug-ins for
-    endpoints that are not http, `scheme=module:function`.
+    """The delivering side; limits apply to each subscription. `senders` are plug-ins for endpoints
+    with other schemes than http, `scheme=module:function`.
     """
 
     inflight_max: int = 100
@@ -63,7 +63,7 @@ CompatibilityName = typing.Literal[
 
 
 class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The administration side. `allow_removal` and `allow_schema_removal` are off, as in Hermes."""
+    """The management API. `allow_removal` and `allow_schema_removal` are off, as in Hermes."""
 
     host: str = "127.0.0.1"
     port: int = 8090
@@ -96,16 +96,17 @@ class ManagementConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatusConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a node that does not publish shows its health, readiness and metrics."""
+    """Where a node without the frontend role serves its health, readiness and metrics."""
 
     host: str = "127.0.0.1"
     port: int = 8070
 
 
 class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The message log: `directory` is where an embedded one lies, for `hermes node` without Kafka.
-    `format` and `level` are of the lines that the process writes to stderr; `auto` is text on a
-    terminal, and JSON elsewhere.
+    """The message log, and the process's log lines.
+
+    `directory` is the place of the embedded log, which `hermes node` uses without Kafka. `format`
+    and `level` apply to the log lines on stderr; `auto` is text on a terminal, and JSON elsewhere.
     """
 
     envelope: Envelope = Envelope.NATIVE
@@ -116,8 +117,8 @@ class LogConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MetadataConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The metadata log. `replicator` names the node of this DC that copies other DCs' changes into
-    it and keeps the log's topics like it; "": this one.
+    """The metadata log. `replicator` is the node of this datacentre that copies other datacentres'
+    changes into it, and creates and changes the log's topics to match it. Empty for this node.
     """
 
     replicator: str = ""
